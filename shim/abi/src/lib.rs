@@ -1,0 +1,1 @@
+//! The CUDA driver's C types and the one table of hooked functions.

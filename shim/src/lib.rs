@@ -1,0 +1,1 @@
+//! libgpushare.so: the preload that interposes the CUDA driver API.

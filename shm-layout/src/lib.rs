@@ -1,0 +1,1 @@
+//! gpushare's shared-memory segments: layout, ledger, lock and event protocols, snapshots.

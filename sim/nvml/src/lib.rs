@@ -1,0 +1,1 @@
+//! The simulator's libnvidia-ml.so.1.

@@ -1,0 +1,1 @@
+//! Test support: a private world to run preloaded programs in, with a watchdog.

@@ -1,0 +1,1 @@
+//! gpushare-top and gpushare: the dashboard and the control program.
