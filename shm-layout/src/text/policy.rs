@@ -1,0 +1,363 @@
+//! Lock policies as people write them: `timeslice=5ms order=fair idle=5ms`.
+//!
+//! A text is read into a [`PolicyEdit`], which changes only what was written; [`PolicyEdit::apply`] puts it on top of
+//! the policy in force and checks that the whole makes sense.
+
+use super::{TextError, format_duration, parse_duration, parse_integer};
+use crate::settings::{LockPolicy, Order, PolicyKind};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+const S: u64 = 1_000 * MS;
+
+/// What a policy text may say beside its kind; the help of every tool is made from this table.
+pub const POLICY_FIELDS: [PolicyField; 7] = [
+    PolicyField {
+        name: "launches",
+        about: "yield after so many launches or copies",
+        least: 1,
+        most: 1_000_000,
+        span: false,
+    },
+    PolicyField {
+        name: "timeslice",
+        about: "yield after this time",
+        least: 100 * US,
+        most: 60 * S,
+        span: true,
+    },
+    PolicyField {
+        name: "order",
+        about: "who is next: fifo, priority or fair",
+        least: 0,
+        most: 0,
+        span: false,
+    },
+    PolicyField {
+        name: "idle",
+        about: "release when nothing was submitted for this time",
+        least: 100 * US,
+        most: 600 * S,
+        span: true,
+    },
+    PolicyField {
+        name: "max-hold",
+        about: "the longest hold while others wait",
+        least: MS,
+        most: 600 * S,
+        span: true,
+    },
+    PolicyField {
+        name: "grace",
+        about: "how long a drain may take before it is forced",
+        least: MS,
+        most: 60 * S,
+        span: true,
+    },
+    PolicyField {
+        name: "sync-skips",
+        about: "keep the lock over the first N synchronisations",
+        least: 0,
+        most: 1_000_000,
+        span: false,
+    },
+];
+
+/// One thing a policy text may say, with its range.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyField {
+    /// As written before the `=`.
+    pub name: &'static str,
+    /// What it means, for help texts.
+    pub about: &'static str,
+    least: u64,
+    most: u64,
+    span: bool,
+}
+
+impl PolicyField {
+    fn read(&self, text: &str) -> Result<u64, TextError> {
+        let limit = |value| i64::try_from(value).unwrap_or(i64::MAX);
+        if !self.span {
+            return parse_integer(text, limit(self.least), limit(self.most)).map(i64::unsigned_abs);
+        }
+        let value = parse_duration(text)?;
+        if (self.least..=self.most).contains(&value) {
+            return Ok(value);
+        }
+        Err(TextError::OutOfRange {
+            text: text.trim().to_owned(),
+            least: format_duration(self.least),
+            most: format_duration(self.most),
+        })
+    }
+
+    /// The smallest and the largest value taken, as one would write them.
+    pub fn range(&self) -> (String, String) {
+        let show = |value: u64| {
+            if self.span {
+                format_duration(value)
+            } else {
+                value.to_string()
+            }
+        };
+        (show(self.least), show(self.most))
+    }
+}
+
+/// The parts of a policy that a text sets; the rest stays as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyEdit {
+    /// When the holder must yield.
+    pub kind: Option<PolicyKind>,
+    /// Who is next.
+    pub order: Option<Order>,
+    /// Release after so long without work.
+    pub idle_ns: Option<u64>,
+    /// The longest hold while others wait.
+    pub max_hold_ns: Option<u64>,
+    /// How long a drain may take.
+    pub grace_ns: Option<u64>,
+    /// Synchronisations that keep the lock.
+    pub sync_skips: Option<u32>,
+}
+
+impl PolicyEdit {
+    /// The policy `base` with this edit on top, or why the two do not go together.
+    ///
+    /// A slice longer than a `max-hold` that nobody wrote lengthens it; one that somebody wrote is a conflict.
+    pub fn apply(&self, base: LockPolicy) -> Result<LockPolicy, TextError> {
+        let mut policy = LockPolicy {
+            kind: self.kind.unwrap_or(base.kind),
+            order: self.order.unwrap_or(base.order),
+            idle_ns: self.idle_ns.unwrap_or(base.idle_ns),
+            max_hold_ns: self.max_hold_ns.unwrap_or(base.max_hold_ns),
+            grace_ns: self.grace_ns.unwrap_or(base.grace_ns),
+            sync_skips: self.sync_skips.unwrap_or(base.sync_skips),
+        };
+        let slice = match policy.kind {
+            PolicyKind::Timeslice(slice) => slice,
+            _ => 0,
+        };
+        let needed = slice.max(policy.grace_ns);
+        if policy.max_hold_ns >= needed {
+            return Ok(policy);
+        }
+        if self.max_hold_ns.is_none() {
+            policy.max_hold_ns = needed;
+            return Ok(policy);
+        }
+        let (name, value) = if slice == needed {
+            ("timeslice", slice)
+        } else {
+            ("grace", policy.grace_ns)
+        };
+        Err(TextError::Conflict {
+            why: format!(
+                "max-hold={} is shorter than {name}={}; give at least max-hold={}",
+                format_duration(policy.max_hold_ns),
+                format_duration(value),
+                format_duration(needed)
+            ),
+        })
+    }
+
+    fn set_kind(&mut self, kind: PolicyKind) -> Result<(), TextError> {
+        let why = "a policy is one of off, always, launches=N and timeslice=T, said once";
+        once(&mut self.kind, kind, why)
+    }
+}
+
+/// Reads the words of a policy: `["timeslice=5ms", "order=fair"]`. A word may itself hold several, apart by blanks or commas.
+pub fn parse_policy(words: &[&str]) -> Result<PolicyEdit, TextError> {
+    let mut edit = PolicyEdit::default();
+    let mut any = false;
+    for word in words
+        .iter()
+        .flat_map(|word| word.split([' ', ',', '\t']))
+        .filter(|word| !word.is_empty())
+    {
+        any = true;
+        read_word(&mut edit, word)?;
+    }
+    if any {
+        Ok(edit)
+    } else {
+        Err(TextError::Empty {
+            wanted: "a policy such as timeslice=5ms order=fair",
+        })
+    }
+}
+
+fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
+    let Some((name, value)) = word.split_once('=') else {
+        return match word {
+            "off" => edit.set_kind(PolicyKind::Off),
+            "always" => edit.set_kind(PolicyKind::Always),
+            _ => Err(unknown(word)),
+        };
+    };
+    if name == "order" {
+        let order = match value {
+            "fifo" => Order::Fifo,
+            "priority" => Order::Priority,
+            "fair" => Order::Fair,
+            _ => {
+                return Err(TextError::UnknownWord {
+                    text: word.to_owned(),
+                    known: "order=fifo, order=priority or order=fair".into(),
+                });
+            }
+        };
+        return once(&mut edit.order, order, "order= is said twice");
+    }
+    let Some(field) = POLICY_FIELDS.iter().find(|field| field.name == name) else {
+        return Err(unknown(word));
+    };
+    let value = field.read(value)?;
+    let count = u32::try_from(value).unwrap_or(u32::MAX);
+    match name {
+        "launches" => edit.set_kind(PolicyKind::Launches(count)),
+        "timeslice" => edit.set_kind(PolicyKind::Timeslice(value)),
+        "idle" => once(&mut edit.idle_ns, value, "idle= is said twice"),
+        "max-hold" => once(&mut edit.max_hold_ns, value, "max-hold= is said twice"),
+        "grace" => once(&mut edit.grace_ns, value, "grace= is said twice"),
+        _ => once(&mut edit.sync_skips, count, "sync-skips= is said twice"),
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T, why: &str) -> Result<(), TextError> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(TextError::Conflict {
+            why: why.to_owned(),
+        }),
+    }
+}
+
+fn unknown(word: &str) -> TextError {
+    let known = POLICY_FIELDS
+        .iter()
+        .fold(String::from("off, always"), |known, field| {
+            format!("{known}, {}=", field.name)
+        });
+    TextError::UnknownWord {
+        text: word.to_owned(),
+        known,
+    }
+}
+
+/// The whole policy as one would write it, every field named.
+pub fn format_policy(policy: &LockPolicy) -> String {
+    let kind = match policy.kind {
+        PolicyKind::Off => "off".to_owned(),
+        PolicyKind::Launches(count) => format!("launches={count}"),
+        PolicyKind::Timeslice(slice) => format!("timeslice={}", format_duration(slice)),
+        PolicyKind::Always => "always".to_owned(),
+    };
+    let order = match policy.order {
+        Order::Fifo => "fifo",
+        Order::Priority => "priority",
+        Order::Fair => "fair",
+    };
+    format!(
+        "{kind} order={order} idle={} max-hold={} grace={} sync-skips={}",
+        format_duration(policy.idle_ns),
+        format_duration(policy.max_hold_ns),
+        format_duration(policy.grace_ns),
+        policy.sync_skips
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<LockPolicy, TextError> {
+        parse_policy(&[text])?.apply(LockPolicy::default())
+    }
+
+    #[test]
+    fn a_policy_changes_only_what_it_says() {
+        let policy = read("timeslice=5ms order=fifo").expect("well formed");
+        assert_eq!(policy.kind, PolicyKind::Timeslice(5 * MS));
+        assert_eq!(policy.order, Order::Fifo);
+        assert_eq!(policy.grace_ns, LockPolicy::default().grace_ns);
+        let words = parse_policy(&["launches=10", "sync-skips=3,idle=1s"]).expect("well formed");
+        assert_eq!(
+            (words.kind, words.sync_skips, words.idle_ns),
+            (Some(PolicyKind::Launches(10)), Some(3), Some(S))
+        );
+    }
+
+    #[test]
+    fn numbers_out_of_range_name_their_range() {
+        assert_eq!(
+            read("timeslice=50us").unwrap_err().to_string(),
+            "\"50us\" is out of range; between 100us and 1m"
+        );
+        for text in [
+            "launches=0",
+            "launches=-1",
+            "timeslice=61s",
+            "idle=0",
+            "max-hold=1h",
+            "grace=0",
+            "sync-skips=x",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_nobody_knows_and_kinds_said_twice_are_refused() {
+        for text in [
+            "",
+            "of",
+            "=",
+            "slice=5ms",
+            "off always",
+            "launches=1 launches=2",
+            "order=last",
+            "idle=1s idle=2s",
+        ] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+        assert!(read("on").unwrap_err().to_string().contains("timeslice="));
+    }
+
+    #[test]
+    fn a_slice_longer_than_a_written_hold_is_a_conflict_and_else_lengthens_it() {
+        assert_eq!(
+            read("timeslice=20s").expect("lengthens").max_hold_ns,
+            20 * S
+        );
+        assert_eq!(
+            read("timeslice=20s max-hold=15s").unwrap_err().to_string(),
+            "max-hold=15s is shorter than timeslice=20s; give at least max-hold=20s"
+        );
+        assert!(read("grace=2s max-hold=1s").is_err());
+    }
+
+    #[test]
+    fn a_written_policy_reads_back_to_the_same_policy() {
+        for text in [
+            "off",
+            "always order=priority",
+            "launches=7 sync-skips=2",
+            "timeslice=1.5ms idle=100us grace=50ms",
+        ] {
+            let policy = read(text).expect("well formed");
+            assert_eq!(
+                read(&format_policy(&policy)),
+                Ok(policy),
+                "{}",
+                format_policy(&policy)
+            );
+        }
+        assert!(
+            format_policy(&LockPolicy::default())
+                .starts_with("off order=fair idle=5ms max-hold=10s grace=200ms")
+        );
+    }
+}
