@@ -1,0 +1,126 @@
+//! The libraries and programs a test starts: where they are, and building them when they are stale.
+//!
+//! `cargo test -p X` builds no other package's cdylib, so a test that preloads one has to see to it.
+//! An artifact that is newer than every file in cargo's own dependency list is used as it is;
+//! otherwise cargo builds its package, with this test's profile, into this test's target directory.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// File name of an artifact, and the package that makes it.
+const PACKAGES: [(&str, &str); 6] = [
+    ("libgpushare.so", "gpushare-shim"),
+    ("libcuda.so", "gpushare-sim-cuda"),
+    ("libnvidia_ml.so", "gpushare-sim-nvml"),
+    ("gpushare-workload", "gpushare-workload"),
+    ("gpushare", "gpushare"),
+    ("gpushare-top", "gpushare"),
+];
+
+/// The path of an artifact, built first if it is missing or stale.
+///
+/// `GPUSHARE_ARTIFACTS` names a directory of ready-made ones instead, for a machine without cargo.
+///
+/// # Panics
+///
+/// When the name is unknown or the build fails; cargo's own message is on stderr by then.
+pub fn artifact(name: &str) -> PathBuf {
+    static MADE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
+    if let Some(dir) = std::env::var_os("GPUSHARE_ARTIFACTS") {
+        return PathBuf::from(dir).join(name);
+    }
+    // One build at a time in this process; a test that panicked in here leaves the map usable.
+    let mut made = MADE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let made = made.get_or_insert_default();
+    if let Some(path) = made.get(name) {
+        return path.clone();
+    }
+    let path = profile_dir().join(name);
+    if !is_fresh(&path) {
+        build(name);
+    }
+    made.insert(name.to_owned(), path.clone());
+    path
+}
+
+/// The target directory this test was built into.
+pub fn target_dir() -> PathBuf {
+    profile_dir()
+        .parent()
+        .expect("a profile's directory is inside the target directory")
+        .to_owned()
+}
+
+/// `target/debug` or its like: test binaries lie one below, in `deps` or `examples`.
+fn profile_dir() -> PathBuf {
+    let own = std::env::current_exe().expect("a test knows its own path");
+    own.ancestors()
+        .nth(2)
+        .expect("cargo puts tests two folders deep")
+        .to_owned()
+}
+
+fn build(name: &str) {
+    let (_, package) = PACKAGES
+        .iter()
+        .find(|(artifact, _)| *artifact == name)
+        .unwrap_or_else(|| panic!("no package makes an artifact named {name}"));
+    let _one_at_a_time = lock(&target_dir().join("gpushare-artifacts.lock"));
+    let profile_dir = profile_dir();
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        None | Some("debug") => "dev",
+        Some(profile) => profile,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--package", package])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(target_dir())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap_or_else(|error| panic!("cargo could not be started to build {name}: {error}"));
+    assert!(status.success(), "building {package} for {name} failed");
+}
+
+/// Whether nothing the artifact was made from has changed since, by cargo's list beside it.
+fn is_fresh(artifact: &Path) -> bool {
+    let Some(made) = modified(artifact) else {
+        return false;
+    };
+    let Ok(list) = std::fs::read_to_string(artifact.with_extension("d")) else {
+        return false;
+    };
+    // One line, `artifact: source source …`; a blank inside a path is escaped and so never found,
+    // which only costs a call of cargo.
+    let Some((_, sources)) = list.split_once(": ") else {
+        return false;
+    };
+    let lock_file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock");
+    sources
+        .split_whitespace()
+        .chain([lock_file])
+        .all(|source| modified(Path::new(source)).is_some_and(|changed| changed < made))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().ok()?.modified().ok()
+}
+
+/// Holds a file's lock until the file is dropped.
+pub(crate) fn lock(path: &Path) -> std::fs::File {
+    let file = std::fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    flock(&file, FlockOperation::LockExclusive).expect("a local file can be locked");
+    file
+}

@@ -1,0 +1,68 @@
+//! Tiny C programs, compiled once: the guests whose behaviour a test is about.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::artifact::target_dir;
+
+/// Compiles `source` to a file named `out_name`, unless the same source was compiled before with
+/// the same flags. `extra` goes after the source, so `-lcuda` and `-shared` work.
+///
+/// # Panics
+///
+/// When the compiler refuses the program; what it said is in the message.
+pub fn cc(source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
+    let text = std::fs::read(source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let mut hasher = DefaultHasher::new();
+    (&text, &compiler, extra).hash(&mut hasher);
+    let dir = target_dir()
+        .join("tmp/cc")
+        .join(format!("{:016x}", hasher.finish()));
+    let made = dir.join(out_name);
+    if made.exists() {
+        return made;
+    }
+
+    std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    // Compiled aside and renamed, so that a test beside us never starts half a program.
+    let aside = tempfile::Builder::new()
+        .prefix(".cc-")
+        .tempdir_in(&dir)
+        .expect("our own directory takes files");
+    let draft = aside.path().join(out_name);
+    let output = Command::new(&compiler)
+        .args(["-O1", "-g", "-Wall", "-pthread", "-o"])
+        .arg(&draft)
+        .arg(source)
+        .args(extra)
+        .output()
+        .unwrap_or_else(|error| panic!("the C compiler {compiler} could not be started: {error}"));
+    assert!(
+        output.status.success(),
+        "{compiler} refused {}:\n{}",
+        source.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    std::fs::rename(&draft, &made).expect("same directory, same file system");
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_compiled_once_and_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("seven.c");
+        std::fs::write(&source, "int main(void) { return SEVEN; }").unwrap();
+        let first = cc(&source, "seven", &["-DSEVEN=7"]);
+        let again = cc(&source, "seven", &["-DSEVEN=7"]);
+        let other = cc(&source, "seven", &["-DSEVEN=8"]);
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+        assert_eq!(Command::new(first).status().unwrap().code(), Some(7));
+    }
+}

@@ -1,0 +1,74 @@
+//! Real clients from PyPI, unmodified, in a virtual environment under the target directory.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::artifact::{lock, target_dir};
+
+/// The interpreter of an environment that has `packages` (pip requirements, `name==version`).
+///
+/// Made on first use and kept; test programs beside each other wait for one another. Where pip
+/// cannot provide them, the reason is printed and `None` comes back, so the test can be skipped; in
+/// CI (`CI` set) that is a failure.
+///
+/// # Panics
+///
+/// In CI, when the packages cannot be had.
+pub fn python(packages: &[&str]) -> Option<PathBuf> {
+    let clients = target_dir().join("clients");
+    match provide(&clients, packages) {
+        Ok(python) => Some(python),
+        Err(reason) => {
+            assert!(std::env::var_os("CI").is_none(), "{reason}");
+            eprintln!("skipped, no clients from PyPI: {reason}");
+            None
+        }
+    }
+}
+
+fn provide(clients: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(clients).map_err(|error| error.to_string())?;
+    let _one_at_a_time = lock(&clients.join("lock"));
+    let environment = clients.join("python");
+    let python = environment.join("bin/python");
+    let stamps = clients.join("installed");
+    std::fs::create_dir_all(&stamps).map_err(|error| error.to_string())?;
+
+    let missing: Vec<&str> = packages
+        .iter()
+        .copied()
+        .filter(|package| !stamps.join(package).exists())
+        .collect();
+    if missing.is_empty() && python.exists() {
+        return Ok(python);
+    }
+    if !python.exists() {
+        succeed(
+            Command::new("python3")
+                .args(["-m", "venv"])
+                .arg(&environment),
+        )?;
+    }
+    succeed(
+        Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet", "--only-binary=:all:"])
+            .arg("--disable-pip-version-check")
+            .args(&missing),
+    )?;
+    for package in missing {
+        std::fs::write(stamps.join(package), "").map_err(|error| error.to_string())?;
+    }
+    Ok(python)
+}
+
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .env_remove("LD_PRELOAD")
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}: {}", output.status, said.trim()))
+}

@@ -1,0 +1,43 @@
+//! Waiting for a state that nobody announces.
+
+use std::time::{Duration, Instant};
+
+/// Polls until `reached` is true.
+///
+/// # Panics
+///
+/// With `what` when `limit` has passed. The limit is a watchdog, so choose it generously: a loaded
+/// machine must not fail the test.
+pub fn eventually(what: &str, limit: Duration, mut reached: impl FnMut() -> bool) {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    while !reached() {
+        assert!(
+            start.elapsed() < limit,
+            "waited {limit:?} in vain until {what}"
+        );
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_when_the_state_is_reached() {
+        let mut looks = 0;
+        eventually("three looks", Duration::from_secs(30), || {
+            looks += 1;
+            looks == 3
+        });
+        assert_eq!(looks, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "until pigs fly")]
+    fn waiting_in_vain_says_for_what() {
+        eventually("pigs fly", Duration::from_millis(5), || false);
+    }
+}
