@@ -1,0 +1,73 @@
+//! What a process asked for at its launch, and where each limit came from.
+
+use crate::{DEVICES_PER_PROCESS, settings::LockPolicy};
+
+/// A memory limit named at launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// Nothing was said.
+    #[default]
+    Unset,
+    /// So many bytes.
+    Bytes(u64),
+    /// A share of the device's memory, 1 to 100.
+    Percent(u8),
+    /// Explicitly unlimited.
+    None,
+}
+
+/// Where a limit or setting came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Nobody set it.
+    #[default]
+    Default,
+    /// A `GPUSHARE_*` variable or a flag of `gpushare run`.
+    LaunchEnv,
+    /// Another tool's variable; an index into [`ALIASES`].
+    Alias(u8),
+    /// The operator.
+    Operator,
+    /// The process's group.
+    Group,
+    /// A value was given that means nothing; it was not obeyed.
+    Invalid,
+}
+
+/// Other tools' variables that are honoured, by [`Source::Alias`] index.
+pub const ALIASES: [&str; 9] = [
+    "WRAPPER_MAX_MEMORY",
+    "CUDA_OVERRIDE_KERNEL_N_SYNC",
+    "CUDA_OVERRIDE_MAX_SYNC_MS",
+    "CUDA_OVERRIDE_ALWAYS_LOCK",
+    "CUDA_OVERRIDE_SYNC_LOCK_SKIPS",
+    "ALNAIR_VGPU_COMPUTE_PERCENTILE",
+    "CUDA_DEVICE_MEMORY_LIMIT",
+    "CUDA_DEVICE_SM_LIMIT",
+    "CUDA_MEM_LIMIT",
+];
+
+/// Everything a process's launch environment asks for.
+#[derive(Clone, Debug, Default)]
+pub struct LaunchLimits {
+    /// Memory, by the process's own device ordinal.
+    pub memory: [MemoryLimit; DEVICES_PER_PROCESS],
+    /// Who said so.
+    pub memory_source: Source,
+    /// Weight, 1 to 1000.
+    pub weight: Option<u32>,
+    /// Priority, -20 to 19, higher first.
+    pub priority: Option<i32>,
+    /// Share of the device's time, 1 to 100 per cent.
+    pub cap: Option<u32>,
+    /// Who set weight, priority or cap.
+    pub share_source: Source,
+    /// The group to join.
+    pub group: Option<String>,
+    /// The lock policy for this process's devices, where the operator sets none.
+    pub policy: Option<LockPolicy>,
+    /// Who set it.
+    pub policy_source: Source,
+    /// A variable had a bad value: shown as source `invalid`.
+    pub invalid: bool,
+}
