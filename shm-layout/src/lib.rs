@@ -15,6 +15,7 @@ pub mod register;
 pub mod segment;
 pub mod settings;
 pub mod snapshot;
+pub mod text;
 
 pub use edit::{Boost, Change, Edit, EditError, Operator, QuotaValue, Set};
 pub use error::OpenError;

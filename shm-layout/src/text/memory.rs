@@ -10,7 +10,7 @@ pub enum Amount {
     /// So many bytes.
     Bytes(u64),
     /// A share of the device, 1 to 100.
-    Percent(u32),
+    Percent(u8),
 }
 
 impl Amount {
@@ -61,7 +61,7 @@ pub fn parse_amount(text: &str) -> Result<Amount, TextError> {
     }
     Ok(match parse_size_or_percent(text)? {
         Ok(bytes) => Amount::Bytes(bytes),
-        Err(percent) => Amount::Percent(percent),
+        Err(percent) => Amount::Percent(u8::try_from(percent).unwrap_or(100)),
     })
 }
 
