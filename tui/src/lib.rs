@@ -1,1 +1,17 @@
 //! gpushare-top and gpushare: the dashboard and the control program.
+//!
+//! Both look at the same segments and edit them by the same road ([`edits`]): validate,
+//! compare-and-swap, audit, acknowledgement. What a person reads and types is in [`units`],
+//! [`uuids`] and [`exit`]; the control program's verbs are in [`cli`], one file each.
+
+#![forbid(unsafe_code)]
+
+pub mod artifacts;
+pub mod audit;
+pub mod edits;
+pub mod environment;
+pub mod exit;
+pub mod people;
+pub mod pids;
+pub mod units;
+pub mod uuids;

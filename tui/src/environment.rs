@@ -1,0 +1,72 @@
+//! Every environment variable gpushare reads or sets, in one table.
+//!
+//! Help, man pages and `gpushare run` take the names from here.
+
+/// One variable.
+#[derive(Debug, Clone, Copy)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What a value looks like.
+    pub example: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// Declares a constant for each name and the table of all.
+macro_rules! variables {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal, $example:literal, $meaning:literal;)*) => {
+        $($(#[$doc])* #[doc = $meaning] pub const $constant: &str = $name;)*
+
+        /// All of them, in the order the manual prints.
+        pub const TABLE: &[Variable] = &[$(Variable { name: $name, example: $example, meaning: $meaning },)*];
+    };
+}
+
+variables! {
+    MEMORY = "GPUSHARE_MEMORY", "8GiB", "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
+    WEIGHT = "GPUSHARE_WEIGHT", "200", "Share of the device's time against others under the order `fair`, 1 to 1000; 100 when not set.";
+    PRIORITY = "GPUSHARE_PRIORITY", "5", "Place in the queue under the order `priority`, -20 to 19, higher first; 0 when not set.";
+    CAP = "GPUSHARE_CAP", "30%", "The most of the device's time the process may hold, 1 to 100 percent.";
+    GROUP = "GPUSHARE_GROUP", "team-a", "The group whose quota, weight and cap the process shares.";
+    NAME = "GPUSHARE_NAME", "train-7b", "The label under which the process is shown and found as `name:LABEL`.";
+    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", "The lock policy the process obeys where the operator has set none.";
+    DIR = "GPUSHARE_DIR", "/run/gpushare", "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";
+    DISABLE = "GPUSHARE_DISABLE", "1", "The preloaded library steps aside: nothing is counted, limited or locked.";
+    LOG = "GPUSHARE_LOG", "info", "How much the preloaded library says on standard error: `off`, `error`, `warn`, `info`, `debug`.";
+    LIB = "GPUSHARE_LIB", "/opt/gpushare/libgpushare.so", "Where `gpushare run` finds the library to preload when it is not beside the program.";
+    SIM = "GPUSHARE_SIM", "1", "The tools look at the simulated GPU even where a real one is present.";
+    SIM_WORLD = "GPUSHARE_SIM_WORLD", "demo", "Name of the simulator's shared world; programs of one world contend with each other.";
+    SIM_SCENARIO = "GPUSHARE_SIM_SCENARIO", "two-gpus", "The simulated machine: a built-in scenario or the path of a TOML file.";
+    ALLOWED_GPUS = "GPUSHARE_ALLOWED_GPUS", "/usr/local/share/gpus/ids", "File with the UUIDs `gpushare pick` may choose, one a line.";
+}
+
+/// Names of other tools that the preloaded library honours, with what they stand for here.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("WRAPPER_MAX_MEMORY", "memory=BYTES"),
+    ("CUDA_OVERRIDE_KERNEL_N_SYNC", "policy launches=N"),
+    ("CUDA_OVERRIDE_MAX_SYNC_MS", "policy timeslice=Nms"),
+    ("CUDA_OVERRIDE_ALWAYS_LOCK", "policy always"),
+    ("CUDA_OVERRIDE_SYNC_LOCK_SKIPS", "policy sync-skips=N"),
+    ("ALNAIR_VGPU_COMPUTE_PERCENTILE", "cap=N%"),
+    ("CUDA_DEVICE_MEMORY_LIMIT[_n]", "memory, on device n"),
+    ("CUDA_DEVICE_SM_LIMIT", "cap=N%"),
+    ("CUDA_MEM_LIMIT[_i]", "memory, on device i"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_said_once_and_explained() {
+        for (at, variable) in TABLE.iter().enumerate() {
+            assert!(variable.meaning.ends_with('.'), "{}", variable.name);
+            assert!(
+                !TABLE[..at].iter().any(|other| other.name == variable.name),
+                "{}",
+                variable.name
+            );
+        }
+    }
+}

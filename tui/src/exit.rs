@@ -1,0 +1,125 @@
+//! The exit codes of `gpushare` and `gpushare-top`, and the failure that carries one.
+//!
+//! Scripts may rely on these numbers; they are written here and nowhere else. `gpushare run`
+//! becomes the program it starts, so after a good start the code is the program's own.
+
+use std::fmt;
+
+/// Declares the codes once: the enum, its numbers and the table the help prints.
+macro_rules! exit_codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $meaning:literal;)*) => {
+        /// What a finished program tells its caller.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Exit {
+            $($(#[$doc])* $name = $code,)*
+        }
+
+        /// Every code with its meaning, as help and man pages print it.
+        pub const TABLE: &[(Exit, u8, &str)] = &[$((Exit::$name, $code, $meaning),)*];
+    };
+}
+
+exit_codes! {
+    /// All was done.
+    Done = 0, "done";
+    /// Something failed that is neither the caller's wording nor a missing right.
+    Failed = 1, "failed";
+    /// The command line, a value in it or a file it names is wrong; nothing was changed.
+    Usage = 2, "usage: a value is wrong, nothing was changed";
+    /// `gpushare-top --once --check` found an active alert.
+    Alert = 3, "an alert is active (--once --check)";
+    /// The segment belongs to someone else, or is read-only for this user.
+    NotPermitted = 4, "not permitted";
+    /// No process, device or group answers to the name given.
+    NoSuchTarget = 5, "no such target";
+    /// `run`: the program was found and cannot be executed.
+    CannotExecute = 126, "run: the program cannot be executed";
+    /// `run`: the program was not found.
+    NotFound = 127, "run: the program was not found";
+}
+
+impl Exit {
+    /// The number the process ends with.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        std::process::ExitCode::from(exit.code())
+    }
+}
+
+/// A sentence for the person and a code for the script.
+///
+/// The sentence says what happened, to what, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The number the process ends with.
+    pub exit: Exit,
+    /// What the person reads.
+    pub sentence: String,
+}
+
+impl Failure {
+    /// Exit 1.
+    pub fn failed(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Failed,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// Exit 2.
+    pub fn usage(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// Exit 4.
+    pub fn not_permitted(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::NotPermitted,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// Exit 5.
+    pub fn no_such_target(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::NoSuchTarget,
+            sentence: sentence.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_and_the_enum_agree() {
+        for (exit, code, meaning) in TABLE {
+            assert_eq!(exit.code(), *code);
+            assert!(!meaning.is_empty());
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Names of users, read from `/etc/passwd`.
+//!
+//! A directory service is not asked: a dashboard must not hang on the network. Who is not in the
+//! file is shown by number.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The users of this machine.
+#[derive(Debug, Clone, Default)]
+pub struct People {
+    by_uid: HashMap<u32, String>,
+}
+
+impl People {
+    /// Reads the machine's list; an unreadable one is an empty one.
+    pub fn of_this_machine() -> Self {
+        Self::read(Path::new("/etc/passwd"))
+    }
+
+    fn read(path: &Path) -> Self {
+        let text = std::fs::read(path).unwrap_or_default();
+        Self::parse(&String::from_utf8_lossy(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut by_uid = HashMap::new();
+        for line in text.lines() {
+            let mut fields = line.split(':');
+            let (Some(name), Some(uid)) = (fields.next(), fields.nth(1)) else {
+                continue;
+            };
+            if let Ok(uid) = uid.parse() {
+                by_uid.entry(uid).or_insert_with(|| name.to_owned());
+            }
+        }
+        Self { by_uid }
+    }
+
+    /// The user's name, or the number as text.
+    pub fn name(&self, uid: u32) -> String {
+        self.by_uid
+            .get(&uid)
+            .cloned()
+            .unwrap_or_else(|| uid.to_string())
+    }
+
+    /// The number of a user given by name or by number.
+    pub fn uid(&self, name: &str) -> Option<u32> {
+        self.by_uid
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(uid, _)| *uid)
+            .or_else(|| name.parse().ok())
+    }
+}
+
+/// The user this program runs as, and behind `sudo` the person as well: `root(alice)`.
+pub fn who_am_i() -> (u32, String) {
+    let uid = rustix::process::getuid().as_raw();
+    let name = People::of_this_machine().name(uid);
+    match std::env::var("SUDO_USER") {
+        Ok(person) if !person.is_empty() && person != name => (uid, format!("{name}({person})")),
+        _ => (uid, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_found_both_ways() {
+        let people = People::parse("root:x:0:0::/root:/bin/sh\nbad line\nalice:x:1000:1000::/:\n");
+        assert_eq!(people.name(1000), "alice");
+        assert_eq!(people.name(77), "77");
+        assert_eq!(people.uid("alice"), Some(1000));
+        assert_eq!(people.uid("77"), Some(77));
+        assert_eq!(people.uid("nobody-here"), None);
+    }
+}

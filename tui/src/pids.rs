@@ -1,0 +1,117 @@
+//! From a process's own idea of its pid to the pid seen from here.
+//!
+//! A workload in a container records the pid it has in its own namespace. Outside, the same process
+//! has another number; `NSpid` in `/proc/PID/status` ends with the inner one, and together with the
+//! start time that names exactly one process. A time namespace shifts the start time, so for a
+//! process in another one the pid namespace's inode decides instead.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use shm_layout::Identity;
+
+/// Finds host pids; remembers what it found, so a dashboard may ask at every tick.
+#[derive(Debug)]
+pub struct HostPids {
+    proc: PathBuf,
+    pid_ns: Option<u64>,
+    time_ns: Option<u64>,
+    known: HashMap<(u32, u64, u64), u32>,
+}
+
+impl Default for HostPids {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl HostPids {
+    /// Looks from this process's namespaces.
+    pub fn new() -> Self {
+        let proc = PathBuf::from("/proc");
+        Self {
+            pid_ns: inode(&proc.join("self/ns/pid")),
+            time_ns: inode(&proc.join("self/ns/time")),
+            proc,
+            known: HashMap::new(),
+        }
+    }
+
+    /// The pid by which this program can see the process; `None` when it cannot.
+    pub fn resolve(&mut self, identity: &Identity) -> Option<u32> {
+        let key = (identity.pid, identity.pid_ns, identity.start_time);
+        if let Some(pid) = self.known.get(&key).copied() {
+            if self.is_it(pid, identity) {
+                return Some(pid);
+            }
+            self.known.remove(&key);
+        }
+        let pid = self.find(identity)?;
+        self.known.insert(key, pid);
+        Some(pid)
+    }
+
+    fn find(&self, identity: &Identity) -> Option<u32> {
+        if self.pid_ns == Some(identity.pid_ns) || identity.pid_ns == 0 {
+            return self.is_it(identity.pid, identity).then_some(identity.pid);
+        }
+        let mut hits = fs::read_dir(&self.proc)
+            .ok()?
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+            .filter(|pid| self.is_it(*pid, identity));
+        let hit = hits.next()?;
+        // Two answers are no answer: an edit must never reach the wrong process.
+        hits.next().is_none().then_some(hit)
+    }
+
+    fn is_it(&self, pid: u32, identity: &Identity) -> bool {
+        let dir = self.proc.join(pid.to_string());
+        if innermost_pid(&dir) != Some(identity.pid) {
+            return false;
+        }
+        if self.time_ns.is_none() || self.time_ns == Some(identity.time_ns) || identity.time_ns == 0
+        {
+            return start_time(&dir) == Some(identity.start_time);
+        }
+        inode(&dir.join("ns/pid")) == Some(identity.pid_ns)
+    }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|meta| meta.ino())
+}
+
+/// The process's number in its own namespace.
+fn innermost_pid(dir: &Path) -> Option<u32> {
+    let status = fs::read_to_string(dir.join("status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().next_back()?.parse().ok()
+}
+
+/// Clock ticks from boot to start, field 22 of `stat`; the command in field 2 may hold anything.
+pub fn start_time(dir: &Path) -> Option<u64> {
+    let stat = fs::read(dir.join("stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    let (_, after_command) = stat.rsplit_once(')')?;
+    after_command.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_finds_itself_and_no_other() {
+        let mut pids = HostPids::new();
+        let mut me = Identity::of_self("");
+        assert_eq!(pids.resolve(&me), Some(std::process::id()));
+        assert_eq!(pids.resolve(&me), Some(std::process::id()), "remembered");
+        me.start_time += 1;
+        assert_eq!(pids.resolve(&me), None, "a pid used again is somebody else");
+    }
+}
