@@ -1,0 +1,51 @@
+//! `gpushare-workload`: keeps a GPU busy in a chosen rhythm, and reports how it went.
+//!
+//! An allocation that is refused is reported on stderr and the program goes on: being over a quota
+//! is what it is for. With `--script` it does only what it is told, line by line, for tests.
+
+mod options;
+mod report;
+mod rhythm;
+mod script;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser;
+use gpushare_workload::Cuda;
+
+use options::Options;
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "gpushare-workload: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<()> {
+    let cuda = Cuda::load()?;
+    let context = cuda.context(options.device).with_context(|| {
+        format!(
+            "device {} of {}",
+            options.device,
+            cuda.device_count().unwrap_or(0)
+        )
+    })?;
+    let mut out = std::io::stdout().lock();
+    if options.script {
+        return script::run(&context, std::io::stdin().lock(), &mut out);
+    }
+    let report = rhythm::run(&context, options)?;
+    if options.report_json {
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{report}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! What devices the driver has, asked without making a context on any of them.
+
+use crate::{Cuda, Error};
+
+/// The driver and its devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The CUDA version the driver speaks: 13000 is 13.0.
+    pub driver_version: u32,
+    /// The devices this process may use, by ordinal.
+    pub devices: Vec<Device>,
+}
+
+/// One device, as the driver describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its number in this process.
+    pub ordinal: u32,
+    /// Its UUID's bytes.
+    pub uuid: [u8; 16],
+    /// Its name.
+    pub name: String,
+    /// Its memory, in bytes.
+    pub total_bytes: u64,
+}
+
+/// Loads the driver and lists its devices.
+///
+/// # Errors
+///
+/// When there is no driver, or it does not answer.
+pub fn probe() -> Result<Probe, Error> {
+    let cuda = Cuda::load()?;
+    let devices = (0..cuda.device_count()?)
+        .map(|ordinal| cuda.device(ordinal))
+        .collect::<Result<_, _>>()?;
+    Ok(Probe {
+        driver_version: cuda.driver_version()?,
+        devices,
+    })
+}

@@ -1,0 +1,123 @@
+//! The workload's round: some memory, a burst of kernels, a wait, a pause.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use gpushare_workload::{Buffer, Context, Error};
+
+use crate::options::Options;
+use crate::report::Report;
+
+/// Pieces that `--churn` keeps before it gives the oldest back.
+const CHURNED: usize = 4;
+
+/// Runs rounds until the time is up, or for ever.
+pub fn run(context: &Context, options: &Options) -> anyhow::Result<Report> {
+    let start = Instant::now();
+    let stream = context.stream()?;
+    let kernel = context.spin_kernel()?;
+    let mut memory = Memory::new(context);
+    let mut report = Report {
+        schema_version: 1,
+        device: context.device()?.name,
+        ..Report::default()
+    };
+    // Held to the end, and asked for again in each round while it is refused.
+    let mut steady = Vec::new();
+
+    while options.seconds.is_none_or(|limit| start.elapsed() < limit) {
+        if steady.is_empty() && options.memory > 0 {
+            steady.extend(memory.take(options.memory)?);
+        }
+        memory.round(options)?;
+        let burst = Instant::now();
+        for _ in 0..options.burst {
+            stream.launch(&kernel, Duration::from_micros(options.kernel_us))?;
+            report.launches += 1;
+        }
+        stream.synchronize()?;
+        report.synchronizations += 1;
+        report.longest_burst_ns = report.longest_burst_ns.max(nanoseconds(burst.elapsed()));
+        std::thread::sleep(Duration::from_micros(options.gap_us));
+    }
+
+    report.elapsed_ns = nanoseconds(start.elapsed());
+    (report.free_bytes, report.total_bytes) = context.memory()?;
+    (report.allocations, report.refusals) = (memory.allocations, memory.refusals);
+    report.peak_bytes = memory.peak;
+    Ok(report)
+}
+
+/// Memory that comes and goes, and the count of it.
+struct Memory<'c> {
+    context: &'c Context,
+    pieces: std::collections::VecDeque<Buffer>,
+    held: u64,
+    peak: u64,
+    allocations: u64,
+    refusals: u64,
+}
+
+impl<'c> Memory<'c> {
+    fn new(context: &'c Context) -> Self {
+        Self {
+            context,
+            pieces: std::collections::VecDeque::new(),
+            held: 0,
+            peak: 0,
+            allocations: 0,
+            refusals: 0,
+        }
+    }
+
+    /// What `--churn` and `--until-oom` do in a round.
+    fn round(&mut self, options: &Options) -> Result<(), Error> {
+        if options.churn && self.pieces.len() == CHURNED {
+            self.give_back(1);
+        }
+        if options.churn || options.until_oom {
+            match self.take(options.piece)? {
+                Some(piece) => self.pieces.push_back(piece),
+                None => self.give_back(self.pieces.len()),
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, count: usize) {
+        self.held -= self
+            .pieces
+            .drain(..count)
+            .map(|piece| piece.bytes())
+            .sum::<u64>();
+    }
+
+    /// Allocates; a refusal is reported and is no error.
+    fn take(&mut self, bytes: u64) -> Result<Option<Buffer>, Error> {
+        match self.context.alloc(bytes) {
+            Ok(buffer) => {
+                self.allocations += 1;
+                self.held += bytes;
+                self.peak = self.peak.max(self.held);
+                Ok(Some(buffer))
+            }
+            Err(error) if error.is_out_of_memory() => {
+                // Each round may be refused again; the first time tells enough.
+                if self.refusals == 0 {
+                    let mib = bytes >> 20;
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "gpushare-workload: {mib} MiB refused, going on: {error}"
+                    );
+                }
+                self.refusals += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

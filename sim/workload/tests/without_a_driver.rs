@@ -1,0 +1,22 @@
+//! A machine without a GPU is told so, and what to do.
+
+use std::process::Command;
+
+use gpushare_testbed::{Watched, artifact};
+
+#[test]
+fn without_a_driver_the_workload_says_so_and_fails() {
+    let mut command = Command::new(artifact("gpushare-workload"));
+    // No loader path: only a driver that is installed on this machine can be found.
+    command
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("LD_PRELOAD");
+    let output = Watched::spawn(command.args(["--seconds", "0"])).wait_output();
+    if output.status.success() {
+        return; // A machine with a driver; nothing to see.
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("libcuda.so.1"), "{said}");
+    assert!(said.contains("gpushare run --sim"), "{said}");
+}
