@@ -13,5 +13,7 @@ pub mod environment;
 pub mod exit;
 pub mod people;
 pub mod pids;
+pub mod sample;
+pub mod source;
 pub mod units;
 pub mod uuids;

@@ -1,0 +1,114 @@
+//! The JSON that scripts read: base units with the unit in the key, `null` where there is none.
+//!
+//! `gpushare ps --json` and `gpushare-top --once --format json` describe processes with the same [`ProcessReport`].
+
+use serde::Serialize;
+
+use super::{Holding, ProcessSample, Sample, quantile};
+
+/// A process in JSON.
+#[derive(Debug, Serialize)]
+pub struct ProcessReport<'a> {
+    pid: Option<u32>,
+    ns_pid: Option<u32>,
+    user: &'a str,
+    name: Option<&'a str>,
+    exe: Option<&'a str>,
+    container: Option<&'a str>,
+    group: Option<&'a str>,
+    state: &'static str,
+    priority: Option<i32>,
+    weight: Option<u32>,
+    cap_percent: Option<u32>,
+    devices: Vec<HoldingReport<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct HoldingReport<'a> {
+    gpu: usize,
+    uuid: &'a str,
+    used_bytes: u64,
+    peak_bytes: Option<u64>,
+    quota_bytes: Option<u64>,
+    quota_source: Option<&'a str>,
+    denials: Option<u64>,
+    launches: Option<u64>,
+    lock: Option<LockReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct LockReport {
+    policy: String,
+    state: &'static str,
+    held_ns: u64,
+    waited_ns: u64,
+    acquisitions: u64,
+    forced: u64,
+    hold_p50_us: Option<f64>,
+    hold_p99_us: Option<f64>,
+    wait_p50_us: Option<f64>,
+    wait_p99_us: Option<f64>,
+}
+
+/// Every process of the sample.
+pub fn processes(sample: &Sample) -> Vec<ProcessReport<'_>> {
+    sample
+        .processes
+        .iter()
+        .map(|p| process(sample, p))
+        .collect()
+}
+
+/// One process of the sample.
+pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a> {
+    let managed = p.slot.is_some();
+    ProcessReport {
+        pid: p.pid,
+        ns_pid: managed.then_some(p.ns_pid),
+        user: &p.user,
+        name: some(&p.label),
+        exe: some(&p.exe),
+        container: p.container.as_deref(),
+        group: p.group.as_deref(),
+        state: p.state.word(),
+        priority: managed.then_some(p.priority),
+        weight: managed.then_some(p.weight),
+        cap_percent: p.cap_percent,
+        devices: p
+            .devices
+            .iter()
+            .map(|h| holding(sample, h, managed))
+            .collect(),
+    }
+}
+
+fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingReport<'a> {
+    let device = sample.devices.get(h.gpu);
+    let us = |histogram, q| quantile(histogram, q).map(|ns| ns as f64 / 1e3);
+    HoldingReport {
+        gpu: h.gpu,
+        uuid: device.map_or("", |d| &d.uuid),
+        used_bytes: h.used_bytes,
+        peak_bytes: managed.then_some(h.peak_bytes),
+        quota_bytes: h.quota_bytes,
+        quota_source: some(&h.quota_source),
+        denials: managed.then_some(h.denials),
+        launches: managed.then_some(h.launches),
+        lock: managed.then(|| LockReport {
+            policy: h.lock.rule.to_string(),
+            state: h.lock.state.word(),
+            held_ns: h.lock.held_ns,
+            waited_ns: h.lock.waited_ns,
+            acquisitions: h.lock.acquisitions,
+            forced: h.lock.forced,
+            hold_p50_us: us(&h.lock.hold_hist, 0.50),
+            hold_p99_us: us(&h.lock.hold_hist, 0.99),
+            wait_p50_us: us(&h.lock.wait_hist, 0.50),
+            wait_p99_us: us(&h.lock.wait_hist, 0.99),
+        }),
+    }
+}
+
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}

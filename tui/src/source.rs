@@ -1,0 +1,27 @@
+//! Where samples come from: the machine as it is now ([`live`]), or a recording of it ([`replay`]).
+//!
+//! A source is asked once a tick and answers at once with what it knows: nothing here waits for a driver.
+
+mod container;
+mod events;
+mod join;
+pub mod live;
+pub mod nvml;
+pub mod replay;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::sample::Sample;
+
+/// Something that yields samples.
+pub trait Source {
+    /// The next sample; `None` when there are no more. An error is final and its sentence is for the user.
+    fn next(&mut self) -> Result<Option<Sample>>;
+
+    /// The source's own idea of how long to wait before the next question; `None` leaves it to the caller.
+    fn pace(&self) -> Option<Duration> {
+        None
+    }
+}

@@ -1,0 +1,124 @@
+//! The event ring, read once, with each record resolved to its process and device.
+
+use std::collections::HashMap;
+
+use shm_layout::{Event, EventKind, EventReader, Reason, Segments};
+
+use super::join;
+use crate::sample::{End, EventLine, Sample, Slot, What};
+
+/// No more than this many events go into one sample, however far we are behind.
+const BURST: usize = shm_layout::EVENT_RING;
+
+/// Reads the ring from its oldest record and remembers who was in which slot.
+#[derive(Debug)]
+pub(super) struct Tail {
+    reader: EventReader,
+    lost: u64,
+    names: HashMap<Slot, (Option<u32>, String)>,
+}
+
+impl Tail {
+    pub(super) fn new(segments: &Segments) -> Self {
+        Self {
+            reader: EventReader::from_start(segments.state()),
+            lost: 0,
+            names: HashMap::new(),
+        }
+    }
+
+    /// The records since the last call. They are taken before the snapshot, so no event is newer than the state.
+    pub(super) fn take(&mut self, segments: &Segments) -> Vec<Event> {
+        let mut events = Vec::new();
+        for _ in 0..BURST {
+            match self.reader.next(segments.state()) {
+                Some(Ok(event)) => events.push(event),
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        events
+    }
+
+    /// Puts them into the sample, whose devices and processes are known by now.
+    pub(super) fn resolve(&mut self, events: &[Event], sample: &mut Sample) {
+        for process in &sample.processes {
+            if let Some(slot) = process.slot {
+                let name = || (process.pid, process.name().to_owned());
+                self.names.entry(slot).or_insert_with(name);
+            }
+        }
+        sample.events = events
+            .iter()
+            .map(|event| self.line(event, sample))
+            .collect();
+        sample.events_lost = self.reader.lost() - self.lost;
+        self.lost = self.reader.lost();
+        let oldest = sample.time_ns.saturating_sub(600_000_000_000);
+        if self.names.len() > 4 * shm_layout::MAX_PROCESSES {
+            let alive = |slot: &Slot| sample.process(*slot).is_some();
+            self.names.retain(|slot, _| alive(slot));
+        }
+        sample.events.retain(|event| event.time_ns >= oldest);
+    }
+
+    fn line(&self, event: &Event, sample: &Sample) -> EventLine {
+        let slot = (event.slot != u16::MAX).then_some(Slot {
+            index: event.slot,
+            epoch: event.epoch,
+        });
+        let known = slot.and_then(|slot| self.names.get(&slot));
+        EventLine {
+            seq: event.seq,
+            time_ns: event.time_ns,
+            slot,
+            pid: known.and_then(|(pid, _)| *pid),
+            name: known.map(|(_, name)| name.clone()).unwrap_or_default(),
+            gpu: join::shown_as(&sample.devices, event.device),
+            what: what(event),
+        }
+    }
+}
+
+fn what(event: &Event) -> What {
+    let (arg0, arg1) = (event.arg0, event.arg1);
+    match event.kind {
+        EventKind::Register => What::Register,
+        EventKind::Exit => What::Exit { reaped: arg0 == 1 },
+        EventKind::Wait => What::Wait,
+        EventKind::Hold => What::Hold { waited_ns: arg0 },
+        EventKind::Release(reason) => What::Release {
+            reason: end(reason),
+            held_ns: arg0,
+        },
+        EventKind::Denial => What::Denial {
+            asked_bytes: arg0,
+            quota_bytes: arg1,
+            call: (event.call != u16::MAX).then_some(event.call),
+        },
+        EventKind::Edit => What::Edit { generation: arg0 },
+        EventKind::Forced => What::Forced { held_ns: arg0 },
+        EventKind::Takeover => What::Takeover,
+        EventKind::OverQuota => What::OverQuota {
+            used_bytes: arg0,
+            quota_bytes: arg1,
+        },
+        EventKind::Unmanaged => What::Refused,
+        EventKind::Pick => What::Pick,
+        EventKind::Trouble => What::Trouble,
+    }
+}
+
+fn end(reason: Reason) -> End {
+    match reason {
+        Reason::Slice => End::Slice,
+        Reason::Count => End::Count,
+        Reason::Sync => End::Sync,
+        Reason::Idle => End::Idle,
+        Reason::Explicit => End::Explicit,
+        Reason::Forced => End::Forced,
+        Reason::Exit => End::Exit,
+        Reason::Off => End::Off,
+        Reason::Paused => End::Paused,
+    }
+}

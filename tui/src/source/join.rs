@@ -1,0 +1,298 @@
+//! From the segment's snapshot and NVML's look to one sample.
+
+use shm_layout::{
+    ALIASES, DEVICE_MIG, DEVICE_SIM, DeviceView, GroupView, Liveness, LockView, ProcessDeviceView,
+    ProcessView, QuotaValue, Snapshot, Uuid,
+};
+
+use super::nvml;
+use crate::sample::{
+    DeviceSample, End, GroupSample, Holding, Lock, LockState, Policy, ProcessSample, ProcessState,
+    Sample, Slot,
+};
+use crate::uuids;
+
+/// A keeper that has not ticked for this long is stuck.
+const STUCK_NS: u64 = 5_000_000_000;
+
+/// The devices: NVML's first, in its order; then those only the segment knows.
+pub(super) fn devices(snapshot: &Snapshot, look: &nvml::Look) -> Vec<DeviceSample> {
+    let mut devices: Vec<DeviceSample> = look.devices.iter().map(seen_by_nvml).collect();
+    for view in &snapshot.devices {
+        let at = position(&devices, &view.uuid).unwrap_or_else(|| {
+            devices.push(seen_by_workloads(view));
+            devices.len() - 1
+        });
+        add_lock(&mut devices[at], view);
+    }
+    devices
+}
+
+fn seen_by_nvml(device: &nvml::Device) -> DeviceSample {
+    DeviceSample {
+        uuid: device.uuid.clone(),
+        name: device.name.clone(),
+        sim: device.name.contains("Simulated"),
+        mig: device.mig,
+        total_bytes: device.total_bytes,
+        used_bytes: device.used_bytes,
+        util_percent: device.util_percent,
+        mem_util_percent: device.mem_util_percent,
+        power_mw: device.power_mw,
+        power_limit_mw: device.power_limit_mw,
+        temperature_c: device.temperature_c,
+        clock_mhz: device.clock_mhz,
+        pstate: device.pstate,
+        policy: Policy::from(&shm_layout::LockPolicy::default()),
+        ..DeviceSample::default()
+    }
+}
+
+fn seen_by_workloads(view: &DeviceView) -> DeviceSample {
+    let mig = view.flags & DEVICE_MIG != 0;
+    DeviceSample {
+        uuid: uuids::format(view.uuid, mig),
+        name: view.name.clone(),
+        mig,
+        total_bytes: view.total_bytes,
+        ..DeviceSample::default()
+    }
+}
+
+fn add_lock(device: &mut DeviceSample, view: &DeviceView) {
+    let (policy, source) = view.policy;
+    device.sim |= view.flags & DEVICE_SIM != 0;
+    device.segment_index = Some(view.index);
+    device.owner = view.owner.map(Slot::from);
+    device.owner_since_ns = view.owner_since_ns;
+    device.waiters = view.waiters.iter().copied().map(Slot::from).collect();
+    device.policy = Policy::from(&policy);
+    device.policy.source = source_word(source).to_owned();
+    device.limit_bytes = view.limit;
+    device.handoffs = view.handoffs;
+    device.forced = view.forced;
+    device.last_handoff_ns = view.last_handoff_ns;
+    device.violations = view.violations;
+    device.picks = view.picks;
+    if device.name.is_empty() {
+        device.name.clone_from(&view.name);
+    }
+    if device.total_bytes == 0 {
+        device.total_bytes = view.total_bytes;
+    }
+}
+
+/// Where the device with this index in the segment stands in the list.
+pub(super) fn shown_as(devices: &[DeviceSample], index: u8) -> Option<usize> {
+    devices.iter().position(|d| d.segment_index == Some(index))
+}
+
+fn position(devices: &[DeviceSample], uuid: &Uuid) -> Option<usize> {
+    devices
+        .iter()
+        .position(|d| uuids::parse(&d.uuid).as_ref() == Some(uuid))
+}
+
+/// The managed process of one slot, without what `/proc` adds.
+pub(super) fn process(view: &ProcessView, now_ns: u64, devices: &[DeviceSample]) -> ProcessSample {
+    let holdings: Vec<Holding> = view
+        .devices
+        .iter()
+        .filter_map(|d| Some(holding(d, shown_as(devices, d.device)?)))
+        .collect();
+    ProcessSample {
+        slot: Some(view.slot.into()),
+        pid: None,
+        ns_pid: view.identity.pid,
+        start_time: view.identity.start_time,
+        uid: Some(view.identity.uid),
+        user: view.identity.uid.to_string(),
+        label: view.identity.label.clone(),
+        exe: view.identity.exe.clone(),
+        container: super::container::of_cgroup(&view.identity.cgroup),
+        cgroup: view.identity.cgroup.clone(),
+        group: view.group.clone(),
+        state: state(view, now_ns, &holdings),
+        weight: view.share.weight,
+        priority: view.share.priority,
+        cap_percent: view.share.cap,
+        paused: view.share.paused,
+        boost_until_ns: view.share.boost_until_ns,
+        invalid: view.invalid,
+        registered_ns: view.registered_ns,
+        heartbeat_ns: view.heartbeat_ns,
+        acknowledged: view.acked,
+        devices: holdings,
+    }
+}
+
+fn state(view: &ProcessView, now_ns: u64, holdings: &[Holding]) -> ProcessState {
+    let any = |state| holdings.iter().any(|h| h.lock.state == state);
+    let silent = now_ns.saturating_sub(view.heartbeat_ns) > STUCK_NS;
+    match view.alive {
+        Liveness::Dead => ProcessState::Gone,
+        Liveness::Live if silent && view.heartbeat_ns > 0 => ProcessState::Stuck,
+        _ if view.share.paused => ProcessState::Paused,
+        _ if any(LockState::Hold) => ProcessState::Hold,
+        _ if any(LockState::Wait) => ProcessState::Wait,
+        _ => ProcessState::Idle,
+    }
+}
+
+fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {
+    let counters = &view.counters;
+    let (policy, source) = view.policy;
+    Holding {
+        gpu,
+        entry: Some(view.entry),
+        ordinal: Some(view.ordinal),
+        used_bytes: view.used,
+        peak_bytes: view.peak,
+        nvml_bytes: None,
+        util_percent: None,
+        quota_bytes: view.quota.bytes,
+        quota_source: source_word(view.quota.source).to_owned(),
+        quota_until_ns: view.quota_until_ns,
+        denials: counters.denials,
+        launches: counters.launches + counters.graphs,
+        copies: counters.copies + counters.memsets,
+        copy_bytes: counters.copy_bytes,
+        syncs: counters.syncs,
+        pinned_bytes: counters.host_pinned_bytes,
+        bypasses: counters.bypasses,
+        lock: lock(&view.lock, Policy::from(&policy), source_word(source)),
+    }
+}
+
+fn lock(view: &LockView, policy: Policy, source: &str) -> Lock {
+    let mut ends: Vec<(End, u64)> = End::ALL
+        .into_iter()
+        .zip(view.releases)
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    ends.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    Lock {
+        state: match view.state {
+            shm_layout::LockState::Idle => LockState::Idle,
+            shm_layout::LockState::Wait => LockState::Wait,
+            shm_layout::LockState::Hold => LockState::Hold,
+            shm_layout::LockState::Paused => LockState::Paused,
+        },
+        since_ns: view.since_ns,
+        rule: policy.rule,
+        rule_source: source.to_owned(),
+        held_ns: view.held_ns,
+        waited_ns: view.waited_ns,
+        acquisitions: view.acquisitions,
+        forced: view.forced,
+        hold_hist: view.hold_hist,
+        wait_hist: view.wait_hist,
+        ends,
+        waited_for: view
+            .waited_for
+            .iter()
+            .map(|(slot, ns)| ((*slot).into(), *ns))
+            .collect(),
+    }
+}
+
+/// Joins NVML's process lists to the managed ones; what is left over is unmanaged.
+pub(super) fn add_nvml_processes(sample: &mut Sample, look: &nvml::Look) {
+    for (gpu, device) in look.devices.iter().enumerate() {
+        for seen in &device.processes {
+            let known = sample
+                .processes
+                .iter()
+                .position(|p| p.pid == Some(seen.pid));
+            let process = match known {
+                Some(at) => &mut sample.processes[at],
+                None => {
+                    sample.processes.push(ProcessSample {
+                        pid: Some(seen.pid),
+                        state: ProcessState::Unmanaged,
+                        ..ProcessSample::default()
+                    });
+                    sample.processes.last_mut().expect("it was just pushed")
+                }
+            };
+            let managed = process.slot.is_some();
+            let at = match process.devices.iter().position(|h| h.gpu == gpu) {
+                Some(at) => at,
+                None if managed => continue,
+                None => {
+                    process.devices.push(Holding {
+                        gpu,
+                        ..Holding::default()
+                    });
+                    process.devices.len() - 1
+                }
+            };
+            let holding = &mut process.devices[at];
+            holding.nvml_bytes = seen.bytes;
+            holding.util_percent = seen.util_percent;
+            if !managed {
+                holding.used_bytes = seen.bytes.unwrap_or(0);
+            }
+        }
+    }
+    sample
+        .processes
+        .sort_by_key(|p| (p.slot.is_none(), p.slot, p.pid));
+}
+
+/// The groups with what their members hold.
+pub(super) fn groups(views: &[GroupView], sample: &Sample) -> Vec<GroupSample> {
+    let group = |view: &GroupView| {
+        let used = |gpu: usize| -> u64 {
+            let members = sample
+                .holdings(gpu)
+                .filter(|(p, _)| p.group.as_ref() == Some(&view.name));
+            members.map(|(_, h)| h.used_bytes).sum()
+        };
+        GroupSample {
+            name: view.name.clone(),
+            defined: view.defined,
+            quota: quota_text(view.memory),
+            quota_bytes: sample
+                .devices
+                .iter()
+                .map(|d| quota_bytes(view.memory, d.total_bytes))
+                .collect(),
+            weight: view.weight,
+            cap_percent: view.cap,
+            members: u32::try_from(view.members.len()).unwrap_or(u32::MAX),
+            used_bytes: (0..sample.devices.len()).map(used).collect(),
+        }
+    };
+    views.iter().map(group).collect()
+}
+
+fn quota_text(value: QuotaValue) -> String {
+    match value {
+        QuotaValue::Inherit => String::new(),
+        QuotaValue::Unlimited => "none".into(),
+        QuotaValue::Bytes(bytes) => shm_layout::text::format_size(bytes),
+        QuotaValue::Percent(percent) => format!("{percent}%"),
+    }
+}
+
+fn quota_bytes(value: QuotaValue, total: u64) -> Option<u64> {
+    match value {
+        QuotaValue::Inherit | QuotaValue::Unlimited => None,
+        QuotaValue::Bytes(bytes) => Some(bytes),
+        QuotaValue::Percent(percent) => Some(total / 100 * u64::from(percent)),
+    }
+}
+
+/// Who set a limit, in one word.
+fn source_word(source: shm_layout::Source) -> &'static str {
+    use shm_layout::Source;
+    match source {
+        Source::Default => "default",
+        Source::LaunchEnv => "launch",
+        Source::Alias(index) => ALIASES.get(usize::from(index)).copied().unwrap_or("alias"),
+        Source::Operator => "operator",
+        Source::Group => "group",
+        Source::Invalid => "invalid",
+    }
+}

@@ -1,0 +1,228 @@
+//! The machine as it is now: segments, NVML and `/proc` in one sample.
+//!
+//! A segment that is not there yet is not an error: the sample says what is waited for, and the next call looks again.
+//! A segment that is there and cannot be used (foreign, truncated, another version) ends the source with a sentence.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use shm_layout::{Identity, OpenError, Segments, Snapshot, clock};
+
+use super::events::Tail;
+use super::{Source, join, nvml};
+use crate::people::People;
+use crate::pids::{self, HostPids};
+use crate::sample::{Nvml, Origin, ProcessSample, Sample, Segment, Slot};
+
+/// How long an answer of `/proc` about a process is believed.
+const BELIEVED_NS: u64 = 5_000_000_000;
+/// How often NVML is asked.
+const NVML_PACE: Duration = Duration::from_millis(500);
+
+/// Reads this machine.
+pub struct Live {
+    dir: PathBuf,
+    open: Option<Open>,
+    nvml: nvml::Watch,
+    host: String,
+    people: People,
+    pids: HostPids,
+    known: HashMap<Slot, (Option<u32>, u64)>,
+    strangers: HashMap<u32, ProcessSample>,
+}
+
+struct Open {
+    segments: Segments,
+    inode: Option<u64>,
+    tail: Tail,
+}
+
+impl Live {
+    /// Watches the segments in `dir`, with NVML unless `use_nvml` is false.
+    pub fn new(dir: &Path, use_nvml: bool) -> Self {
+        let nvml = match use_nvml {
+            true => nvml::Watch::start(dir, NVML_PACE),
+            false => nvml::Watch::off(),
+        };
+        Self {
+            dir: dir.to_owned(),
+            open: None,
+            nvml,
+            host: host(),
+            people: People::of_this_machine(),
+            pids: HostPids::new(),
+            known: HashMap::new(),
+            strangers: HashMap::new(),
+        }
+    }
+
+    /// Waits for NVML's first answer, at most `limit`. For programs that print once.
+    pub fn settle(&self, limit: Duration) {
+        self.nvml.settle(limit);
+    }
+
+    /// What is known now.
+    pub fn look(&mut self) -> Result<Sample, OpenError> {
+        let mut segment = Segment {
+            dir: self.dir.display().to_string(),
+            ..Segment::default()
+        };
+        match self.segments() {
+            Ok(()) => segment.abi = Some(shm_layout::ABI_VERSION),
+            Err(
+                error @ (OpenError::Missing { .. }
+                | OpenError::NotReady { .. }
+                | OpenError::StaleBoot { .. }),
+            ) => segment.waiting = Some(error.to_string()),
+            Err(error) => return Err(error),
+        }
+        Ok(self.join(segment))
+    }
+
+    /// Opens the segments, anew when another file has taken their place.
+    fn segments(&mut self) -> Result<(), OpenError> {
+        let inode = fs::metadata(self.dir.join("state"))
+            .ok()
+            .map(|meta| meta.ino());
+        if self.open.as_ref().is_some_and(|open| open.inode == inode) {
+            return Ok(());
+        }
+        self.open = None;
+        let segments = Segments::open_viewer(&self.dir)?;
+        self.known.clear();
+        self.open = Some(Open {
+            tail: Tail::new(&segments),
+            segments,
+            inode,
+        });
+        Ok(())
+    }
+
+    fn join(&mut self, segment: Segment) -> Sample {
+        let look = self.nvml.latest();
+        let (events, snapshot) = match &mut self.open {
+            Some(open) => (
+                open.tail.take(&open.segments),
+                shm_layout::snapshot(&open.segments, clock::now()),
+            ),
+            None => (
+                Vec::new(),
+                Snapshot {
+                    time_ns: clock::now(),
+                    ..Snapshot::default()
+                },
+            ),
+        };
+        let mut sample = Sample {
+            time_ns: snapshot.time_ns,
+            unix_ms: unix_ms(),
+            host: self.host.clone(),
+            segment,
+            nvml: look.state.clone(),
+            generation: snapshot.generation,
+            devices: join::devices(&snapshot, &look),
+            refused: snapshot.unmanaged,
+            warnings: snapshot.warnings.clone(),
+            ..Sample::default()
+        };
+        for view in &snapshot.processes {
+            let mut process = join::process(view, sample.time_ns, &sample.devices);
+            process.pid = self.host_pid(view.slot.into(), &view.identity, sample.time_ns);
+            process.user = self.people.name(view.identity.uid);
+            sample.processes.push(process);
+        }
+        join::add_nvml_processes(&mut sample, &look);
+        self.introduce_strangers(&mut sample);
+        sample.groups = join::groups(&snapshot.groups, &sample);
+        if sample.devices.iter().any(|d| d.sim) {
+            sample.origin = Origin::Sim;
+        }
+        if let Nvml::Missing(why) = &sample.nvml {
+            sample.warnings.push(format!("NVML: {why}"));
+        }
+        if let Some(open) = &mut self.open {
+            open.tail.resolve(&events, &mut sample);
+        }
+        sample
+    }
+
+    fn host_pid(&mut self, slot: Slot, identity: &Identity, now_ns: u64) -> Option<u32> {
+        if let Some((pid, at)) = self.known.get(&slot)
+            && now_ns.saturating_sub(*at) < BELIEVED_NS
+        {
+            return *pid;
+        }
+        let pid = self.pids.resolve(identity);
+        if self.known.len() > 2 * shm_layout::MAX_PROCESSES {
+            self.known.clear();
+        }
+        self.known.insert(slot, (pid, now_ns));
+        pid
+    }
+
+    /// What `/proc` says about processes that no shim reports; asked once for each.
+    fn introduce_strangers(&mut self, sample: &mut Sample) {
+        let mut still_here = HashMap::new();
+        for process in sample.processes.iter_mut().filter(|p| p.slot.is_none()) {
+            let Some(pid) = process.pid else { continue };
+            let known = self.strangers.remove(&pid).filter(|known| {
+                pids::start_time(&PathBuf::from(format!("/proc/{pid}"))) == Some(known.start_time)
+            });
+            let stranger = known.unwrap_or_else(|| stranger(pid, &self.people));
+            process.ns_pid = pid;
+            process.start_time = stranger.start_time;
+            process.uid = stranger.uid;
+            process.user.clone_from(&stranger.user);
+            process.exe.clone_from(&stranger.exe);
+            process.container.clone_from(&stranger.container);
+            process.cgroup.clone_from(&stranger.cgroup);
+            still_here.insert(pid, stranger);
+        }
+        self.strangers = still_here;
+    }
+}
+
+impl Source for Live {
+    fn next(&mut self) -> Result<Option<Sample>> {
+        Ok(Some(self.look()?))
+    }
+}
+
+fn stranger(pid: u32, people: &People) -> ProcessSample {
+    let dir = PathBuf::from(format!("/proc/{pid}"));
+    let exe = fs::read_link(dir.join("exe"))
+        .map(|path| path.display().to_string())
+        .or_else(|_| fs::read_to_string(dir.join("comm")).map(|name| name.trim().to_owned()))
+        .unwrap_or_default();
+    let uid = fs::metadata(&dir).ok().map(|meta| meta.uid());
+    let cgroup = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
+    let cgroup = cgroup
+        .lines()
+        .last()
+        .and_then(|line| line.splitn(3, ':').nth(2));
+    ProcessSample {
+        start_time: pids::start_time(&dir).unwrap_or(0),
+        uid,
+        user: uid.map(|uid| people.name(uid)).unwrap_or_default(),
+        exe,
+        container: cgroup.and_then(super::container::of_cgroup),
+        cgroup: cgroup.unwrap_or_default().to_owned(),
+        ..ProcessSample::default()
+    }
+}
+
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+fn unix_ms() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

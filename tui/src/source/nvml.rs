@@ -1,0 +1,175 @@
+//! NVML in a thread of its own, because a driver call may take seconds.
+//!
+//! [`Watch::latest`] never waits: before the first answer it says [`Nvml::Starting`]. A sleeping GPU is left asleep:
+//! as long as the kernel reports the device suspended it is not asked.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+mod library;
+mod read;
+mod sleep;
+
+pub use library::choose;
+
+use crate::sample::Nvml;
+
+/// What NVML said in one round.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// Whether it answers at all.
+    pub state: Nvml,
+    /// Its devices in its own order; instances stand in place of a device split by MIG.
+    pub devices: Vec<Device>,
+}
+
+/// One device by NVML.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    /// `GPU-…` or `MIG-…`.
+    pub uuid: String,
+    /// The product name.
+    pub name: String,
+    /// Is it a MIG instance?
+    pub mig: bool,
+    /// Memory it has.
+    pub total_bytes: u64,
+    /// Memory in use.
+    pub used_bytes: Option<u64>,
+    /// Share of time with a kernel running.
+    pub util_percent: Option<u32>,
+    /// Share of time the memory was read or written.
+    pub mem_util_percent: Option<u32>,
+    /// Power drawn, milliwatts.
+    pub power_mw: Option<u32>,
+    /// Power limit, milliwatts.
+    pub power_limit_mw: Option<u32>,
+    /// Degrees Celsius.
+    pub temperature_c: Option<u32>,
+    /// SM clock in MHz.
+    pub clock_mhz: Option<u32>,
+    /// Performance state.
+    pub pstate: Option<u8>,
+    /// Processes on it.
+    pub processes: Vec<Process>,
+}
+
+/// One process on one device by NVML.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid, as seen from the driver's pid namespace.
+    pub pid: u32,
+    /// Bytes it uses, where the driver tells.
+    pub bytes: Option<u64>,
+    /// Its share of the compute time, where the driver tells.
+    pub util_percent: Option<u32>,
+}
+
+/// The thread that asks NVML, and its latest answer.
+#[derive(Debug)]
+pub struct Watch {
+    shared: Arc<Shared>,
+    /// Dropping it ends the thread; it is not joined, because a driver call may hang.
+    _stop: Option<mpsc::Sender<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    look: Mutex<Look>,
+    answered: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Look> {
+        // A panic in the thread cannot leave half a look: it is stored in one assignment.
+        self.look.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self, look: Look) {
+        *self.lock() = look;
+        self.answered.notify_all();
+    }
+}
+
+impl Watch {
+    /// No NVML at all.
+    pub fn off() -> Self {
+        Self {
+            shared: Arc::default(),
+            _stop: None,
+        }
+    }
+
+    /// Asks every `pace` from now on, using the library that [`choose`] finds for the segment directory.
+    pub fn start(segment: &Path, pace: Duration) -> Self {
+        let shared = Arc::new(Shared::default());
+        shared.lock().state = Nvml::Starting;
+        let (stop, stopped) = mpsc::channel();
+        let (library, theirs) = (choose(segment), Arc::clone(&shared));
+        let spawned = thread::Builder::new()
+            .name("nvml".into())
+            .spawn(move || watch(library, pace, &theirs, &stopped));
+        if let Err(error) = spawned {
+            shared.store(missing(format!("its thread does not start: {error}")));
+        }
+        Self {
+            shared,
+            _stop: Some(stop),
+        }
+    }
+
+    /// The latest answer.
+    pub fn latest(&self) -> Look {
+        self.shared.lock().clone()
+    }
+
+    /// Waits until NVML has answered once, at most `limit`. For programs that print once.
+    pub fn settle(&self, limit: Duration) {
+        let look = self.shared.lock();
+        let waiting = |look: &mut Look| look.state == Nvml::Starting;
+        drop(
+            self.shared
+                .answered
+                .wait_timeout_while(look, limit, waiting),
+        );
+    }
+}
+
+fn watch(library: Option<OsString>, pace: Duration, shared: &Shared, stopped: &mpsc::Receiver<()>) {
+    let rest = || stopped.recv_timeout(pace) == Err(RecvTimeoutError::Timeout);
+    while sleep::all_asleep(&PathBuf::from(sleep::PCI)) {
+        shared.store(missing(
+            "the GPUs sleep; they are not woken to be looked at".into(),
+        ));
+        if !rest() {
+            return;
+        }
+    }
+    let nvml = loop {
+        match library::open(library.as_deref()) {
+            Ok(nvml) => break nvml,
+            Err(why) => shared.store(missing(why)),
+        }
+        if !rest() {
+            return;
+        }
+    };
+    let mut reader = read::Reader::new(&nvml);
+    loop {
+        shared.store(reader.look());
+        if !rest() {
+            return;
+        }
+    }
+}
+
+fn missing(why: String) -> Look {
+    Look {
+        state: Nvml::Missing(why),
+        devices: Vec::new(),
+    }
+}

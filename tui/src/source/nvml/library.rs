@@ -1,0 +1,42 @@
+//! Which `libnvidia-ml` to load: the system's, or the simulator's when this segment belongs to a simulated world.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use nvml_wrapper::Nvml;
+use nvml_wrapper::error::NvmlError;
+
+const SONAME: &str = "libnvidia-ml.so.1";
+
+/// The library for the devices of this segment; `None` leaves the search to the loader.
+///
+/// A simulated world leaves a `sim-lib` folder beside the segments. Its NVML is used when there is no real one, or when
+/// `GPUSHARE_SIM` asks for it.
+pub fn choose(segment: &Path) -> Option<OsString> {
+    let simulated = segment.join("sim-lib").join(SONAME);
+    if !simulated.exists() {
+        return None;
+    }
+    let asked = env::var_os("GPUSHARE_SIM").is_some_and(|value| value != "0");
+    (asked || !real_one_is_found()).then(|| simulated.into_os_string())
+}
+
+fn real_one_is_found() -> bool {
+    Nvml::builder().lib_path(OsStr::new(SONAME)).init().is_ok()
+}
+
+/// Loads and initialises it; the error is a sentence.
+pub(super) fn open(library: Option<&OsStr>) -> Result<Nvml, String> {
+    let path = library.unwrap_or(OsStr::new(SONAME));
+    Nvml::builder()
+        .lib_path(path)
+        .init()
+        .map_err(|error| match error {
+            NvmlError::LibloadingError(_) => format!(
+                "{} is not found; devices show what the workloads report",
+                Path::new(path).display()
+            ),
+            other => format!("{} does not start: {other}", Path::new(path).display()),
+        })
+}

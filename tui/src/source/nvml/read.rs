@@ -1,0 +1,112 @@
+//! One round of questions to NVML. What a device does not support is `None`; what fails is left out.
+
+use std::collections::HashMap;
+
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::{Device as Handle, Nvml as Library};
+
+use super::{Device, Look, Process};
+use crate::sample::Nvml;
+
+/// Asks, and remembers up to when each device's utilisation samples were read.
+pub(super) struct Reader<'n> {
+    library: &'n Library,
+    seen_us: HashMap<String, u64>,
+}
+
+impl<'n> Reader<'n> {
+    pub(super) fn new(library: &'n Library) -> Self {
+        Self {
+            library,
+            seen_us: HashMap::new(),
+        }
+    }
+
+    pub(super) fn look(&mut self) -> Look {
+        let version = self.library.sys_driver_version();
+        let count = match self.library.device_count() {
+            Ok(count) => count,
+            Err(error) => return super::missing(format!("it lists no devices: {error}")),
+        };
+        let handles: Vec<_> = (0..count)
+            .filter_map(|index| self.library.device_by_index(index).ok())
+            .flat_map(instances_or_whole)
+            .collect();
+        Look {
+            state: Nvml::Ready(version.unwrap_or_else(|_| "unknown".into())),
+            devices: handles.iter().map(|handle| self.device(handle)).collect(),
+        }
+    }
+
+    fn device(&mut self, handle: &Handle<'_>) -> Device {
+        let memory = handle.memory_info().ok();
+        let utilisation = handle.utilization_rates().ok();
+        let uuid = handle.uuid().unwrap_or_default();
+        Device {
+            mig: uuid.starts_with("MIG-"),
+            name: handle.name().unwrap_or_default(),
+            total_bytes: memory.as_ref().map_or(0, |memory| memory.total),
+            used_bytes: memory.map(|memory| memory.used),
+            util_percent: utilisation.as_ref().map(|u| u.gpu),
+            mem_util_percent: utilisation.map(|u| u.memory),
+            power_mw: handle.power_usage().ok(),
+            power_limit_mw: handle.enforced_power_limit().ok(),
+            temperature_c: handle.temperature(TemperatureSensor::Gpu).ok(),
+            clock_mhz: handle.clock_info(Clock::SM).ok(),
+            pstate: handle
+                .performance_state()
+                .ok()
+                .and_then(|p| u8::try_from(p.as_c()).ok()),
+            processes: self.processes(&uuid, handle),
+            uuid,
+        }
+    }
+
+    fn processes(&mut self, uuid: &str, handle: &Handle<'_>) -> Vec<Process> {
+        let compute = handle.running_compute_processes().unwrap_or_default();
+        let graphics = handle.running_graphics_processes().unwrap_or_default();
+        let mut processes: Vec<Process> = compute.iter().map(process).collect();
+        for one in graphics.iter().map(process) {
+            if processes.iter().all(|known| known.pid != one.pid) {
+                processes.push(one);
+            }
+        }
+        let seen = self.seen_us.entry(uuid.to_owned()).or_default();
+        for sample in handle.process_utilization_stats(*seen).unwrap_or_default() {
+            *seen = (*seen).max(sample.timestamp);
+            if let Some(one) = processes.iter_mut().find(|p| p.pid == sample.pid) {
+                one.util_percent = Some(sample.sm_util);
+            }
+        }
+        processes
+    }
+}
+
+/// Under MIG the device itself runs nothing: its instances do.
+fn instances_or_whole(device: Handle<'_>) -> Vec<Handle<'_>> {
+    let slots = match device.mig_mode() {
+        Ok(mode) if mode.current == 1 => device.mig_device_count().unwrap_or(0),
+        _ => 0,
+    };
+    let instances: Vec<_> = (0..slots)
+        .filter_map(|index| device.mig_device_by_index(index).ok())
+        .collect();
+    if instances.is_empty() {
+        vec![device]
+    } else {
+        instances
+    }
+}
+
+fn process(info: &ProcessInfo) -> Process {
+    Process {
+        pid: info.pid,
+        bytes: match info.used_gpu_memory {
+            UsedGpuMemory::Used(bytes) => Some(bytes),
+            UsedGpuMemory::Unavailable => None,
+        },
+        util_percent: None,
+    }
+}
