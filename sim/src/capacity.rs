@@ -1,0 +1,163 @@
+//! Device memory, shared by all processes of a world.
+//!
+//! Each process has two words per device: `used`, what it holds, and `trying`, what it is about to hold.
+//! There is no shared total, so there is nothing to repair when somebody is killed. To take memory, a
+//! process announces it in `trying` and adds up everyone's two words: if they fit, it has the memory;
+//! if not, it takes the announcement back. Two who announce at once both see both, so together they never
+//! take more than there is; if only announcements stood in the way, they try again.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::layout::Layout;
+use crate::process;
+use crate::{MAX_PROCESSES, Member};
+
+/// How often a process tries again when only other announcements stand in its way.
+const TRIES: u32 = 1000;
+
+/// Not enough device memory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// Bytes held on a device by all processes: (held, held or announced).
+fn total(layout: &Layout, device: usize) -> (u64, u64) {
+    let high = (layout.processes_high.load(SeqCst) as usize).min(MAX_PROCESSES);
+    let mut sums = (0u64, 0u64);
+    for process in layout.processes[..high]
+        .iter()
+        .filter(|process| process.taken())
+    {
+        // ORDER: SeqCst pairs announcements with sums: of two announcers, one sees the other.
+        let trying = process.devices[device].trying.load(SeqCst);
+        let used = process.devices[device].used.load(SeqCst);
+        sums.0 = sums.0.saturating_add(used);
+        sums.1 = sums.1.saturating_add(used.saturating_add(trying));
+    }
+    sums
+}
+
+impl Member {
+    /// Takes `bytes` of a device's memory.
+    pub fn take_memory(&self, device: usize, bytes: u64) -> Result<(), OutOfMemory> {
+        self.try_memory(device, bytes).or_else(|_| {
+            // The dead may still hold some.
+            process::reap(self.world());
+            self.try_memory(device, bytes)
+        })
+    }
+
+    fn try_memory(&self, device: usize, bytes: u64) -> Result<(), OutOfMemory> {
+        let layout = self.world().layout();
+        let capacity = self.world().devices()[device].memory;
+        if bytes > capacity {
+            return Err(OutOfMemory);
+        }
+        let own = &self.process().devices[device];
+        for _ in 0..TRIES {
+            // ORDER: SeqCst, see `total`.
+            own.trying.fetch_add(bytes, SeqCst);
+            let (held, announced) = total(layout, device);
+            if announced <= capacity {
+                // ORDER: `used` grows before `trying` shrinks, so a sum never misses these bytes.
+                own.used.fetch_add(bytes, SeqCst);
+                own.trying.fetch_sub(bytes, SeqCst);
+                return Ok(());
+            }
+            own.trying.fetch_sub(bytes, SeqCst);
+            if held + bytes > capacity {
+                return Err(OutOfMemory);
+            }
+            std::thread::yield_now();
+        }
+        Err(OutOfMemory)
+    }
+
+    /// Gives `bytes` of a device's memory back.
+    pub fn give_memory(&self, device: usize, bytes: u64) {
+        // ORDER: SeqCst, see `total`.
+        self.process().devices[device].used.fetch_sub(bytes, SeqCst);
+    }
+
+    /// Bytes of a device's memory that nobody holds.
+    pub fn free_memory(&self, device: usize) -> u64 {
+        let capacity = self.world().devices()[device].memory;
+        capacity.saturating_sub(total(self.world().layout(), device).0)
+    }
+
+    /// Bytes of a device's memory that this process holds.
+    pub fn own_memory(&self, device: usize) -> u64 {
+        self.process().devices[device].used.load(Relaxed)
+    }
+
+    /// Notes that a context was made on a device; true if it is this process's first there.
+    pub fn add_context(&self, device: usize) -> bool {
+        self.process().devices[device]
+            .contexts
+            .fetch_add(1, Relaxed)
+            == 0
+    }
+
+    /// Notes that a context is gone from a device; true if it was this process's last there.
+    pub fn drop_context(&self, device: usize) -> bool {
+        self.process().devices[device]
+            .contexts
+            .fetch_sub(1, Relaxed)
+            == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::Private;
+    use std::sync::atomic::AtomicU64;
+
+    const ONE_MIB: &str = "[[device]]\nmemory = \"1MiB\"";
+
+    #[test]
+    fn memory_is_shared_by_all_members() {
+        let private = Private::new("memory");
+        let world = private.open(Some(ONE_MIB));
+        let (one, two) = (Member::join(&world).unwrap(), Member::join(&world).unwrap());
+        one.take_memory(0, 600 << 10).expect("fits");
+        assert_eq!(two.take_memory(0, 600 << 10), Err(OutOfMemory));
+        assert_eq!(two.free_memory(0), 424 << 10);
+        one.give_memory(0, 600 << 10);
+        two.take_memory(0, 1 << 20).expect("fits again");
+        assert_eq!(two.take_memory(0, 1), Err(OutOfMemory));
+        assert_eq!(two.take_memory(0, u64::MAX), Err(OutOfMemory));
+    }
+
+    #[test]
+    fn a_member_that_leaves_gives_its_memory_back() {
+        let private = Private::new("leaves");
+        let world = private.open(Some(ONE_MIB));
+        let (one, two) = (Member::join(&world).unwrap(), Member::join(&world).unwrap());
+        one.take_memory(0, 1 << 20).expect("fits");
+        drop(one);
+        two.take_memory(0, 1 << 20).expect("the other has left");
+    }
+
+    #[test]
+    fn racing_members_never_hold_more_than_there_is() {
+        let private = Private::new("races");
+        let world = private.open(Some(ONE_MIB));
+        let most = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let member = Member::join(&world).unwrap();
+                    for round in 0..2000u64 {
+                        let bytes = 100_000 + round % 7 * 30_000;
+                        if member.take_memory(0, bytes).is_ok() {
+                            most.fetch_max((1 << 20) - member.free_memory(0), Relaxed);
+                            assert!(total(world.layout(), 0).0 <= 1 << 20);
+                            member.give_memory(0, bytes);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(most.load(Relaxed) > 0);
+    }
+}

@@ -1,0 +1,84 @@
+//! The shape of a world in shared memory. Every word is an atomic and all-zero is a valid start.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::{MAX_DEVICES, MAX_PROCESSES};
+
+/// `GPUSIM` and the version of this layout; written last when a world is made.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x03");
+
+/// Words of scenario text a world keeps.
+pub(crate) const SCENARIO_WORDS: usize = 2048;
+
+/// Tickets a device's timeline remembers.
+pub(crate) const TICKETS: usize = 4096;
+
+/// Busy-time buckets a process keeps per device.
+pub(crate) const BUCKETS: usize = 16;
+
+/// A world. Made under the world's lock file; read and written by all its processes.
+#[repr(C)]
+pub(crate) struct Layout {
+    /// [`MAGIC`] once the rest is valid.
+    pub magic: AtomicU64,
+    /// Bytes of scenario text.
+    pub scenario_bytes: AtomicU64,
+    /// The scenario, eight bytes a word.
+    pub scenario: [AtomicU64; SCENARIO_WORDS],
+    /// One more than the highest process slot ever used.
+    pub processes_high: AtomicU32,
+    pub _reserved: AtomicU32,
+    pub devices: [Timeline; MAX_DEVICES],
+    pub processes: [Process; MAX_PROCESSES],
+}
+
+/// A device's engine: a ring of tickets. See [`crate::timeline`].
+#[repr(C)]
+pub(crate) struct Timeline {
+    /// The oldest ticket that has not ended.
+    pub head: AtomicU64,
+    /// A hint: no free ticket is below.
+    pub tail: AtomicU64,
+    pub tickets: [Ticket; TICKETS],
+}
+
+/// One kernel's turn on the engine.
+#[repr(C)]
+pub(crate) struct Ticket {
+    /// lap (14 bits) · process slot (10 bits) · duration in nanoseconds (40 bits).
+    pub claim: AtomicU64,
+    /// When it started; belongs to this lap if not before the previous ticket's end.
+    pub start: AtomicU64,
+    /// When it ended; belongs to this lap if after `start`.
+    pub end: AtomicU64,
+    /// The owner's pid, for the log.
+    pub pid: AtomicU64,
+}
+
+/// A process's slot. Claimed and freed under the world's lock file.
+#[repr(C)]
+pub(crate) struct Process {
+    /// epoch (56 bits) · [`crate::process`] state (8 bits).
+    pub state: AtomicU64,
+    pub pid: AtomicU64,
+    /// Inode of the pid namespace that `pid` is a number of.
+    pub pid_namespace: AtomicU64,
+    /// Start time in clock ticks, from `/proc/PID/stat`.
+    pub start_time: AtomicU64,
+    pub devices: [ProcessDevice; MAX_DEVICES],
+}
+
+/// What one process has on one device; written by that process, except as said.
+#[repr(C)]
+pub(crate) struct ProcessDevice {
+    /// Bytes it holds.
+    pub used: AtomicU64,
+    /// Bytes it is about to hold.
+    pub trying: AtomicU64,
+    /// Live contexts.
+    pub contexts: AtomicU64,
+    /// Engine time it has had; added by whoever notices the end of a kernel.
+    pub busy: AtomicU64,
+    /// Engine time per tenth of a second: index (32 bits) · nanoseconds (32 bits).
+    pub buckets: [AtomicU64; BUCKETS],
+}

@@ -1,0 +1,152 @@
+//! File locks of a world: the one that guards its making, and the ones that tell who lives.
+//!
+//! A process's liveness is an open-file-description lock on one byte, held by nothing but a mapping that
+//! forks do not inherit. It ends with the address space: not when the process closes all its
+//! descriptors, not when a forked child exits, and always when it is killed.
+
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Byte 0 is never used, so that an empty file needs no size.
+const FIRST_BYTE: i64 = 1 << 32;
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
+        .open(path)
+}
+
+/// The right to make a world, or to change who is in it. Given back by `Drop`, or by the kernel.
+pub struct Exclusive {
+    file: File,
+}
+
+impl Exclusive {
+    /// Waits for the right.
+    pub fn lock(path: &Path) -> io::Result<Self> {
+        Self::with(path, libc::LOCK_EX)
+    }
+
+    /// Takes the right if nobody has it.
+    pub fn try_lock(path: &Path) -> io::Result<Self> {
+        Self::with(path, libc::LOCK_EX | libc::LOCK_NB)
+    }
+
+    fn with(path: &Path, operation: i32) -> io::Result<Self> {
+        let file = open(path)?;
+        loop {
+            // SAFETY: the descriptor is open for as long as `file` lives.
+            if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
+                return Ok(Self { file });
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        // Explicitly, because a child forked meanwhile shares the open file.
+        // SAFETY: the descriptor is open for as long as `file` lives.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+fn byte(index: usize) -> libc::flock {
+    // SAFETY: a flock of zeros is a valid value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = FIRST_BYTE + index as i64;
+    lock.l_len = 1;
+    lock
+}
+
+/// A byte that stays locked as long as this address space lives.
+#[derive(Debug)]
+pub struct Life {
+    mapping: *mut libc::c_void,
+}
+
+// SAFETY: the mapping is never read or written; it only exists.
+unsafe impl Send for Life {}
+// SAFETY: as above.
+unsafe impl Sync for Life {}
+
+const LIFE_BYTES: usize = 4096;
+
+impl Life {
+    /// Locks byte `index` of the file for the life of this address space, or of the returned value.
+    pub fn begin(path: &Path, index: usize) -> io::Result<Self> {
+        let file = open(path)?;
+        let lock = byte(index);
+        // SAFETY: descriptor and struct are live.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh mapping; nobody touches its pages.
+        let mapping = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                LIFE_BYTES,
+                libc::PROT_NONE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if mapping == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the range is the mapping just made.
+        unsafe { libc::madvise(mapping, LIFE_BYTES, libc::MADV_DONTFORK) };
+        // The mapping keeps the open file, and so the lock, when `file` is closed here.
+        Ok(Self { mapping })
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody has its address.
+        unsafe { libc::munmap(self.mapping, LIFE_BYTES) };
+    }
+}
+
+/// Does some other address space hold byte `index`? An unreadable file counts as yes.
+pub fn alive(path: &Path, index: usize) -> bool {
+    let Ok(file) = open(path) else { return true };
+    let mut lock = byte(index);
+    // SAFETY: descriptor and struct are live.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+    answer != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_shows_until_it_ends() {
+        let path = std::env::temp_dir().join(format!("gpushare-life-{}", std::process::id()));
+        let life = Life::begin(&path, 7).expect("a fresh byte");
+        assert!(alive(&path, 7));
+        assert!(!alive(&path, 8));
+        assert!(Life::begin(&path, 7).is_err(), "a byte has one owner");
+        drop(life);
+        assert!(!alive(&path, 7));
+        std::fs::remove_file(path).expect("the file is there");
+    }
+}

@@ -1,0 +1,294 @@
+//! Scenarios: which devices a world has and what goes wrong in it, as TOML.
+//!
+//! ```toml
+//! [driver]
+//! version = "580.95.05"    # what NVML reports
+//!
+//! [[device]]
+//! memory = "8GiB"
+//! compute = "9.0"
+//! speed = 2.0              # kernels take half their time
+//!
+//! [[device]]
+//! memory = "16GiB"
+//! [[device.mig]]           # the GPU is in MIG mode; programs see its instances
+//! profile = "1g.5gb"
+//! memory = "5GiB"
+//!
+//! [mishaps]
+//! slow_alloc = "2ms"       # each allocation takes this long
+//! missing = ["cuMemAllocAsync"]   # cuGetProcAddress does not find these
+//! no_nvml = true           # the NVML library does not load
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// The built-in scenarios: name and text.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("two-gpus", include_str!("../scenarios/two-gpus.toml")),
+    ("one-gpu", include_str!("../scenarios/one-gpu.toml")),
+    ("mig", include_str!("../scenarios/mig.toml")),
+    ("eight-gpus", include_str!("../scenarios/eight-gpus.toml")),
+    ("small", include_str!("../scenarios/small.toml")),
+    ("no-nvml", include_str!("../scenarios/no-nvml.toml")),
+    ("no-gpu", include_str!("../scenarios/no-gpu.toml")),
+    ("slow-alloc", include_str!("../scenarios/slow-alloc.toml")),
+    (
+        "missing-symbols",
+        include_str!("../scenarios/missing-symbols.toml"),
+    ),
+];
+
+/// A whole scenario.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// What the driver says of itself.
+    pub driver: Driver,
+    /// The GPUs.
+    #[serde(rename = "device")]
+    pub devices: Vec<Gpu>,
+    /// What goes wrong.
+    pub mishaps: Mishaps,
+}
+
+/// What the driver says of itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Driver {
+    /// The kernel driver's version, as NVML reports it.
+    pub version: String,
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Self {
+            version: "580.95.05".into(),
+        }
+    }
+}
+
+/// One GPU.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gpu {
+    /// Its name; it says plainly that it is simulated.
+    pub name: String,
+    /// Device memory.
+    pub memory: Bytes,
+    /// Compute capability, `major.minor`.
+    pub compute: Compute,
+    /// How fast kernels run; 2.0 halves each duration.
+    pub speed: f64,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of device memory that each process's first context takes.
+    pub context: Bytes,
+    /// MIG instances; when there are any, the GPU is in MIG mode.
+    pub mig: Vec<Mig>,
+}
+
+impl Default for Gpu {
+    fn default() -> Self {
+        Self {
+            name: "Simulated GPU".into(),
+            memory: Bytes(8 << 30),
+            compute: Compute { major: 9, minor: 0 },
+            speed: 1.0,
+            multiprocessors: 132,
+            context: Bytes(0),
+            mig: Vec::new(),
+        }
+    }
+}
+
+/// One MIG instance.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mig {
+    /// The profile's name, as `1g.5gb`.
+    pub profile: String,
+    /// Its device memory.
+    pub memory: Bytes,
+    /// Its multiprocessors.
+    #[serde(default = "Mig::default_multiprocessors")]
+    pub multiprocessors: u32,
+}
+
+impl Mig {
+    fn default_multiprocessors() -> u32 {
+        14
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mishaps {
+    /// How long each allocation takes.
+    pub slow_alloc: Span,
+    /// Names that `cuGetProcAddress` does not find.
+    pub missing: Vec<String>,
+    /// NVML does not initialise.
+    pub no_nvml: bool,
+}
+
+/// Why a scenario cannot be used, in a sentence.
+#[derive(Debug)]
+pub struct BadScenario(pub String);
+
+impl fmt::Display for BadScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadScenario {}
+
+impl Scenario {
+    /// The text of a scenario given by built-in name or by path.
+    pub fn text_of(name_or_path: &str) -> Result<String, BadScenario> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_path) {
+            return Ok((*text).to_owned());
+        }
+        std::fs::read_to_string(name_or_path).map_err(|error| {
+            let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            BadScenario(format!(
+                "scenario `{name_or_path}` is neither a readable file ({error}) nor one of {}",
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// Reads a scenario's text and checks it.
+    pub fn parse(text: &str) -> Result<Self, BadScenario> {
+        let scenario: Self =
+            toml::from_str(text).map_err(|error| BadScenario(format!("bad scenario: {error}")))?;
+        let units: usize = scenario
+            .devices
+            .iter()
+            .map(|gpu| gpu.mig.len().max(1))
+            .sum();
+        if units > crate::MAX_DEVICES {
+            let limit = crate::MAX_DEVICES;
+            return Err(BadScenario(format!(
+                "a scenario has at most {limit} devices, not {units}"
+            )));
+        }
+        for gpu in &scenario.devices {
+            if !(gpu.speed.is_finite() && gpu.speed > 0.0) {
+                return Err(BadScenario(format!(
+                    "speed must be above 0, not {}",
+                    gpu.speed
+                )));
+            }
+        }
+        Ok(scenario)
+    }
+}
+
+/// A compute capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compute {
+    /// Before the point.
+    pub major: u32,
+    /// After it.
+    pub minor: u32,
+}
+
+impl<'de> Deserialize<'de> for Compute {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let parts = text.split_once('.').and_then(|(major, minor)| {
+            Some(Self {
+                major: major.parse().ok()?,
+                minor: minor.parse().ok()?,
+            })
+        });
+        parts.ok_or_else(|| de::Error::custom(format!("`{text}` is not like \"9.0\"")))
+    }
+}
+
+/// A number of bytes, written as `8GiB`, `512M` or `4096`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let units = [
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+            ("K", 1 << 10),
+            ("M", 1 << 20),
+            ("G", 1 << 30),
+            ("", 1),
+        ];
+        scaled(&text, &units)
+            .map(Self)
+            .ok_or_else(|| de::Error::custom(format!("`{text}` is not a size like \"8GiB\"")))
+    }
+}
+
+/// A duration, written as `2ms`, `500us` or `1s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let units = [
+            ("ns", 1),
+            ("us", 1_000),
+            ("ms", 1_000_000),
+            ("s", 1_000_000_000),
+        ];
+        scaled(&text, &units)
+            .map(|ns| Self(Duration::from_nanos(ns)))
+            .ok_or_else(|| de::Error::custom(format!("`{text}` is not a time like \"2ms\"")))
+    }
+}
+
+/// `text` as a whole number with one of these units.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let scale = units.iter().find(|(name, _)| *name == unit)?.1;
+    digits.trim().parse::<u64>().ok()?.checked_mul(scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_scenario_is_valid() {
+        for (name, text) in BUILT_IN {
+            if let Err(error) = Scenario::parse(text) {
+                panic!("{name}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_and_times_have_units() {
+        assert_eq!(scaled("8G", &[("G", 1 << 30)]), Some(8 << 30));
+        assert_eq!(scaled("8Q", &[("G", 1 << 30)]), None);
+        assert_eq!(scaled("99999999999G", &[("G", 1 << 30)]), None);
+    }
+
+    #[test]
+    fn a_bad_scenario_is_refused_with_the_reason() {
+        let error = Scenario::parse("[[device]]\nmemory = \"8Q\"").unwrap_err();
+        assert!(error.to_string().contains("`8Q` is not a size"), "{error}");
+        assert!(Scenario::parse("[[device]]\nspeed = 0.0").is_err());
+        assert!(Scenario::parse("[[device]]\ncolour = 1").is_err());
+        assert!(Scenario::parse(&"[[device]]\n".repeat(17)).is_err());
+        let error = Scenario::text_of("no-such").unwrap_err();
+        assert!(error.to_string().contains("two-gpus"), "{error}");
+    }
+}

@@ -1,0 +1,413 @@
+//! The engine: one kernel at a time over all processes of a world.
+//!
+//! A kernel that is next in its stream claims the device's next *ticket*; tickets run in order, each for
+//! its duration. Everything about a ticket is in the ring that all processes share, so anyone can move
+//! the timeline on: a process that is stopped holds nobody up, as its kernels end by themselves, and
+//! the kernel of a process that is killed is cut short by the first who notices. Two processes that
+//! keep their streams full take turns.
+//!
+//! ```text
+//!            head                     tail
+//!   … ended | running | waiting | waiting | free …        claim → start → end, each set once by CAS
+//! ```
+//!
+//! The ring is also the log: the last [`LOG`] kernels with start, end and pid, from which tests
+//! read that no two kernels overlap.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::layout::{BUCKETS, Layout, ProcessDevice, TICKETS, Ticket};
+use crate::{MAX_DEVICES, Member, clock, process};
+
+/// Kernels the log remembers at most.
+pub const LOG: usize = TICKETS - ROOM as usize;
+
+/// Tickets kept free between tail and head, so that the previous ticket is always there to read.
+const ROOM: u64 = 64;
+
+/// How often a waiting process looks whether the one before it still lives.
+const LOOK: u64 = 2_000_000;
+
+/// Below this, waiting is yielding: a sleep would be longer.
+const SHORT: u64 = 80_000;
+
+const DURATION_BITS: u32 = 40;
+const SLOT_BITS: u32 = 10;
+const LONGEST: u64 = (1 << DURATION_BITS) - 1;
+
+/// Length of a busy-time bucket.
+pub(crate) const BUCKET_NS: u64 = 100_000_000;
+
+fn lap_of(ticket: u64) -> u64 {
+    (ticket / TICKETS as u64 + 1) & 0x3fff
+}
+
+fn claim_word(ticket: u64, slot: usize, duration: u64) -> u64 {
+    lap_of(ticket) << (DURATION_BITS + SLOT_BITS) | (slot as u64) << DURATION_BITS | duration
+}
+
+/// A claim word, taken apart.
+#[derive(Clone, Copy)]
+struct Claim {
+    lap: u64,
+    slot: usize,
+    duration: u64,
+}
+
+impl Claim {
+    fn of(word: u64) -> Self {
+        Self {
+            lap: word >> (DURATION_BITS + SLOT_BITS),
+            slot: (word >> DURATION_BITS) as usize & ((1 << SLOT_BITS) - 1),
+            duration: (word & LONGEST).max(1),
+        }
+    }
+}
+
+/// One kernel that has ended, from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its ticket: the order of execution.
+    pub ticket: u64,
+    /// The process.
+    pub pid: u32,
+    /// When it started, on [`clock::now`].
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+}
+
+/// What the engine is doing.
+enum Now {
+    Idle,
+    /// This ticket runs until then, unless it is cut short.
+    Runs {
+        ticket: u64,
+        until: u64,
+    },
+}
+
+fn ticket_at(layout: &Layout, device: usize, ticket: u64) -> &Ticket {
+    &layout.devices[device].tickets[ticket as usize % TICKETS]
+}
+
+/// When the ticket before this one ended. It has, because tickets run in order.
+fn previous_end(layout: &Layout, device: usize, ticket: u64) -> u64 {
+    match ticket.checked_sub(1) {
+        // ORDER: pairs with the CAS that ends a ticket.
+        Some(previous) => ticket_at(layout, device, previous).end.load(Acquire),
+        None => 0,
+    }
+}
+
+/// Ends what has run its time and starts what is next. `gone` tells whether a slot's process is dead;
+/// it is asked about the running ticket only.
+fn advance(
+    layout: &Layout,
+    device: usize,
+    now: u64,
+    ready: Option<(u64, u64)>,
+    gone: &dyn Fn(usize) -> bool,
+) -> Now {
+    let engine = &layout.devices[device];
+    loop {
+        // ORDER: pairs with the CAS below; the previous ticket's end is there.
+        let head = engine.head.load(Acquire);
+        let ticket = ticket_at(layout, device, head);
+        let claim = Claim::of(ticket.claim.load(Acquire));
+        if claim.lap != lap_of(head) {
+            return Now::Idle;
+        }
+        let floor = previous_end(layout, device, head);
+        let mut start = ticket.start.load(Acquire);
+        if start < floor || start == 0 {
+            // The claimant says since when its stream was ready; anyone else starts it now.
+            let since = ready
+                .filter(|(own, _)| *own == head)
+                .map_or(now, |(_, since)| since);
+            let begin = floor.max(since.min(now)).max(1);
+            // ORDER: publishes the start; the loser takes the winner's.
+            match ticket.start.compare_exchange(start, begin, AcqRel, Acquire) {
+                Ok(_) => start = begin,
+                Err(other) => start = other,
+            }
+        }
+        if engine.head.load(Acquire) != head {
+            continue; // What was read may belong to the next lap.
+        }
+        let full = start.saturating_add(claim.duration);
+        let end = if now >= full {
+            full
+        } else if gone(claim.slot) {
+            now.max(start + 1)
+        } else {
+            return Now::Runs {
+                ticket: head,
+                until: full,
+            };
+        };
+        let old = ticket.end.load(Acquire);
+        if old <= start {
+            // ORDER: publishes the end before the head moves; if someone else was first, theirs holds.
+            let _ = ticket.end.compare_exchange(old, end, AcqRel, Acquire);
+        }
+        let end = ticket.end.load(Acquire);
+        // ORDER: publishes the end to those who see the new head. The one who moves it keeps the books.
+        if engine
+            .head
+            .compare_exchange(head, head + 1, AcqRel, Acquire)
+            .is_ok()
+        {
+            account(&layout.processes[claim.slot].devices[device], start, end);
+        }
+    }
+}
+
+/// Adds a kernel's time to its process's books.
+fn account(books: &ProcessDevice, start: u64, end: u64) {
+    books.busy.fetch_add(end - start, Relaxed);
+    let oldest = (end / BUCKET_NS).saturating_sub(BUCKETS as u64 - 1);
+    for index in (start / BUCKET_NS).max(oldest)..=end / BUCKET_NS {
+        let (from, to) = (index * BUCKET_NS, (index + 1) * BUCKET_NS);
+        let share = end.min(to).saturating_sub(start.max(from));
+        let bucket = &books.buckets[index as usize % BUCKETS];
+        // Cannot fail: the closure always has an answer.
+        let _ = bucket.fetch_update(Relaxed, Relaxed, |word| {
+            let kept = if word >> 32 == index & 0xffff_ffff {
+                word & 0xffff_ffff
+            } else {
+                0
+            };
+            Some((index & 0xffff_ffff) << 32 | (kept + share).min(0xffff_ffff))
+        });
+    }
+}
+
+/// Cuts short what a dead process's slot still has on any engine. Called under the world's lock.
+pub(crate) fn cancel(layout: &Layout, slot: usize) {
+    let now = clock::now();
+    for device in 0..MAX_DEVICES {
+        advance(layout, device, now, None, &|running| running == slot);
+        let engine = &layout.devices[device];
+        for number in engine.head.load(Acquire)..engine.tail.load(Acquire) {
+            let ticket = ticket_at(layout, device, number);
+            let word = ticket.claim.load(Acquire);
+            let claim = Claim::of(word);
+            if claim.lap == lap_of(number) && claim.slot == slot {
+                // ORDER: pairs with readers of `claim`; a loser's word was another's claim.
+                let shortest = claim_word(number, slot, 1);
+                let _ = ticket
+                    .claim
+                    .compare_exchange(word, shortest, AcqRel, Acquire);
+            }
+        }
+    }
+}
+
+/// How much of a device's running kernel has passed: (slot, nanoseconds).
+pub(crate) fn running(layout: &Layout, device: usize, now: u64) -> Option<(usize, u64)> {
+    match advance(layout, device, now, None, &|_| false) {
+        Now::Idle => None,
+        Now::Runs { ticket, .. } => {
+            let entry = ticket_at(layout, device, ticket);
+            let slot = Claim::of(entry.claim.load(Acquire)).slot;
+            Some((slot, now.saturating_sub(entry.start.load(Acquire))))
+        }
+    }
+}
+
+/// The kernels that have ended on a device, oldest first, as far as the log goes back.
+pub fn log(world: &crate::World, device: usize) -> Vec<Ran> {
+    let layout = world.layout();
+    let head = layout.devices[device].head.load(Acquire);
+    let entries = head.saturating_sub(LOG as u64)..head;
+    let read = entries.filter_map(|number| {
+        let ticket = ticket_at(layout, device, number);
+        let lap = Claim::of(ticket.claim.load(Acquire)).lap;
+        let ran = Ran {
+            ticket: number,
+            pid: ticket.pid.load(Relaxed) as u32,
+            start: ticket.start.load(Acquire),
+            end: ticket.end.load(Acquire),
+        };
+        (lap == lap_of(number)).then_some(ran)
+    });
+    read.collect()
+}
+
+impl Member {
+    /// Runs a kernel of this duration: waits for its turn and until it has ended, and returns when that
+    /// was. `ready` is since when it could have run (when its stream's previous work ended).
+    pub fn run_kernel(&self, device: usize, duration: u64, ready: u64) -> u64 {
+        let number = self.claim(device, duration.clamp(1, LONGEST));
+        let layout = self.world().layout();
+        let mut next_look = 0;
+        loop {
+            let now = clock::now();
+            let look = now >= next_look;
+            if look {
+                next_look = now + LOOK;
+            }
+            let gone = |slot| look && self.is_gone(slot);
+            let state = advance(layout, device, now, Some((number, ready)), &gone);
+            let (running, until) = match state {
+                Now::Runs { ticket, until } if ticket <= number => (ticket, until),
+                _ => return self.end_of(device, number, now),
+            };
+            let mut wait = until.saturating_sub(now);
+            for between in running + 1..=number {
+                let claim = Claim::of(ticket_at(layout, device, between).claim.load(Acquire));
+                wait = wait.saturating_add(claim.duration);
+            }
+            if running < number {
+                wait = wait.min(LOOK);
+            }
+            if wait < SHORT {
+                std::thread::yield_now();
+            } else {
+                clock::sleep_until(now + wait - SHORT / 2);
+            }
+        }
+    }
+
+    fn claim(&self, device: usize, duration: u64) -> u64 {
+        let layout = self.world().layout();
+        let engine = &layout.devices[device];
+        loop {
+            let number = engine.tail.load(Acquire);
+            if number.saturating_sub(engine.head.load(Acquire)) >= TICKETS as u64 - ROOM {
+                advance(layout, device, clock::now(), None, &|slot| {
+                    self.is_gone(slot)
+                });
+                std::thread::yield_now();
+                continue;
+            }
+            let ticket = ticket_at(layout, device, number);
+            let old = ticket.claim.load(Acquire);
+            let mine = claim_word(number, self.slot(), duration);
+            let taken = Claim::of(old).lap == lap_of(number);
+            // ORDER: publishes the claim; pairs with the loads in `advance`.
+            let won = !taken
+                && ticket
+                    .claim
+                    .compare_exchange(old, mine, AcqRel, Acquire)
+                    .is_ok();
+            if won {
+                ticket.pid.store(u64::from(std::process::id()), Release);
+            }
+            // ORDER: the tail is a hint; whoever sees a taken ticket moves it on.
+            let _ = engine
+                .tail
+                .compare_exchange(number, number + 1, AcqRel, Acquire);
+            if won {
+                return number;
+            }
+        }
+    }
+
+    fn end_of(&self, device: usize, number: u64, now: u64) -> u64 {
+        let ticket = ticket_at(self.world().layout(), device, number);
+        let end = ticket.end.load(Acquire);
+        let ours = Claim::of(ticket.claim.load(Acquire)).lap == lap_of(number);
+        if ours { end.min(now) } else { now }
+    }
+
+    fn is_gone(&self, slot: usize) -> bool {
+        if slot == self.slot() {
+            return false;
+        }
+        let process = &self.world().layout().processes[slot];
+        !process.taken() || process::is_gone(process, self.world().lock_path(), slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::Private;
+    use std::sync::Arc;
+
+    #[test]
+    fn kernels_run_one_at_a_time_for_their_duration() {
+        let private = Private::new("engine");
+        let world = private.open(None);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let member = Member::join(&world).unwrap();
+                    let mut ready = clock::now();
+                    for _ in 0..200 {
+                        ready = member.run_kernel(0, 20_000, ready);
+                    }
+                });
+            }
+        });
+        let log = log(&world, 0);
+        assert_eq!(log.len(), 600);
+        assert!(log.iter().all(|ran| ran.end - ran.start == 20_000));
+        assert!(log.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn two_who_keep_busy_take_turns() {
+        let private = Private::new("turns");
+        let world = private.open(None);
+        let barrier = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let member = Member::join(&world).unwrap();
+                    barrier.wait();
+                    let mut ready = clock::now();
+                    for _ in 0..20 {
+                        ready = member.run_kernel(1, 3_000_000, ready);
+                    }
+                });
+            }
+        });
+        // Both have slots with equal books, and the whole took at least the sum of the kernels.
+        let log = log(&world, 1);
+        assert_eq!(log.len(), 40);
+        assert!(log[39].end - log[0].start >= 40 * 3_000_000);
+    }
+
+    #[test]
+    fn a_kernel_that_was_ready_early_starts_when_it_was_ready() {
+        let private = Private::new("ready");
+        let world = private.open(None);
+        let member = Member::join(&world).unwrap();
+        let ready = clock::now() - 50_000_000;
+        assert_eq!(member.run_kernel(0, 1_000_000, ready), ready + 1_000_000);
+    }
+
+    #[test]
+    fn the_ring_goes_round() {
+        let private = Private::new("ring");
+        let world = private.open(None);
+        let member = Member::join(&world).unwrap();
+        let mut ready = clock::now() - 1_000_000_000;
+        for _ in 0..3 * TICKETS {
+            ready = member.run_kernel(0, 10, ready);
+        }
+        let log = log(&world, 0);
+        assert_eq!(log.len(), LOG);
+        assert!(log.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn the_work_of_a_member_that_left_is_cut_short() {
+        let private = Private::new("cut");
+        let world = private.open(None);
+        let (one, two) = (Member::join(&world).unwrap(), Member::join(&world).unwrap());
+        let one = Arc::new(one);
+        one.claim(0, LONGEST);
+        one.claim(0, LONGEST);
+        drop(one);
+        let before = clock::now();
+        two.run_kernel(0, 1_000, before);
+        assert!(
+            clock::now() - before < 10_000_000_000,
+            "the dead one's twenty minutes are gone"
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! What NVML wants to know: who is on a device, with how much memory and how much work.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::BUCKETS;
+use crate::timeline::{self, BUCKET_NS};
+use crate::world::World;
+use crate::{MAX_PROCESSES, clock, process};
+
+/// The longest window that busy times are kept for, in nanoseconds.
+pub const LONGEST_WINDOW: u64 = BUCKET_NS * (BUCKETS as u64 - 2);
+
+/// One process on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// Its pid, in its own pid namespace.
+    pub pid: u32,
+    /// Start time in clock ticks since boot.
+    pub start_time: u64,
+    /// Bytes of device memory it holds.
+    pub used: u64,
+    /// Contexts it has there.
+    pub contexts: u64,
+    /// Engine time it has had since it joined, in nanoseconds.
+    pub busy_total: u64,
+    /// Engine time it had in the window, in nanoseconds.
+    pub busy: u64,
+}
+
+/// A device as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUsage {
+    /// Bytes held by all processes.
+    pub used: u64,
+    /// Processes with a context or memory there.
+    pub processes: Vec<ProcessUsage>,
+    /// The window that `busy` is about, in nanoseconds.
+    pub window: u64,
+    /// Engine time of all processes in the window, in nanoseconds; at most `window`.
+    pub busy: u64,
+}
+
+impl DeviceUsage {
+    /// Utilisation in percent.
+    pub fn percent(&self) -> u32 {
+        percent(self.busy, self.window)
+    }
+}
+
+/// A share of a window in percent, rounded, at most 100.
+pub fn percent(busy: u64, window: u64) -> u32 {
+    ((busy.saturating_mul(100) + window / 2) / window.max(1)).min(100) as u32
+}
+
+/// Who is on this device, and how busy it was in the last `window` nanoseconds (at most
+/// [`LONGEST_WINDOW`]). The dead are seen off first.
+pub fn of(world: &World, device: usize, window: u64) -> DeviceUsage {
+    process::reap(world);
+    at(world, device, window.clamp(1, LONGEST_WINDOW), clock::now())
+}
+
+fn at(world: &World, device: usize, window: u64, now: u64) -> DeviceUsage {
+    let layout = world.layout();
+    let running = timeline::running(layout, device, now);
+    let high = (layout.processes_high.load(Relaxed) as usize).min(MAX_PROCESSES);
+    let mut usage = DeviceUsage {
+        used: 0,
+        processes: Vec::new(),
+        window,
+        busy: 0,
+    };
+    for (slot, process) in layout.processes[..high].iter().enumerate() {
+        if !process.taken() {
+            continue;
+        }
+        let books = &process.devices[device];
+        let mut busy: u64 = books
+            .buckets
+            .iter()
+            .map(|b| in_window(b.load(Relaxed), window, now))
+            .sum();
+        let mut busy_total = books.busy.load(Relaxed);
+        if let Some((_, passed)) = running.filter(|(owner, _)| *owner == slot) {
+            busy += passed.min(window);
+            busy_total += passed;
+        }
+        let one = ProcessUsage {
+            pid: process.pid.load(Relaxed) as u32,
+            start_time: process.start_time.load(Relaxed),
+            used: books.used.load(Relaxed),
+            contexts: books.contexts.load(Relaxed),
+            busy_total,
+            busy: busy.min(window),
+        };
+        usage.used += one.used;
+        usage.busy += one.busy;
+        if one.contexts > 0 || one.used > 0 {
+            usage.processes.push(one);
+        }
+    }
+    usage.busy = usage.busy.min(window);
+    usage
+}
+
+/// How much of a bucket falls into the window; a bucket on its edge counts in proportion.
+fn in_window(word: u64, window: u64, now: u64) -> u64 {
+    let (index, busy) = (word >> 32, word & 0xffff_ffff);
+    let (from, to) = (index * BUCKET_NS, (index + 1) * BUCKET_NS);
+    let begin = now.saturating_sub(window);
+    if to <= begin || from > now {
+        return 0;
+    }
+    // The newest bucket has only begun: what is in it has all been.
+    let length = BUCKET_NS.min(now - from).max(1);
+    let inside = to.min(now).saturating_sub(from.max(begin)).min(length);
+    (u128::from(busy) * u128::from(inside) / u128::from(length)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Member;
+    use crate::process::tests::Private;
+
+    #[test]
+    fn a_busy_process_shows_with_its_memory_and_time() {
+        let private = Private::new("usage");
+        let world = private.open(None);
+        let member = Member::join(&world).unwrap();
+        member.add_context(0);
+        member.take_memory(0, 4096).expect("fits");
+        let mut ready = clock::now() - 400_000_000;
+        for _ in 0..40 {
+            ready = member.run_kernel(0, 10_000_000, ready);
+        }
+        let usage = of(&world, 0, 400_000_000);
+        assert_eq!(usage.used, 4096);
+        assert_eq!(usage.processes.len(), 1);
+        assert_eq!(usage.processes[0].pid, std::process::id());
+        assert_eq!(usage.processes[0].busy_total, 400_000_000);
+        assert!(usage.processes[0].busy > 0);
+        assert_eq!(of(&world, 1, 400_000_000).processes, []);
+    }
+
+    #[test]
+    fn a_bucket_on_the_edge_counts_in_proportion() {
+        let word = 10 << 32 | 50_000_000;
+        let end = 11 * BUCKET_NS;
+        assert_eq!(in_window(word, BUCKET_NS, end), 50_000_000);
+        assert_eq!(in_window(word, BUCKET_NS, end + BUCKET_NS / 2), 25_000_000);
+        assert_eq!(in_window(word, BUCKET_NS, end + BUCKET_NS), 0);
+        assert_eq!(in_window(word, BUCKET_NS, end - BUCKET_NS / 2), 50_000_000);
+    }
+
+    #[test]
+    fn percentages_never_leave_their_range() {
+        assert_eq!(percent(0, 0), 0);
+        assert_eq!(percent(5, 10), 50);
+        assert_eq!(percent(u64::MAX, 1), 100);
+    }
+}

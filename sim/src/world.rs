@@ -1,0 +1,369 @@
+//! Opening a world, and the devices in it.
+//!
+//! The first to come makes the world from its scenario and writes the scenario down in it; those who come
+//! later read it there. A world in which nobody lives is made anew when someone comes with another
+//! scenario. All of this happens under the world's lock file, so a maker that is killed leaves nothing
+//! half-made that counts.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use shared_memory::{Shmem, ShmemConf, ShmemError};
+
+use crate::layout::{Layout, MAGIC, SCENARIO_WORDS};
+use crate::locks::Exclusive;
+use crate::scenario::{Compute, Scenario};
+
+/// One thing that can be computed on: a GPU, or an instance of a GPU in MIG mode.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Its index in the world.
+    pub index: usize,
+    /// The index of the GPU it is, or is a part of.
+    pub gpu: usize,
+    /// Its place among the GPU's MIG instances, and the profile's name.
+    pub mig: Option<(usize, String)>,
+    /// `Simulated GPU`, with the profile for an instance.
+    pub name: String,
+    /// The UUID's bytes.
+    pub uuid: [u8; 16],
+    /// The UUID's bytes of the whole GPU.
+    pub gpu_uuid: [u8; 16],
+    /// Bytes of device memory.
+    pub memory: u64,
+    /// Bytes that a process's first context takes.
+    pub context_memory: u64,
+    /// Compute capability.
+    pub compute: Compute,
+    /// How fast kernels run.
+    pub speed: f64,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+}
+
+impl Device {
+    /// `GPU-…` or `MIG-…`.
+    pub fn uuid_text(&self) -> String {
+        uuid_text(if self.mig.is_some() { "MIG" } else { "GPU" }, &self.uuid)
+    }
+
+    /// The PCI bus number of the GPU; domain is 0 and the function is `.0`.
+    pub fn pci_bus(&self) -> u32 {
+        self.gpu as u32 * 0x10 + 0x10
+    }
+
+    /// How long a kernel that is worth `ns` runs here.
+    pub fn duration(&self, ns: u64) -> u64 {
+        ((ns as f64 / self.speed) as u64).max(1)
+    }
+}
+
+/// A UUID as text, with its prefix.
+pub fn uuid_text(prefix: &str, uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (a, b, c, d, e) = (
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    );
+    format!("{prefix}-{a}-{b}-{c}-{d}-{e}")
+}
+
+/// Why a world cannot be opened, in a sentence.
+#[derive(Debug)]
+pub struct WorldError(String);
+
+impl fmt::Display for WorldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WorldError {}
+
+/// A world: shared memory, its scenario, its devices.
+#[derive(Debug)]
+pub struct World {
+    layout: &'static Layout,
+    lock_path: PathBuf,
+    scenario: Scenario,
+    devices: Vec<Device>,
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Layout")
+    }
+}
+
+/// The name of this process's world: `$GPUSHARE_SIM_WORLD`, else one that belongs to `$GPUSHARE_DIR`.
+pub fn name() -> String {
+    if let Some(name) = std::env::var("GPUSHARE_SIM_WORLD")
+        .ok()
+        .filter(|name| !name.is_empty())
+    {
+        return name;
+    }
+    match std::env::var("GPUSHARE_DIR") {
+        Ok(dir) => format!("dir-{:016x}", hash(dir.as_bytes(), 0)),
+        Err(_) => "default".into(),
+    }
+}
+
+/// The name of a world's shared memory, as `shm_open` takes it.
+pub fn os_name(world: &str) -> String {
+    let clean = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name: String = world.chars().map(clean).take(80).collect();
+    // SAFETY: geteuid has no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    format!("/gpushare-sim-{uid}-{name}")
+}
+
+/// Removes a world's files; whoever is in it stays in it, whoever comes next makes a new one.
+pub fn remove(world: &str) {
+    let path = PathBuf::from(format!("/dev/shm{}", os_name(world)));
+    // A world that is not there is as good as removed.
+    let _ = std::fs::remove_file(lock_path(&path));
+    let _ = std::fs::remove_file(path);
+}
+
+fn lock_path(memory: &Path) -> PathBuf {
+    let mut path = memory.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
+
+impl World {
+    /// Opens this process's world, with the scenario of `$GPUSHARE_SIM_SCENARIO` if it has to be made.
+    pub fn open() -> Result<Self, WorldError> {
+        let wanted = std::env::var("GPUSHARE_SIM_SCENARIO")
+            .ok()
+            .filter(|name| !name.is_empty());
+        let text = match &wanted {
+            Some(name) => Some(Scenario::text_of(name).map_err(|e| WorldError(e.to_string()))?),
+            None => None,
+        };
+        Self::open_named(&name(), text.as_deref())
+    }
+
+    /// Opens a world by name, with this scenario's text (the default one if `None`) if it has to be made.
+    pub fn open_named(world: &str, scenario: Option<&str>) -> Result<Self, WorldError> {
+        let os_name = os_name(world);
+        let lock_path = lock_path(Path::new(&format!("/dev/shm{os_name}")));
+        let cannot = |what: &str, why: &dyn fmt::Display| {
+            WorldError(format!("simulated world {os_name}: cannot {what}: {why}"))
+        };
+        let exclusive = Exclusive::lock(&lock_path).map_err(|e| cannot("lock it", &e))?;
+        let memory = map(&os_name).map_err(|e| cannot("open its shared memory", &e))?;
+        // SAFETY: the mapping is leaked, is large enough (see `map`), and a Layout is atomics only.
+        let layout: &'static Layout = unsafe { &*memory.as_ptr().cast::<Layout>() };
+        std::mem::forget(memory);
+
+        // ORDER: pairs with the Release below; the scenario's words are there.
+        let made = layout.magic.load(Acquire) == MAGIC;
+        let written = made.then(|| read_scenario(layout)).flatten();
+        let text = match (written, scenario) {
+            (Some(written), None) => written,
+            (Some(written), Some(wanted)) if written == wanted => written,
+            (Some(written), Some(_)) if crate::process::anyone_alive(layout, &lock_path) => written,
+            (_, Some(wanted)) => wanted.to_owned(),
+            (None, None) => crate::scenario::BUILT_IN[0].1.to_owned(),
+        };
+        let scenario = Scenario::parse(&text).map_err(|e| cannot("use its scenario", &e))?;
+        write_scenario(layout, &text).map_err(|e| cannot("keep its scenario", &e))?;
+        // ORDER: publishes the scenario to those who see the magic.
+        layout.magic.store(MAGIC, Release);
+        drop(exclusive);
+
+        let devices = devices(world, &scenario);
+        Ok(Self {
+            layout,
+            lock_path,
+            scenario,
+            devices,
+        })
+    }
+
+    /// The scenario it was made from.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// All compute units, in order; a device's `index` is its place here.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// Where the locks of this world are.
+    pub(crate) fn lock_path(&self) -> &Path {
+        &self.lock_path
+    }
+
+    pub(crate) fn layout(&self) -> &'static Layout {
+        self.layout
+    }
+}
+
+/// Opens the shared memory, or makes it; called under the world's lock.
+fn map(os_name: &str) -> Result<Shmem, ShmemError> {
+    let want = size_of::<Layout>();
+    if let Ok(memory) = ShmemConf::new().os_id(os_name).open()
+        && memory.len() >= want
+    {
+        return Ok(memory);
+    }
+    // Not there, half-made by someone who was killed, or of an older layout.
+    let _ = std::fs::remove_file(format!("/dev/shm{os_name}"));
+    let mut memory = ShmemConf::new().os_id(os_name).size(want).create()?;
+    // The world outlives its maker; `remove` ends it.
+    memory.set_owner(false);
+    Ok(memory)
+}
+
+fn read_scenario(layout: &Layout) -> Option<String> {
+    let bytes = usize::try_from(layout.scenario_bytes.load(Relaxed)).ok()?;
+    let words = layout.scenario.get(..bytes.div_ceil(8))?;
+    let mut text: Vec<u8> = words
+        .iter()
+        .flat_map(|w| w.load(Relaxed).to_le_bytes())
+        .collect();
+    text.truncate(bytes);
+    String::from_utf8(text).ok()
+}
+
+fn write_scenario(layout: &Layout, text: &str) -> Result<(), String> {
+    if text.len() > SCENARIO_WORDS * 8 {
+        return Err(format!(
+            "its {} bytes are more than {}",
+            text.len(),
+            SCENARIO_WORDS * 8
+        ));
+    }
+    for (word, bytes) in layout.scenario.iter().zip(text.as_bytes().chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_le_bytes(padded), Relaxed);
+    }
+    layout.scenario_bytes.store(text.len() as u64, Relaxed);
+    Ok(())
+}
+
+fn devices(world: &str, scenario: &Scenario) -> Vec<Device> {
+    let mut devices = Vec::new();
+    for (gpu, description) in scenario.devices.iter().enumerate() {
+        let gpu_uuid = uuid(world, gpu as u64);
+        let whole = Device {
+            index: devices.len(),
+            gpu,
+            mig: None,
+            name: description.name.clone(),
+            uuid: gpu_uuid,
+            gpu_uuid,
+            memory: description.memory.0,
+            context_memory: description.context.0,
+            compute: description.compute,
+            speed: description.speed,
+            multiprocessors: description.multiprocessors,
+        };
+        if description.mig.is_empty() {
+            devices.push(whole);
+            continue;
+        }
+        for (instance, mig) in description.mig.iter().enumerate() {
+            devices.push(Device {
+                index: devices.len(),
+                mig: Some((instance, mig.profile.clone())),
+                name: format!("{} MIG {}", description.name, mig.profile),
+                uuid: uuid(world, 1000 + gpu as u64 * 100 + instance as u64),
+                memory: mig.memory.0,
+                multiprocessors: mig.multiprocessors,
+                ..whole.clone()
+            });
+        }
+    }
+    devices
+}
+
+/// A UUID that the same world and index always have.
+fn uuid(world: &str, index: u64) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&hash(world.as_bytes(), index * 2 + 1).to_be_bytes());
+    uuid[8..].copy_from_slice(&hash(world.as_bytes(), index * 2 + 2).to_be_bytes());
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// FNV-1a with a finish that spreads the bits.
+fn hash(bytes: &[u8], seed: u64) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ hash >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::Private;
+
+    #[test]
+    fn uuids_belong_to_world_and_index() {
+        let scenario = Scenario::parse(&"[[device]]\n".repeat(2)).expect("valid");
+        let (one, other) = (devices("a", &scenario), devices("b", &scenario));
+        assert_eq!(one, devices("a", &scenario));
+        assert_ne!(one[0].uuid, one[1].uuid);
+        assert_ne!(one[0].uuid, other[0].uuid);
+        assert!(one[0].uuid_text().starts_with("GPU-"));
+        assert_eq!(one[0].uuid_text().len(), 40);
+    }
+
+    #[test]
+    fn instances_stand_for_a_gpu_in_mig_mode() {
+        let private = Private::new("mig");
+        let world = private.open(Some(&Scenario::text_of("mig").expect("built in")));
+        let devices = world.devices();
+        assert_eq!(devices.len(), 4);
+        assert!(devices[0].uuid_text().starts_with("MIG-"));
+        assert_eq!(devices[0].gpu_uuid, devices[2].gpu_uuid);
+        assert_eq!((devices[3].gpu, &devices[3].mig), (1, &None));
+    }
+
+    #[test]
+    fn those_who_come_later_read_the_scenario_in_the_world() {
+        let private = Private::new("later");
+        let first = private.open(Some("[[device]]\nmemory = \"1GiB\""));
+        let second = private.open(None);
+        assert_eq!(second.devices(), first.devices());
+        assert_eq!(second.devices()[0].memory, 1 << 30);
+    }
+
+    #[test]
+    fn an_empty_world_takes_a_new_scenario() {
+        let private = Private::new("anew");
+        private.open(Some("[[device]]\nmemory = \"1GiB\""));
+        let world = private.open(Some("[[device]]\nmemory = \"2GiB\""));
+        assert_eq!(world.devices()[0].memory, 2 << 30);
+    }
+
+    #[test]
+    fn a_half_made_world_is_made_again() {
+        let private = Private::new("half");
+        let path = format!("/dev/shm{}", os_name(&private.name));
+        std::fs::write(&path, b"").expect("shared memory is writable");
+        assert_eq!(private.open(None).devices().len(), 2);
+    }
+}
