@@ -107,7 +107,14 @@ impl std::error::Error for Failure {}
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::failed(error.to_string())
+        // A reader that went away (`gpushare ps | head`) is no failure, and nobody is left to tell.
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self {
+                exit: Exit::Done,
+                sentence: String::new(),
+            },
+            _ => Self::failed(error.to_string()),
+        }
     }
 }
 

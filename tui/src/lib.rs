@@ -8,12 +8,17 @@
 
 pub mod artifacts;
 pub mod audit;
+pub mod cli;
 pub mod edits;
+pub mod elf;
 pub mod environment;
 pub mod exit;
+pub mod launch;
 pub mod people;
 pub mod pids;
 pub mod sample;
 pub mod source;
+pub mod top;
+pub mod targets;
 pub mod units;
 pub mod uuids;

@@ -4,9 +4,9 @@
 //! that only a screen needs: fixed in width, one unit, never longer than the column.
 
 pub use shm_layout::text::{
-    Amount, MemoryList, PolicyEdit, TextError, format_duration, format_policy, format_size,
-    human_size, parse_amount, parse_duration, parse_integer, parse_memory_list, parse_percent,
-    parse_policy, parse_size,
+    Amount, MemoryList, POLICY_FIELDS, PolicyEdit, TextError, format_duration, format_policy,
+    format_size, human_size, parse_amount, parse_duration, parse_integer, parse_memory_list,
+    parse_percent, parse_policy, parse_size,
 };
 
 /// A size in at most seven columns: `6.0G`, `512M`, `37B`.

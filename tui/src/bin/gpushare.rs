@@ -1,0 +1,7 @@
+//! `gpushare`: starts programs under gpushare, shows what they do, and changes what they may do.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gpushare_tui::cli::main()
+}

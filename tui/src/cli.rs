@@ -1,0 +1,127 @@
+//! The control program `gpushare`: one file a verb.
+//!
+//! A verb is an `Args` that clap fills and a `run` that does it, writes to the given output and
+//! returns how it ended. A [`Failure`] is printed once, here, as one sentence on standard error,
+//! and becomes the exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{Exit, Failure};
+
+mod audit;
+mod documents;
+mod group;
+mod init;
+mod pick;
+mod policy;
+mod ps;
+mod quota;
+mod run;
+mod share;
+mod table;
+mod undo;
+mod world;
+
+/// How a verb ends.
+type Done = Result<Exit, Failure>;
+
+/// Share a GPU: start programs under quotas and a lock, watch them, and change both while they run.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gpushare",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = "TARGET is a pid, name:LABEL, group:G, user:U or all.\n\
+                  Sizes: 8GiB, 8G (= GiB), 8GB, 512M, bytes, 25% of the device. Times: 100us, 5ms, 2s, 10m.\n\
+                  Exit codes: 0 done, 1 failed, 2 usage, 4 not permitted, 5 no such target; run passes the \
+                  program's own through."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(run::Args),
+    Ps(ps::Args),
+    #[command(subcommand)]
+    Quota(quota::Verb),
+    #[command(subcommand)]
+    Policy(policy::Verb),
+    #[command(subcommand)]
+    Group(group::Verb),
+    Set(share::SetArgs),
+    Pause(share::PauseArgs),
+    Resume(share::ResumeArgs),
+    Undo(undo::Args),
+    Audit(audit::Args),
+    Pick(pick::Args),
+    Init(init::Args),
+    Completions(documents::CompletionsArgs),
+    Man(documents::ManArgs),
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            }
+            .into();
+        }
+    };
+    let mut out = io::stdout().lock();
+    let done = dispatch(cli.verb, &mut out).and_then(|exit| {
+        out.flush()?;
+        Ok(exit)
+    });
+    match done {
+        Ok(exit) => exit.into(),
+        Err(failure) if failure.exit == Exit::Done => Exit::Done.into(),
+        Err(failure) => {
+            let _ = writeln!(io::stderr(), "gpushare: {failure}");
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
+    match verb {
+        Verb::Run(args) => run::run(args),
+        Verb::Ps(args) => ps::run(&args, out),
+        Verb::Quota(verb) => quota::run(verb, out),
+        Verb::Policy(verb) => policy::run(verb, out),
+        Verb::Group(verb) => group::run(verb, out),
+        Verb::Set(args) => share::set(&args, out),
+        Verb::Pause(args) => share::pause(&args, out),
+        Verb::Resume(args) => share::resume(&args, out),
+        Verb::Undo(args) => undo::run(&args, out),
+        Verb::Audit(args) => audit::run(&args, out),
+        Verb::Pick(args) => pick::run(&args, out),
+        Verb::Init(args) => init::run(&args, out),
+        Verb::Completions(args) => documents::completions(&args, out),
+        Verb::Man(args) => documents::man(&args, out),
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+/// Says something to the person beside the output.
+fn note(sentence: &str) {
+    let _ = writeln!(io::stderr(), "gpushare: {sentence}");
+}

@@ -1,0 +1,133 @@
+//! `gpushare audit`: who changed what, when and why; refused edits too.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::table::{Side, Table, clip};
+use super::{Done, note, world};
+use crate::audit::{AuditLog, Entry, Outcome, Record};
+use crate::exit::{Exit, Failure};
+use crate::sample::SCHEMA_VERSION;
+
+/// Show who changed what, when and why, newest last
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only the newest N
+    #[arg(short = 'n', value_name = "N", default_value_t = 20)]
+    newest: usize,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    log: String,
+    edits: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    number: u64,
+    #[serde(flatten)]
+    record: &'a Record,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let log = AuditLog::of(&world::dir()?);
+    let history = log.read().map_err(|error| {
+        Failure::failed(format!(
+            "the audit log {} cannot be read: {error}",
+            log.path().display()
+        ))
+    })?;
+    let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
+    if history.damaged > 0 {
+        note(&format!(
+            "{} lines of {} could not be read and are left out",
+            history.damaged,
+            log.path().display()
+        ));
+    }
+    if args.json {
+        let edits = newest
+            .iter()
+            .map(|entry| Line {
+                number: entry.number,
+                record: &entry.record,
+            })
+            .collect();
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            log: log.path().display().to_string(),
+            edits,
+        };
+        serde_json::to_writer_pretty(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(Exit::Done);
+    }
+    if newest.is_empty() {
+        note(&format!("{} holds no edit yet", log.path().display()));
+        return Ok(Exit::Done);
+    }
+    table(newest).write(out)?;
+    Ok(Exit::Done)
+}
+
+fn table(entries: &[Entry]) -> Table {
+    let mut table = Table::new(&[
+        ("#", Side::Right),
+        ("TIME", Side::Left),
+        ("WHO", Side::Left),
+        ("WHERE", Side::Left),
+        ("TARGET", Side::Left),
+        ("CHANGE", Side::Left),
+        ("GEN", Side::Right),
+        ("RESULT", Side::Left),
+        ("REASON", Side::Left),
+    ]);
+    for Entry { number, record } in entries {
+        let change = match &record.old {
+            Some(old) => format!("{old} -> {}", record.new),
+            None => record.new.clone(),
+        };
+        let (result, why) = match record.result {
+            Outcome::Applied => ("applied", &record.reason),
+            Outcome::Refused => ("REFUSED", &record.refusal),
+        };
+        table.row([
+            number.to_string(),
+            local_time(&record.time),
+            clip(&record.who, 16),
+            record.place.word().to_owned(),
+            clip(&record.target, 24),
+            clip(&change, 60),
+            record
+                .generation
+                .map_or_else(|| "-".into(), |generation| generation.to_string()),
+            result.to_owned(),
+            clip(why.as_deref().unwrap_or("-"), 60),
+        ]);
+    }
+    table
+}
+
+/// The time of day here, with the date when it was another day.
+fn local_time(time: &str) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    let Ok(then) = time.parse::<jiff::Timestamp>() else {
+        return clip(time, 20);
+    };
+    let (then, now) = (
+        then.to_zoned(zone.clone()),
+        jiff::Timestamp::now().to_zoned(zone),
+    );
+    let format = if then.date() == now.date() {
+        "%H:%M:%S"
+    } else {
+        "%Y-%m-%d %H:%M:%S"
+    };
+    then.strftime(format).to_string()
+}

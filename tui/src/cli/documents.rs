@@ -1,0 +1,121 @@
+//! `gpushare completions` and `gpushare man`: what a packager installs, made by the program itself.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::{Cli, Done};
+use crate::environment;
+use crate::exit::{self, Exit, Failure};
+
+/// Write shell completions to standard output
+#[derive(Debug, clap::Args)]
+pub struct CompletionsArgs {
+    /// For which shell
+    shell: Shell,
+}
+
+/// Write the manual page, or with --dir one page for each verb
+#[derive(Debug, clap::Args)]
+pub struct ManArgs {
+    /// Write gpushare.1, gpushare-run.1, … into this folder
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Done {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "gpushare", &mut script);
+    out.write_all(&script)?;
+    Ok(Exit::Done)
+}
+
+pub fn man(args: &ManArgs, out: &mut dyn Write) -> Done {
+    let pages = pages()?;
+    let Some(dir) = &args.dir else {
+        if let Some((_, page)) = pages.first() {
+            out.write_all(page.as_bytes())?;
+        }
+        return Ok(Exit::Done);
+    };
+    fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
+    for (name, page) in pages {
+        let path = dir.join(name);
+        fs::write(&path, page).map_err(|error| cannot_write(&path, &error))?;
+    }
+    writeln!(out, "{}: written", dir.display())?;
+    Ok(Exit::Done)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!(
+        "cannot write the manual to {}: {error}",
+        path.display()
+    ))
+}
+
+/// Every page with its file name, the main one first.
+pub fn pages() -> Result<Vec<(String, String)>, Failure> {
+    let mut command = Cli::command().version(env!("CARGO_PKG_VERSION"));
+    command.build();
+    let mut pages = vec![("gpushare.1".to_owned(), main_page(&command)?)];
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let name = format!("gpushare-{}", verb.get_name());
+        pages.push((format!("{name}.1"), page(verb.clone())?));
+    }
+    Ok(pages)
+}
+
+fn page(command: Command) -> Result<String, Failure> {
+    let mut page = Vec::new();
+    Man::new(command).date("").render(&mut page)?;
+    Ok(tidy(page))
+}
+
+fn main_page(command: &Command) -> Result<String, Failure> {
+    let mut page = Vec::new();
+    Man::new(command.clone()).date("").render(&mut page)?;
+    let mut text = tidy(page);
+    text.push_str(".SH ENVIRONMENT\n");
+    for variable in environment::TABLE {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR=\\fI{}\\fR\n{}\n",
+            variable.name,
+            escape(variable.example),
+            escape(variable.meaning)
+        ));
+    }
+    text.push_str(".SS Names of other tools\nThe preloaded library honours these and shows them as the source.\n");
+    for (name, meaning) in environment::ALIASES {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR\n{}\n",
+            escape(name),
+            escape(meaning)
+        ));
+    }
+    text.push_str(".SH EXIT STATUS\n");
+    for (_, code, meaning) in exit::TABLE {
+        text.push_str(&format!(".TP\n{code}\n{}\n", escape(meaning)));
+    }
+    Ok(text)
+}
+
+fn tidy(page: Vec<u8>) -> String {
+    let text = String::from_utf8_lossy(&page).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    format!("{}\n", lines.join("\n"))
+}
+
+/// Text as roff takes it literally.
+fn escape(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) {
+        format!("\\&{text}")
+    } else {
+        text
+    }
+}

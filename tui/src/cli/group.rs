@@ -1,0 +1,305 @@
+//! `gpushare group`: processes that share one quota, weight and cap.
+
+use std::io::Write;
+
+use serde::Serialize;
+use shm_layout::{Change, QuotaValue, Segments, Set, clock, snapshot};
+
+use super::table::{Side, Table};
+use super::{Done, note, quota, share, world};
+use crate::audit::Place;
+use crate::edits::{EditRequest, Editor, quota_word};
+use crate::exit::{Exit, Failure};
+use crate::launch::check_group;
+use crate::sample::SCHEMA_VERSION;
+
+/// Create, change, remove or show groups of processes that share a quota
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    Create(EditArgs),
+    Set(EditArgs),
+    Rm(RmArgs),
+    Show(ShowArgs),
+}
+
+/// Define a group (create) or change one (set); programs join it with gpushare run --group NAME
+#[derive(Debug, clap::Args)]
+pub struct EditArgs {
+    /// Its name, 1 to 31 bytes
+    name: String,
+    /// memory=SIZE|%|none for all members together on each device; weight=1..1000 and cap=1%..100% for each member
+    #[arg(value_name = "KEY=VALUE")]
+    values: Vec<String>,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Remove a group's settings; its members go on without them
+#[derive(Debug, clap::Args)]
+pub struct RmArgs {
+    /// Its name
+    name: String,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Show the groups and their members
+#[derive(Debug, clap::Args)]
+pub struct ShowArgs {
+    /// Only this one
+    name: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
+    match verb {
+        Verb::Create(args) => edit(&args, true, out),
+        Verb::Set(args) => edit(&args, false, out),
+        Verb::Rm(args) => remove(&args, out),
+        Verb::Show(args) => show(&args, out),
+    }
+}
+
+/// A group as written, checked.
+pub fn change(name: &str, values: &[String]) -> Result<Change, Failure> {
+    check_group("group", name)?;
+    let mut memory = Set::Keep;
+    let mut rest = share::Share::default();
+    for value in values {
+        match value.strip_prefix("memory=") {
+            Some(_) if memory != Set::Keep => return Err(Failure::usage("memory= is said twice")),
+            Some("inherit") => memory = Set::Inherit,
+            Some(text) => memory = Set::To(quota::parse_value(text)?),
+            None if value.starts_with("weight=") || value.starts_with("cap=") => {
+                rest.read(value)?
+            }
+            None => {
+                return Err(Failure::usage(format!(
+                    "{value:?} is not known; known are memory=, weight= and cap="
+                )));
+            }
+        }
+    }
+    Ok(Change::Group {
+        name: name.into(),
+        memory,
+        weight: rest.weight,
+        cap: rest.cap,
+        remove: false,
+    })
+}
+
+fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
+    let change = change(&args.name, &args.values)?;
+    if !create && args.values.is_empty() {
+        return Err(Failure::usage(
+            "nothing to set; add memory=, weight= or cap=",
+        ));
+    }
+    let dir = world::dir_or_new()?;
+    match (create, is_defined(&dir.path, &args.name)) {
+        (true, true) => {
+            return Err(Failure::failed(format!(
+                "group {} is there already; change it with gpushare group set",
+                args.name
+            )));
+        }
+        (false, false) => return Err(nobody(&args.name)),
+        _ => {}
+    }
+    submit(change, &args.name, args.reason.clone(), out)
+}
+
+fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
+    check_group("group", &args.name)?;
+    let dir = world::dir()?;
+    if !is_defined(&dir.path, &args.name) {
+        return Err(nobody(&args.name));
+    }
+    let change = Change::Group {
+        name: args.name.clone(),
+        memory: Set::Keep,
+        weight: Set::Keep,
+        cap: Set::Keep,
+        remove: true,
+    };
+    submit(change, &args.name, args.reason.clone(), out)
+}
+
+fn submit(change: Change, name: &str, reason: Option<String>, out: &mut dyn Write) -> Done {
+    let dir = world::dir_or_new()?;
+    let editor = Editor::open(&dir);
+    let sample = world::look(&dir)?;
+    let request = EditRequest::new(change, format!("group {name}"), Place::Ctl).because(reason);
+    world::apply_all(&editor, vec![request], &sample, out)?;
+    Ok(Exit::Done)
+}
+
+fn nobody(name: &str) -> Failure {
+    Failure::no_such_target(format!(
+        "there is no group {name}; gpushare group show lists them, group create makes one"
+    ))
+}
+
+/// Whether the operator has defined it; a process may also have named one that nobody defined.
+fn is_defined(dir: &std::path::Path, name: &str) -> bool {
+    let Ok(segments) = Segments::open_viewer(dir) else {
+        return false;
+    };
+    snapshot(&segments, clock::now())
+        .groups
+        .iter()
+        .any(|group| group.name == name && group.defined)
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema_version: u32,
+    groups: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    defined: bool,
+    /// As a person would set it: a percentage has no number of bytes before there is a device.
+    memory: Option<String>,
+    memory_bytes: Option<u64>,
+    weight: Option<u32>,
+    cap_percent: Option<u32>,
+    members: usize,
+    used_bytes: Vec<u64>,
+}
+
+fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
+    let dir = world::dir()?;
+    let segments = Segments::open_viewer(&dir.path).map_err(|error| world::cannot_open(&error))?;
+    let snapshot = snapshot(&segments, clock::now());
+    let wanted = |name: &str| args.name.as_deref().is_none_or(|wanted| wanted == name);
+    let lines: Vec<Line> = snapshot
+        .groups
+        .iter()
+        .filter(|group| wanted(&group.name))
+        .map(|group| Line {
+            name: group.name.clone(),
+            defined: group.defined,
+            memory: (group.memory != QuotaValue::Inherit).then(|| quota_word(group.memory)),
+            memory_bytes: match group.memory {
+                QuotaValue::Bytes(bytes) => Some(bytes),
+                _ => None,
+            },
+            weight: group.weight,
+            cap_percent: group.cap,
+            members: group.members.len(),
+            used_bytes: used(&snapshot, &group.members),
+        })
+        .collect();
+    if let (Some(name), true) = (&args.name, lines.is_empty()) {
+        return Err(nobody(name));
+    }
+    if args.json {
+        serde_json::to_writer_pretty(
+            &mut *out,
+            &Document {
+                schema_version: SCHEMA_VERSION,
+                groups: lines,
+            },
+        )?;
+        writeln!(out)?;
+        return Ok(Exit::Done);
+    }
+    if lines.is_empty() {
+        note("there is no group; gpushare group create NAME memory=SIZE makes one");
+    }
+    table(&lines).write(out)?;
+    Ok(Exit::Done)
+}
+
+/// What the members hold together, by device of the segment.
+fn used(snapshot: &shm_layout::Snapshot, members: &[shm_layout::SlotId]) -> Vec<u64> {
+    let mut used = vec![0; snapshot.devices.len()];
+    let of_group = snapshot
+        .processes
+        .iter()
+        .filter(|process| members.contains(&process.slot));
+    for held in of_group.flat_map(|process| &process.devices) {
+        if let Some(at) = snapshot
+            .devices
+            .iter()
+            .position(|device| device.index == held.device)
+        {
+            used[at] += held.used;
+        }
+    }
+    used
+}
+
+fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new(&[
+        ("GROUP", Side::Left),
+        ("MEMBERS", Side::Right),
+        ("USED", Side::Right),
+        ("MEMORY", Side::Right),
+        ("WEIGHT", Side::Right),
+        ("CAP", Side::Right),
+        ("", Side::Left),
+    ]);
+    for line in lines {
+        let used: Vec<String> = line
+            .used_bytes
+            .iter()
+            .map(|bytes| crate::units::short_size(*bytes))
+            .collect();
+        table.row([
+            line.name.clone(),
+            line.members.to_string(),
+            if used.is_empty() {
+                "-".into()
+            } else {
+                used.join("+")
+            },
+            line.memory.clone().unwrap_or_else(|| "-".into()),
+            line.weight
+                .map_or_else(|| "-".into(), |weight| weight.to_string()),
+            line.cap_percent
+                .map_or_else(|| "-".into(), |cap| format!("{cap}%")),
+            if line.defined {
+                String::new()
+            } else {
+                "only named by its members".into()
+            },
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_checked_before_it_is_made() {
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(change("team", &words(&["memory=8GiB", "weight=200", "cap=30%"])).is_ok());
+        for wrong in [
+            &["memory=8Q"][..],
+            &["weight=0"],
+            &["cap=0"],
+            &["speed=1"],
+            &["memory=1G", "memory=2G"],
+            &["x"],
+        ] {
+            assert_eq!(
+                change("team", &words(wrong)).expect_err("wrong").exit,
+                Exit::Usage,
+                "{wrong:?}"
+            );
+        }
+        assert!(change("", &[]).is_err());
+        assert!(change(&"g".repeat(32), &[]).is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! `gpushare init`: makes the segments ahead of the first program.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use shm_layout::{Mode, Segments};
+
+use super::{Done, world};
+use crate::exit::{Exit, Failure};
+
+/// Make the shared segments: your own, or with --group one installation for the whole machine
+///
+/// Not needed for your own use: the first program started with gpushare run makes them. Doing it
+/// twice changes nothing.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// As root: /run/gpushare for all users of this group, who may be counted but not change settings
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+}
+
+const SYSTEM: &str = "/run/gpushare";
+const LOGS: &str = "/var/log/gpushare";
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    match &args.group {
+        Some(group) => system(group, out),
+        None => user(out),
+    }
+}
+
+fn user(out: &mut dyn Write) -> Done {
+    let dir = world::dir_or_new()?;
+    if dir.mode == Mode::System {
+        writeln!(
+            out,
+            "{}: this machine has one installation for all; nothing to do",
+            dir.path.display()
+        )?;
+        return Ok(Exit::Done);
+    }
+    Segments::open_operator(&dir.path).map_err(|error| world::cannot_open(&error))?;
+    writeln!(
+        out,
+        "{}: ready; start programs with gpushare run -- CMD",
+        dir.path.display()
+    )?;
+    Ok(Exit::Done)
+}
+
+fn system(group: &str, out: &mut dyn Write) -> Done {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::not_permitted(
+            "only root can make an installation for the whole machine; use sudo, or leave --group out for your own",
+        ));
+    }
+    let gid = group_number(group)?;
+    Segments::init_system(Path::new(SYSTEM), Some(gid))
+        .map_err(|error| world::cannot_open(&error))?;
+    make_log().map_err(|error| {
+        Failure::failed(format!("{LOGS} for the audit log cannot be made: {error}"))
+    })?;
+    writeln!(
+        out,
+        "{SYSTEM}: ready for the members of {group}; edits are logged in {LOGS}/audit.jsonl"
+    )?;
+    writeln!(
+        out,
+        "It is gone after a boot; to make it at each: echo 'd {SYSTEM} 0755 root root' into tmpfiles.d"
+    )?;
+    writeln!(
+        out,
+        "and run gpushare init --group {group} from a boot service."
+    )?;
+    Ok(Exit::Done)
+}
+
+fn make_log() -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(LOGS)?;
+    let log = Path::new(LOGS).join("audit.jsonl");
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o644)
+        .open(log)
+        .map(drop)
+}
+
+/// The number of a group given by name or number.
+fn group_number(group: &str) -> Result<u32, Failure> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let text = fs::read_to_string("/etc/group").unwrap_or_default();
+    let find = |line: &str| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(group))
+            .then(|| fields.nth(1)?.parse().ok())
+            .flatten()
+    };
+    text.lines().find_map(find).ok_or_else(|| {
+        Failure::no_such_target(format!(
+            "there is no group {group}; make it with groupadd {group} and add its users"
+        ))
+    })
+}

@@ -1,0 +1,155 @@
+//! `gpushare ps`: one line for each process and device.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::table::{Side, Table, clip};
+use super::{Done, note, world};
+use crate::exit::Exit;
+use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample, report};
+use crate::units::{short_count, short_size, short_time};
+
+/// Show every process on the GPUs: memory held, quota, lock, denials
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Write JSON: base units, the unit in the key, null where there is none
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    processes: Vec<report::ProcessReport<'a>>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let sample = world::look(&world::dir()?)?;
+    if args.json {
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            processes: report::processes(&sample),
+        };
+        serde_json::to_writer_pretty(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(Exit::Done);
+    }
+    table(&sample).write(out)?;
+    if sample.processes.is_empty() {
+        note(match &sample.segment.waiting {
+            Some(waiting) => waiting,
+            None => "no process uses a GPU here; start one with gpushare run -- CMD",
+        });
+    }
+    if sample.refused > 0 {
+        note(&format!(
+            "{} processes found no free slot and run uncounted; end some or raise the limits of others",
+            sample.refused
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// 80 columns hold it, whatever the numbers.
+fn table(sample: &Sample) -> Table {
+    let mut table = Table::new(&[
+        ("PID", Side::Right),
+        ("NAME", Side::Left),
+        ("GPU", Side::Right),
+        ("USED", Side::Right),
+        ("QUOTA", Side::Right),
+        ("HELD", Side::Right),
+        ("WAITED", Side::Right),
+        ("P99", Side::Right),
+        ("DENIED", Side::Right),
+        ("STATE", Side::Left),
+    ]);
+    for process in &sample.processes {
+        let name = clip(process.name(), 16);
+        if process.devices.is_empty() {
+            let none = || "-".to_owned();
+            table.row([
+                process.shown_pid().to_string(),
+                name,
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+                process.state.word().to_owned(),
+            ]);
+            continue;
+        }
+        for holding in &process.devices {
+            table.row(row(process, &name, holding));
+        }
+    }
+    table
+}
+
+fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {
+    let managed = process.slot.is_some();
+    let only_managed = |text: String| if managed { text } else { "-".into() };
+    let over = holding
+        .quota_bytes
+        .is_some_and(|quota| holding.used_bytes > quota);
+    let wait = crate::sample::quantile(&holding.lock.wait_hist, 0.99);
+    let state = match process.state {
+        crate::sample::ProcessState::Idle
+        | crate::sample::ProcessState::Hold
+        | crate::sample::ProcessState::Wait => holding.lock.state.word(),
+        other => other.word(),
+    };
+    [
+        process.shown_pid().to_string(),
+        name.to_owned(),
+        holding.gpu.to_string(),
+        short_size(holding.used_bytes),
+        holding.quota_bytes.map_or_else(|| "-".into(), short_size),
+        only_managed(short_time(holding.lock.held_ns)),
+        only_managed(short_time(holding.lock.waited_ns)),
+        wait.map_or_else(|| "-".into(), short_time),
+        only_managed(short_count(holding.denials)),
+        format!("{state}{}", if over { " over" } else { "" }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Lock, Slot};
+
+    #[test]
+    fn the_widest_numbers_fit_eighty_columns() {
+        let holding = Holding {
+            used_bytes: 141_u64 << 30,
+            quota_bytes: Some(140_900_000_000),
+            denials: 1_234_567,
+            lock: Lock {
+                held_ns: 400_000_000_000,
+                waited_ns: 90_000_000_000_000,
+                wait_hist: [9; 32],
+                ..Lock::default()
+            },
+            ..Holding::default()
+        };
+        let process = ProcessSample {
+            slot: Some(Slot::default()),
+            pid: Some(4_194_304),
+            label: "a-name-far-too-long-to-show".into(),
+            devices: vec![holding],
+            ..ProcessSample::default()
+        };
+        let sample = Sample {
+            processes: vec![process],
+            ..Sample::default()
+        };
+        let mut out = Vec::new();
+        table(&sample).write(&mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+}

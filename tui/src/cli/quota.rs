@@ -1,0 +1,274 @@
+//! `gpushare quota`: how much memory a process may hold.
+
+use std::io::Write;
+
+use serde::Serialize;
+use shm_layout::{Change, QuotaValue, clock};
+
+use super::table::{Side, Table, clip};
+use super::{Done, note, world};
+use crate::audit::Place;
+use crate::edits::{EditRequest, Editor};
+use crate::exit::{Exit, Failure};
+use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
+use crate::targets::{self, Chosen, Target};
+use crate::units::{self, Amount, format_size, human_size, short_size, short_time};
+
+/// Set or show memory quotas
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    Set(SetArgs),
+    Show(ShowArgs),
+}
+
+/// Change a running process's quota; its next allocation obeys
+///
+/// Lowering it below what is held refuses new allocations and takes nothing away.
+#[derive(Debug, clap::Args)]
+pub struct SetArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// A size (8GiB, 512M), a share of the device (25%), none for no limit, or inherit to unset it
+    #[arg(value_name = "SIZE|%|none|inherit")]
+    value: String,
+    /// Only on this device (number or UUID); else on every device of the target
+    #[arg(long, value_name = "N")]
+    gpu: Option<String>,
+    /// Reverts by itself after this time, even if this program is gone
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Show every process's quota and where it comes from
+#[derive(Debug, clap::Args)]
+pub struct ShowArgs {
+    /// Only this target
+    target: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
+    match verb {
+        Verb::Set(args) => set(&args, out),
+        Verb::Show(args) => show(&args, out),
+    }
+}
+
+fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
+    let target: Target = args.target.parse().map_err(Failure::usage)?;
+    let value = parse_value(&args.value)?;
+    let until_ns = args.duration.as_deref().map(parse_until).transpose()?;
+    let dir = world::dir()?;
+    let sample = world::look(&dir)?;
+    let gpu = args
+        .gpu
+        .as_deref()
+        .map(|gpu| targets::device(gpu, &sample))
+        .transpose()?;
+    let requests = target
+        .resolve(&sample)?
+        .iter()
+        .map(|chosen| {
+            let change = Change::ProcessQuota {
+                slot: chosen.slot,
+                device: entry(chosen, gpu, &sample)?,
+                value,
+                until_ns,
+            };
+            let target = match gpu {
+                Some(gpu) => format!("{} gpu{gpu}", chosen.title),
+                None => chosen.title.clone(),
+            };
+            let request = EditRequest::new(change, target, Place::Ctl).because(args.reason.clone());
+            Ok(EditRequest {
+                target_start_time: Some(chosen.start_time),
+                ..request
+            })
+        })
+        .collect::<Result<Vec<_>, Failure>>()?;
+    world::apply_all(&Editor::open(&dir), requests, &sample, out)?;
+    warn_over_quota(&target, &dir)?;
+    Ok(Exit::Done)
+}
+
+/// The value as the segment takes it.
+pub fn parse_value(text: &str) -> Result<QuotaValue, Failure> {
+    if text == "inherit" {
+        return Ok(QuotaValue::Inherit);
+    }
+    let amount =
+        units::parse_amount(text).map_err(|error| Failure::usage(format!("quota: {error}")))?;
+    Ok(match amount {
+        Amount::Unlimited => QuotaValue::Unlimited,
+        Amount::Bytes(bytes) => QuotaValue::Bytes(bytes),
+        Amount::Percent(percent) => QuotaValue::Percent(percent),
+    })
+}
+
+/// A time from now on the segments' clock.
+pub fn parse_until(text: &str) -> Result<u64, Failure> {
+    match units::parse_duration(text) {
+        Ok(0) => Err(Failure::usage(
+            "--for: a time of 0 would change nothing; give one such as 10m",
+        )),
+        Ok(ns) => Ok(clock::now().saturating_add(ns)),
+        Err(error) => Err(Failure::usage(format!("--for: {error}"))),
+    }
+}
+
+/// The target's own entry of a device.
+fn entry(chosen: &Chosen, gpu: Option<usize>, sample: &Sample) -> Result<Option<u8>, Failure> {
+    let Some(gpu) = gpu else { return Ok(None) };
+    let process = sample.processes.iter().find(|process| {
+        process
+            .slot
+            .is_some_and(|slot| (slot.index, slot.epoch) == (chosen.slot.index, chosen.slot.epoch))
+    });
+    let entry = process
+        .and_then(|process| process.on(gpu))
+        .and_then(|holding| holding.entry);
+    entry.map(Some).ok_or_else(|| {
+        Failure::no_such_target(format!(
+            "{} does not use gpu{gpu}; leave --gpu out to set its quota on every device, later ones included",
+            chosen.title
+        ))
+    })
+}
+
+/// Who now holds more than it may: it keeps that and gets nothing new.
+fn warn_over_quota(target: &Target, dir: &shm_layout::SegmentDir) -> Result<(), Failure> {
+    let sample = world::look(dir)?;
+    let Ok(chosen) = target.resolve(&sample) else {
+        return Ok(());
+    };
+    for (process, holding) in holdings(&sample, Some(&chosen)) {
+        if let Some(quota) = holding
+            .quota_bytes
+            .filter(|quota| holding.used_bytes > *quota)
+        {
+            note(&format!(
+                "{} holds {} of {} on gpu{}: it keeps what it has and is refused more until it frees {}",
+                targets::title(process),
+                human_size(holding.used_bytes),
+                human_size(quota),
+                holding.gpu,
+                human_size(holding.used_bytes - quota),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn holdings<'a>(
+    sample: &'a Sample,
+    only: Option<&'a [Chosen]>,
+) -> impl Iterator<Item = (&'a ProcessSample, &'a Holding)> {
+    let wanted = move |process: &&ProcessSample| {
+        process.slot.is_some_and(|slot| {
+            only.is_none_or(|only| {
+                only.iter().any(|chosen| {
+                    (chosen.slot.index, chosen.slot.epoch) == (slot.index, slot.epoch)
+                })
+            })
+        })
+    };
+    let managed = sample.processes.iter().filter(wanted);
+    managed.flat_map(|process| {
+        process
+            .devices
+            .iter()
+            .map(move |holding| (process, holding))
+    })
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    quotas: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    pid: Option<u32>,
+    name: &'a str,
+    gpu: usize,
+    uuid: &'a str,
+    used_bytes: u64,
+    peak_bytes: u64,
+    quota_bytes: Option<u64>,
+    quota_source: &'a str,
+    reverts_in_ns: Option<u64>,
+}
+
+fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
+    let target = args
+        .target
+        .as_deref()
+        .map(str::parse::<Target>)
+        .transpose()
+        .map_err(Failure::usage)?;
+    let sample = world::look(&world::dir()?)?;
+    let chosen = target.map(|target| target.resolve(&sample)).transpose()?;
+    let lines: Vec<Line<'_>> = holdings(&sample, chosen.as_deref())
+        .map(|(process, holding)| line(&sample, process, holding))
+        .collect();
+    if args.json {
+        serde_json::to_writer_pretty(
+            &mut *out,
+            &Document {
+                schema_version: SCHEMA_VERSION,
+                quotas: lines,
+            },
+        )?;
+        writeln!(out)?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&[
+        ("PID", Side::Right),
+        ("NAME", Side::Left),
+        ("GPU", Side::Right),
+        ("USED", Side::Right),
+        ("PEAK", Side::Right),
+        ("QUOTA", Side::Right),
+        ("SOURCE", Side::Left),
+        ("REVERTS IN", Side::Right),
+    ]);
+    for line in &lines {
+        table.row([
+            line.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
+            clip(line.name, 20),
+            line.gpu.to_string(),
+            short_size(line.used_bytes),
+            short_size(line.peak_bytes),
+            line.quota_bytes.map_or_else(|| "none".into(), format_size),
+            line.quota_source.to_owned(),
+            line.reverts_in_ns.map_or_else(|| "-".into(), short_time),
+        ]);
+    }
+    table.write(out)?;
+    Ok(Exit::Done)
+}
+
+fn line<'a>(sample: &'a Sample, process: &'a ProcessSample, holding: &'a Holding) -> Line<'a> {
+    Line {
+        pid: process.pid,
+        name: process.name(),
+        gpu: holding.gpu,
+        uuid: sample
+            .devices
+            .get(holding.gpu)
+            .map_or("", |device| &device.uuid),
+        used_bytes: holding.used_bytes,
+        peak_bytes: holding.peak_bytes,
+        quota_bytes: holding.quota_bytes,
+        quota_source: &holding.quota_source,
+        reverts_in_ns: holding
+            .quota_until_ns
+            .map(|until| until.saturating_sub(sample.time_ns)),
+    }
+}

@@ -1,0 +1,43 @@
+//! `gpushare undo`: takes edits back.
+
+use std::io::Write;
+
+use super::{Done, world};
+use crate::audit::Place;
+use crate::edits::Editor;
+use crate::exit::{Exit, Failure};
+
+/// Take back the newest edits
+///
+/// Each is a new edit that restores what was; it is refused when somebody else has changed the same
+/// settings since.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How many
+    #[arg(value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    count: u16,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let dir = world::dir()?;
+    let sample = world::look(&dir)?;
+    let editor = Editor::open(&dir);
+    for done in 0..args.count {
+        match editor.undo_newest(1, Place::Ctl) {
+            Ok(undone) => {
+                for (entry, applied) in undone {
+                    let target = format!("undid edit {} on {}", entry.number, entry.record.target);
+                    world::report(&target, &applied, &sample, out)?;
+                }
+            }
+            Err(failure) if done == 0 => return Err(failure.into()),
+            Err(failure) => {
+                return Err(Failure {
+                    sentence: format!("{failure} ({done} edits were taken back before it)"),
+                    ..Failure::from(failure)
+                });
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
