@@ -18,7 +18,6 @@ pub mod people;
 pub mod pids;
 pub mod sample;
 pub mod source;
-pub mod top;
 pub mod targets;
 pub mod units;
 pub mod uuids;
