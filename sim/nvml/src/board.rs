@@ -1,0 +1,166 @@
+//! Who a device is: from a handle to a GPU or a MIG instance, and its names.
+
+use std::sync::Arc;
+
+use crate::answer::{Fault, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, NvmlReturn};
+use crate::c::{Handle, InText, Out, OutText, PciInfo};
+use crate::session;
+use crate::view::{Gpu, Instance, View};
+
+/// What a handle means, in the open world.
+pub(crate) struct Board {
+    pub(crate) view: Arc<View>,
+    gpu: usize,
+    instance: Option<usize>,
+}
+
+impl Board {
+    /// The device behind a handle.
+    pub(crate) fn of(handle: Handle) -> Result<Self, Fault> {
+        let view = session::view()?;
+        let gpu = (handle.0 >> 8).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
+        let instance = (handle.0 & 0xff).checked_sub(1);
+        let instances = &view.gpus().get(gpu).ok_or(INVALID_ARGUMENT)?.instances;
+        if instance.is_some_and(|instance| instance >= instances.len()) {
+            return Err(INVALID_ARGUMENT);
+        }
+        Ok(Self {
+            view,
+            gpu,
+            instance,
+        })
+    }
+
+    /// The GPU, of an instance the one it is on.
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.view.gpus()[self.gpu]
+    }
+
+    /// The GPU if it is one, for what instances do not have.
+    pub(crate) fn whole_gpu(&self) -> Result<&Gpu, Fault> {
+        match self.instance {
+            None => Ok(self.gpu()),
+            Some(_) => Err(NOT_SUPPORTED),
+        }
+    }
+
+    /// The MIG instance, if it is one.
+    pub(crate) fn instance(&self) -> Option<&Instance> {
+        self.gpu().instances.get(self.instance?)
+    }
+
+    /// The handle of the GPU.
+    pub(crate) fn gpu_handle(&self) -> Handle {
+        handle(self.gpu, None)
+    }
+
+    /// The handle of the GPU's n-th instance.
+    pub(crate) fn instance_handle(&self, instance: usize) -> Handle {
+        handle(self.gpu, Some(instance))
+    }
+
+    /// The instance's number on its GPU; instances are numbered from 1, as GPU instances are.
+    pub(crate) fn instance_id(&self) -> Option<u32> {
+        self.instance.map(|instance| instance as u32 + 1)
+    }
+
+    fn uuid(&self) -> &str {
+        match self.instance() {
+            Some(instance) => &instance.uuid,
+            None => &self.gpu().uuid,
+        }
+    }
+}
+
+fn handle(gpu: usize, instance: Option<usize>) -> Handle {
+    Handle((gpu + 1) << 8 | instance.map_or(0, |instance| instance + 1))
+}
+
+/// How many GPUs there are; instances do not count.
+pub(crate) fn count(count: Out<u32>) -> NvmlReturn {
+    count.set(session::view()?.gpus().len() as u32)
+}
+
+pub(crate) fn by_index(index: u32, device: Out<Handle>) -> NvmlReturn {
+    let index = index as usize;
+    if index >= session::view()?.gpus().len() {
+        return Err(INVALID_ARGUMENT);
+    }
+    device.set(handle(index, None))
+}
+
+pub(crate) fn by_uuid(uuid: InText, device: Out<Handle>) -> NvmlReturn {
+    let uuid = uuid.get()?;
+    let view = session::view()?;
+    for (gpu, described) in view.gpus().iter().enumerate() {
+        if described.uuid == uuid {
+            return device.set(handle(gpu, None));
+        }
+        let mut instances = described.instances.iter();
+        if let Some(instance) = instances.position(|instance| instance.uuid == uuid) {
+            return device.set(handle(gpu, Some(instance)));
+        }
+    }
+    Err(NOT_FOUND)
+}
+
+pub(crate) fn by_pci_bus_id(bus_id: InText, device: Out<Handle>) -> NvmlReturn {
+    let bus_id = bus_id.get()?.to_ascii_uppercase();
+    let view = session::view()?;
+    // The domain may be written with four digits or with eight.
+    let gpu = view.gpus().iter().position(|gpu| {
+        let own = pci_bus_id(gpu);
+        own == bus_id || own[4..] == bus_id
+    });
+    device.set(handle(gpu.ok_or(NOT_FOUND)?, None))
+}
+
+pub(crate) fn index(device: Handle, index: Out<u32>) -> NvmlReturn {
+    let board = Board::of(device)?;
+    index.set(board.instance.unwrap_or(board.gpu) as u32)
+}
+
+pub(crate) fn minor_number(device: Handle, minor: Out<u32>) -> NvmlReturn {
+    let board = Board::of(device)?;
+    board.whole_gpu()?;
+    minor.set(board.gpu as u32)
+}
+
+pub(crate) fn name(device: Handle, name: OutText, room: u32) -> NvmlReturn {
+    let board = Board::of(device)?;
+    let of_instance = board.instance().map(|instance| &instance.name);
+    name.set(room, of_instance.unwrap_or(&board.gpu().name))
+}
+
+pub(crate) fn uuid(device: Handle, uuid: OutText, room: u32) -> NvmlReturn {
+    uuid.set(room, Board::of(device)?.uuid())
+}
+
+pub(crate) fn compute_capability(device: Handle, major: Out<i32>, minor: Out<i32>) -> NvmlReturn {
+    let board = Board::of(device)?;
+    let (of_major, of_minor) = board.gpu().compute;
+    major.set(of_major as i32)?;
+    minor.set(of_minor as i32)
+}
+
+pub(crate) fn pci_info(device: Handle, pci: Out<PciInfo>) -> NvmlReturn {
+    let board = Board::of(device)?;
+    let gpu = board.whole_gpu()?;
+    let bus_id = pci_bus_id(gpu);
+    let mut info = PciInfo {
+        bus_id_legacy: [0; 16],
+        domain: 0,
+        bus: gpu.pci_bus,
+        device: 0,
+        device_id: 0x10de,
+        subsystem_id: 0,
+        bus_id: [0; 32],
+    };
+    info.bus_id[..bus_id.len()].copy_from_slice(bus_id.as_bytes());
+    info.bus_id_legacy[..bus_id.len() - 4].copy_from_slice(&bus_id.as_bytes()[4..]);
+    pci.set(info)
+}
+
+fn pci_bus_id(gpu: &Gpu) -> String {
+    format!("00000000:{:02X}:00.0", gpu.pci_bus)
+}

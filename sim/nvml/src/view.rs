@@ -1,0 +1,137 @@
+//! The world as NVML shows it: GPUs with their MIG instances, and who is on each.
+//!
+//! The model counts *units*, things that can be computed on; NVML counts GPUs, and a GPU in MIG mode is
+//! no unit itself but has some.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gpushare_sim::usage::{self, percent};
+use gpushare_sim::world::{World, uuid_text};
+
+use crate::answer::{DRIVER_NOT_LOADED, Fault};
+use crate::pids::host_pid;
+
+/// What utilisation is about: the last second.
+const WINDOW_NS: u64 = 1_000_000_000;
+
+/// How often a new sample of the processes' utilisation is there.
+const SAMPLE_US: u64 = 100_000;
+
+/// An open world.
+pub(crate) struct View {
+    world: World,
+    gpus: Vec<Gpu>,
+}
+
+/// A GPU.
+pub(crate) struct Gpu {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) memory: u64,
+    pub(crate) compute: (u32, u32),
+    pub(crate) pci_bus: u32,
+    /// The unit it is, unless in MIG mode.
+    pub(crate) unit: Option<usize>,
+    /// Its instances in MIG mode.
+    pub(crate) instances: Vec<Instance>,
+}
+
+/// A MIG instance.
+pub(crate) struct Instance {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) memory: u64,
+    pub(crate) unit: usize,
+}
+
+/// One process on one unit.
+pub(crate) struct Usage {
+    pub(crate) pid: u32,
+    pub(crate) bytes: u64,
+    pub(crate) busy_percent: u32,
+}
+
+impl View {
+    /// Opens this process's world.
+    pub(crate) fn open() -> Result<Arc<Self>, Fault> {
+        let world = World::open().map_err(|error| {
+            // The code alone would not tell a bad scenario from a missing driver.
+            eprintln!("simulated NVML: {error}");
+            DRIVER_NOT_LOADED
+        })?;
+        if world.scenario().mishaps.no_nvml {
+            return Err(DRIVER_NOT_LOADED);
+        }
+        let gpus = gpus(&world);
+        Ok(Arc::new(Self { world, gpus }))
+    }
+
+    /// All GPUs, by index.
+    pub(crate) fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// The kernel driver's version.
+    pub(crate) fn driver_version(&self) -> &str {
+        &self.world.scenario().driver.version
+    }
+
+    /// Bytes held on a unit.
+    pub(crate) fn used(&self, unit: usize) -> u64 {
+        usage::of(&self.world, unit, WINDOW_NS).used
+    }
+
+    /// How busy a unit was, in percent.
+    pub(crate) fn load_percent(&self, unit: usize) -> u32 {
+        usage::of(&self.world, unit, WINDOW_NS).percent()
+    }
+
+    /// Who is on a unit.
+    pub(crate) fn usage(&self, unit: usize) -> Vec<Usage> {
+        let usage = usage::of(&self.world, unit, WINDOW_NS);
+        usage
+            .processes
+            .iter()
+            .map(|process| Usage {
+                pid: host_pid(process.pid, process.start_time),
+                bytes: process.used,
+                busy_percent: percent(process.busy, usage.window),
+            })
+            .collect()
+    }
+
+    /// When the processes' utilisation was sampled last: microseconds since 1970.
+    pub(crate) fn sampled_us(&self) -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |time| time.as_micros() as u64);
+        now - now % SAMPLE_US
+    }
+}
+
+fn gpus(world: &World) -> Vec<Gpu> {
+    let mut gpus: Vec<Gpu> = Vec::new();
+    for unit in world.devices() {
+        if unit.gpu == gpus.len() {
+            let described = &world.scenario().devices[unit.gpu];
+            gpus.push(Gpu {
+                name: described.name.clone(),
+                uuid: uuid_text("GPU", &unit.gpu_uuid),
+                memory: described.memory.0,
+                compute: (unit.compute.major, unit.compute.minor),
+                pci_bus: unit.pci_bus(),
+                unit: unit.mig.is_none().then_some(unit.index),
+                instances: Vec::new(),
+            });
+        }
+        if unit.mig.is_some() {
+            gpus[unit.gpu].instances.push(Instance {
+                name: unit.name.clone(),
+                uuid: unit.uuid_text(),
+                memory: unit.memory,
+                unit: unit.index,
+            });
+        }
+    }
+    gpus
+}

@@ -1,0 +1,201 @@
+//! Monitors, unmodified: nvidia-ml-py, gpustat, nvitop from PyPI and nvml-wrapper, on the simulator.
+//!
+//! This test is the workload itself: it takes part in the world, holds memory and runs kernels, and
+//! compares what a monitor says with what it does.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gpushare_sim::{Member, Scenario, World, clock};
+use gpushare_testbed::{Testbed, Watched, eventually, python};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+const PACKAGES: [&str; 3] = ["nvidia-ml-py==13.615.71", "gpustat==1.1.1", "nvitop==1.7.2"];
+
+/// This process, holding memory on one device of the testbed's world.
+struct Busy {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Busy {
+    /// Holds memory on a unit and keeps its engine busy without a pause.
+    fn on(bed: &Testbed, scenario: &str, unit: usize, bytes: u64) -> Self {
+        let text = Scenario::text_of(scenario).unwrap();
+        let world = Arc::new(World::open_named(bed.world(), Some(&text)).unwrap());
+        let member = Member::join(&world).unwrap();
+        member.add_context(unit);
+        member.take_memory(unit, bytes).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut ended = clock::now();
+            while !told.load(Ordering::Relaxed) {
+                ended = member.run_kernel(unit, 5_000_000, ended);
+            }
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn output_of(command: &mut Command) -> String {
+    let output = Watched::spawn(command).wait_output();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{said}",
+        output.status
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn all_calls(bed: &Testbed, python: &PathBuf, arguments: &[&str]) -> Value {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/all_calls.py");
+    let mut command = bed.sim_only(python);
+    let printed = output_of(command.arg(script).args(arguments));
+    serde_json::from_str(&printed).unwrap()
+}
+
+#[test]
+fn nvidia_ml_py_sees_each_process_with_its_memory_and_load() {
+    let Some(python) = python(&PACKAGES) else {
+        return;
+    };
+    let bed = Testbed::new();
+    let _busy = Busy::on(&bed, "two-gpus", 0, 300 * MIB);
+    let seen = all_calls(&bed, &python, &["busy"]);
+    let own = std::process::id();
+    assert_eq!(seen["cuda"], 13000);
+
+    let (busy, idle) = (&seen["gpus"][0], &seen["gpus"][1]);
+    let total = 16 * 1024 * MIB;
+    assert_eq!(busy["name"], "Simulated GPU");
+    assert_eq!(busy["memory"], json!([total, total - 300 * MIB, 300 * MIB]));
+    assert_eq!(busy["memory"], busy["memory_v2"]);
+    assert_eq!(busy["processes"], json!([[own, 300 * MIB, u32::MAX]]));
+    assert_eq!(busy["processes"], busy["processes_v2"]);
+    assert_eq!(busy["samples"][0][0], own);
+    assert!(busy["samples"][0][1].as_u64().unwrap() >= 50, "{busy}");
+    assert!(busy["temperature"].as_u64() > idle["temperature"].as_u64());
+    assert_eq!(busy["serial"], Value::Null, "not supported is an answer");
+
+    assert_eq!(idle["memory"], json!([total, total, 0]));
+    assert_eq!(idle["processes"], json!([]));
+    assert_eq!(idle["load"], 0);
+}
+
+#[test]
+fn a_gpu_in_mig_mode_shows_its_instances() {
+    let Some(python) = python(&PACKAGES) else {
+        return;
+    };
+    let bed = Testbed::with_scenario("mig");
+    let _busy = Busy::on(&bed, "mig", 1, 300 * MIB);
+    let seen = all_calls(&bed, &python, &[]);
+    let own = std::process::id();
+
+    let (divided, whole) = (&seen["gpus"][0], &seen["gpus"][1]);
+    assert_eq!(
+        (&divided["mig_mode"], &whole["mig_mode"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(
+        divided["load"],
+        Value::Null,
+        "a GPU in MIG mode does not say"
+    );
+    assert_eq!(divided["memory"][2], 300 * MIB);
+    assert_eq!(divided["processes"], json!([[own, 300 * MIB, 2]]));
+    assert_eq!(divided["mig"].as_array().unwrap().len(), 3);
+    let instance = &divided["mig"][1];
+    assert_eq!(instance["name"], "Simulated GPU MIG 2g.10gb");
+    assert!(instance["uuid"].as_str().unwrap().starts_with("MIG-"));
+    assert_eq!(instance["memory"][2], 300 * MIB);
+    assert_eq!(instance["processes"], json!([[own, 300 * MIB, 2]]));
+    assert_eq!(divided["mig"][0]["processes"], json!([]));
+}
+
+#[test]
+fn nvml_alone_shows_idle_devices() {
+    let Some(python) = python(&PACKAGES) else {
+        return;
+    };
+    let bed = Testbed::new();
+    let seen = all_calls(&bed, &python, &[]);
+    assert_eq!(seen["gpus"].as_array().unwrap().len(), 2);
+    for gpu in seen["gpus"].as_array().unwrap() {
+        assert_eq!((&gpu["load"], &gpu["processes"]), (&json!(0), &json!([])));
+    }
+}
+
+#[test]
+fn gpustat_reports_the_process_and_its_memory() {
+    let Some(python) = python(&PACKAGES) else {
+        return;
+    };
+    let bed = Testbed::new();
+    let _busy = Busy::on(&bed, "two-gpus", 0, 300 * MIB);
+    let gpustat = python.with_file_name("gpustat");
+    eventually(
+        "gpustat sees a busy device",
+        Duration::from_secs(60),
+        || {
+            let printed = output_of(bed.sim_only(&gpustat).arg("--json"));
+            let seen: Value = serde_json::from_str(&printed).unwrap();
+            let gpu = &seen["gpus"][0];
+            assert_eq!(gpu["memory.used"], 300);
+            assert_eq!(gpu["processes"][0]["pid"], std::process::id());
+            assert_eq!(gpu["processes"][0]["gpu_memory_usage"], 300);
+            gpu["utilization.gpu"].as_u64().unwrap() >= 80
+        },
+    );
+}
+
+#[test]
+fn nvitop_reports_the_process_and_its_memory() {
+    let Some(python) = python(&PACKAGES) else {
+        return;
+    };
+    let bed = Testbed::new();
+    let _busy = Busy::on(&bed, "two-gpus", 1, 300 * MIB);
+    let mut nvitop = bed.sim_only(python.with_file_name("nvitop"));
+    let screen = output_of(nvitop.args(["-1", "--ascii"]));
+    let own = std::process::id().to_string();
+    let row = screen
+        .lines()
+        .find(|line| line.split_whitespace().any(|word| word == own))
+        .unwrap_or_else(|| panic!("no row of this process:\n{screen}"));
+    assert!(row.contains("300.0MiB"), "{row}");
+    assert!(screen.contains("300.0MiB / 16384MiB"), "{screen}");
+    assert!(!screen.contains("ERROR"), "{screen}");
+}
+
+#[test]
+fn a_machine_without_nvml_says_that_the_driver_is_not_loaded() {
+    let Some(python) = python(&PACKAGES) else {
+        return;
+    };
+    let bed = Testbed::with_scenario("no-nvml");
+    let mut gpustat = bed.sim_only(python.with_file_name("gpustat"));
+    let output = Watched::spawn(&mut gpustat).wait_output();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("Driver Not Loaded"), "{said}");
+}
