@@ -19,5 +19,6 @@ pub mod pids;
 pub mod sample;
 pub mod source;
 pub mod targets;
+pub mod top;
 pub mod units;
 pub mod uuids;

@@ -1,0 +1,212 @@
+//! The process table's columns: one table from which the screen, sorting, filters, CSV and help are made.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use crate::sample::{LockState, ProcessState, Rule, quantile};
+use crate::units;
+
+use super::state::Row;
+
+/// A column.
+#[derive(Debug)]
+pub struct Column {
+    /// Its name in filters, `--sort` and the header of CSV files.
+    pub key: &'static str,
+    /// Its title on screen.
+    pub title: &'static str,
+    /// Its width on screen; 0 keeps it off the screen.
+    pub width: u16,
+    /// Who must go when the screen is narrow: the highest first.
+    pub rank: u8,
+    /// What it says, for help.
+    pub about: &'static str,
+    /// The cell.
+    pub value: fn(&Row<'_>) -> Value<'static>,
+}
+
+/// What a cell says, before it is cut to a width.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// Nothing.
+    None,
+    /// Words.
+    Text(Cow<'a, str>),
+    /// Bytes.
+    Bytes(u64),
+    /// A number of things.
+    Count(u64),
+    /// Things a second.
+    Rate(f64),
+    /// 0 to 100.
+    Percent(f64),
+    /// Nanoseconds.
+    Span(u64),
+    /// A number that may be negative.
+    Number(i64),
+    /// 0 to 1, drawn as a bar.
+    Share(f64),
+}
+
+impl Value<'_> {
+    /// Is it set flush left?
+    pub fn is_text(&self) -> bool {
+        matches!(self, Value::Text(_) | Value::None)
+    }
+
+    /// Short, with its unit, for a person.
+    pub fn shown(&self) -> Cow<'_, str> {
+        match self {
+            Value::None => "-".into(),
+            Value::Text(text) => Cow::Borrowed(text),
+            Value::Bytes(bytes) => units::short_size(*bytes).into(),
+            Value::Count(count) => units::short_count(*count).into(),
+            Value::Rate(rate) if *rate > 0.0 && *rate < 10.0 => format!("{rate:.1}").into(),
+            Value::Rate(rate) => units::short_count(rate.max(0.0) as u64).into(),
+            Value::Percent(percent) => format!("{percent:.0}%").into(),
+            Value::Span(ns) => units::short_time(*ns).into(),
+            Value::Number(number) => number.to_string().into(),
+            Value::Share(share) => format!("{:.0}%", share * 100.0).into(),
+        }
+    }
+
+    /// In base units without the unit, for a program; empty for nothing.
+    pub fn raw(&self) -> Cow<'_, str> {
+        match self {
+            Value::None => "".into(),
+            Value::Text(text) => Cow::Borrowed(text),
+            Value::Bytes(number) | Value::Count(number) | Value::Span(number) => {
+                number.to_string().into()
+            }
+            Value::Rate(number) | Value::Percent(number) => format!("{number:.1}").into(),
+            Value::Number(number) => number.to_string().into(),
+            Value::Share(share) => format!("{share:.3}").into(),
+        }
+    }
+
+    /// In base units, where it is a number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::None | Value::Text(_) => None,
+            Value::Bytes(number) | Value::Count(number) | Value::Span(number) => {
+                Some(*number as f64)
+            }
+            Value::Rate(number) | Value::Percent(number) | Value::Share(number) => Some(*number),
+            Value::Number(number) => Some(*number as f64),
+        }
+    }
+
+    /// Numbers by size, words by letters.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        match (self.number(), other.number()) {
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            _ => self.raw().cmp(&other.raw()),
+        }
+    }
+}
+
+/// Where the column with this key stands in [`COLUMNS`].
+pub fn position(key: &str) -> Option<usize> {
+    COLUMNS.iter().position(|column| column.key == key)
+}
+
+macro_rules! columns {
+    ($($key:literal $title:literal $width:literal $rank:literal $about:literal $value:expr;)*) => {
+        /// Every column, in the order of the screen.
+        pub static COLUMNS: &[Column] = &[$(Column {
+            key: $key,
+            title: $title,
+            width: $width,
+            rank: $rank,
+            about: $about,
+            value: $value,
+        },)*];
+    };
+}
+
+columns! {
+// key          title     width rank about                                                   cell
+    "pid"       "PID"      7  1 "process, as this machine numbers it"                         |r| Value::Number(r.process.shown_pid().into());
+    "user"      "USER"     8 13 "its user"                                                    |r| text(&r.process.user);
+    "name"      "NAME"    14  0 "label given with --name, else container, else program"       |r| text(r.process.name());
+    "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
+    "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
+    "used"      "USED"     6  2 "memory it holds, by our ledger"                              |r| Value::Bytes(r.holding.used_bytes);
+    "quota"     "QUOTA"    6  3 "memory it may hold; a dash is no limit"                      |r| r.holding.quota_bytes.map_or(Value::None, Value::Bytes);
+    "full"      "OF QUOTA" 8 10 "how much of the quota is used"                               full;
+    "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
+    "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| Value::Percent((r.spent.hold * 100.0).into());
+    "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| Value::Percent((r.spent.wait * 100.0).into());
+    "hold_p99"  "HOLDp99"  7 14 "99 of 100 holds were shorter"                                |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
+    "wait_p50"  "WAITp50"  7 17 "half of the waits were shorter"                              |r| span(quantile(&r.holding.lock.wait_hist, 0.50));
+    "wait_p99"  "WAITp99"  7  8 "99 of 100 waits were shorter"                                |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
+    "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| r.pulse.map_or(Value::None, |p| Value::Rate(p.launches_per_s));
+    "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.denials);
+    "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.weight.into()));
+    "priority"  "PRI"      3 18 "priority: higher goes first under order=priority"            |r| managed(r, Value::Number(r.process.priority.into()));
+    "cap"       "CAP"      4 19 "the most of the GPU's time it may have"                      |r| r.process.cap_percent.map_or(Value::None, |c| Value::Percent(c.into()));
+    "policy"    "POLICY"  15 20 "when it must yield the lock"                                 |r| managed(r, rule(r.holding.lock.rule));
+    "state"     "STATE"    7  1 "hold, wait, idle, paused, stuck, gone; no shim: unmanaged"   state;
+    "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
+    "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
+    "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.exe);
+    "ns_pid"    "NSPID"    0  0 "its pid as it sees itself"                                   |r| Value::Number(r.process.ns_pid.into());
+    "uuid"      "UUID"     0  0 "the GPU's UUID"                                              |r| text(&r.device.uuid);
+    "peak"      "PEAK"     0  0 "the most memory it held"                                     |r| Value::Bytes(r.holding.peak_bytes);
+    "source"    "SOURCE"   0  0 "who set the quota"                                           |r| text(&r.holding.quota_source);
+    "held"      "HELD"     0  0 "time it held the lock, all together, ns"                     |r| Value::Span(r.holding.lock.held_ns);
+    "waited"    "WAITED"   0  0 "time it waited, all together, ns"                            |r| Value::Span(r.holding.lock.waited_ns);
+    "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
+}
+
+fn text(text: &str) -> Value<'static> {
+    match text {
+        "" => Value::None,
+        text => Value::Text(Cow::Owned(text.to_owned())),
+    }
+}
+
+fn option(text: Option<&str>) -> Value<'static> {
+    text.map_or(Value::None, self::text)
+}
+
+fn span(ns: Option<u64>) -> Value<'static> {
+    ns.map_or(Value::None, Value::Span)
+}
+
+fn managed(row: &Row<'_>, value: Value<'static>) -> Value<'static> {
+    match row.process.slot {
+        Some(_) => value,
+        None => Value::None,
+    }
+}
+
+fn rule(rule: Rule) -> Value<'static> {
+    Value::Text(Cow::Owned(rule.to_string()))
+}
+
+fn full(row: &Row<'_>) -> Value<'static> {
+    match row.holding.quota_bytes {
+        Some(quota) if quota > 0 => Value::Share(row.holding.used_bytes as f64 / quota as f64),
+        Some(_) => Value::Share(1.0),
+        None => Value::None,
+    }
+}
+
+fn state(row: &Row<'_>) -> Value<'static> {
+    let word = match (row.process.state, row.holding.lock.state) {
+        (ProcessState::Unmanaged, _) => "no shim",
+        (ProcessState::Hold | ProcessState::Wait | ProcessState::Idle, lock) => lock.word(),
+        (other, _) => other.word(),
+    };
+    Value::Text(Cow::Borrowed(word))
+}
+
+fn since(row: &Row<'_>) -> Value<'static> {
+    match row.holding.lock.state {
+        LockState::Hold | LockState::Wait => {
+            Value::Span(row.now_ns.saturating_sub(row.holding.lock.since_ns))
+        }
+        LockState::Idle | LockState::Paused => Value::None,
+    }
+}

@@ -1,0 +1,262 @@
+//! Dialogs: a few fields, checks that follow every key, and one edit when they all pass.
+//!
+//! The subject of a dialog is fixed when it opens: a slot and its epoch, or a device's UUID. Rows that move and pids that
+//! are used again cannot divert an edit.
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::Input;
+use tui_input::backend::crossterm::EventHandler;
+
+use super::state::Data;
+use crate::edits::EditRequest;
+
+mod policy;
+mod quota;
+mod share;
+
+pub use policy::PolicySubject;
+pub use quota::QuotaSubject;
+pub use share::ShareSubject;
+
+/// One line to fill in.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// What it is.
+    pub label: &'static str,
+    /// What one fills in.
+    pub control: Control,
+    /// What may be written, or what was there.
+    pub note: String,
+}
+
+/// What one fills in.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// Text.
+    Text(Input),
+    /// One of several words.
+    Choice {
+        /// The words.
+        options: Vec<String>,
+        /// Which.
+        at: usize,
+    },
+}
+
+impl Field {
+    fn text(label: &'static str, value: impl Into<String>, note: impl Into<String>) -> Self {
+        Self {
+            label,
+            control: Control::Text(Input::new(value.into())),
+            note: note.into(),
+        }
+    }
+
+    fn choice(label: &'static str, options: &[&str], at: usize) -> Self {
+        Self {
+            label,
+            control: Control::Choice {
+                options: options.iter().map(|word| (*word).to_owned()).collect(),
+                at,
+            },
+            note: String::new(),
+        }
+    }
+
+    /// What is filled in.
+    pub fn value(&self) -> &str {
+        match &self.control {
+            Control::Text(input) => input.value().trim(),
+            Control::Choice { options, at } => options.get(*at).map_or("", String::as_str),
+        }
+    }
+}
+
+/// One thing to know before applying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// How it stands.
+    pub verdict: Verdict,
+    /// What it is about.
+    pub text: String,
+}
+
+/// How a check stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Fine.
+    Good,
+    /// Allowed, with a consequence.
+    Warn,
+    /// Not possible.
+    Bad,
+}
+
+impl Check {
+    fn good(text: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Good,
+            text: text.into(),
+        }
+    }
+
+    fn warn(text: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Warn,
+            text: text.into(),
+        }
+    }
+
+    fn bad(text: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Bad,
+            text: text.into(),
+        }
+    }
+}
+
+/// What a dialog is about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A process's memory quota on a device.
+    Quota(QuotaSubject),
+    /// A device's lock policy.
+    Policy(PolicySubject),
+    /// A process's weight, priority, cap.
+    Share(ShareSubject),
+}
+
+/// How far an edit has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing was sent yet.
+    #[default]
+    Editing,
+    /// Sent, not answered.
+    Sent,
+    /// In force; these have not obeyed it yet.
+    Waiting(String),
+    /// Refused.
+    Failed(String),
+}
+
+/// What a key in a dialog led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to do.
+    Stay,
+    /// Close it.
+    Close,
+    /// Send the edit.
+    Apply,
+}
+
+/// An open dialog.
+#[derive(Clone, Debug)]
+pub struct Dialog {
+    /// What it is about.
+    pub subject: Subject,
+    /// Its heading.
+    pub title: String,
+    /// Its lines.
+    pub fields: Vec<Field>,
+    /// Which line has the cursor; one past the last is the Apply button, then Cancel.
+    pub focus: usize,
+    /// How far the edit has come.
+    pub progress: Progress,
+}
+
+impl Dialog {
+    /// Position of the Apply button in the focus order.
+    pub fn apply_at(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// What is filled in under this label.
+    fn value(&self, label: &str) -> &str {
+        self.fields
+            .iter()
+            .find(|field| field.label == label)
+            .map_or("", Field::value)
+    }
+
+    fn chosen(&self, label: &str) -> usize {
+        let field = self.fields.iter().find(|field| field.label == label);
+        match field.map(|field| &field.control) {
+            Some(Control::Choice { at, .. }) => *at,
+            _ => 0,
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        let reason = self.value("Reason");
+        (!reason.is_empty()).then(|| reason.to_owned())
+    }
+
+    /// What there is now, in one line.
+    pub fn now(&self, data: &Data) -> String {
+        match &self.subject {
+            Subject::Quota(subject) => subject.now(data),
+            Subject::Policy(subject) => subject.now(data),
+            Subject::Share(subject) => subject.now(data),
+        }
+    }
+
+    /// What speaks for and against applying it.
+    pub fn checks(&self, data: &Data) -> Vec<Check> {
+        match &self.subject {
+            Subject::Quota(subject) => subject.checks(self, data),
+            Subject::Policy(subject) => subject.checks(self),
+            Subject::Share(subject) => subject.checks(self, data),
+        }
+    }
+
+    /// The edit, or why there is none.
+    pub fn request(&self, data: &Data) -> Result<EditRequest, String> {
+        match &self.subject {
+            Subject::Quota(subject) => subject.request(self, data),
+            Subject::Policy(subject) => subject.request(self),
+            Subject::Share(subject) => subject.request(self),
+        }
+    }
+
+    /// Takes in a key.
+    pub fn key(&mut self, key: KeyEvent) -> Outcome {
+        let buttons = self.fields.len() + 2;
+        match key.code {
+            KeyCode::Esc => return Outcome::Close,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return Outcome::Close;
+            }
+            KeyCode::Tab | KeyCode::Down => self.focus = (self.focus + 1) % buttons,
+            KeyCode::BackTab | KeyCode::Up => self.focus = (self.focus + buttons - 1) % buttons,
+            KeyCode::Enter if self.focus == self.fields.len() + 1 => return Outcome::Close,
+            KeyCode::Enter if matches!(self.progress, Progress::Waiting(_)) => {
+                return Outcome::Close;
+            }
+            KeyCode::Enter => return Outcome::Apply,
+            _ => self.edit(key),
+        }
+        Outcome::Stay
+    }
+
+    fn edit(&mut self, key: KeyEvent) {
+        if matches!(self.progress, Progress::Sent | Progress::Waiting(_)) {
+            return;
+        }
+        let Some(field) = self.fields.get_mut(self.focus) else {
+            return;
+        };
+        self.progress = Progress::Editing;
+        match &mut field.control {
+            Control::Text(input) => {
+                input.handle_event(&Event::Key(key));
+            }
+            Control::Choice { options, at } => match key.code {
+                KeyCode::Left => *at = (*at + options.len() - 1) % options.len(),
+                KeyCode::Right | KeyCode::Char(' ') => *at = (*at + 1) % options.len(),
+                _ => {}
+            },
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The lock policy of one device, or of all.
+
+use shm_layout::text::POLICY_FIELDS;
+use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
+
+use super::{Check, Dialog, Field, Progress, Subject};
+use crate::audit::Place;
+use crate::edits::EditRequest;
+use crate::top::state::Data;
+use crate::units::{format_duration, format_policy, parse_policy};
+use crate::uuids;
+
+const RULES: [&str; 4] = ["off", "launches", "timeslice", "always"];
+const ORDERS: [&str; 3] = ["fair", "priority", "fifo"];
+
+/// Whose policy.
+#[derive(Clone, Debug)]
+pub struct PolicySubject {
+    uuid: Uuid,
+    gpu: usize,
+    base: LockPolicy,
+}
+
+impl PolicySubject {
+    /// The dialog for the device at `gpu`; `None` while no process has entered it in the segment.
+    pub fn open(data: &Data, gpu: usize) -> Option<Dialog> {
+        let device = data.sample.devices.get(gpu)?;
+        let base = LockPolicy::from(&device.policy);
+        let subject = Self {
+            uuid: uuids::parse(&device.uuid)?,
+            gpu,
+            base,
+        };
+        let (rule, after) = match base.kind {
+            PolicyKind::Off => (0, "5ms".into()),
+            PolicyKind::Launches(count) => (1, count.to_string()),
+            PolicyKind::Timeslice(ns) => (2, format_duration(ns)),
+            PolicyKind::Always => (3, String::new()),
+        };
+        let order = match base.order {
+            shm_layout::Order::Fair => 0,
+            shm_layout::Order::Priority => 1,
+            shm_layout::Order::Fifo => 2,
+        };
+        let span = |label, name, ns| Field::text(label, format_duration(ns), note(name));
+        Some(Dialog {
+            title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
+            fields: vec![
+                Field::choice("Yield", &RULES, rule),
+                Field::text(
+                    "After",
+                    after,
+                    "launches: a number   timeslice: a time, 100us to 1m",
+                ),
+                Field::choice("Next", &ORDERS, order),
+                span("Idle", "idle", base.idle_ns),
+                span("Max hold", "max-hold", base.max_hold_ns),
+                span("Grace", "grace", base.grace_ns),
+                Field::text(
+                    "Sync skips",
+                    base.sync_skips.to_string(),
+                    note("sync-skips"),
+                ),
+                Field::choice("Scope", &[&format!("GPU{gpu}"), "all GPUs"], 0),
+                Field::text("Reason", "", "for the audit log"),
+            ],
+            subject: Subject::Policy(subject),
+            focus: 0,
+            progress: Progress::Editing,
+        })
+    }
+
+    pub(super) fn now(&self, data: &Data) -> String {
+        let device = data
+            .sample
+            .devices
+            .iter()
+            .find(|d| uuids::parse(&d.uuid) == Some(self.uuid));
+        device.map_or_else(
+            || "the device has gone".into(),
+            |d| format!("{}   set by: {}", d.policy, d.policy.source),
+        )
+    }
+
+    fn policy(&self, dialog: &Dialog) -> Result<LockPolicy, String> {
+        let words = words(dialog);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let edit = parse_policy(&words).map_err(|error| error.to_string())?;
+        edit.apply(self.base).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn checks(&self, dialog: &Dialog) -> Vec<Check> {
+        let policy = match self.policy(dialog) {
+            Ok(policy) => policy,
+            Err(why) => return vec![Check::bad(why)],
+        };
+        let mut checks = vec![Check::good(format_policy(&policy))];
+        checks.push(Check::good(match policy.kind {
+            PolicyKind::Off => "nobody waits: gpushare only watches".to_owned(),
+            PolicyKind::Always => {
+                "every launch is followed by a hand-off when someone waits".to_owned()
+            }
+            PolicyKind::Launches(count) => {
+                format!("a holder yields to a waiter after {count} launches")
+            }
+            PolicyKind::Timeslice(ns) => {
+                format!("a holder yields to a waiter after {}", format_duration(ns))
+            }
+        }));
+        if let PolicyKind::Timeslice(ns) = policy.kind
+            && ns < 1_000_000
+        {
+            checks.push(Check::warn(
+                "a slice below 1ms spends much of the GPU on hand-offs",
+            ));
+        }
+        checks
+    }
+
+    pub(super) fn request(&self, dialog: &Dialog) -> Result<EditRequest, String> {
+        let all = dialog.chosen("Scope") == 1;
+        let change = Change::Policy {
+            device: (!all).then_some(self.uuid),
+            policy: Some(self.policy(dialog)?),
+        };
+        let target = if all {
+            "all GPUs".to_owned()
+        } else {
+            format!("gpu{}", self.gpu)
+        };
+        Ok(EditRequest::new(change, target, Place::Tui).because(dialog.reason()))
+    }
+}
+
+/// The dialog as `gpushare policy set` would be told it.
+fn words(dialog: &Dialog) -> Vec<String> {
+    let rule = match dialog.value("Yield") {
+        with_value @ ("launches" | "timeslice") => {
+            format!("{with_value}={}", dialog.value("After"))
+        }
+        alone => alone.to_owned(),
+    };
+    let mut words = vec![rule, format!("order={}", dialog.value("Next"))];
+    let named = [
+        ("Idle", "idle"),
+        ("Max hold", "max-hold"),
+        ("Grace", "grace"),
+        ("Sync skips", "sync-skips"),
+    ];
+    for (label, name) in named {
+        if !dialog.value(label).is_empty() {
+            words.push(format!("{name}={}", dialog.value(label)));
+        }
+    }
+    words
+}
+
+fn note(name: &str) -> String {
+    let field = POLICY_FIELDS.iter().find(|field| field.name == name);
+    field
+        .map(|field| field.about.to_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,164 @@
+//! The weight, priority and cap of one process.
+
+use shm_layout::{Change, Set};
+
+use super::{Check, Dialog, Field, Progress, Subject};
+use crate::audit::Place;
+use crate::edits::EditRequest;
+use crate::sample::{ProcessSample, Slot};
+use crate::top::state::{Data, Who};
+use crate::units::{parse_integer, parse_percent};
+
+/// Whose share.
+#[derive(Clone, Debug)]
+pub struct ShareSubject {
+    slot: Slot,
+    start_time: u64,
+    name: String,
+}
+
+struct Share {
+    weight: Set<u32>,
+    priority: Set<i32>,
+    cap: Set<u32>,
+    paused: bool,
+}
+
+impl ShareSubject {
+    /// The dialog for a process; `None` for an unmanaged one.
+    pub fn open(process: &ProcessSample, letter: char) -> Option<Dialog> {
+        let subject = Self {
+            slot: process.slot?,
+            start_time: process.start_time,
+            name: format!("{} {}", process.shown_pid(), process.name()),
+        };
+        let cap = process
+            .cap_percent
+            .map_or("none".into(), |cap| format!("{cap}%"));
+        Some(Dialog {
+            title: format!(
+                "Share of the GPU  {letter} {} ({})",
+                subject.name, process.user
+            ),
+            fields: vec![
+                Field::text(
+                    "Weight",
+                    process.weight.to_string(),
+                    "1 to 1000, 100 is normal, or inherit",
+                ),
+                Field::text(
+                    "Priority",
+                    process.priority.to_string(),
+                    "-20 to 19, higher goes first, or inherit",
+                ),
+                Field::text("Cap", cap, "1% to 100% of the GPU's time, none, or inherit"),
+                Field::choice("Paused", &["no", "yes"], process.paused.into()),
+                Field::text("Reason", "", "for the audit log"),
+            ],
+            subject: Subject::Share(subject),
+            focus: 0,
+            progress: Progress::Editing,
+        })
+    }
+
+    /// The edit that pauses a process, or lets it go on.
+    pub fn pause(process: &ProcessSample, paused: bool) -> Option<EditRequest> {
+        let subject = Self {
+            slot: process.slot?,
+            start_time: process.start_time,
+            name: format!("{} {}", process.shown_pid(), process.name()),
+        };
+        Some(subject.edit(Share {
+            weight: Set::Keep,
+            priority: Set::Keep,
+            cap: Set::Keep,
+            paused,
+        }))
+    }
+
+    pub(super) fn now(&self, data: &Data) -> String {
+        let Some(process) = data.process(Who::Slot(self.slot)) else {
+            return "the process has gone".into();
+        };
+        let cap = process
+            .cap_percent
+            .map_or("none".into(), |cap| format!("{cap}%"));
+        let paused = if process.paused { "   paused" } else { "" };
+        format!(
+            "weight {}   priority {}   cap {cap}{paused}",
+            process.weight, process.priority
+        )
+    }
+
+    fn share(&self, dialog: &Dialog) -> Result<Share, String> {
+        let small = |text: &str, least, most| match text {
+            "inherit" | "" => Ok(Set::Inherit),
+            text => parse_integer(text, least, most)
+                .map(Set::To)
+                .map_err(|error| error.to_string()),
+        };
+        let weight = match small(dialog.value("Weight"), 1, 1000)? {
+            Set::To(weight) => Set::To(u32::try_from(weight).unwrap_or(100)),
+            _ => Set::Inherit,
+        };
+        let priority = match small(dialog.value("Priority"), -20, 19)? {
+            Set::To(priority) => Set::To(i32::try_from(priority).unwrap_or(0)),
+            _ => Set::Inherit,
+        };
+        let cap = match dialog.value("Cap") {
+            "inherit" | "" => Set::Inherit,
+            "none" => Set::To(100),
+            text => Set::To(parse_percent(text).map_err(|error| error.to_string())?),
+        };
+        Ok(Share {
+            weight,
+            priority,
+            cap,
+            paused: dialog.chosen("Paused") == 1,
+        })
+    }
+
+    pub(super) fn checks(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {
+        let share = match self.share(dialog) {
+            Ok(share) => share,
+            Err(why) => return vec![Check::bad(why)],
+        };
+        let mut checks = Vec::new();
+        if let Set::To(weight) = share.weight {
+            let others = data
+                .sample
+                .processes
+                .iter()
+                .filter(|p| p.slot.is_some_and(|s| s != self.slot));
+            let sum: u32 = others.map(|p| p.weight).fold(weight, u32::saturating_add);
+            let percent = f64::from(weight) * 100.0 / f64::from(sum.max(1));
+            checks.push(Check::good(format!(
+                "{percent:.0}% of the time when everybody wants the GPU (order=fair)"
+            )));
+        }
+        if share.paused {
+            checks.push(Check::warn(
+                "paused: its next launch waits until it may go on",
+            ));
+        }
+        checks
+    }
+
+    pub(super) fn request(&self, dialog: &Dialog) -> Result<EditRequest, String> {
+        Ok(self.edit(self.share(dialog)?).because(dialog.reason()))
+    }
+
+    fn edit(&self, share: Share) -> EditRequest {
+        let change = Change::ProcessShare {
+            slot: self.slot.into(),
+            weight: share.weight,
+            priority: share.priority,
+            cap: share.cap,
+            paused: Set::To(share.paused),
+            boost: Set::Keep,
+        };
+        let mut request = EditRequest::new(change, &self.name, Place::Tui);
+        request.target_start_time = Some(self.start_time);
+        request
+    }
+}

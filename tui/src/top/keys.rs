@@ -1,0 +1,176 @@
+//! The keys: one table from which the dispatch, the footer and the help are made.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// What a key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ends the program.
+    Quit,
+    /// Stops it, as a shell job.
+    Suspend,
+    /// Draws everything anew.
+    Redraw,
+    /// The key list.
+    Help,
+    /// One step back.
+    Back,
+    /// Moves the selection so many rows.
+    Move(isize),
+    /// The selected process alone.
+    Detail,
+    /// The device so many further.
+    Gpu(isize),
+    /// Processes of every device, or of one.
+    AllGpus,
+    /// The next column to sort by.
+    Sort(isize),
+    /// Largest first, or smallest.
+    Reverse,
+    /// Asks for a filter.
+    Filter,
+    /// Stops the screen, not the clock.
+    Freeze,
+    /// Shows more time in the lanes, or less.
+    Zoom(isize),
+    /// Moves the lanes' window into the past, or back.
+    Pan(i64),
+    /// Other events.
+    Events,
+    /// The dialog for the selected process's memory quota.
+    Quota,
+    /// The dialog for its weight, priority and cap.
+    Share,
+    /// The dialog for the device's lock policy.
+    Policy,
+    /// Pauses the selected process, or lets it go on.
+    Pause,
+    /// The list of edits, to look at and to take back.
+    Audit,
+}
+
+/// Where a key works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the main screen.
+    Main,
+    /// On the screen of one process.
+    Detail,
+}
+
+/// A key.
+#[derive(Debug)]
+pub struct Key {
+    codes: &'static [KeyCode],
+    control: bool,
+    /// What to print on it.
+    pub shown: &'static str,
+    /// The word in the footer; empty keeps it out.
+    pub label: &'static str,
+    /// The line in the help.
+    pub about: &'static str,
+    /// What it does.
+    pub action: Action,
+    places: &'static [Place],
+}
+
+const ANY: &[Place] = &[Place::Main, Place::Detail];
+const MAIN: &[Place] = &[Place::Main];
+
+macro_rules! keys {
+    ($([$($code:expr),*] $control:literal $shown:literal $label:literal $about:literal $action:expr, $places:expr;)*) => {
+        /// Every key, in the order of the help; the footer takes those with a label, as many as fit.
+        pub static KEYS: &[Key] = &[$(Key {
+            codes: &[$($code),*],
+            control: $control,
+            shown: $shown,
+            label: $label,
+            about: $about,
+            action: $action,
+            places: $places,
+        },)*];
+    };
+}
+
+use Action as A;
+use KeyCode as K;
+
+keys! {
+    [K::Char('?'), K::F(1)]      false "?"     "help"   "this list"                                             A::Help, ANY;
+    [K::Char('q')]               false "q"     "quit"   "leave; nothing that was set is undone"                 A::Quit, ANY;
+    [K::Esc]                     false "Esc"   ""       "back to the main screen; clears a filter there"        A::Back, ANY;
+    [K::Char('e')]               false "e"     "quota"  "memory quota of the selected process"                  A::Quota, ANY;
+    [K::Char('p')]               false "p"     "policy" "lock policy of this GPU or of all"                     A::Policy, ANY;
+    [K::Char('w')]               false "w"     "weight" "weight, priority and cap of the selected process"      A::Share, ANY;
+    [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, MAIN;
+    [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
+    [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
+    [K::Char('/')]               false "/"     "filter" "list only some: user=alice used>4G state=wait name~x"  A::Filter, MAIN;
+    [K::Char('s')]               false "s"     "sort"   "sort by the next column"                               A::Sort(1), MAIN;
+    [K::Char('S')]               false "S"     ""       "sort by the previous column"                           A::Sort(-1), MAIN;
+    [K::Char('r')]               false "r"     ""       "reverse the order"                                     A::Reverse, MAIN;
+    [K::Char('f')]               false "f"     "freeze" "stop the picture; what happens meanwhile is kept"      A::Freeze, ANY;
+    [K::Char('a')]               false "a"     "audit"  "edits so far, and taking them back"                    A::Audit, ANY;
+    [K::Char('u')]               false "u"     "undo"   "the same list: Enter takes the selected edit back"     A::Audit, ANY;
+    [K::Char('P')]               false "P"     ""       "pause the selected process, or let it go on"           A::Pause, ANY;
+    [K::Char('l')]               false "l"     "events" "other events: notable, all, lock, denials, edits"      A::Events, ANY;
+    [K::Char('z'), K::Char(']')] false "z ]"   "zoom"   "more time in the lanes"                                A::Zoom(1), MAIN;
+    [K::Char('Z'), K::Char('[')] false "Z ["   ""       "less time in the lanes"                                A::Zoom(-1), MAIN;
+    [K::Char('<'), K::Left]      false "<"     ""       "earlier"                                               A::Pan(8), MAIN;
+    [K::Char('>'), K::Right]     false ">"     ""       "later"                                                 A::Pan(-8), MAIN;
+    [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
+    [K::Down, K::Char('j'), K::Char('n')] false "Down j" "" "next process"                                      A::Move(1), ANY;
+    [K::Up, K::Char('k'), K::Char('N')]   false "Up k"   "" "previous process"                                  A::Move(-1), ANY;
+    [K::PageDown]                false "PgDn"  ""       "ten further"                                           A::Move(10), ANY;
+    [K::PageUp]                  false "PgUp"  ""       "ten back"                                              A::Move(-10), ANY;
+    [K::Home]                    false "Home"  ""       "first process"                                         A::Move(-9999), ANY;
+    [K::End]                     false "End"   ""       "last process"                                          A::Move(9999), ANY;
+    [K::Char('l')]               true  "^L"    ""       "draw everything anew"                                  A::Redraw, ANY;
+    [K::Char('z')]               true  "^Z"    ""       "stop, as a job of the shell; fg goes on"               A::Suspend, ANY;
+    [K::Char('c')]               true  "^C"    ""       "leave"                                                 A::Quit, ANY;
+}
+
+impl Key {
+    /// Does it work here?
+    pub fn works_in(&self, place: Place) -> bool {
+        self.places.contains(&place)
+    }
+}
+
+/// What this key does here.
+pub fn action(event: KeyEvent, place: Place) -> Option<Action> {
+    let control = event.modifiers.contains(KeyModifiers::CONTROL);
+    KEYS.iter()
+        .find(|key| {
+            key.control == control && key.codes.contains(&event.code) && key.works_in(place)
+        })
+        .map(|key| key.action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_means_two_things_in_one_place() {
+        for place in [Place::Main, Place::Detail] {
+            let mut seen = Vec::new();
+            for key in KEYS.iter().filter(|key| key.works_in(place)) {
+                for code in key.codes {
+                    assert!(
+                        !seen.contains(&(key.control, *code)),
+                        "{code:?} twice in {place:?}"
+                    );
+                    seen.push((key.control, *code));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn control_tells_two_keys_apart() {
+        let press = |modifiers| action(KeyEvent::new(K::Char('l'), modifiers), Place::Main);
+        assert_eq!(press(KeyModifiers::NONE), Some(A::Events));
+        assert_eq!(press(KeyModifiers::CONTROL), Some(A::Redraw));
+    }
+}

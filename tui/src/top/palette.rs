@@ -1,0 +1,320 @@
+//! Colours and glyphs, chosen once at the start for the terminal at hand.
+//!
+//! Code that draws names a [`Role`] or a process's hue; what that looks like is decided here. In mono nothing but bold,
+//! dim and reverse is used; without UTF-8 nothing but ASCII.
+
+use std::env;
+
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::border;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum When {
+    /// If the terminal has them and NO_COLOR is not set.
+    #[default]
+    Auto,
+    /// Whatever the terminal says.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// How many colours there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// None.
+    Mono,
+    /// The terminal's own sixteen.
+    Ansi16,
+    /// The 256 of xterm.
+    Ansi256,
+    /// All of them.
+    True,
+}
+
+/// What a piece of text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Plain.
+    Text,
+    /// Less important.
+    Dim,
+    /// A heading.
+    Title,
+    /// Frames.
+    Border,
+    /// A key one may press.
+    Key,
+    /// All is well.
+    Good,
+    /// Look here.
+    Warn,
+    /// Something is wrong.
+    Bad,
+    /// The selected line.
+    Selected,
+    /// Time spent waiting.
+    Wait,
+}
+
+/// The look of everything.
+#[derive(Clone, Debug)]
+pub struct Palette {
+    depth: Depth,
+    light: bool,
+    /// The characters.
+    pub glyphs: &'static Glyphs,
+}
+
+/// The characters of one alphabet.
+#[derive(Debug)]
+pub struct Glyphs {
+    /// Filled.
+    pub full: &'static str,
+    /// Parts of a cell from the bottom, an eighth each; the last is full.
+    pub rising: [&'static str; 8],
+    /// Parts of a cell from the left, an eighth each; the last is full.
+    pub growing: [&'static str; 8],
+    /// Waiting.
+    pub wait: &'static str,
+    /// An allocation denied.
+    pub denied: &'static str,
+    /// The holder.
+    pub holder: &'static str,
+    /// Nothing here.
+    pub empty: &'static str,
+    /// Where a quota ends.
+    pub tick: &'static str,
+    /// Sorted, largest first.
+    pub down: &'static str,
+    /// Sorted, smallest first.
+    pub up: &'static str,
+    /// A horizontal line.
+    pub line: &'static str,
+    /// Something was cut off.
+    pub cut: &'static str,
+    /// Degrees Celsius.
+    pub degrees: &'static str,
+    /// From this to that.
+    pub arrow: &'static str,
+    /// Frames of panes.
+    pub frame: border::Set<'static>,
+    /// Frames of dialogs.
+    pub dialog: border::Set<'static>,
+}
+
+static UNICODE: Glyphs = Glyphs {
+    full: "█",
+    rising: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    growing: ["▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"],
+    wait: "░",
+    denied: "!",
+    holder: "►",
+    empty: "·",
+    tick: "┘",
+    down: "▼",
+    up: "▲",
+    line: "─",
+    cut: "…",
+    degrees: "°C",
+    arrow: "→",
+    frame: border::PLAIN,
+    dialog: border::DOUBLE,
+};
+
+const ASCII_FRAME: border::Set<'static> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
+static ASCII: Glyphs = Glyphs {
+    full: "#",
+    rising: ["_", "_", "-", "-", "=", "=", "#", "#"],
+    growing: [" ", " ", " ", "=", "=", "=", "#", "#"],
+    wait: ".",
+    denied: "!",
+    holder: ">",
+    empty: ".",
+    tick: "'",
+    down: "v",
+    up: "^",
+    line: "-",
+    cut: "~",
+    degrees: "C",
+    arrow: "->",
+    frame: ASCII_FRAME,
+    dialog: border::Set {
+        horizontal_top: "=",
+        horizontal_bottom: "=",
+        ..ASCII_FRAME
+    },
+};
+
+/// Readable on black: blue, orange, green, magenta, cyan, yellow, red, violet.
+const DARK: [(u8, u8, u8); 8] = [
+    (86, 156, 255),
+    (255, 158, 74),
+    (98, 205, 116),
+    (240, 120, 200),
+    (72, 202, 208),
+    (228, 200, 72),
+    (245, 105, 100),
+    (176, 140, 255),
+];
+const DARK_256: [u8; 8] = [75, 215, 77, 212, 80, 185, 203, 141];
+/// The same, readable on white.
+const LIGHT: [(u8, u8, u8); 8] = [
+    (20, 90, 200),
+    (190, 90, 0),
+    (20, 120, 40),
+    (175, 30, 130),
+    (0, 120, 130),
+    (135, 105, 0),
+    (185, 30, 30),
+    (100, 50, 190),
+];
+const LIGHT_256: [u8; 8] = [26, 130, 28, 127, 30, 94, 124, 56];
+const SIXTEEN: [Color; 6] = [
+    Color::Blue,
+    Color::Yellow,
+    Color::Green,
+    Color::Magenta,
+    Color::Cyan,
+    Color::Red,
+];
+
+impl Palette {
+    /// A palette of this depth.
+    pub fn new(depth: Depth, light: bool, ascii: bool) -> Self {
+        Self {
+            depth,
+            light,
+            glyphs: if ascii { &ASCII } else { &UNICODE },
+        }
+    }
+
+    /// The palette for this terminal, by its environment.
+    pub fn of_this_terminal(when: When, ascii: bool) -> Self {
+        let word = |name| env::var(name).unwrap_or_default();
+        let depth = depth(when, &word("NO_COLOR"), &word("TERM"), &word("COLORTERM"));
+        let charset = ["LC_ALL", "LC_CTYPE", "LANG"].map(word);
+        let charset = charset.iter().find(|value| !value.is_empty());
+        let utf8 = charset.is_some_and(|value| {
+            let value = value.to_ascii_lowercase();
+            value.contains("utf-8") || value.contains("utf8")
+        });
+        Self::new(depth, is_light(&word("COLORFGBG")), ascii || !utf8)
+    }
+
+    /// How a role looks.
+    pub fn style(&self, role: Role) -> Style {
+        let plain = Style::new();
+        let bold = plain.add_modifier(Modifier::BOLD);
+        let (style, hue) = match role {
+            Role::Text => (plain, None),
+            Role::Dim | Role::Border => (plain.add_modifier(Modifier::DIM), None),
+            Role::Title => (bold, None),
+            Role::Key => (bold, Some(4)),
+            Role::Good => (plain, Some(2)),
+            Role::Warn => (bold, Some(5)),
+            Role::Bad => (bold, Some(6)),
+            Role::Selected => (plain.add_modifier(Modifier::REVERSED), None),
+            Role::Wait => (plain.add_modifier(Modifier::DIM), None),
+        };
+        match hue {
+            Some(hue) if self.depth > Depth::Mono => style.fg(self.hue(hue)),
+            _ => style,
+        }
+    }
+
+    /// The colour of a process.
+    pub fn process(&self, hue: usize) -> Style {
+        match self.depth {
+            Depth::Mono => Style::new(),
+            _ => Style::new().fg(self.hue(hue)),
+        }
+    }
+
+    fn hue(&self, hue: usize) -> Color {
+        let (colours, indexed) = match self.light {
+            true => (&LIGHT, &LIGHT_256),
+            false => (&DARK, &DARK_256),
+        };
+        match self.depth {
+            Depth::Mono => Color::Reset,
+            Depth::Ansi16 => match hue {
+                // Roles use fixed hues beyond the sixteen-colour list's order.
+                5 => Color::Yellow,
+                6 => Color::Red,
+                hue => SIXTEEN[hue % SIXTEEN.len()],
+            },
+            Depth::Ansi256 => Color::Indexed(indexed[hue % indexed.len()]),
+            Depth::True => {
+                let (red, green, blue) = colours[hue % colours.len()];
+                Color::Rgb(red, green, blue)
+            }
+        }
+    }
+}
+
+fn depth(when: When, no_color: &str, term: &str, colorterm: &str) -> Depth {
+    let found = match () {
+        () if colorterm == "truecolor" || colorterm == "24bit" => Depth::True,
+        () if term.contains("256color") => Depth::Ansi256,
+        () if term.is_empty() || term == "dumb" => Depth::Mono,
+        () => Depth::Ansi16,
+    };
+    match when {
+        When::Never => Depth::Mono,
+        When::Auto if !no_color.is_empty() => Depth::Mono,
+        When::Auto => found,
+        When::Always => found.max(Depth::Ansi16),
+    }
+}
+
+/// `COLORFGBG` is `foreground;background`; 7 and above 8 are light.
+fn is_light(colorfgbg: &str) -> bool {
+    let background = colorfgbg
+        .rsplit(';')
+        .next()
+        .and_then(|text| text.parse::<u8>().ok());
+    background.is_some_and(|colour| colour == 7 || colour > 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_depth_is_what_the_terminal_says_unless_told_otherwise() {
+        assert_eq!(depth(When::Auto, "", "xterm-256color", ""), Depth::Ansi256);
+        assert_eq!(depth(When::Auto, "", "xterm", "truecolor"), Depth::True);
+        assert_eq!(depth(When::Auto, "1", "xterm", "truecolor"), Depth::Mono);
+        assert_eq!(depth(When::Always, "1", "dumb", ""), Depth::Ansi16);
+        assert_eq!(depth(When::Never, "", "xterm", "truecolor"), Depth::Mono);
+        assert_eq!(depth(When::Auto, "", "dumb", ""), Depth::Mono);
+    }
+
+    #[test]
+    fn a_light_terminal_is_recognised() {
+        assert!(is_light("0;15"));
+        assert!(!is_light("15;0"));
+        assert!(!is_light(""));
+    }
+
+    #[test]
+    fn mono_has_no_colour_at_all() {
+        let palette = Palette::new(Depth::Mono, false, true);
+        for role in [Role::Key, Role::Good, Role::Bad, Role::Warn] {
+            assert_eq!(palette.style(role).fg, None);
+        }
+        assert_eq!(palette.process(3).fg, None);
+    }
+}

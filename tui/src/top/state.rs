@@ -1,0 +1,105 @@
+//! What the dashboard knows and what the user has chosen: everything a frame is drawn from.
+//!
+//! [`Data`] follows from samples alone, [`Choices`] from keys alone. Drawing takes both by reference and changes
+//! neither. Nothing in here knows the size of the screen.
+
+pub mod alerts;
+mod choices;
+mod data;
+pub mod filter;
+pub mod lanes;
+pub mod letters;
+pub mod log;
+pub mod pulse;
+mod rows;
+
+pub use choices::{Choices, Notice, Screen};
+pub use data::Data;
+pub use rows::Row;
+
+use crate::sample::{ProcessSample, Sample, Slot};
+
+/// Which process: a life of a slot, or the pid of one that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Who {
+    /// A managed process.
+    Slot(Slot),
+    /// One that only NVML sees.
+    Pid(u32),
+}
+
+impl Who {
+    /// The name of this process.
+    pub fn of(process: &ProcessSample) -> Self {
+        match process.slot {
+            Some(slot) => Who::Slot(slot),
+            None => Who::Pid(process.shown_pid()),
+        }
+    }
+}
+
+/// The dashboard's whole state.
+#[derive(Default)]
+pub struct State {
+    live: Data,
+    /// What is shown instead of `live` while the screen is frozen.
+    frozen: Option<Box<Data>>,
+    /// What the user has chosen.
+    pub choices: Choices,
+}
+
+impl State {
+    /// Takes in a sample. While frozen it is remembered and not shown.
+    pub fn update(&mut self, sample: Sample) {
+        self.live.update(sample);
+        self.choices
+            .settle(self.frozen.as_deref().unwrap_or(&self.live));
+    }
+
+    /// What to draw.
+    pub fn data(&self) -> &Data {
+        self.frozen.as_deref().unwrap_or(&self.live)
+    }
+
+    /// Is the screen frozen?
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// Freezes the screen, or lets it go on.
+    pub fn toggle_freeze(&mut self) {
+        self.frozen = match self.frozen.take() {
+            Some(_) => None,
+            None => Some(Box::new(self.live.clone())),
+        };
+        self.choices
+            .settle(self.frozen.as_deref().unwrap_or(&self.live));
+    }
+
+    /// The rows of the process table as they are filtered and sorted now.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        rows::rows(self.data(), &self.choices)
+    }
+
+    /// The selected process, if it still is there.
+    pub fn selected(&self) -> Option<&ProcessSample> {
+        let who = self.choices.selected?;
+        self.data().process(who)
+    }
+
+    /// Moves the selection `by` rows.
+    pub fn select(&mut self, by: isize) {
+        let order: Vec<Who> = self.rows().iter().map(|row| row.who).collect();
+        let now = self
+            .choices
+            .selected
+            .and_then(|who| order.iter().position(|other| *other == who));
+        let last = order.len().saturating_sub(1);
+        let next = match now {
+            Some(now) => now.saturating_add_signed(by).min(last),
+            None if by < 0 => last,
+            None => 0,
+        };
+        self.choices.selected = order.get(next).copied();
+    }
+}

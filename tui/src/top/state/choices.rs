@@ -1,0 +1,140 @@
+//! What the user has chosen to look at. Names survive: a device by its UUID, a process by its slot and epoch.
+
+use crate::top::columns;
+
+use super::filter::Filter;
+use super::log::Showing;
+use super::{Data, Who};
+
+/// Which picture fills the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    /// Everything about one device.
+    #[default]
+    Main,
+    /// Everything about one process.
+    Detail(Who),
+}
+
+/// A short message in the last line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What to say.
+    pub text: String,
+    /// It is bad news.
+    pub bad: bool,
+    /// When it goes away, by the samples' clock.
+    pub until_ns: u64,
+}
+
+/// Columns of lane time, in bins: 125 ms, 250 ms … 2 s.
+pub const ZOOMS: [u64; 5] = [1, 2, 4, 8, 16];
+
+/// What the user has chosen.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// The picture.
+    pub screen: Screen,
+    /// Position of the shown device.
+    pub gpu: usize,
+    /// Its name, by which it is found again when positions change.
+    uuid: Option<String>,
+    /// List processes of all devices, not only of the shown one.
+    pub all_gpus: bool,
+    /// The selected process.
+    pub selected: Option<Who>,
+    /// The column to sort by, an index into [`columns::COLUMNS`].
+    pub sort: usize,
+    /// Largest first.
+    pub descending: bool,
+    /// Which rows to list.
+    pub filter: Filter,
+    /// Which events to list.
+    pub events: Showing,
+    /// An index into [`ZOOMS`].
+    pub zoom: usize,
+    /// How many columns the lanes are moved into the past.
+    pub pan: u64,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// A message.
+    pub notice: Option<Notice>,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        let sort = columns::position("wait").unwrap_or(0);
+        Self {
+            screen: Screen::Main,
+            gpu: 0,
+            uuid: None,
+            all_gpus: false,
+            selected: None,
+            sort,
+            descending: true,
+            filter: Filter::default(),
+            events: Showing::default(),
+            zoom: 1,
+            pan: 0,
+            read_only: false,
+            notice: None,
+        }
+    }
+}
+
+impl Choices {
+    /// Makes the choices fit the data again: devices may have moved, processes may have gone.
+    pub fn settle(&mut self, data: &Data) {
+        let devices = &data.sample.devices;
+        if let Some(uuid) = &self.uuid
+            && let Some(at) = devices.iter().position(|d| d.uuid == *uuid)
+        {
+            self.gpu = at;
+        }
+        self.gpu = self.gpu.min(devices.len().saturating_sub(1));
+        let gone = |who: Who| data.process(who).is_none();
+        if self.selected.is_some_and(gone) {
+            self.selected = None;
+        }
+        if let Screen::Detail(who) = self.screen
+            && gone(who)
+        {
+            self.say("that process has gone", false, data);
+            self.screen = Screen::Main;
+        }
+        if self
+            .notice
+            .as_ref()
+            .is_some_and(|notice| notice.until_ns <= data.sample.time_ns)
+        {
+            self.notice = None;
+        }
+    }
+
+    /// Shows the device at `gpu`, and keeps to it wherever it moves.
+    pub fn show_gpu(&mut self, gpu: usize, data: &Data) {
+        self.gpu = gpu.min(data.sample.devices.len().saturating_sub(1));
+        self.uuid = data.sample.devices.get(self.gpu).map(|d| d.uuid.clone());
+    }
+
+    /// Shows the next device, or the one before.
+    pub fn turn_gpu(&mut self, by: isize, data: &Data) {
+        let count = data.sample.devices.len().max(1);
+        let next = (self.gpu as isize + by).rem_euclid(count as isize);
+        self.show_gpu(next.unsigned_abs(), data);
+    }
+
+    /// Puts a message in the last line for a few seconds.
+    pub fn say(&mut self, text: impl Into<String>, bad: bool, data: &Data) {
+        self.notice = Some(Notice {
+            text: text.into(),
+            bad,
+            until_ns: data.sample.time_ns + 6_000_000_000,
+        });
+    }
+
+    /// How many bins one lane column spans.
+    pub fn bins_per_column(&self) -> u64 {
+        ZOOMS[self.zoom.min(ZOOMS.len() - 1)]
+    }
+}

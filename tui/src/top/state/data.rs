@@ -1,0 +1,141 @@
+//! All that follows from the samples seen so far.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::alerts::{self, Alert};
+use super::lanes::{BIN_NS, Cell, Lanes};
+use super::letters::Letters;
+use super::log::Log;
+use super::pulse::Pulse;
+use super::{Who, rows};
+use crate::sample::{ProcessSample, Sample};
+
+/// Shares of the lock are counted over this long.
+pub const WINDOW_NS: u64 = 20_000_000_000;
+const UTIL_KEPT: usize = 1200;
+
+/// The samples' sum.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    /// The newest sample.
+    pub sample: Sample,
+    /// Lock lanes.
+    pub lanes: Lanes,
+    /// Recent events.
+    pub log: Log,
+    /// What is wrong now, worst first.
+    pub alerts: Vec<Alert>,
+    letters: Letters,
+    pulses: HashMap<(Who, usize), Pulse>,
+    /// Utilisation of each device by UUID: time and per cent, newest last.
+    util: HashMap<String, VecDeque<(u64, u8)>>,
+    samples: u64,
+}
+
+impl Data {
+    /// Takes in the next sample.
+    pub fn update(&mut self, sample: Sample) {
+        self.lanes.update(&sample);
+        self.log.update(&sample);
+        let present: Vec<Who> = sample.processes.iter().map(Who::of).collect();
+        self.letters.update(&present);
+        for process in &sample.processes {
+            for holding in &process.devices {
+                let pulse = self
+                    .pulses
+                    .entry((Who::of(process), holding.gpu))
+                    .or_default();
+                pulse.update(process, holding, sample.time_ns);
+            }
+        }
+        self.pulses.retain(|(who, _), _| present.contains(who));
+        self.remember_utilisation(&sample);
+        self.samples += 1;
+        self.sample = sample;
+        // Events are in the log now.
+        self.sample.events = Vec::new();
+        self.alerts = alerts::find(self);
+    }
+
+    fn remember_utilisation(&mut self, sample: &Sample) {
+        for device in &sample.devices {
+            let Some(percent) = device.util_percent else {
+                continue;
+            };
+            let history = self.util.entry(device.uuid.clone()).or_default();
+            history.push_back((
+                sample.time_ns,
+                u8::try_from(percent.min(100)).unwrap_or(100),
+            ));
+            if history.len() > UTIL_KEPT {
+                history.pop_front();
+            }
+        }
+    }
+
+    /// How many samples were taken in.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// A process by name.
+    pub fn process(&self, who: Who) -> Option<&ProcessSample> {
+        self.sample.processes.iter().find(|p| Who::of(p) == who)
+    }
+
+    /// A process's letter.
+    pub fn letter(&self, who: Who) -> char {
+        self.letters.letter(who)
+    }
+
+    /// A process's colour, as a number.
+    pub fn hue(&self, who: Who) -> usize {
+        self.letters.hue(who)
+    }
+
+    /// A process's rates on one device.
+    pub fn pulse(&self, who: Who, gpu: usize) -> Option<&Pulse> {
+        self.pulses.get(&(who, gpu))
+    }
+
+    /// How a process spent its recent time on one device's lock.
+    pub fn spent(&self, who: Who, gpu: usize) -> Cell {
+        self.lanes.spent(who, gpu, self.sample.time_ns, WINDOW_NS)
+    }
+
+    /// A device's highest utilisation in the `count` bins from `number` on; the last one known before, if none is inside.
+    pub fn utilisation(&self, gpu: usize, number: u64, count: u64) -> Option<u8> {
+        let history = self.util.get(&self.sample.devices.get(gpu)?.uuid)?;
+        let (from, to) = (number * BIN_NS, (number + count) * BIN_NS);
+        let end = history.partition_point(|(time, _)| *time < to);
+        let start = history.partition_point(|(time, _)| *time < from);
+        let inside = history.range(start..end).map(|(_, percent)| *percent).max();
+        inside.or_else(|| Some(history.get(start.checked_sub(1)?)?.1))
+    }
+
+    /// Has the device done nothing for `ns` or longer?
+    pub fn idle_for(&self, gpu: usize, ns: u64) -> bool {
+        let Some(device) = self.sample.devices.get(gpu) else {
+            return false;
+        };
+        let Some(history) = self.util.get(&device.uuid) else {
+            return false;
+        };
+        let since = self.sample.time_ns.saturating_sub(ns);
+        let known_before = history.front().is_some_and(|(time, _)| *time <= since);
+        let mut recent = history.iter().rev().take_while(|(time, _)| *time >= since);
+        known_before && recent.all(|(_, percent)| *percent <= 1)
+    }
+
+    /// The processes on a device in the order of their letters.
+    pub fn on(&self, gpu: usize) -> Vec<Who> {
+        let mut on: Vec<Who> = self.sample.holdings(gpu).map(|(p, _)| Who::of(p)).collect();
+        on.sort_by_key(|who| (self.letters.hue(*who), *who));
+        on
+    }
+
+    /// Every row of the process table, in the order of the samples.
+    pub fn all_rows(&self) -> Vec<rows::Row<'_>> {
+        rows::every(self)
+    }
+}

@@ -1,0 +1,74 @@
+//! The rows of the process table: one for each process on each device.
+
+use std::cmp::Ordering;
+
+use crate::sample::{DeviceSample, Holding, ProcessSample};
+use crate::top::columns::{self, Value};
+
+use super::lanes::Cell;
+use super::pulse::Pulse;
+use super::{Choices, Data, Who};
+
+/// One row.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    /// Which process.
+    pub who: Who,
+    /// Its letter.
+    pub letter: char,
+    /// The process.
+    pub process: &'a ProcessSample,
+    /// What it holds on the device.
+    pub holding: &'a Holding,
+    /// The device.
+    pub device: &'a DeviceSample,
+    /// Its rates.
+    pub pulse: Option<&'a Pulse>,
+    /// How it spent its recent time on the lock.
+    pub spent: Cell,
+    /// The moment the row is about.
+    pub now_ns: u64,
+}
+
+pub(super) fn every(data: &Data) -> Vec<Row<'_>> {
+    let of_process = |process| rows_of(data, process);
+    data.sample.processes.iter().flat_map(of_process).collect()
+}
+
+fn rows_of<'a>(data: &'a Data, process: &'a ProcessSample) -> impl Iterator<Item = Row<'a>> {
+    let who = Who::of(process);
+    process.devices.iter().filter_map(move |holding| {
+        Some(Row {
+            who,
+            letter: data.letter(who),
+            process,
+            holding,
+            device: data.sample.devices.get(holding.gpu)?,
+            pulse: data.pulse(who, holding.gpu),
+            spent: data.spent(who, holding.gpu),
+            now_ns: data.sample.time_ns,
+        })
+    })
+}
+
+pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
+    let mut rows = every(data);
+    rows.retain(|row| {
+        (choices.all_gpus || row.holding.gpu == choices.gpu) && choices.filter.accepts(row)
+    });
+    let Some(column) = columns::COLUMNS.get(choices.sort) else {
+        return rows;
+    };
+    rows.sort_by(|a, b| {
+        let order = match ((column.value)(a), (column.value)(b)) {
+            // What is absent goes last, whichever way the rest is sorted.
+            (Value::None, Value::None) => Ordering::Equal,
+            (Value::None, _) => Ordering::Greater,
+            (_, Value::None) => Ordering::Less,
+            (x, y) if choices.descending => y.compare(&x),
+            (x, y) => x.compare(&y),
+        };
+        order.then_with(|| (a.who, a.holding.gpu).cmp(&(b.who, b.holding.gpu)))
+    });
+    rows
+}
