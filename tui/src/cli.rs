@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
 
+mod apply;
 mod audit;
 mod documents;
 mod group;
@@ -24,6 +25,7 @@ mod share;
 mod table;
 mod undo;
 mod world;
+mod wrap;
 
 /// How a verb ends.
 type Done = Result<Exit, Failure>;
@@ -62,6 +64,9 @@ enum Verb {
     Undo(undo::Args),
     Audit(audit::Args),
     Pick(pick::Args),
+    Wrap(wrap::WrapArgs),
+    Unwrap(wrap::UnwrapArgs),
+    Apply(apply::Args),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
@@ -109,6 +114,9 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Undo(args) => undo::run(&args, out),
         Verb::Audit(args) => audit::run(&args, out),
         Verb::Pick(args) => pick::run(&args, out),
+        Verb::Wrap(args) => wrap::wrap(&args, out),
+        Verb::Unwrap(args) => wrap::unwrap(&args, out),
+        Verb::Apply(args) => apply::run(&args, out),
         Verb::Init(args) => init::run(&args, out),
         Verb::Completions(args) => documents::completions(&args, out),
         Verb::Man(args) => documents::man(&args, out),

@@ -90,6 +90,32 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The same settings as options of `gpushare run`.
+    pub fn options(&self) -> Vec<String> {
+        let named = [
+            ("--gpu", &self.gpu),
+            ("--memory", &self.memory),
+            ("--weight", &self.weight),
+            ("--priority", &self.priority),
+            ("--cap", &self.cap),
+            ("--group", &self.group),
+            ("--name", &self.name),
+            ("--policy", &self.policy),
+        ];
+        let mut options: Vec<String> = named
+            .iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?)))
+            .collect();
+        match &self.sim {
+            Some(Some(scenario)) => options.push(format!("--sim={scenario}")),
+            Some(None) => options.push("--sim".into()),
+            None => {}
+        }
+        options
+    }
+}
+
 fn check_policy(text: &str) -> Result<(), Failure> {
     units::parse_policy(&[text])
         .and_then(|edit| edit.apply(shm_layout::LockPolicy::default()))

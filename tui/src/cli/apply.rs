@@ -1,0 +1,174 @@
+//! `gpushare apply`: quotas, groups and policies from a file, all checked before any is written.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use shm_layout::{Change, QuotaValue, SegmentDir, Set};
+
+use super::share::Share;
+use super::{Done, group, policy, quota, world};
+use crate::audit::Place;
+use crate::edits::{EditRequest, Editor, StoredChange};
+use crate::exit::{Exit, Failure};
+use crate::manifest::{Manifest, Process, Value};
+use crate::sample::Sample;
+use crate::targets::{self, Target};
+use crate::uuids;
+
+/// Set quotas, groups and policies as a TOML file says
+///
+/// Everything in the file is checked first; a mistake changes nothing. Sections: [policy], [limit],
+/// [group.NAME], [[process]].
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
+                        [[process]]\n  target = \"name:train\"\n  memory = \"8GiB\"\n  weight = 50\n  optional = true"
+)]
+pub struct Args {
+    /// The file
+    file: PathBuf,
+    /// Check it and show what would change; change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let manifest = Manifest::read(&args.file)?;
+    let dir = world::dir_or_new()?;
+    let sample = world::look(&dir)?;
+    let reason = format!("apply {}", args.file.display());
+    let requests = requests(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
+        sentence: format!("{}: {failure}", args.file.display()),
+        ..failure
+    })?;
+    let editor = Editor::open(&dir);
+    if let Some(refusal) = editor.refusal() {
+        return Err(refusal.into());
+    }
+    for request in &requests {
+        editor.check(&request.change, &request.target)?;
+    }
+    if args.dry_run {
+        for request in &requests {
+            writeln!(
+                out,
+                "{}: {}",
+                request.target,
+                StoredChange::from(&request.change).summary()
+            )?;
+        }
+        writeln!(
+            out,
+            "dry run: {} edits would be made, nothing was changed",
+            requests.len()
+        )?;
+        return Ok(Exit::Done);
+    }
+    world::apply_all(&editor, requests, &sample, out)?;
+    Ok(Exit::Done)
+}
+
+/// The edits, in the order in which they make sense: policies, limits, groups, then processes.
+fn requests(
+    manifest: &Manifest,
+    sample: &Sample,
+    dir: &SegmentDir,
+    reason: &str,
+) -> Result<Vec<EditRequest>, Failure> {
+    let mut requests = Vec::new();
+    let mut policies: Vec<(&String, &String)> = manifest.policy.iter().collect();
+    // `all` takes a device's own policy away, so it goes first.
+    policies.sort_by_key(|(device, _)| *device != "all");
+    for (device, words) in policies {
+        let gpu = if device == "all" {
+            None
+        } else {
+            Some(targets::device(device, sample)?)
+        };
+        let edit = policy::parse(std::slice::from_ref(words))?;
+        requests.extend(policy::requests(gpu, edit, sample, dir, Some(reason))?);
+    }
+    for (device, value) in &manifest.limit {
+        let gpu = targets::device(device, sample)?;
+        let uuid = uuids::parse(&sample.devices[gpu].uuid)
+            .ok_or_else(|| Failure::failed(format!("gpu{gpu} has no UUID that can be read")))?;
+        let change = Change::DeviceLimit {
+            uuid,
+            value: quota::parse_value(&value.text())?,
+        };
+        requests.push(request(change, format!("gpu{gpu}"), reason));
+    }
+    for (name, settings) in &manifest.group {
+        let named = [
+            ("memory", &settings.memory),
+            ("weight", &settings.weight),
+            ("cap", &settings.cap),
+        ];
+        let change = group::change(name, &words(&named))?;
+        requests.push(request(change, format!("group {name}"), reason));
+    }
+    for process in &manifest.process {
+        requests.extend(of_process(process, sample, reason)?);
+    }
+    Ok(requests)
+}
+
+fn of_process(
+    process: &Process,
+    sample: &Sample,
+    reason: &str,
+) -> Result<Vec<EditRequest>, Failure> {
+    let target: Target = process.target.parse().map_err(Failure::usage)?;
+    let memory: Option<QuotaValue> = process
+        .memory
+        .as_ref()
+        .map(|value| quota::parse_value(&value.text()))
+        .transpose()?;
+    let mut share = Share {
+        paused: process.paused.map_or(Set::Keep, Set::To),
+        ..Share::default()
+    };
+    let named = [
+        ("weight", &process.weight),
+        ("priority", &process.priority),
+        ("cap", &process.cap),
+    ];
+    for word in words(&named) {
+        share.read(&word)?;
+    }
+    let chosen = match target.resolve(sample) {
+        Err(failure) if process.optional && failure.exit == Exit::NoSuchTarget => {
+            return Ok(Vec::new());
+        }
+        chosen => chosen?,
+    };
+    let mut requests = Vec::new();
+    for chosen in chosen {
+        let quota = memory.map(|value| Change::ProcessQuota {
+            slot: chosen.slot,
+            device: None,
+            value,
+            until_ns: None,
+        });
+        let share = (share != Share::default()).then(|| share.change(chosen.slot));
+        for change in quota.into_iter().chain(share) {
+            requests.push(EditRequest {
+                target_start_time: Some(chosen.start_time),
+                ..request(change, chosen.title.clone(), reason)
+            });
+        }
+    }
+    Ok(requests)
+}
+
+fn request(change: Change, target: String, reason: &str) -> EditRequest {
+    EditRequest::new(change, target, Place::Ctl).because(Some(reason.to_owned()))
+}
+
+/// `key=value` for what is said.
+fn words(named: &[(&str, &Option<Value>)]) -> Vec<String> {
+    named
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?.text())))
+        .collect()
+}

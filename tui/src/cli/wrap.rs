@@ -1,0 +1,51 @@
+//! `gpushare wrap` and `gpushare unwrap`: an executable that always starts under gpushare.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::Done;
+use crate::exit::{Exit, Failure};
+use crate::launch::Settings;
+use crate::wrapping;
+
+/// Make an executable always start through gpushare run, with these options
+///
+/// The program moves to gpushare-wrapped.NAME beside it; gpushare unwrap puts it back byte for byte.
+#[derive(Debug, clap::Args)]
+pub struct WrapArgs {
+    /// The executable
+    exe: PathBuf,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Take the wrapper off an executable again
+#[derive(Debug, clap::Args)]
+pub struct UnwrapArgs {
+    /// The executable
+    exe: PathBuf,
+}
+
+pub fn wrap(args: &WrapArgs, out: &mut dyn Write) -> Done {
+    // A wrong value would otherwise fail at every start, far from the person who wrote it.
+    args.settings.variables()?;
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!(
+            "cannot find this program to put it in the wrapper: {error}"
+        ))
+    })?;
+    let hidden = wrapping::wrap(&args.exe, &own, &args.settings.options())?;
+    writeln!(
+        out,
+        "{} now starts through gpushare run; the program is {}",
+        args.exe.display(),
+        hidden.display()
+    )?;
+    Ok(Exit::Done)
+}
+
+pub fn unwrap(args: &UnwrapArgs, out: &mut dyn Write) -> Done {
+    let exe = wrapping::unwrap(&args.exe)?;
+    writeln!(out, "{} is itself again", exe.display())?;
+    Ok(Exit::Done)
+}
