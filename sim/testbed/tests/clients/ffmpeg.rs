@@ -1,0 +1,71 @@
+//! ffmpeg, as imageio-ffmpeg ships it, with its CUDA filters on the simulator.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use gpushare_testbed::{Watched, python};
+
+use crate::both_ways::both_ways;
+
+const CLIP: &str = "testsrc2=size=320x240:rate=10:duration=2";
+
+fn ffmpeg() -> Option<PathBuf> {
+    let python = python(&["imageio-ffmpeg==0.8.1"])?;
+    let mut ask = Command::new(python);
+    ask.args([
+        "-c",
+        "import imageio_ffmpeg as f; print(f.get_ffmpeg_exe())",
+    ]);
+    let output = Watched::spawn(&mut ask).wait_output();
+    assert!(output.status.success());
+    let path = String::from_utf8(output.stdout).unwrap();
+    Some(PathBuf::from(path.trim_end()))
+}
+
+/// A generated clip through these filters; the frames' checksums come out.
+fn checksums(command: &mut Command, filters: &str) {
+    command
+        .args(["-hide_banner", "-loglevel", "error", "-bitexact"])
+        .args(["-init_hw_device", "cuda=gpu:0", "-filter_hw_device", "gpu"])
+        .args(["-f", "lavfi", "-i", CLIP, "-vf", filters])
+        .args(["-f", "framemd5", "-"]);
+}
+
+#[test]
+fn frames_come_back_from_the_device_as_they_went() {
+    let Some(ffmpeg) = ffmpeg() else { return };
+    let mut on_cpu = Command::new(&ffmpeg);
+    on_cpu
+        .args([
+            "-hide_banner",
+            "-loglevel",
+            "error",
+            "-bitexact",
+            "-f",
+            "lavfi",
+            "-i",
+            CLIP,
+        ])
+        .args(["-vf", "format=nv12", "-f", "framemd5", "-"]);
+    let expected = Watched::spawn(&mut on_cpu).wait_output();
+    assert!(expected.status.success());
+    let expected = String::from_utf8(expected.stdout).unwrap();
+
+    let run = both_ways(&ffmpeg, |command| {
+        checksums(command, "format=nv12,hwupload_cuda,hwdownload,format=nv12");
+    });
+    let frames = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(frames(&run.printed), 20);
+    assert_eq!(run.printed, expected);
+}
+
+#[test]
+fn scaling_launches_kernels_for_each_frame() {
+    let Some(ffmpeg) = ffmpeg() else { return };
+    let run = both_ways(&ffmpeg, |command| {
+        let filters = "format=nv12,hwupload_cuda,scale_cuda=160:120,hwdownload,format=nv12";
+        checksums(command, filters);
+    });
+    // One for the luma plane and one for the chroma plane of each of 20 frames.
+    assert_eq!(run.kernels, 40);
+}

@@ -1,0 +1,124 @@
+//! Two real clients at once, each under a quota that changes while it runs.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use gpushare_testbed::{Watched, eventually, python};
+
+use crate::stage::Stage;
+
+const MIB: u64 = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The interpreter, and ffmpeg.
+fn clients() -> Option<(PathBuf, PathBuf)> {
+    let python = python(&["cuda-bindings==13.5.0", "imageio-ffmpeg==0.8.1"])?;
+    let mut ask = Command::new(&python);
+    ask.args([
+        "-c",
+        "import imageio_ffmpeg as f; print(f.get_ffmpeg_exe())",
+    ]);
+    let output = Watched::spawn(&mut ask).wait_output();
+    let ffmpeg = String::from_utf8(output.stdout).unwrap();
+    Some((python, PathBuf::from(ffmpeg.trim_end())))
+}
+
+/// cuda-bindings, allocating as it is told.
+fn bindings(stage: &Stage, python: &PathBuf, memory: &str) -> Watched {
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/clients/alloc_on_demand.py"
+    );
+    let mut command = stage.run(&["--memory", memory, "--name", "bindings"], python);
+    let mut bindings = Watched::spawn(command.arg(script));
+    assert_eq!(bindings.line(), "ready");
+    bindings
+}
+
+/// ffmpeg, scaling a generated clip without end, ten frames a second.
+fn ffmpeg(stage: &Stage, ffmpeg: &PathBuf, memory: &str) -> Watched {
+    let mut command = stage.run(&["--memory", memory, "--name", "ffmpeg"], ffmpeg);
+    command
+        .args(["-hide_banner", "-loglevel", "error"])
+        .args(["-init_hw_device", "cuda=gpu:0", "-filter_hw_device", "gpu"])
+        .args(["-re", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=10"])
+        .args([
+            "-vf",
+            "format=nv12,hwupload_cuda,scale_cuda=160:120,hwdownload,format=nv12",
+        ])
+        .args(["-flush_packets", "1", "-f", "framemd5", "-"]);
+    Watched::spawn(&mut command)
+}
+
+fn numbers(line: &str) -> Vec<u64> {
+    line.split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
+    let Some((python, ffmpeg_path)) = clients() else {
+        return;
+    };
+    let stage = Stage::new();
+    let mut bindings = bindings(&stage, &python, "1GiB");
+    let mut ffmpeg = ffmpeg(&stage, &ffmpeg_path, "2GiB");
+    for _ in 0..8 {
+        ffmpeg.line();
+    }
+
+    // What ps says is what they did: the device is the witness, byte for byte.
+    assert_eq!(
+        bindings.ask(&format!("alloc {}", 256 * MIB)),
+        "CUDA_SUCCESS"
+    );
+    assert_eq!(bindings.ask(&format!("alloc {}", 100_001)), "CUDA_SUCCESS");
+    let shown = stage.on_device("bindings");
+    assert_eq!(shown["used_bytes"], stage.held(bindings.pid()));
+    assert!(shown["used_bytes"].as_u64() >= Some(256 * MIB + 100_001));
+    assert_eq!(shown["quota_bytes"], 1024 * MIB);
+    assert_eq!(shown["launches"], 0);
+    let shown = stage.on_device("ffmpeg");
+    assert_eq!(shown["used_bytes"], stage.held(ffmpeg.pid()));
+    assert!(shown["used_bytes"].as_u64() > Some(0));
+    assert_eq!(shown["quota_bytes"], 2048 * MIB);
+    eventually("ps shows each kernel the device has done", LIMIT, || {
+        let before = stage.kernels(ffmpeg.pid());
+        let shown = stage.on_device("ffmpeg")["launches"].clone();
+        // Between two frames nothing moves.
+        before >= 16 && before == stage.kernels(ffmpeg.pid()) && shown == before
+    });
+
+    // Lowered: the next allocation is refused, there and nowhere else.
+    let said = stage.gpushare(&["quota", "set", "name:bindings", "300MiB"]);
+    assert!(said.contains("obeyed by all 1"), "{said}");
+    let used = stage.held(bindings.pid());
+    let more = format!("alloc {}", 300 * MIB - used + 1);
+    assert_eq!(bindings.ask(&more), "CUDA_ERROR_OUT_OF_MEMORY");
+    let info = numbers(&bindings.ask("info"));
+    assert_eq!(info, [300 * MIB - used, 300 * MIB]);
+    assert_eq!(stage.on_device("bindings")["denials"], 1);
+    ffmpeg.line();
+    assert_eq!(stage.on_device("ffmpeg")["denials"], 0);
+
+    // Below what it holds: over quota, and nothing is taken away.
+    stage.gpushare(&["quota", "set", "name:bindings", "200MiB"]);
+    assert_eq!(bindings.ask("alloc 1"), "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(numbers(&bindings.ask("info"))[0], 0);
+    assert_eq!(stage.held(bindings.pid()), used);
+
+    // Raised: it goes on, no restart.
+    stage.gpushare(&["quota", "set", "name:bindings", "2GiB"]);
+    assert_eq!(bindings.ask(&more), "CUDA_SUCCESS");
+    let used = stage.held(bindings.pid());
+    let info = numbers(&bindings.ask("info"));
+    assert_eq!(info, [2048 * MIB - used, 2048 * MIB]);
+    let shown = stage.on_device("bindings");
+    assert_eq!(
+        (&shown["used_bytes"], &shown["denials"]),
+        (&used.into(), &2.into())
+    );
+    ffmpeg.line();
+}

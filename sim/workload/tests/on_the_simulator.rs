@@ -1,0 +1,118 @@
+//! The workload on the simulated driver: what it does is what the device and its neighbours see.
+
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+fn start(bed: &Testbed, args: &[&str]) -> Watched {
+    let mut command = bed.sim_only(artifact("gpushare-workload"));
+    Watched::spawn(command.args(args))
+}
+
+/// A workload that does what it is told.
+fn puppet(bed: &Testbed) -> Watched {
+    let mut puppet = start(bed, &["--script"]);
+    assert_eq!(puppet.line(), format!("ready {}", puppet.pid()));
+    puppet
+}
+
+fn free_bytes(puppet: &mut Watched) -> u64 {
+    let answer = puppet.ask("info");
+    answer.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn report(workload: Watched) -> Value {
+    let output = workload.wait_output();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_script_is_answered_line_by_line() {
+    let bed = Testbed::new();
+    let mut puppet = puppet(&bed);
+    assert_eq!(puppet.ask("alloc 64M"), "ok");
+    assert_eq!(puppet.ask("launch 1000 3"), "ok");
+    let synced = puppet.ask("sync");
+    let waited: u64 = synced.strip_prefix("ok ").unwrap().parse().unwrap();
+    assert!(waited > 0);
+    assert_eq!(puppet.ask("spin 100 0"), "ok 0");
+    assert_eq!(puppet.ask("free"), "ok 0");
+    assert!(
+        puppet
+            .ask("alloc 1024T")
+            .starts_with("error 2 cuMemAlloc_v2: out of memory")
+    );
+    assert!(puppet.ask("dance").starts_with("error 0 no such command"));
+    assert!(
+        puppet
+            .ask("alloc 8Q")
+            .starts_with("error 0 `8Q` is not a size")
+    );
+    puppet.say("quit");
+    assert!(puppet.wait_output().status.success());
+}
+
+#[test]
+fn two_processes_share_a_device_fairly_and_never_overlap() {
+    let bed = Testbed::new();
+    let args = ["--kernel-us", "5000", "--seconds", "2", "--report-json"];
+    let pair = [start(&bed, &args), start(&bed, &args)];
+    let [one, other] = pair.map(report);
+    let launches = |report: &Value| report["launches"].as_u64().unwrap();
+    let elapsed = |report: &Value| report["elapsed_ns"].as_u64().unwrap();
+    let longest = elapsed(&one).max(elapsed(&other));
+    let both = launches(&one) + launches(&other);
+    // They may start a moment after one another, so the busy time may be a little longer than either's.
+    assert!(both * 5_000_000 < longest * 3 / 2, "{one} {other}");
+    assert!(
+        launches(&one).min(launches(&other)) * 3 > both,
+        "{one} {other}"
+    );
+}
+
+#[test]
+fn capacity_holds_over_all_processes_and_a_killed_ones_memory_returns() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let (mut keeper, mut other) = (puppet(&bed), puppet(&bed));
+    let free = free_bytes(&mut keeper);
+    let most = format!("alloc {}", free - 100 * MIB);
+    assert_eq!(keeper.ask(&most), "ok");
+    assert_eq!(free_bytes(&mut other), 100 * MIB);
+    assert!(other.ask("alloc 101M").starts_with("error 2 "));
+    assert_eq!(other.ask("alloc 100M"), "ok");
+
+    drop(keeper);
+    eventually("its memory returns", Duration::from_secs(60), || {
+        free_bytes(&mut other) == free - 100 * MIB
+    });
+    assert_eq!(other.ask("alloc 101M"), "ok");
+}
+
+#[test]
+fn a_refused_allocation_is_reported_and_the_work_goes_on() {
+    let bed = Testbed::with_scenario("small");
+    let args = [
+        "--until-oom",
+        "--piece",
+        "64M",
+        "--kernel-us",
+        "100",
+        "--seconds",
+        "2",
+    ];
+    let mut command = bed.sim_only(artifact("gpushare-workload"));
+    let output = Watched::spawn(command.args(args).arg("--report-json")).wait_output();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(report["refusals"].as_u64() > Some(0), "{report}");
+    assert!(
+        report["launches"].as_u64() > report["allocations"].as_u64(),
+        "{report}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("8 MiB refused, going on"), "{said}");
+}
