@@ -13,6 +13,9 @@ use shm_layout::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Sou
 
 pub use table::{Stands, VARIABLES, Variable};
 
+/// Bytes of a group's name in the segment.
+const LONGEST_NAME: usize = 31;
+
 /// How much we say on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Log {
@@ -52,7 +55,7 @@ impl Environment {
     pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut reader = Reader { get, complaints: Vec::new() };
         let mut environment = Self {
-            label: reader.text("GPUSHARE_NAME").unwrap_or_default(),
+            label: reader.own("GPUSHARE_NAME", read_name).unwrap_or_default(),
             disabled: reader.switch("GPUSHARE_DISABLE", false),
             log: reader.own("GPUSHARE_LOG", read_log).unwrap_or_default(),
             nvml_view: reader.switch("GPUSHARE_NVML_VIEW", true),
@@ -62,7 +65,7 @@ impl Environment {
         memory(&mut reader, limits);
         share(&mut reader, limits);
         policy(&mut reader, limits);
-        limits.group = reader.text("GPUSHARE_GROUP");
+        limits.group = reader.own("GPUSHARE_GROUP", read_name);
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
         environment
@@ -166,6 +169,15 @@ fn read_switch(text: &str) -> Result<bool, TextError> {
         "0" | "no" | "off" | "false" => Ok(false),
         _ => Err(TextError::UnknownWord { text: text.to_owned(), known: "1 or 0".into() }),
     }
+}
+
+/// A name that the segments have room for and a table on a screen can show.
+fn read_name(text: &str) -> Result<String, TextError> {
+    if text.len() > LONGEST_NAME || text.chars().any(char::is_control) {
+        let why = format!("{text:?} is no name: at most {LONGEST_NAME} bytes, all of them visible");
+        return Err(TextError::Conflict { why });
+    }
+    Ok(text.to_owned())
 }
 
 fn read_log(text: &str) -> Result<Log, TextError> {

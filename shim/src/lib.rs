@@ -1,1 +1,67 @@
 //! libgpushare.so: the preload that interposes the CUDA driver API.
+//!
+//! What an application may rely on: our trouble is never its trouble. Nothing happens when the library is
+//! loaded; every call reaches the driver exactly once unless a quota refuses it; where we cannot manage a
+//! process it runs on as if we were not there, and one line on stderr says why.
+//!
+//! # Where things are
+//!
+//! ```text
+//! resolve   dlsym, dlvsym, dlopen      ┐ how an application      the table (gpushare_abi::driver_table!)
+//! lookup    cuGetProcAddress           ├ reaches us              one row a function; exports, addresses,
+//! entry     the exported functions     ┘                         names and call codes come from it
+//! launch, transfer, memset             the launch path           submit rows
+//! copy, sync, stream, context, life    everything else           call rows
+//! memory    allocations, quota, views  call rows, table/memory.rs and table/nvml.rs
+//! thread → gate → admission → turn → drain, keeper               who may submit, and when
+//! guest     the registration, the devices, the memory books
+//! driver    the driver's own functions, typed
+//! ```
+//!
+//! # How to hook a function
+//!
+//! Add a row to `shim/abi/src/table.rs` (memory: `table/memory.rs`):
+//! `"cuMemAlloc" 3020 call memory::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);` and write
+//!
+//! ```text
+//! pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>, bytes: usize) -> CUresult {
+//!     let Some(guest) = guest() else { return real.call() };          // unmanaged: as if we were not there
+//!     let Some(entry) = guest.current_entry() else { return real.call() };
+//!     …
+//! }
+//! ```
+//!
+//! A hook runs behind the re-entrancy guard (what the driver calls meanwhile passes through) and the panic
+//! boundary (a panic counts as a fault; the driver's answer stands, and a call not yet forwarded is). It
+//! needs no `unsafe`: [`real::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In`
+//! read and write through the caller's pointers, and `driver::call` has every function of the table for
+//! calls of our own. `guest.memory` is what the memory side keeps; `memory::context_gone` is called when a
+//! context is destroyed (NULL: the device's primary context) or reset.
+
+pub mod admission;
+pub mod barrier;
+pub mod bypass;
+pub mod context;
+pub mod copy;
+pub mod drain;
+pub mod driver;
+pub mod entry;
+pub mod environment;
+pub mod futex;
+pub mod gate;
+pub mod guest;
+pub mod keeper;
+pub mod launch;
+pub mod life;
+pub mod lookup;
+pub mod memory;
+pub mod memset;
+pub mod notice;
+pub mod real;
+pub mod resolve;
+pub mod stream;
+pub mod symbols;
+pub mod sync;
+pub mod thread;
+pub mod transfer;
+pub mod turn;

@@ -421,3 +421,16 @@ pub fn channel_bytes(format: c_uint) -> Option<usize> {
         _ => None,
     }
 }
+
+/// What a driver call reads through a caller's pointer; here so that signatures find it beside the types.
+pub use crate::input::In;
+/// NVML's handle of a device.
+pub type nvmlDevice_t = *mut std::ffi::c_void;
+
+structs! {
+    /// NVML's memory info, first version: total = free + used.
+    nvmlMemory_t: 24 { total: u64, free: u64, used: u64, }
+
+    /// NVML's memory info, second version: what the driver keeps for itself is told apart.
+    nvmlMemory_v2_t: 40 { version: c_uint, total: u64, reserved: u64, free: u64, used: u64, }
+}

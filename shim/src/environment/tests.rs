@@ -67,6 +67,7 @@ fn a_bad_value_is_one_line_and_the_source_invalid() {
         ("GPUSHARE_CAP", "101%"),
         ("GPUSHARE_POLICY", "timeslice=5"),
         ("GPUSHARE_LOG", "loud"),
+        ("GPUSHARE_GROUP", "a name of more than thirty-one bytes"),
         ("GPUSHARE_DISABLE", "perhaps"),
         ("WRAPPER_MAX_MEMORY", "8GiB"),
         ("CUDA_DEVICE_MEMORY_LIMIT_1", "lots"),

@@ -39,7 +39,8 @@ struct Bucket {
     records: [[AtomicU64; 3]; PLACES],
 }
 
-/// The map. One for the whole process.
+/// The map. One for the whole process; an empty one allocates at its first use.
+#[derive(Default)]
 pub struct Live {
     tables: [OnceLock<Box<[Bucket]>>; TABLES],
     /// How many tables there are.
@@ -49,15 +50,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// An empty map; it allocates at its first use.
-    pub const fn new() -> Self {
-        Self {
-            tables: [const { OnceLock::new() }; TABLES],
-            height: AtomicUsize::new(0),
-            wanted: AtomicBool::new(false),
-        }
-    }
-
     /// Remembers `record` under `key`. A key that is in already is in twice, and comes out twice.
     pub fn put(&self, key: u64, record: Record) {
         debug_assert!(key > BUSY, "the driver hands out neither 0 nor 1");
@@ -186,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_was_put_in_comes_out_once() {
-        let live = Live::new();
+        let live = Live::default();
         live.put(0x7f00_0000_0200, [512, 1, 2]);
         assert_eq!(live.take(0x7f00_0000_0200, |record| record[0] == 1), None, "it does not fit");
         assert_eq!(live.take(0x7f00_0000_0200, ALL), Some([512, 1, 2]));
@@ -197,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_live_keys_are_all_found() {
-        let live = Live::new();
+        let live = Live::default();
         let key = |index: u64| 0x7f00_0000_0000 + index * 512;
         for index in 0..100_000 {
             live.put(key(index), [index, 0, 0]);
@@ -215,7 +207,7 @@ mod tests {
 
     #[test]
     fn draining_takes_what_fits_and_leaves_the_rest() {
-        let live = Live::new();
+        let live = Live::default();
         for index in 0..5000_u64 {
             live.put(4096 + index * 64, [1, index % 2, 0]);
         }
@@ -228,7 +220,7 @@ mod tests {
 
     #[test]
     fn of_many_threads_taking_one_key_exactly_one_gets_it() {
-        let live = Live::new();
+        let live = Live::default();
         let start = Barrier::new(4);
         let got: usize = thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
@@ -252,7 +244,7 @@ mod tests {
 
     #[test]
     fn threads_that_allocate_and_free_at_once_lose_nothing() {
-        let live = Live::new();
+        let live = Live::default();
         thread::scope(|scope| {
             for thread in 1..5_u64 {
                 let live = &live;

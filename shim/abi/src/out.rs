@@ -1,0 +1,80 @@
+//! A caller's pointer to a result, with the driver's own manners: NULL is allowed and means "not wanted".
+#![allow(unsafe_code, reason = "reads and writes through the caller's pointers")]
+
+/// Where a driver call leaves a result, as the caller passed it.
+///
+/// The caller promises what the driver's documentation asks of it: NULL, or an address that may be
+/// read and written as `T` for the length of the call. Whoever breaks that promise crashes in the driver
+/// as well, so the hooks may rely on it.
+#[repr(transparent)]
+pub struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> std::fmt::Debug for Out<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// Our own variable as a result's place; it must outlive the call it is passed to.
+    pub fn to(place: &mut T) -> Self {
+        Self(place)
+    }
+
+    /// The place where nothing is wanted.
+    pub const NULL: Self = Self(std::ptr::null_mut());
+
+    /// Whether the caller wants no result.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// What is there, or `None` for NULL.
+    pub fn get(self) -> Option<T> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL, so the caller promises a readable T (see the type's own docs).
+        Some(unsafe { self.0.read_unaligned() })
+    }
+
+    /// Leaves a result there; does nothing for NULL.
+    pub fn set(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: not NULL, so the caller promises a writable T (see the type's own docs).
+            unsafe { self.0.write_unaligned(value) }
+        }
+    }
+
+    /// The pointer itself.
+    pub fn as_ptr(self) -> *mut T {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_reads_as_nothing_and_swallows_writes() {
+        assert_eq!(Out::<u64>::NULL.get(), None);
+        Out::<u64>::NULL.set(7);
+    }
+
+    #[test]
+    fn a_place_is_read_and_written() {
+        let mut place = 1_u64;
+        let out = Out::to(&mut place);
+        out.set(out.get().unwrap() + 1);
+        assert_eq!(place, 2);
+    }
+}

@@ -1,0 +1,76 @@
+//! The rows that have to do with memory: allocations, frees, pools, arrays, mappings, and what the driver says of its memory.
+
+/// Adds the memory rows and hands all on to [`nvml_rows!`](crate::nvml_rows).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! memory_rows {
+    ($with:ident hooked { $($hooked:tt)* } used { $($used:tt)* }) => {
+        $crate::nvml_rows! { $with hooked { $($hooked)*
+            // ---- whose memory it is ----
+            "cuDevicePrimaryCtxRetain" 7000 call memory::primary_retain fn cuDevicePrimaryCtxRetain(ctx: Out<CUcontext>, device: CUdevice);
+
+            // ---- linear memory ----
+            "cuMemAlloc" 3020 call memory::linear::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);
+            "cuMemAllocPitch" 3020 call memory::linear::alloc_pitch fn cuMemAllocPitch_v2(dptr: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32);
+            "cuMemAllocManaged" 6000 call memory::linear::alloc_managed fn cuMemAllocManaged(dptr: Out<CUdeviceptr>, bytes: usize, flags: u32);
+            "cuMemFree" 3020 call memory::linear::free fn cuMemFree_v2(dptr: CUdeviceptr);
+
+            // ---- stream-ordered memory and its pools ----
+            "cuMemAllocAsync" 11020 call memory::pool::alloc fn cuMemAllocAsync(dptr: Out<CUdeviceptr>, bytes: usize, stream: CUstream) twin cuMemAllocAsync_ptsz;
+            "cuMemAllocFromPoolAsync" 11020 call memory::pool::alloc_from fn cuMemAllocFromPoolAsync(dptr: Out<CUdeviceptr>, bytes: usize, pool: CUmemoryPool, stream: CUstream) twin cuMemAllocFromPoolAsync_ptsz;
+            "cuMemFreeAsync" 11020 call memory::pool::free fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
+            "cuMemPoolCreate" 11020 call memory::pool::create fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>);
+            "cuMemPoolDestroy" 11020 call memory::pool::destroy fn cuMemPoolDestroy(pool: CUmemoryPool);
+            "cuDeviceGetDefaultMemPool" 11020 call memory::pool::of_device fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
+            "cuDeviceGetMemPool" 11020 call memory::pool::of_device fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
+
+            // ---- physical memory and its mappings ----
+            "cuMemCreate" 10020 call memory::physical::create fn cuMemCreate(handle: Out<CUmemGenericAllocationHandle>, bytes: usize, prop: In<CUmemAllocationProp>, flags: u64);
+            "cuMemRelease" 10020 call memory::physical::release fn cuMemRelease(handle: CUmemGenericAllocationHandle);
+            "cuMemMap" 10020 call memory::physical::map fn cuMemMap(ptr: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64);
+            "cuMemUnmap" 10020 call memory::physical::unmap fn cuMemUnmap(ptr: CUdeviceptr, bytes: usize);
+            "cuMemRetainAllocationHandle" 11000 call memory::physical::retain fn cuMemRetainAllocationHandle(handle: Out<CUmemGenericAllocationHandle>, addr: *mut c_void);
+
+            // ---- arrays ----
+            "cuArrayCreate" 3020 call memory::array::create fn cuArrayCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY_DESCRIPTOR>);
+            "cuArray3DCreate" 3020 call memory::array::create_3d fn cuArray3DCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR>);
+            "cuArrayDestroy" 2000 call memory::array::destroy fn cuArrayDestroy(array: CUarray);
+            "cuMipmappedArrayCreate" 5000 call memory::array::create_mipmapped fn cuMipmappedArrayCreate(array: Out<CUmipmappedArray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR>, levels: u32);
+            "cuMipmappedArrayDestroy" 5000 call memory::array::destroy_mipmapped fn cuMipmappedArrayDestroy(array: CUmipmappedArray);
+
+            // ---- pinned host memory: counted apart ----
+            "cuMemAllocHost" 3020 call memory::host::alloc fn cuMemAllocHost_v2(ptr: Out<*mut c_void>, bytes: usize);
+            "cuMemHostAlloc" 2020 call memory::host::alloc_flags fn cuMemHostAlloc(ptr: Out<*mut c_void>, bytes: usize, flags: u32);
+            "cuMemFreeHost" 2000 call memory::host::free fn cuMemFreeHost(ptr: *mut c_void);
+            "cuMemHostRegister" 4000 call memory::host::register fn cuMemHostRegister(ptr: *mut c_void, bytes: usize, flags: u32);
+            "cuMemHostRegister" 6050 call memory::host::register fn cuMemHostRegister_v2(ptr: *mut c_void, bytes: usize, flags: u32);
+            "cuMemHostUnregister" 4000 call memory::host::unregister fn cuMemHostUnregister(ptr: *mut c_void);
+
+            // ---- memory that another process or interface holds: shown, not charged ----
+            "cuIpcOpenMemHandle" 4010 call memory::import::open fn cuIpcOpenMemHandle(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
+            "cuIpcOpenMemHandle" 11000 call memory::import::open fn cuIpcOpenMemHandle_v2(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
+            "cuIpcCloseMemHandle" 4010 call memory::import::close fn cuIpcCloseMemHandle(dptr: CUdeviceptr);
+            "cuImportExternalMemory" 10000 call memory::import::external fn cuImportExternalMemory(memory: Out<CUexternalMemory>, desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_DESC>);
+            "cuDestroyExternalMemory" 10000 call memory::import::destroy_external fn cuDestroyExternalMemory(memory: CUexternalMemory);
+
+            // ---- memory that graphs allocate: charged while the graph or an executable of it lives ----
+            "cuGraphAddMemAllocNode" 11040 call memory::graph::add_alloc fn cuGraphAddMemAllocNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>);
+            "cuGraphAddNode" 12020 call memory::graph::add_node fn cuGraphAddNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphAddNode" 12030 call memory::graph::add_node_v2 fn cuGraphAddNode_v2(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphDestroyNode" 10000 call memory::graph::destroy_node fn cuGraphDestroyNode(node: CUgraphNode);
+            "cuGraphDestroy" 10000 call memory::graph::destroy fn cuGraphDestroy(graph: CUgraph);
+            "cuGraphInstantiate" 11000 call memory::graph::instantiate_v2 fn cuGraphInstantiate_v2(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
+            "cuGraphInstantiateWithFlags" 11040 call memory::graph::instantiate fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64);
+            "cuGraphInstantiateWithParams" 12000 call memory::graph::instantiate_params fn cuGraphInstantiateWithParams(exec: Out<CUgraphExec>, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) twin cuGraphInstantiateWithParams_ptsz;
+            "cuGraphExecDestroy" 10000 call memory::graph::destroy_exec fn cuGraphExecDestroy(exec: CUgraphExec);
+
+            // ---- what the driver says of its memory ----
+            "cuMemGetInfo" 3020 call memory::view::info fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>);
+            "cuDeviceTotalMem" 3020 call memory::view::device_total fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice);
+        } used { $($used)*
+            fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
+            fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
+            fn cuStreamGetCaptureInfo_v2_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
+        } }
+    };
+}

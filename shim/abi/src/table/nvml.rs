@@ -1,0 +1,19 @@
+//! The rows of NVML: what it says of a device's memory inside a process.
+//!
+//! Their version is 0: `cuGetProcAddress` never names them. Their results are NVML's codes, which share
+//! success with the driver's.
+
+/// Adds the NVML rows and hands the whole table to `$with!`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! nvml_rows {
+    ($with:ident hooked { $($hooked:tt)* } used { $($used:tt)* }) => {
+        $with! { hooked { $($hooked)*
+            // ---- NVML ----
+            "nvmlDeviceGetMemoryInfo" 0 call memory::nvml::memory_info fn nvmlDeviceGetMemoryInfo(device: nvmlDevice_t, memory: Out<nvmlMemory_t>);
+            "nvmlDeviceGetMemoryInfo_v2" 0 call memory::nvml::memory_info_v2 fn nvmlDeviceGetMemoryInfo_v2(device: nvmlDevice_t, memory: Out<nvmlMemory_v2_t>);
+        } used { $($used)*
+            fn nvmlDeviceGetUUID(device: nvmlDevice_t, uuid: *mut c_char, len: u32);
+        } }
+    };
+}

@@ -1,0 +1,141 @@
+//! A submission that could not take the fast path: find out what stands in its way, and clear it.
+//!
+//! The thread may be new, its context another one, its stream unknown, the gate closed. At the end the
+//! submission either passes unmanaged, for a named reason, or is inside its device's gate: then the keeper
+//! will not give the lock away before it has come out again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::{
+    bypass::Bypass,
+    context, gate,
+    guest::{Device, Guest},
+    launch::Work,
+    life, notice, stream,
+    symbols::Symbol,
+    thread::{self, Thread, Used, add},
+};
+
+/// How a submission goes on.
+#[derive(Clone, Copy)]
+pub enum Admission {
+    /// To the driver, unmanaged.
+    Aside(Bypass),
+    /// To the driver, inside the gate.
+    Inside(Pass),
+}
+
+/// A submission inside a gate.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    guest: &'static Guest,
+    device: &'static Device,
+    thread: &'static Thread,
+    work: Work,
+    /// It is one of a counted number: the lock may be due afterwards.
+    counted: bool,
+}
+
+/// Clears the way for a submission to the stream known as `key`.
+#[cold]
+#[inline(never)]
+pub fn admit(key: usize, work: Work) -> Admission {
+    match catch_unwind(|| decide(key, work)) {
+        Ok(Ok(pass)) => Admission::Inside(pass),
+        Ok(Err(why)) => Admission::Aside(why),
+        Err(_) => {
+            notice::fault(Symbol::cuLaunchKernel);
+            if let Some(thread) = thread::current() {
+                thread.end();
+            }
+            Admission::Aside(Bypass::Unmanaged)
+        }
+    }
+}
+
+/// The driver has answered.
+#[inline(never)]
+pub fn finish(admission: Admission) {
+    let Admission::Inside(pass) = admission else {
+        return;
+    };
+    pass.work.count(pass.thread.tally(pass.device.ordinal));
+    pass.thread.end();
+    if pass.counted {
+        let after = || pass.device.turn.after_counted(pass.guest, pass.device);
+        if catch_unwind(AssertUnwindSafe(after)).is_err() {
+            notice::fault(Symbol::cuLaunchKernel);
+        }
+    }
+}
+
+fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
+    let thread = thread::attached();
+    if thread.is_in_a_hook() {
+        return Err(Bypass::Reentrant);
+    }
+    let Some(guest) = life::guest_or_arrive() else {
+        if let Some(page) = gate::page().filter(|page| page.unmanaged.look() == gate::OPEN) {
+            thread.settle(&page.unmanaged, 0, 0);
+            thread.remember(Used {
+                stream: key,
+                context: 0,
+                ordinal: u8::MAX,
+            });
+        }
+        return Err(Bypass::Unmanaged);
+    };
+    // Registering in a forked child gives the thread a new record.
+    let thread = thread::attached();
+    if guest.is_leaving() {
+        return Err(Bypass::Leaving);
+    }
+    let used = locate(guest, thread, key)?;
+    let device = guest
+        .device(used.ordinal.into())
+        .ok_or(Bypass::UnknownDevice)?;
+    if stream::is_capturing(key) {
+        let tally = thread.tally(used.ordinal);
+        add(&tally.captured, 1);
+        return Err(Bypass::Capturing);
+    }
+    let counted = enter(guest, device, thread)?;
+    thread.remember(used);
+    Ok(Pass {
+        guest,
+        device,
+        thread,
+        work,
+        counted,
+    })
+}
+
+/// Which context, and so which device, the submission is for.
+fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, Bypass> {
+    let context = context::current();
+    if context == 0 {
+        return Err(Bypass::NoContext);
+    }
+    let ordinal = match guest.devices.len() {
+        1 => 0,
+        _ => context::device_of_current().ok_or(Bypass::NoContext)?,
+    };
+    let ordinal = u8::try_from(ordinal).map_err(|_| Bypass::UnknownDevice)?;
+    let gate = gate::page().and_then(|page| page.gates.get(usize::from(ordinal)));
+    let gate = gate.ok_or(Bypass::UnknownDevice)?;
+    thread.settle(gate, ordinal, context);
+    Ok(Used {
+        stream: key,
+        context,
+        ordinal,
+    })
+}
+
+/// Goes through the gate: as it stands when it is open, else through the turn.
+fn enter(guest: &'static Guest, device: &'static Device, thread: &Thread) -> Result<bool, Bypass> {
+    if thread.begin_if_open() {
+        return Ok(false);
+    }
+    add(&thread.tally(device.ordinal).gate_misses, 1);
+    device.turn.admit(guest, device, thread)
+}

@@ -1,0 +1,47 @@
+//! The heavy side of the gate's bargain: launching threads pay a plain store and a load, whoever closes a gate pays for both.
+//!
+//! `membarrier(PRIVATE_EXPEDITED)` makes every running thread of the process pass a full barrier. Where the
+//! kernel has it not, or a sandbox forbids it, gates stay closed under a lock policy: every submission then
+//! goes through the turn's mutex, which orders all there is to order.
+#![allow(unsafe_code, reason = "membarrier system call")]
+
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+
+const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 16;
+const PRIVATE_EXPEDITED: libc::c_int = 8;
+
+const UNKNOWN: u32 = 0;
+const EXPEDITED: u32 = 1;
+const SLOW: u32 = 2;
+
+static MEANS: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Chooses the means; at registration, and again in a forked child.
+pub fn prepare() {
+    let means = if membarrier(REGISTER_PRIVATE_EXPEDITED) {
+        EXPEDITED
+    } else {
+        SLOW
+    };
+    MEANS.store(means, Relaxed);
+}
+
+/// When it returns, every thread of this process has passed a full barrier since it was called.
+pub fn heavy() {
+    // ORDER: with the barrier every launching thread passes, orders its store of `inside` and load of the gate
+    // against our store of the gate and load of `inside`.
+    fence(SeqCst);
+    if is_cheap() && !membarrier(PRIVATE_EXPEDITED) {
+        MEANS.store(SLOW, Relaxed);
+    }
+}
+
+/// Whether [`heavy`] does what it says: whether a gate may stand open while the lock is held.
+pub fn is_cheap() -> bool {
+    MEANS.load(Relaxed) == EXPEDITED
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: takes no pointers.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}

@@ -1,0 +1,18 @@
+//! The reasons for stepping aside. Each passes the call to the driver untouched; most are counted.
+
+/// Why a call was not managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bypass {
+    /// `GPUSHARE_DISABLE` is set, the segments could not be opened, or every slot is taken.
+    Unmanaged,
+    /// The call came from within a hook, or from the driver itself.
+    Reentrant,
+    /// The process is ending.
+    Leaving,
+    /// No context is current: the driver will say so itself.
+    NoContext,
+    /// The device has no entry in our slot.
+    UnknownDevice,
+    /// The stream is capturing: the graph's launch is what counts.
+    Capturing,
+}

@@ -1,0 +1,188 @@
+//! Contexts: which device a thread works on, and what becomes of a context's streams and memory.
+//!
+//! The hooks on the context calls only say that something may have changed; the next submission asks the
+//! driver. A process that sees one device needs no asking at all.
+#![allow(unsafe_code, reason = "asks the driver")]
+
+use gpushare_abi::{
+    Out,
+    errors::CUresult,
+    types::{CUcontext, CUctxCreateParams, CUdevice, CUexecAffinityParam},
+};
+
+use crate::{
+    driver,
+    guest::{Guest, guest},
+    memory,
+    real::Real,
+    thread::{self, Used},
+};
+
+/// The ordinal of the calling thread's current device; `None` when no context is current.
+pub fn current_ordinal(guest: &Guest) -> Option<CUdevice> {
+    if guest.devices.len() == 1 {
+        return Some(0);
+    }
+    device_of_current()
+}
+
+/// The current context, as the driver says; zero for none.
+#[inline]
+pub fn current() -> usize {
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: the place is ours.
+    match unsafe { driver::call::cuCtxGetCurrent(Out::to(&mut context)) } {
+        Ok(()) => context as usize,
+        Err(_) => 0,
+    }
+}
+
+/// The current context's device, as the driver says.
+pub fn device_of_current() -> Option<CUdevice> {
+    let mut device = -1;
+    // SAFETY: the place is ours.
+    unsafe { driver::call::cuCtxGetDevice(Out::to(&mut device)) }.ok()?;
+    Some(device)
+}
+
+/// Makes a context current for as long as `work` runs; does nothing where the driver refuses it.
+pub fn with_current(context: usize, work: impl FnOnce()) {
+    // SAFETY: a context the application submitted to and has not destroyed: destroying waits for us.
+    if unsafe { driver::call::cuCtxPushCurrent_v2(context as CUcontext) }.is_err() {
+        return;
+    }
+    work();
+    // SAFETY: takes back what was pushed above.
+    let _ = unsafe { driver::call::cuCtxPopCurrent_v2(Out::to(&mut std::ptr::null_mut())) };
+}
+
+/// The calling thread's context may be another one now.
+fn changed() {
+    if let Some(thread) = thread::current() {
+        thread.unsettle();
+    }
+}
+
+/// `cuCtxCreate` up to CUDA 11.3.
+pub fn create(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    _ctx: Out<CUcontext>,
+    _flags: u32,
+    _device: CUdevice,
+) -> CUresult {
+    changed();
+    real.call()
+}
+
+/// `cuCtxCreate` with an execution affinity.
+pub fn create_v3(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    _ctx: Out<CUcontext>,
+    _affinity: *mut CUexecAffinityParam,
+    _count: i32,
+    _flags: u32,
+    _device: CUdevice,
+) -> CUresult {
+    changed();
+    real.call()
+}
+
+/// `cuCtxCreate` with parameters.
+pub fn create_v4(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    _ctx: Out<CUcontext>,
+    _params: *mut CUctxCreateParams,
+    _flags: u32,
+    _device: CUdevice,
+) -> CUresult {
+    changed();
+    real.call()
+}
+
+/// `cuCtxSetCurrent`, `cuCtxPushCurrent`.
+pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, _ctx: CUcontext) -> CUresult {
+    changed();
+    real.call()
+}
+
+/// `cuCtxPopCurrent`.
+pub fn pop_current(real: Real<'_, impl FnOnce() -> CUresult>, _ctx: Out<CUcontext>) -> CUresult {
+    changed();
+    real.call()
+}
+
+/// `cuCtxDestroy`.
+pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
+    changed();
+    let Some(guest) = guest() else {
+        return real.call();
+    };
+    let ordinal = ordinal_of(guest, ctx);
+    forget_streams(guest, ordinal, |used| used.context == ctx as usize);
+    real.call()?;
+    if let Some(ordinal) = ordinal {
+        memory::context_gone(guest, ctx, ordinal);
+    }
+    Ok(())
+}
+
+/// `cuCtxDetach`, which destroys at the last reference.
+pub fn detach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
+    destroy(real, ctx)
+}
+
+/// `cuDevicePrimaryCtxRelease`, which resets at the last reference.
+pub fn primary_release(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
+    changed();
+    let Some(guest) = guest() else {
+        return real.call();
+    };
+    forget_streams(guest, Some(device), |_| true);
+    real.call()?;
+    if !primary_is_active(device) {
+        memory::context_gone(guest, std::ptr::null_mut(), device);
+    }
+    Ok(())
+}
+
+/// `cuDevicePrimaryCtxReset`.
+pub fn primary_reset(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
+    changed();
+    let Some(guest) = guest() else {
+        return real.call();
+    };
+    forget_streams(guest, Some(device), |_| true);
+    real.call()?;
+    memory::context_gone(guest, std::ptr::null_mut(), device);
+    Ok(())
+}
+
+fn primary_is_active(device: CUdevice) -> bool {
+    let (mut flags, mut active) = (0, 1);
+    // SAFETY: the places are ours.
+    let asked = unsafe {
+        driver::call::cuDevicePrimaryCtxGetState(device, Out::to(&mut flags), Out::to(&mut active))
+    };
+    asked.is_err() || active != 0
+}
+
+/// The device of a context that need not be current.
+fn ordinal_of(guest: &Guest, ctx: CUcontext) -> Option<CUdevice> {
+    if guest.devices.len() == 1 {
+        return Some(0);
+    }
+    let mut ordinal = None;
+    with_current(ctx as usize, || ordinal = device_of_current());
+    ordinal
+}
+
+/// Streams that are about to vanish are no longer anybody's business; waits for a drain that uses them.
+pub fn forget_streams(guest: &Guest, ordinal: Option<CUdevice>, which: impl Fn(&Used) -> bool) {
+    for device in &guest.devices {
+        if ordinal.is_none_or(|ordinal| ordinal == i32::from(device.ordinal)) {
+            device
+                .turn
+                .forget_streams(|used| used.ordinal == device.ordinal && which(used));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Waiting until what we submitted is done, without ever blocking in the driver.
+//!
+//! Every stream used since the last drain is *asked* (`cuStreamQuery`) until it has nothing left, so a kernel
+//! that never ends costs its process `grace` and not its keeper. A capturing stream is not asked: asking would
+//! break the capture. Asking is done in relaxed capture mode, because in any other mode it would break a global
+//! capture of another thread. The per-thread default streams of other threads have no handle we could ask by:
+//! an event in the legacy stream, which waits for them all, stands for them.
+#![allow(unsafe_code, reason = "asks the driver")]
+
+use std::time::Duration;
+
+use gpushare_abi::{
+    Out,
+    errors::CUDA_ERROR_NOT_READY,
+    types::{
+        CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_LEGACY,
+        CU_STREAM_PER_THREAD, CUevent, CUstream,
+    },
+};
+use shm_layout::clock;
+
+use crate::{context, driver::call, futex, stream, thread::Used};
+
+/// What may still be running.
+#[derive(Default)]
+pub struct Outstanding(Vec<Item>);
+
+struct Item {
+    used: Used,
+    /// The event that stands for it, once recorded.
+    event: Option<CUevent>,
+}
+
+// SAFETY: an event handle may be used from any thread.
+unsafe impl Send for Item {}
+
+impl Outstanding {
+    /// This stream was submitted to.
+    pub fn add(&mut self, used: Used) {
+        if !self.0.iter().any(|item| item.used == used) {
+            self.0.push(Item { used, event: None });
+        }
+    }
+
+    /// These streams are none of our business any more.
+    pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
+        for item in self.0.extract_if(.., |item| which(&item.used)) {
+            item.discard();
+        }
+    }
+
+    /// Waits until all is done, at most until the deadline.
+    pub fn finish(&mut self, deadline_ns: u64) -> bool {
+        let mut round = 0_u32;
+        while !self.is_finished() {
+            if clock::now() >= deadline_ns {
+                return false;
+            }
+            round += 1;
+            futex::nap(Duration::from_micros(if round < 20 { 20 } else { 100 }));
+        }
+        true
+    }
+
+    /// Asks once; what is done leaves the list. Returns whether nothing is left.
+    pub fn is_finished(&mut self) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        relaxed(|| {
+            let mut asked = std::mem::take(&mut self.0);
+            while let Some(context) = asked.first().map(|item| item.used.context) {
+                let here: Vec<Item> = asked
+                    .extract_if(.., |item| item.used.context == context)
+                    .collect();
+                // A context that cannot be made current any more has nothing left that could run.
+                context::with_current(context, || {
+                    self.0.extend(here.into_iter().filter_map(Item::if_busy))
+                });
+            }
+        });
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        self.forget(|_| true);
+    }
+}
+
+impl Item {
+    /// Itself, unless it is done or may not be asked. Its context is current.
+    fn if_busy(mut self) -> Option<Self> {
+        let stream = self.used.stream as CUstream;
+        if let Some(event) = self.event {
+            // SAFETY: an event we recorded and have not destroyed.
+            if unsafe { call::cuEventQuery(event) } == Err(CUDA_ERROR_NOT_READY) {
+                return Some(self);
+            }
+            self.discard();
+            return None;
+        }
+        if stream == CU_STREAM_PER_THREAD {
+            self.event = Some(mark_legacy_stream()?);
+            return self.if_busy();
+        }
+        if stream::is_capturing(self.used.stream) {
+            return None;
+        }
+        // SAFETY: a stream the application used and has not destroyed: destroying waits for us.
+        (unsafe { call::cuStreamQuery(stream) } == Err(CUDA_ERROR_NOT_READY)).then_some(self)
+    }
+
+    fn discard(self) {
+        if let Some(event) = self.event {
+            // SAFETY: ours, and destroyed once: the item is consumed.
+            let _ = unsafe { call::cuEventDestroy_v2(event) };
+        }
+    }
+}
+
+/// Records an event behind all that the blocking streams of the current context have been given.
+fn mark_legacy_stream() -> Option<CUevent> {
+    if stream::is_capturing(CU_STREAM_LEGACY as usize) {
+        return None;
+    }
+    let mut event: CUevent = std::ptr::null_mut();
+    // SAFETY: the place is ours.
+    unsafe { call::cuEventCreate(Out::to(&mut event), CU_EVENT_DISABLE_TIMING) }.ok()?;
+    // SAFETY: an event just made, a stream every context has.
+    if unsafe { call::cuEventRecord(event, CU_STREAM_LEGACY) }.is_err() {
+        // SAFETY: ours.
+        let _ = unsafe { call::cuEventDestroy_v2(event) };
+        return None;
+    }
+    Some(event)
+}
+
+/// Runs `work` with the calling thread in relaxed capture mode.
+fn relaxed(work: impl FnOnce()) {
+    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: the place is ours.
+    let exchanged = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) }.is_ok();
+    work();
+    if exchanged {
+        // SAFETY: puts back what was there; the place is ours.
+        let _ = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) };
+    }
+}

@@ -1,0 +1,99 @@
+//! What an application reaches instead of the driver: one exported function for each row of the table.
+//!
+//! re-entrancy guard → panic boundary → hook → the driver exactly once. A call made from within a hook
+//! (the driver calling itself through its own exports) goes straight on.
+#![allow(unsafe_code, reason = "exports the driver's C functions")]
+
+use std::{
+    cell::Cell,
+    ffi::{c_char, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use gpushare_abi::{In, Out, errors::CUresult, types::*};
+
+use crate::{
+    context, copy, driver, launch, life, lookup, memory, memset, notice,
+    real::{Real, Submission},
+    stream,
+    symbols::Symbol,
+    sync, thread, transfer,
+};
+
+/// Runs a hook behind the re-entrancy guard and the panic boundary.
+#[inline]
+fn guarded<F, H>(symbol: Symbol, forward: F, hook: H) -> CUresult
+where
+    F: FnOnce() -> CUresult + Copy,
+    H: FnOnce(Real<'_, F>) -> CUresult,
+{
+    let Some(_inside) = thread::Inside::enter() else {
+        return forward();
+    };
+    let answer = Cell::new(None);
+    match catch_unwind(AssertUnwindSafe(|| {
+        hook(Real::new(symbol, forward, &answer))
+    })) {
+        Ok(result) => result,
+        Err(_) => {
+            notice::fault(symbol);
+            answer.get().unwrap_or_else(forward)
+        }
+    }
+}
+
+macro_rules! export {
+    (call $hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+        #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+            // SAFETY: the arguments are the caller's own, for this very function.
+            let forward = move || unsafe { driver::call::$name($($arg),*) };
+            guarded(Symbol::$name, forward, move |real| $hook(real, $($arg),*))
+        }
+    };
+    (submit $hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+        #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+            // SAFETY: the arguments are the caller's own, for this very function.
+            let forward = move || unsafe { driver::call::$name($($arg),*) };
+            $hook(Submission::new(Symbol::$name, forward), $($arg),*)
+        }
+    };
+}
+
+/// A row's function, and its per-thread default stream form.
+macro_rules! row {
+    ($kind:ident [$hook:path] fn $name:ident $args:tt) => {
+        export!($kind $hook, fn $name $args);
+    };
+    ($kind:ident [$hook:path] fn $name:ident $args:tt twin $twin:ident) => {
+        export!($kind $hook, fn $name $args);
+        export!($kind $hook, fn $twin $args);
+    };
+}
+
+macro_rules! exports {
+    (
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        used { $($used:tt)* }
+    ) => {
+        $(row!($kind [$($hook)::+] fn $name $args $(twin $twin)?);)*
+
+        /// The address of our export of a hooked symbol; NULL for a symbol that is only used.
+        pub fn export(symbol: Symbol) -> *mut c_void {
+            match symbol {
+                $(
+                    Symbol::$name => $name as *mut c_void,
+                    $(Symbol::$twin => $twin as *mut c_void,)?
+                )*
+                _ => std::ptr::null_mut(),
+            }
+        }
+    };
+}
+
+gpushare_abi::driver_table!(exports);

@@ -1,0 +1,135 @@
+//! Sleeping on words: private ones of this process, and a shared one together with them.
+#![allow(unsafe_code, reason = "futex system calls")]
+
+use std::{
+    ptr::{null, null_mut},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+const FUTEX2_SIZE_U32: u32 = 2;
+const FUTEX2_PRIVATE: u32 = 128;
+const SYS_FUTEX_WAITV: libc::c_long = 449;
+
+/// A word to sleep on, and the value that means "nothing happened".
+#[derive(Clone, Copy)]
+pub struct Watch<'w> {
+    /// The word.
+    pub word: &'w AtomicU32,
+    /// What it held when we last looked.
+    pub seen: u32,
+    /// Whether only this process writes it.
+    pub private: bool,
+}
+
+#[repr(C)]
+struct Waiter {
+    value: u64,
+    address: u64,
+    flags: u32,
+    _reserved: u32,
+}
+
+/// Wakes everybody of this process who sleeps on the word.
+pub fn wake_private(word: &AtomicU32) {
+    // SAFETY: FUTEX_WAKE reads nothing but the address.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            i32::MAX,
+        )
+    };
+}
+
+/// Sleeps until one of the words changes, or the time is up, or a signal came. At most eight words count.
+///
+/// Where the kernel has no `futex_waitv` (before 5.16, or a sandbox forbids it) only the first word is
+/// slept on, for at most a millisecond if there are others.
+pub fn wait_any(watches: &[Watch<'_>], timeout: Duration) {
+    static MISSING: AtomicBool = AtomicBool::new(false);
+    let Some(first) = watches.first() else { return };
+    if watches.len() == 1 {
+        return wait_one(first, timeout);
+    }
+    if !MISSING.load(Relaxed) {
+        let mut waiters = [const {
+            Waiter {
+                value: 0,
+                address: 0,
+                flags: 0,
+                _reserved: 0,
+            }
+        }; 24];
+        let count = watches.len().min(waiters.len());
+        for (waiter, watch) in waiters.iter_mut().zip(watches) {
+            waiter.value = u64::from(watch.seen);
+            waiter.address = watch.word.as_ptr() as u64;
+            waiter.flags = FUTEX2_SIZE_U32 | if watch.private { FUTEX2_PRIVATE } else { 0 };
+        }
+        let deadline = deadline(timeout);
+        // SAFETY: the waiters and the deadline outlive the call; the words outlive their watches.
+        let result = unsafe {
+            libc::syscall(
+                SYS_FUTEX_WAITV,
+                waiters.as_ptr(),
+                count,
+                0,
+                &raw const deadline,
+                libc::CLOCK_MONOTONIC,
+            )
+        };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        if result >= 0 || !matches!(error, Some(libc::ENOSYS | libc::EPERM | libc::EINVAL)) {
+            return;
+        }
+        MISSING.store(true, Relaxed);
+    }
+    wait_one(first, timeout.min(Duration::from_millis(1)));
+}
+
+fn wait_one(watch: &Watch<'_>, timeout: Duration) {
+    let operation = libc::FUTEX_WAIT
+        | if watch.private {
+            libc::FUTEX_PRIVATE_FLAG
+        } else {
+            0
+        };
+    let timeout = timespec(timeout);
+    // SAFETY: the word outlives its watch, the timeout outlives the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            watch.word.as_ptr(),
+            operation,
+            watch.seen,
+            &raw const timeout,
+            null::<u32>(),
+            0,
+        )
+    };
+}
+
+fn timespec(time: Duration) -> libc::timespec {
+    // SAFETY: all-zero is a valid timespec.
+    let mut spec: libc::timespec = unsafe { std::mem::zeroed() };
+    spec.tv_sec = time.as_secs().min(1 << 30) as libc::time_t;
+    spec.tv_nsec = time.subsec_nanos() as _;
+    spec
+}
+
+fn deadline(timeout: Duration) -> libc::timespec {
+    let mut now = timespec(Duration::ZERO);
+    // SAFETY: the place is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    timespec(now.saturating_add(timeout))
+}
+
+/// Sleeps a short while, without looking at anything.
+pub fn nap(time: Duration) {
+    let time = timespec(time);
+    // SAFETY: the time is ours; the remainder is not wanted.
+    unsafe { libc::nanosleep(&time, null_mut()) };
+}

@@ -1,0 +1,207 @@
+//! The keeper: one quiet thread per guest that watches the clock so that launching threads need not.
+//!
+//! It shows that the process lives (heartbeat, robust mark), ends slices and idle holds, follows the
+//! operator's edits and acknowledges them, adds the threads' tallies up into the slot, and gives back what
+//! dead processes held. It sleeps on the control bell, its own doorbell and, while a lock is held, on the bell
+//! that waiters ring; it takes no signals, and nothing the guest does waits for it.
+#![allow(
+    unsafe_code,
+    reason = "starts the thread past the guest's signal masks"
+)]
+
+use std::{
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicU64, Ordering::*},
+    time::Duration,
+};
+
+use shm_layout::{PolicyKind, clock, control_bell, reap};
+
+use crate::{
+    futex::{self, Watch},
+    guest::{Device, Guest},
+    notice::{self, Cause},
+    symbols::Symbol,
+    thread::{self, Tally},
+    turn::Rules,
+};
+
+const BEAT: u64 = 100_000_000;
+const REAP: u64 = 1_000_000_000;
+/// The slice of a process that has a cap and no policy.
+const CAP_SLICE: u64 = 10_000_000;
+const STACK: usize = 256 * 1024;
+
+/// Starts the keeper of this guest.
+pub fn start(guest: &'static Guest) -> bool {
+    // SAFETY: all-zero is a valid set to be filled in.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours.
+    unsafe { libc::sigfillset(&mut all) };
+    // SAFETY: both sets are ours. The new thread inherits the full mask: no signal of the guest's ever runs there.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
+    let started = spawn(guest);
+    // SAFETY: puts back what was there.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    started
+}
+
+fn spawn(guest: &'static Guest) -> bool {
+    // SAFETY: all-zero is a valid attribute to be initialised.
+    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the attribute is ours.
+    unsafe { libc::pthread_attr_init(&mut attributes) };
+    // SAFETY: initialised above. A refusal leaves the default stack.
+    unsafe { libc::pthread_attr_setstacksize(&mut attributes, STACK) };
+    // SAFETY: initialised above.
+    unsafe { libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED) };
+    // SAFETY: all-zero is a valid pthread_t to be overwritten.
+    let mut id: libc::pthread_t = unsafe { std::mem::zeroed() };
+    let argument = std::ptr::from_ref(guest).cast_mut().cast();
+    // SAFETY: the guest is never freed; `body` takes one.
+    let error = unsafe { libc::pthread_create(&mut id, &attributes, body, argument) };
+    // SAFETY: initialised above, used no more.
+    unsafe { libc::pthread_attr_destroy(&mut attributes) };
+    error == 0
+}
+
+extern "C" fn body(guest: *mut c_void) -> *mut c_void {
+    // SAFETY: `spawn` passes a guest, which is never freed.
+    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+    // SAFETY: a C string of less than 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare".as_ptr()) };
+    // SAFETY: takes a number: naps are as short as they say.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
+        notice::fault(Symbol::cuInit);
+        // Without a keeper nobody would end our holds: everything goes unlocked from here.
+        guest.leaving.store(true, Relaxed);
+    }
+    guest.keeper_gone.store(1, Release);
+    futex::wake_private(&guest.keeper_gone);
+    std::ptr::null_mut()
+}
+
+fn keep(guest: &'static Guest) {
+    // The keeper's own driver calls are nobody's submissions.
+    let _inside = thread::Inside::enter();
+    let mark = guest.registration.attach_keeper();
+    if let Err(error) = &mark {
+        notice::once(
+            Cause::Keeper,
+            format_args!("cannot mark this process as alive ({error}); others wait longer for it"),
+        );
+    }
+    let bell = control_bell(guest.registration.segments());
+    let (mut beat_at, mut reap_at) = (0, clock::now().saturating_add(REAP));
+    while !guest.is_leaving() {
+        let rung = guest.doorbell.load(Acquire);
+        let edited = bell.load(Acquire);
+        obey(guest);
+        let now = clock::now();
+        if now >= beat_at {
+            fold(guest, now);
+            guest.registration.heartbeat(now);
+            beat_at = now + BEAT;
+        }
+        if now >= reap_at {
+            reap(guest.registration.segments(), now);
+            reap_at = now + REAP;
+        }
+        let mut watches = vec![
+            Watch {
+                word: &guest.doorbell,
+                seen: rung,
+                private: true,
+            },
+            Watch {
+                word: bell,
+                seen: edited,
+                private: false,
+            },
+        ];
+        let mut sleep = Duration::from_nanos(beat_at.saturating_sub(now));
+        let locks: Vec<_> = guest
+            .devices
+            .iter()
+            .map(|device| guest.registration.lock(device.entry))
+            .collect();
+        for (device, lock) in guest.devices.iter().zip(&locks) {
+            let word = lock.waiters_bell();
+            let seen = word.load(Acquire);
+            if let Some(again) = device.turn.look(guest, device, now) {
+                watches.push(Watch {
+                    word,
+                    seen,
+                    private: false,
+                });
+                sleep = sleep.min(again);
+            }
+        }
+        if let Some(ends) = guest.registration.next_deadline() {
+            sleep = sleep.min(Duration::from_nanos(ends.saturating_sub(now)));
+        }
+        futex::wait_any(&watches, sleep);
+    }
+    for device in &guest.devices {
+        device.turn.leave(guest, device);
+    }
+    fold(guest, clock::now());
+    drop(mark);
+}
+
+/// Follows the operator's edits, and says so.
+pub fn obey(guest: &Guest) {
+    let generation = guest.registration.control_generation();
+    for device in &guest.devices {
+        device.turn.follow(guest, device, rules(guest, device));
+    }
+    if guest.obeyed.swap(generation, Relaxed) != generation {
+        guest.registration.acknowledge(generation);
+    }
+}
+
+fn rules(guest: &Guest, device: &Device) -> Rules {
+    let (mut policy, _) = guest.registration.policy(device.entry);
+    let share = guest.registration.share();
+    if share.cap.is_some() && policy.kind == PolicyKind::Off {
+        policy.kind = PolicyKind::Timeslice(CAP_SLICE);
+    }
+    Rules {
+        policy,
+        paused: share.paused,
+    }
+}
+
+/// Adds the threads' tallies up into the slot. Only the keeper writes these counters.
+pub fn fold(guest: &Guest, now: u64) {
+    for device in &guest.devices {
+        let counters = guest.registration.count(device.entry);
+        let before = counters.launches.load(Relaxed)
+            + counters.graphs.load(Relaxed)
+            + counters.copies.load(Relaxed)
+            + counters.memsets.load(Relaxed);
+        let sum = |which: fn(&Tally) -> &AtomicU64| -> u64 {
+            thread::all().fold(0, |sum, thread| {
+                sum.wrapping_add(which(thread.tally(device.ordinal)).load(Relaxed))
+            })
+        };
+        let put = |word: &AtomicU64, value: u64| word.store(value, Relaxed);
+        put(&counters.launches, sum(|tally| &tally.launches));
+        put(&counters.graphs, sum(|tally| &tally.graphs));
+        put(&counters.copies, sum(|tally| &tally.copies));
+        put(&counters.copy_bytes, sum(|tally| &tally.copy_bytes));
+        put(&counters.memsets, sum(|tally| &tally.memsets));
+        put(&counters.syncs, sum(|tally| &tally.syncs));
+        put(&counters.captured, sum(|tally| &tally.captured));
+        put(&counters.gate_misses, sum(|tally| &tally.gate_misses));
+        let after = counters.launches.load(Relaxed)
+            + counters.graphs.load(Relaxed)
+            + counters.copies.load(Relaxed)
+            + counters.memsets.load(Relaxed);
+        if after != before {
+            put(&counters.last_submit_ns, now);
+        }
+    }
+}

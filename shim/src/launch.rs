@@ -1,0 +1,175 @@
+//! The launch path.
+//!
+//! A submission reads its thread's record (two loads), says that it is inside a call (a plain store),
+//! looks at its device's gate, knows its stream, asks the driver, counts, and says that it is outside
+//! again. No lock, no locked instruction, no clock, no system call. Whatever does not fit goes through
+//! [`admission`](crate::admission), which is allowed to take its time.
+
+use std::ffi::c_void;
+
+use gpushare_abi::{
+    In,
+    errors::CUresult,
+    types::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUstream},
+};
+
+use crate::{
+    admission,
+    real::Submission,
+    thread::{self, Tally, add, stream_key},
+};
+
+/// What is submitted, for the counters.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// A kernel.
+    Kernel,
+    /// A graph.
+    Graph,
+    /// An asynchronous copy of so many bytes.
+    Copy(usize),
+    /// A memset.
+    Memset,
+}
+
+impl Work {
+    /// Counts it.
+    #[inline(always)]
+    pub fn count(self, tally: &Tally) {
+        match self {
+            Self::Kernel => add(&tally.launches, 1),
+            Self::Graph => add(&tally.graphs, 1),
+            Self::Copy(bytes) => {
+                add(&tally.copies, 1);
+                add(&tally.copy_bytes, bytes as u64);
+            }
+            Self::Memset => add(&tally.memsets, 1),
+        }
+    }
+}
+
+/// Submits work to a stream.
+#[inline(always)]
+pub fn submit(
+    real: Submission<impl FnOnce() -> CUresult>,
+    stream: CUstream,
+    work: Work,
+) -> CUresult {
+    let key = stream_key(stream as usize, real.per_thread());
+    if let Some(thread) = thread::current()
+        && thread.begin(key)
+    {
+        let answer = real.call();
+        work.count(thread.tally_here());
+        thread.end();
+        return answer;
+    }
+    let admission = admission::admit(key, work);
+    let answer = real.call();
+    admission::finish(admission);
+    answer
+}
+
+/// `cuLaunchKernel`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
+pub fn kernel(
+    real: Submission<impl FnOnce() -> CUresult>,
+    _f: CUfunction,
+    _gx: u32,
+    _gy: u32,
+    _gz: u32,
+    _bx: u32,
+    _by: u32,
+    _bz: u32,
+    _shared: u32,
+    stream: CUstream,
+    _params: *mut *mut c_void,
+    _extra: *mut *mut c_void,
+) -> CUresult {
+    submit(real, stream, Work::Kernel)
+}
+
+/// `cuLaunchKernelEx`.
+#[inline(always)]
+pub fn kernel_ex(
+    real: Submission<impl FnOnce() -> CUresult>,
+    config: In<CUlaunchConfig>,
+    _f: CUfunction,
+    _params: *mut *mut c_void,
+    _extra: *mut *mut c_void,
+) -> CUresult {
+    let stream = config
+        .get()
+        .map_or(std::ptr::null_mut(), |config| config.hStream);
+    submit(real, stream, Work::Kernel)
+}
+
+/// `cuLaunchCooperativeKernel`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
+pub fn cooperative(
+    real: Submission<impl FnOnce() -> CUresult>,
+    _f: CUfunction,
+    _gx: u32,
+    _gy: u32,
+    _gz: u32,
+    _bx: u32,
+    _by: u32,
+    _bz: u32,
+    _shared: u32,
+    stream: CUstream,
+    _params: *mut *mut c_void,
+) -> CUresult {
+    submit(real, stream, Work::Kernel)
+}
+
+/// `cuLaunchCooperativeKernelMultiDevice`: counted and locked on the current device; its streams on the
+/// others are the application's own to keep apart (the call is deprecated since CUDA 11.3).
+pub fn cooperative_multi(
+    real: Submission<impl FnOnce() -> CUresult>,
+    list: In<CUDA_LAUNCH_PARAMS>,
+    _count: u32,
+    _flags: u32,
+) -> CUresult {
+    let stream = list
+        .get()
+        .map_or(std::ptr::null_mut(), |first| first.hStream);
+    submit(real, stream, Work::Kernel)
+}
+
+/// `cuLaunch`.
+pub fn legacy(real: Submission<impl FnOnce() -> CUresult>, _f: CUfunction) -> CUresult {
+    submit(real, std::ptr::null_mut(), Work::Kernel)
+}
+
+/// `cuLaunchGrid`.
+pub fn legacy_grid(
+    real: Submission<impl FnOnce() -> CUresult>,
+    _f: CUfunction,
+    _width: i32,
+    _height: i32,
+) -> CUresult {
+    submit(real, std::ptr::null_mut(), Work::Kernel)
+}
+
+/// `cuLaunchGridAsync`.
+pub fn legacy_grid_async(
+    real: Submission<impl FnOnce() -> CUresult>,
+    _f: CUfunction,
+    _width: i32,
+    _height: i32,
+    stream: CUstream,
+) -> CUresult {
+    submit(real, stream, Work::Kernel)
+}
+
+/// `cuGraphLaunch`.
+#[inline(always)]
+pub fn graph(
+    real: Submission<impl FnOnce() -> CUresult>,
+    _graph: CUgraphExec,
+    stream: CUstream,
+) -> CUresult {
+    submit(real, stream, Work::Graph)
+}

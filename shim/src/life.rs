@@ -1,0 +1,274 @@
+//! The life of a guest: arrival at the first `cuInit`, a child's own arrival after a fork, departure at exit.
+//!
+//! Loading the library does nothing at all. A process that never initialises CUDA leaves no trace; one that
+//! cannot be registered runs on unmanaged and says why in one line.
+#![allow(unsafe_code, reason = "asks the driver and libc")]
+
+use std::{
+    ffi::c_char,
+    panic::catch_unwind,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
+    time::Duration,
+};
+
+use gpushare_abi::{
+    Out,
+    errors::CUresult,
+    types::{CUdevice, CUuuid},
+};
+use shm_layout::{
+    DEVICE_SIM, DEVICES_PER_PROCESS, RegisterError, Registration, Segments, locate, register,
+};
+
+use crate::{
+    barrier,
+    driver::call,
+    environment::{Environment, Log},
+    futex::{self, Watch},
+    gate::{self, Page},
+    guest::{Device, Guest, guest},
+    keeper, memory,
+    notice::{self, Cause},
+    real::Real,
+    thread,
+    turn::Turn,
+};
+
+const NOBODY: u32 = 0;
+const ARRIVING: u32 = 1;
+const DECIDED: u32 = 2;
+
+/// `cuInit` has succeeded in this process or in the one it was forked from: a child arrives by itself.
+static INITIALISED: AtomicBool = AtomicBool::new(false);
+/// Who arrived last; a child finds its parent here.
+static ARRIVED_PID: AtomicU32 = AtomicU32::new(0);
+static AT_EXIT: AtomicBool = AtomicBool::new(false);
+
+/// `cuInit`.
+pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult {
+    real.call()?;
+    INITIALISED.store(true, Relaxed);
+    guest_or_arrive();
+    Ok(())
+}
+
+/// The guest. A process that has initialised CUDA and is not decided about arrives now.
+#[inline]
+pub fn guest_or_arrive() -> Option<&'static Guest> {
+    match guest() {
+        Some(guest) => Some(guest),
+        None => arrive(),
+    }
+}
+
+#[cold]
+fn arrive() -> Option<&'static Guest> {
+    if !INITIALISED.load(Relaxed) {
+        return None;
+    }
+    let page = gate::make()?;
+    loop {
+        // ORDER: pairs with the Release below; what was decided is visible.
+        match page
+            .arrival
+            .compare_exchange(NOBODY, ARRIVING, Acquire, Acquire)
+        {
+            Ok(_) => break,
+            Err(DECIDED) => return guest(),
+            Err(_) => {
+                let watch = Watch {
+                    word: &page.arrival,
+                    seen: ARRIVING,
+                    private: true,
+                };
+                futex::wait_any(&[watch], Duration::from_millis(50));
+            }
+        }
+    }
+    decide(page);
+    // ORDER: publishes the guest, or that there is none.
+    page.arrival.store(DECIDED, Release);
+    futex::wake_private(&page.arrival);
+    guest()
+}
+
+/// Registers, or opens the unmanaged gate.
+fn decide(page: &'static Page) {
+    let pid = std::process::id();
+    if ARRIVED_PID.swap(pid, Relaxed) != pid {
+        thread::forget_after_fork();
+    }
+    let arrived = catch_unwind(|| {
+        let guest: &'static Guest = Box::leak(Box::new(make_guest()?));
+        barrier::prepare();
+        keeper::obey(guest);
+        // ORDER: pairs with the Acquire in `guest`; publishes the guest.
+        page.guest
+            .store(std::ptr::from_ref(guest).cast_mut(), Release);
+        if !keeper::start(guest) {
+            notice::once(
+                Cause::Keeper,
+                format_args!("cannot start a thread; this process runs without a GPU lock"),
+            );
+            guest.leaving.store(true, Relaxed);
+            guest.keeper_gone.store(1, Relaxed);
+        }
+        if !AT_EXIT.swap(true, Relaxed) {
+            // SAFETY: a plain function of this library, which is never unloaded.
+            unsafe { libc::atexit(leave) };
+        }
+        Some(())
+    });
+    if !matches!(arrived, Ok(Some(()))) {
+        page.unmanaged.open();
+    }
+}
+
+fn make_guest() -> Option<Guest> {
+    let environment = Environment::of_self();
+    if environment.disabled {
+        return None;
+    }
+    if environment.log >= Log::Warn {
+        if let Some(complaint) = environment.complaints.first() {
+            notice::once(Cause::Environment, format_args!("{complaint}"));
+        }
+    }
+    let say = |cause, what: std::fmt::Arguments<'_>| {
+        if environment.log >= Log::Warn {
+            notice::once(cause, what);
+        }
+    };
+    let segments = match locate().and_then(|found| Segments::open_workload(&found.path)) {
+        Ok(segments) => segments,
+        Err(error) => {
+            say(
+                Cause::Segment,
+                format_args!("{error}; this process runs unmanaged"),
+            );
+            return None;
+        }
+    };
+    let identity = shm_layout::Identity::of_self(&environment.label);
+    let registration = match register(&segments, &identity, &environment.limits) {
+        Ok(registration) => registration,
+        Err(error) => {
+            if matches!(error, RegisterError::Full { .. }) {
+                segments.state().count_unmanaged();
+            }
+            say(
+                Cause::SlotsFull,
+                format_args!("{error}; this process runs unmanaged"),
+            );
+            return None;
+        }
+    };
+    let devices = enter_devices(&registration);
+    Some(Guest {
+        registration,
+        devices,
+        environment,
+        memory: memory::Books::default(),
+        doorbell: AtomicU32::new(0),
+        leaving: AtomicBool::new(false),
+        keeper_gone: AtomicU32::new(0),
+        pid: std::process::id(),
+        obeyed: AtomicU64::new(u64::MAX),
+    })
+}
+
+/// Enters every device the driver shows, in its order, as far as there is room.
+fn enter_devices(registration: &Registration) -> Vec<Device> {
+    let mut count = 0;
+    // SAFETY: the place is ours.
+    if unsafe { call::cuDeviceGetCount(Out::to(&mut count)) }.is_err() {
+        return Vec::new();
+    }
+    let mut devices = Vec::new();
+    for ordinal in 0..count.min(DEVICES_PER_PROCESS as i32) {
+        let Some(device) = enter_device(registration, ordinal) else {
+            break;
+        };
+        devices.push(device);
+    }
+    if devices.len() < count.max(0) as usize {
+        notice::once(
+            Cause::DevicesFull,
+            format_args!(
+                "{count} devices are visible, {} are managed; name fewer in CUDA_VISIBLE_DEVICES",
+                devices.len()
+            ),
+        );
+    }
+    devices
+}
+
+fn enter_device(registration: &Registration, ordinal: i32) -> Option<Device> {
+    let mut device: CUdevice = 0;
+    // SAFETY: the place is ours.
+    unsafe { call::cuDeviceGet(Out::to(&mut device), ordinal) }.ok()?;
+    let mut total = 0_usize;
+    // SAFETY: the place is ours.
+    unsafe { call::cuDeviceTotalMem_v2(Out::to(&mut total), device) }.ok()?;
+    let name = name_of(device);
+    let flags = if name.contains("Simulated") {
+        DEVICE_SIM
+    } else {
+        0
+    };
+    let ordinal = u8::try_from(ordinal).ok()?;
+    let entry = registration
+        .add_device(uuid_of(device), ordinal, &name, total as u64, flags)
+        .ok()?;
+    Some(Device {
+        ordinal,
+        entry,
+        total_bytes: total as u64,
+        turn: Turn::new(),
+    })
+}
+
+/// The device's UUID, that of the MIG instance where there is one.
+fn uuid_of(device: CUdevice) -> [u8; 16] {
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    // SAFETY: the place is ours.
+    if unsafe { call::cuDeviceGetUuid_v2(Out::to(&mut uuid), device) }.is_err() {
+        // SAFETY: the place is ours.
+        let _ = unsafe { call::cuDeviceGetUuid(Out::to(&mut uuid), device) };
+    }
+    uuid.bytes
+}
+
+fn name_of(device: CUdevice) -> String {
+    let mut name = [0 as c_char; 128];
+    // SAFETY: the place is ours and as long as we say.
+    if unsafe { call::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device) }.is_err() {
+        return String::new();
+    }
+    let bytes: Vec<u8> = name
+        .iter()
+        .map(|&c| c as u8)
+        .take_while(|&c| c != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// At exit, from whichever thread: the lock goes to whoever waits, the slot is given back.
+extern "C" fn leave() {
+    let Some(guest) = guest() else { return };
+    if guest.pid != std::process::id() {
+        return;
+    }
+    guest.leaving.store(true, Relaxed);
+    guest.ring();
+    // The keeper gives the lock up and leaves. It is not waited for long: a process that ends shall end.
+    let until = std::time::Instant::now() + Duration::from_millis(500);
+    while guest.keeper_gone.load(Acquire) == 0 && std::time::Instant::now() < until {
+        let watch = Watch {
+            word: &guest.keeper_gone,
+            seen: 0,
+            private: true,
+        };
+        futex::wait_any(&[watch], Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,188 @@
+//! `cuGetProcAddress`: the driver's own look-up, its answers swapped for ours.
+//!
+//! An answer is recognised by its address: it is what `dlsym` gives for one of the table's symbols. Where
+//! a driver answers with addresses that `dlsym` does not know, (name, version, flags) say which row is
+//! meant, unless the answer is another export of the same name (an older or newer form we do not hook).
+#![allow(unsafe_code, reason = "reads the caller's name")]
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    sync::Once,
+};
+
+use gpushare_abi::{
+    Out, errors::CUresult, types::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM as PER_THREAD,
+};
+
+use crate::{
+    driver,
+    real::Real,
+    resolve::library,
+    symbols::{HOOKED, Symbol},
+};
+
+/// `cuGetProcAddress` as of CUDA 11.3.
+pub fn proc_address(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    name: *const c_char,
+    pfn: Out<*mut c_void>,
+    version: i32,
+    flags: u64,
+) -> CUresult {
+    real.call()?;
+    swap(name, pfn, version, flags);
+    Ok(())
+}
+
+/// `cuGetProcAddress` as of CUDA 12.0, with a status.
+pub fn proc_address_v2(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    name: *const c_char,
+    pfn: Out<*mut c_void>,
+    version: i32,
+    flags: u64,
+    _status: Out<u32>,
+) -> CUresult {
+    real.call()?;
+    swap(name, pfn, version, flags);
+    Ok(())
+}
+
+fn swap(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64) {
+    let Some(theirs) = pfn.get().filter(|address| !address.is_null()) else {
+        return;
+    };
+    if name.is_null() {
+        return;
+    }
+    // SAFETY: the driver has just read the same C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let Ok(name) = name.to_str() else { return };
+    if let Some(symbol) = recognise(name, theirs, version, flags) {
+        pfn.set(symbol.export());
+    }
+}
+
+/// The hooked symbol that the driver answered with.
+fn recognise(name: &str, theirs: *mut c_void, version: i32, flags: u64) -> Option<Symbol> {
+    let mut rows = HOOKED
+        .iter()
+        .copied()
+        .filter(|symbol| symbol.info().base == name)
+        .peekable();
+    rows.peek()?;
+    learn_all();
+    let rows = rows.collect::<Rows>();
+    if let Some(symbol) = rows.iter().find(|&symbol| driver::known(symbol) == theirs) {
+        return Some(symbol);
+    }
+    let meant = meant(&rows, version, flags & PER_THREAD != 0)?;
+    if is_another_form(name, theirs) {
+        return None;
+    }
+    // The first definition, or another door to the same driver: both are ours to wrap.
+    driver::adopt(meant, theirs);
+    Some(meant)
+}
+
+/// The row that (version, per-thread) ask for: the newest that is not too new, in the wanted form if it has two.
+fn meant(rows: &Rows, version: i32, per_thread: bool) -> Option<Symbol> {
+    let since = rows
+        .iter()
+        .map(|symbol| symbol.info().since)
+        .filter(|&since| since <= version)
+        .max()?;
+    let mut newest = rows.iter().filter(|symbol| symbol.info().since == since);
+    let first = newest.next()?;
+    Some(
+        newest
+            .find(|symbol| symbol.per_thread() == per_thread && per_thread)
+            .unwrap_or(first),
+    )
+}
+
+/// Whether the driver exports the same name in a form that is at this address and that we do not hook.
+fn is_another_form(name: &str, theirs: *mut c_void) -> bool {
+    const FORMS: [&str; 10] = [
+        "", "_v2", "_v3", "_v4", "_ptsz", "_ptds", "_v2_ptsz", "_v2_ptds", "_v3_ptsz", "_v3_ptds",
+    ];
+    FORMS.iter().any(|form| {
+        let full = format!("{name}{form}\0");
+        let Ok(full) = CStr::from_bytes_with_nul(full.as_bytes()) else {
+            return false;
+        };
+        library::find_by_name(full) == theirs
+    })
+}
+
+/// Asks for every hooked symbol's address once, so that answers are recognised by address.
+fn learn_all() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for &symbol in HOOKED {
+            if !symbol.is_nvml() {
+                driver::address(symbol);
+            }
+        }
+    });
+}
+
+/// The rows of one name; never many.
+#[derive(Default)]
+struct Rows {
+    symbols: [Option<Symbol>; 8],
+}
+
+impl Rows {
+    fn iter(&self) -> impl Iterator<Item = Symbol> {
+        self.symbols.iter().copied().flatten()
+    }
+}
+
+impl FromIterator<Symbol> for Rows {
+    fn from_iter<I: IntoIterator<Item = Symbol>>(symbols: I) -> Self {
+        let mut rows = Self::default();
+        for (place, symbol) in rows.symbols.iter_mut().zip(symbols) {
+            *place = Some(symbol);
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(name: &str) -> Rows {
+        HOOKED
+            .iter()
+            .copied()
+            .filter(|symbol| symbol.info().base == name)
+            .collect()
+    }
+
+    #[test]
+    fn a_version_means_the_newest_row_that_is_not_too_new() {
+        let create = rows("cuCtxCreate");
+        assert_eq!(meant(&create, 3000, false), None);
+        assert_eq!(meant(&create, 4000, false), Some(Symbol::cuCtxCreate_v2));
+        assert_eq!(meant(&create, 12000, false), Some(Symbol::cuCtxCreate_v3));
+        assert_eq!(meant(&create, 13000, false), Some(Symbol::cuCtxCreate_v4));
+    }
+
+    #[test]
+    fn the_flags_choose_the_per_thread_form_where_there_is_one() {
+        assert_eq!(
+            meant(&rows("cuLaunchKernel"), 7000, true),
+            Some(Symbol::cuLaunchKernel_ptsz)
+        );
+        assert_eq!(
+            meant(&rows("cuLaunchKernel"), 7000, false),
+            Some(Symbol::cuLaunchKernel)
+        );
+        assert_eq!(
+            meant(&rows("cuMemAlloc"), 7000, true),
+            Some(Symbol::cuMemAlloc_v2)
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! Memory: what is allocated, what is left, and what the application is told of it.
+//!
+//! The reader may rely on this: an allocation is charged, by the bytes that were asked for, before the driver is asked, and
+//! the driver is asked once; what the driver refuses is given back; what would exceed a quota never reaches the driver
+//! and is answered with its own `CUDA_ERROR_OUT_OF_MEMORY`. A free of something we do not know goes to the driver untouched.
+//!
+//! ```text
+//!   allocate    reserve ──▶ driver ──▶ commit, remember in Live      (denied, or refused by the driver: give back)
+//!   free        take out of Live ──▶ driver ──▶ release              (refused by the driver: put back)
+//! ```
+//!
+//! Taking out *before* the driver frees is what makes a reused address safe: by the time another thread can be handed
+//! the same address, our record of the old one is gone.
+
+mod account;
+pub mod array;
+mod ask;
+pub mod graph;
+pub mod host;
+pub mod import;
+pub mod linear;
+mod live;
+pub mod nvml;
+pub mod physical;
+pub mod pool;
+mod shape;
+pub mod view;
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use gpushare_abi::Out;
+use gpushare_abi::errors::CUresult;
+use gpushare_abi::types::{CUcontext, CUdevice};
+use shm_layout::DEVICES_PER_PROCESS;
+
+use crate::guest::{Guest, guest};
+use crate::real::Real;
+
+/// What the memory side keeps for a guest.
+#[derive(Default)]
+pub struct Books {
+    live: live::Live,
+    physical: physical::Book,
+    pools: pool::Book,
+    graphs: graph::Book,
+    nvml: nvml::Book,
+    /// The devices' primary contexts, by ordinal, once retained.
+    primaries: [AtomicUsize; DEVICES_PER_PROCESS],
+}
+
+impl Books {
+    fn primary(&self, device: CUdevice) -> Option<&AtomicUsize> {
+        self.primaries.get(usize::try_from(device).ok()?)
+    }
+}
+
+/// `cuDevicePrimaryCtxRetain`: which context a reset of the device will take away.
+pub fn primary_retain(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    context: Out<CUcontext>,
+    device: CUdevice,
+) -> CUresult {
+    real.call()?;
+    let primary = guest().and_then(|guest| guest.memory.primary(device));
+    if let (Some(primary), Some(context)) = (primary, context.get()) {
+        primary.store(context as usize, Relaxed);
+    }
+    Ok(())
+}
+
+/// A context was destroyed, or with no context given the device's primary one reset: what it held is given back.
+///
+/// Physical memory and graphs belong to the process and stay.
+pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
+    let gone = match context as usize {
+        0 => guest.memory.primary(device).map_or(0, |primary| primary.load(Relaxed)),
+        context => context,
+    };
+    if gone != 0 {
+        guest.memory.live.drain(
+            |record| account::context_of(record) == gone as u64,
+            |_, record| account::settle(guest, &record),
+        );
+    }
+}
+
+/// The keeper's part: work that an allocating thread should not have to do.
+pub fn tick(guest: &Guest) {
+    guest.memory.live.grow_if_wanted();
+}

@@ -1,0 +1,231 @@
+//! Where bytes are charged, and the two roads every allocation and every free takes.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
+use gpushare_abi::types::CUdevice;
+use shm_layout::{Denial, Event, EventKind, Ledger, Reservation};
+
+use crate::context;
+use crate::guest::{Device, Guest, guest};
+use crate::real::Real;
+use crate::symbols::Symbol;
+
+use super::live::Record;
+
+/// What an entry of the live map is: which free fits it, and what it is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Device memory with an address.
+    Linear,
+    /// An array.
+    Array,
+    /// An array with its mip levels.
+    Mipmapped,
+    /// Pinned host memory the driver allocated.
+    Host,
+    /// Host memory of the application's own, pinned.
+    Registered,
+    /// Another process's memory.
+    Shared,
+    /// Another interface's memory.
+    External,
+}
+
+impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Linear,
+        Self::Array,
+        Self::Mipmapped,
+        Self::Host,
+        Self::Registered,
+        Self::Shared,
+        Self::External,
+    ];
+}
+
+/// One device's account in this process.
+#[derive(Clone, Copy)]
+pub struct Account {
+    guest: &'static Guest,
+    device: &'static Device,
+}
+
+/// The account of the calling thread's current device.
+#[inline]
+pub fn here() -> Option<Account> {
+    let guest = guest()?;
+    Some(Account { guest, device: guest.current_device()? })
+}
+
+/// The account of a device ordinal.
+pub fn of_device(ordinal: CUdevice) -> Option<Account> {
+    let guest = guest()?;
+    Some(Account { guest, device: guest.device(ordinal)? })
+}
+
+impl Account {
+    /// The guest whose account it is.
+    pub fn guest(self) -> &'static Guest {
+        self.guest
+    }
+
+    /// The device's ordinal in this process.
+    pub fn ordinal(self) -> u8 {
+        self.device.ordinal
+    }
+
+    /// The device's ledger.
+    #[inline]
+    pub fn ledger(self) -> Ledger<'static> {
+        self.guest.registration.ledger(self.device.entry)
+    }
+
+    /// Sets bytes aside, or denies: counted, published, and answered as the driver would.
+    #[inline]
+    pub fn reserve(self, bytes: u64, symbol: Symbol) -> Result<Reservation<'static>, CUerror> {
+        self.ledger().reserve(bytes).map_err(|denial| self.deny(&denial, symbol))
+    }
+
+    #[cold]
+    fn deny(self, denial: &Denial, symbol: Symbol) -> CUerror {
+        let counters = self.guest.registration.count(self.device.entry);
+        counters.denials.fetch_add(1, Relaxed);
+        counters.denied_bytes.fetch_add(denial.asked, Relaxed);
+        let slot = self.guest.registration.slot();
+        self.guest.registration.segments().state().publish(Event {
+            seq: 0,
+            time_ns: shm_layout::clock::now(),
+            slot: slot.index,
+            epoch: slot.epoch,
+            device: self.device.entry.device(),
+            kind: EventKind::Denial,
+            arg0: denial.asked,
+            arg1: denial.quota,
+            call: symbol as u16,
+        });
+        CUDA_ERROR_OUT_OF_MEMORY
+    }
+
+    /// Remembers under `key` what the driver granted.
+    #[inline]
+    pub fn keep(self, key: u64, bytes: u64, kind: Kind) {
+        let record = self.enter(bytes, kind);
+        // A caller that wanted no result, and a driver that did not mind: nothing will ever free it by name.
+        if key != 0 {
+            self.guest.memory.live.put(key, record);
+        }
+    }
+
+    /// Counts what the driver granted, and says what to remember of it.
+    #[inline]
+    pub fn enter(self, bytes: u64, kind: Kind) -> Record {
+        let counters = self.guest.registration.count(self.device.entry);
+        match kind {
+            Kind::Host | Kind::Registered => counters.host_pinned_bytes.fetch_add(bytes, Relaxed),
+            Kind::Shared | Kind::External => counters.imported_bytes.fetch_add(bytes, Relaxed),
+            Kind::Linear | Kind::Array | Kind::Mipmapped => counters.allocations.fetch_add(1, Relaxed),
+        };
+        [bytes, context::current() as u64, pack(kind, self.device.ordinal)]
+    }
+
+    /// The driver did something whose size we do not know.
+    pub fn lost_track(self) {
+        self.guest.registration.count(self.device.entry).unaccounted.fetch_add(1, Relaxed);
+    }
+}
+
+/// The road of an allocation: reserve, the driver once, remember. `bytes` is `None` where the size cannot be told.
+#[inline]
+pub fn allocate(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    account: Option<Account>,
+    bytes: Option<u64>,
+    kind: Kind,
+    key: impl FnOnce() -> Option<u64>,
+) -> CUresult {
+    let Some(account) = account else {
+        return real.call();
+    };
+    let Some(bytes) = bytes else {
+        return real.call().inspect(|()| account.lost_track());
+    };
+    let reservation = account.reserve(bytes, real.symbol())?;
+    real.call()?;
+    account.keep(key().unwrap_or(0), reservation.commit(), kind);
+    Ok(())
+}
+
+/// The road of something that is counted and not charged: the driver once, remember.
+pub fn count(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    kind: Kind,
+    bytes: impl FnOnce() -> u64,
+    key: impl FnOnce() -> Option<u64>,
+) -> CUresult {
+    real.call()?;
+    if let Some(account) = here() {
+        account.keep(key().unwrap_or(0), bytes(), kind);
+    }
+    Ok(())
+}
+
+/// The road of a free: take out, the driver once, give back.
+#[inline]
+pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> CUresult {
+    free_either(real, key, kind, kind)
+}
+
+/// The same, for a call that frees two kinds.
+#[inline]
+pub fn free_either(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, one: Kind, other: Kind) -> CUresult {
+    let Some(guest) = guest() else {
+        return real.call();
+    };
+    let live = &guest.memory.live;
+    let Some(record) = live.take(key, |record| kind_of(record).is_some_and(|kind| kind == one || kind == other)) else {
+        return real.call();
+    };
+    match real.call() {
+        Ok(()) => {
+            settle(guest, &record);
+            Ok(())
+        }
+        Err(error) => {
+            live.put(key, record);
+            Err(error)
+        }
+    }
+}
+
+/// Gives back what a record was charged or counted.
+#[inline]
+pub fn settle(guest: &Guest, record: &Record) {
+    let [bytes, _, packed] = *record;
+    let (Some(kind), Some(device)) = (kind_of(record), guest.devices.get(usize::from(packed as u8))) else {
+        return;
+    };
+    let counters = guest.registration.count(device.entry);
+    match kind {
+        Kind::Host | Kind::Registered => counters.host_pinned_bytes.fetch_sub(bytes, Relaxed),
+        Kind::Shared | Kind::External => counters.imported_bytes.fetch_sub(bytes, Relaxed),
+        Kind::Linear | Kind::Array | Kind::Mipmapped => {
+            guest.registration.ledger(device.entry).release(bytes);
+            counters.frees.fetch_add(1, Relaxed)
+        }
+    };
+}
+
+/// The context a record belongs to.
+pub fn context_of(record: &Record) -> u64 {
+    record[1]
+}
+
+fn pack(kind: Kind, ordinal: u8) -> u64 {
+    u64::from(kind as u8) << 8 | u64::from(ordinal)
+}
+
+fn kind_of(record: &Record) -> Option<Kind> {
+    Kind::ALL.get(usize::try_from(record[2] >> 8).ok()?).copied()
+}

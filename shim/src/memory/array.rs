@@ -1,0 +1,51 @@
+//! Arrays: exact to the bytes of their shape.
+
+use gpushare_abi::errors::CUresult;
+use gpushare_abi::types::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray};
+use gpushare_abi::{In, Out};
+
+use crate::real::Real;
+
+use super::account::{self, Kind};
+use super::shape;
+
+/// `cuArrayCreate`.
+pub fn create(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    array: Out<CUarray>,
+    desc: In<CUDA_ARRAY_DESCRIPTOR>,
+) -> CUresult {
+    let bytes = desc.get().and_then(|desc| shape::array(&desc));
+    account::allocate(real, account::here(), bytes, Kind::Array, || Some(array.get()? as u64))
+}
+
+/// `cuArray3DCreate`.
+pub fn create_3d(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    array: Out<CUarray>,
+    desc: In<CUDA_ARRAY3D_DESCRIPTOR>,
+) -> CUresult {
+    let bytes = desc.get().and_then(|desc| shape::array_3d(&desc));
+    account::allocate(real, account::here(), bytes, Kind::Array, || Some(array.get()? as u64))
+}
+
+/// `cuMipmappedArrayCreate`. The level arrays it hands out are parts of it and cost nothing more.
+pub fn create_mipmapped(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    array: Out<CUmipmappedArray>,
+    desc: In<CUDA_ARRAY3D_DESCRIPTOR>,
+    levels: u32,
+) -> CUresult {
+    let bytes = desc.get().and_then(|desc| shape::mipmapped(&desc, levels));
+    account::allocate(real, account::here(), bytes, Kind::Mipmapped, || Some(array.get()? as u64))
+}
+
+/// `cuArrayDestroy`.
+pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, array: CUarray) -> CUresult {
+    account::free(real, array as u64, Kind::Array)
+}
+
+/// `cuMipmappedArrayDestroy`.
+pub fn destroy_mipmapped(real: Real<'_, impl FnOnce() -> CUresult>, array: CUmipmappedArray) -> CUresult {
+    account::free(real, array as u64, Kind::Mipmapped)
+}

@@ -1,0 +1,89 @@
+//! What the memory side asks the driver on its own account. None of it is on a path that is called often.
+#![allow(unsafe_code, reason = "calls the driver and NVML")]
+
+use std::ffi::{CStr, c_char};
+
+use gpushare_abi::Out;
+use gpushare_abi::types::{CU_STREAM_CAPTURE_STATUS_ACTIVE, CUdevice, CUdeviceptr, CUgraph, CUstream, CUuuid, nvmlDevice_t};
+
+use crate::driver::call;
+
+/// Bytes of the allocation an address belongs to.
+pub fn size_of_allocation(dptr: CUdeviceptr) -> Option<u64> {
+    let mut bytes = 0_usize;
+    // SAFETY: both results may be left out; ours outlives the call.
+    unsafe { call::cuMemGetAddressRange_v2(Out::NULL, Out::to(&mut bytes), dptr) }.ok()?;
+    Some(bytes as u64)
+}
+
+/// Gives memory back that the caller never learned of.
+pub fn free(dptr: CUdeviceptr) {
+    // SAFETY: the driver checks the address; nobody else was told of it.
+    let _ = unsafe { call::cuMemFree_v2(dptr) };
+}
+
+/// The graph a stream is being captured into, if it is.
+pub fn capturing_graph(stream: CUstream, per_thread: bool) -> Option<CUgraph> {
+    let (mut status, mut graph) = (0, std::ptr::null_mut());
+    let ask = if per_thread { call::cuStreamGetCaptureInfo_v2_ptsz } else { call::cuStreamGetCaptureInfo_v2 };
+    // SAFETY: all results but the status may be left out; ours outlive the call.
+    unsafe {
+        ask(
+            stream,
+            Out::to(&mut status),
+            Out::NULL,
+            Out::to(&mut graph),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    }
+    .ok()?;
+    (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && !graph.is_null()).then_some(graph)
+}
+
+/// A device's UUID as CUDA has it: of the MIG instance where there is one.
+pub fn uuid(device: CUdevice) -> Option<[u8; 16]> {
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    // SAFETY: our result outlives the call.
+    let new = unsafe { call::cuDeviceGetUuid_v2(Out::to(&mut uuid), device) };
+    // SAFETY: as above; drivers before 11.4 have only this one.
+    new.or_else(|_| unsafe { call::cuDeviceGetUuid(Out::to(&mut uuid), device) }).ok()?;
+    Some(uuid.bytes)
+}
+
+/// A device's UUID as NVML has it: `GPU-…` or `MIG-…`, read into its bytes.
+pub fn nvml_uuid(device: nvmlDevice_t) -> Option<[u8; 16]> {
+    let mut text = [0 as c_char; 96];
+    // SAFETY: the buffer is as long as we say and outlives the call.
+    unsafe { call::nvmlDeviceGetUUID(device, text.as_mut_ptr(), 96) }.ok()?;
+    text[95] = 0;
+    // SAFETY: the last byte is NUL, so the text ends within the buffer.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+    parse_uuid(text.to_str().ok()?)
+}
+
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let (_, digits) = text.split_once('-')?;
+    let mut uuid = [0; 16];
+    let mut nibbles = digits.chars().filter(|c| *c != '-').map(|c| c.to_digit(16));
+    for byte in &mut uuid {
+        let (high, low) = (nibbles.next()??, nibbles.next()??);
+        *byte = u8::try_from(high << 4 | low).ok()?;
+    }
+    nibbles.next().is_none().then_some(uuid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_read_with_either_prefix() {
+        let bytes = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(parse_uuid("GPU-01234567-89ab-cdef-0102-030405060708"), Some(bytes));
+        assert_eq!(parse_uuid("MIG-01234567-89ab-cdef-0102-030405060708"), Some(bytes));
+        for text in ["", "GPU", "GPU-0123", "GPU-01234567-89ab-cdef-0102-03040506070g", "MIG-GPU-1/2/3"] {
+            assert_eq!(parse_uuid(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Memory that another process or another interface allocated: shown as imported, charged to whoever made it.
+
+use gpushare_abi::errors::CUresult;
+use gpushare_abi::types::{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory, CUipcMemHandle,
+};
+use gpushare_abi::{In, Out};
+
+use crate::real::Real;
+
+use super::account::{self, Kind};
+use super::ask;
+
+/// `cuIpcOpenMemHandle`.
+pub fn open(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    dptr: Out<CUdeviceptr>,
+    _handle: CUipcMemHandle,
+    _flags: u32,
+) -> CUresult {
+    let bytes = || dptr.get().and_then(ask::size_of_allocation).unwrap_or(0);
+    account::count(real, Kind::Shared, bytes, || dptr.get())
+}
+
+/// `cuIpcCloseMemHandle`.
+pub fn close(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr) -> CUresult {
+    account::free(real, dptr, Kind::Shared)
+}
+
+/// `cuImportExternalMemory`.
+pub fn external(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    memory: Out<CUexternalMemory>,
+    desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_DESC>,
+) -> CUresult {
+    let bytes = || desc.get().map_or(0, |desc| desc.size);
+    account::count(real, Kind::External, bytes, || Some(memory.get()? as u64))
+}
+
+/// `cuDestroyExternalMemory`.
+pub fn destroy_external(real: Real<'_, impl FnOnce() -> CUresult>, memory: CUexternalMemory) -> CUresult {
+    account::free(real, memory as u64, Kind::External)
+}

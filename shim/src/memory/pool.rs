@@ -1,0 +1,137 @@
+//! Stream-ordered memory and its pools.
+//!
+//! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
+//! pool keeps reserved beyond that (its release threshold) is the driver's own affair and shows as *unaccounted*; its
+//! `maxSize` is the driver's to enforce. A pool's device, not the current one, is charged.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use gpushare_abi::errors::CUresult;
+use gpushare_abi::types::{CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr, CUmemPoolProps, CUmemoryPool, CUstream};
+use gpushare_abi::{In, Out};
+
+use crate::guest::guest;
+use crate::real::Real;
+
+use super::account::{self, Account, Kind};
+use super::{ask, graph};
+
+/// Where a pool's memory is.
+#[derive(Clone, Copy)]
+enum Home {
+    Device(CUdevice),
+    Host,
+}
+
+/// The pools we have seen made or asked for.
+#[derive(Default)]
+pub struct Book {
+    homes: Mutex<HashMap<usize, Home>>,
+}
+
+impl Book {
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<usize, Home>) -> T) -> T {
+        act(&mut self.homes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// `cuMemAllocAsync`.
+pub fn alloc(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    dptr: Out<CUdeviceptr>,
+    bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    charge(real, account::here(), dptr, bytes, stream)
+}
+
+/// `cuMemAllocFromPoolAsync`.
+pub fn alloc_from(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    dptr: Out<CUdeviceptr>,
+    bytes: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> CUresult {
+    let home = guest().and_then(|guest| guest.memory.pools.with(|homes| homes.get(&(pool as usize)).copied()));
+    match home {
+        None => charge(real, account::here(), dptr, bytes, stream),
+        Some(Home::Device(device)) => charge(real, account::of_device(device), dptr, bytes, stream),
+        Some(Home::Host) => account::count(real, Kind::Host, || bytes as u64, || dptr.get()),
+    }
+}
+
+fn charge(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    account: Option<Account>,
+    dptr: Out<CUdeviceptr>,
+    bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    let Some(account) = account.filter(|_| crate::stream::any_capturing()) else {
+        return account::allocate(real, account, Some(bytes as u64), Kind::Linear, || dptr.get());
+    };
+    // Captured: the allocation is the graph's, and each launch of it allocates anew.
+    match ask::capturing_graph(stream, real.per_thread()) {
+        Some(graph) => graph::charge(real, account, graph, bytes as u64, || dptr.get(), || 0),
+        None => account::allocate(real, Some(account), Some(bytes as u64), Kind::Linear, || dptr.get()),
+    }
+}
+
+/// `cuMemFreeAsync`. A captured free belongs to the graph's allocation, which is not in the map: it changes nothing.
+pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr, _stream: CUstream) -> CUresult {
+    account::free_either(real, dptr, Kind::Linear, Kind::Host)
+}
+
+/// `cuMemPoolCreate`.
+pub fn create(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    pool: Out<CUmemoryPool>,
+    props: In<CUmemPoolProps>,
+) -> CUresult {
+    real.call()?;
+    if let (Some(pool), Some(props)) = (pool.get(), props.get()) {
+        let home = match props.location.type_ {
+            CU_MEM_LOCATION_TYPE_DEVICE => Home::Device(props.location.id),
+            _ => Home::Host,
+        };
+        remember(pool, home);
+    }
+    Ok(())
+}
+
+/// `cuMemPoolDestroy`. What was allocated from it lives on until it is freed.
+pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) -> CUresult {
+    let Some(guest) = guest() else {
+        return real.call();
+    };
+    // Before the driver lets the handle be used again.
+    let home = guest.memory.pools.with(|homes| homes.remove(&(pool as usize)));
+    real.call().inspect_err(|_| {
+        if let Some(home) = home {
+            remember(pool, home);
+        }
+    })
+}
+
+/// `cuDeviceGetDefaultMemPool`, `cuDeviceGetMemPool`.
+pub fn of_device(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    pool: Out<CUmemoryPool>,
+    device: CUdevice,
+) -> CUresult {
+    real.call()?;
+    if let Some(pool) = pool.get() {
+        remember(pool, Home::Device(device));
+    }
+    Ok(())
+}
+
+fn remember(pool: CUmemoryPool, home: Home) {
+    if let Some(guest) = guest() {
+        guest.memory.pools.with(|homes| {
+            homes.entry(pool as usize).or_insert(home);
+        });
+    }
+}

@@ -1,0 +1,51 @@
+//! What the driver says of a device's memory, brought into agreement with the quota.
+//!
+//! Nothing is changed where no limit holds. Where one does, the total is the quota, the free memory what quota and device
+//! both leave: free + used ≤ total, and 0 free for a process over its quota. A result the caller does not want (NULL)
+//! stays untouched.
+
+use gpushare_abi::Out;
+use gpushare_abi::errors::CUresult;
+use gpushare_abi::types::CUdevice;
+use shm_layout::Ledger;
+
+use crate::real::Real;
+
+use super::account;
+
+/// `cuMemGetInfo`.
+pub fn info(real: Real<'_, impl FnOnce() -> CUresult>, free: Out<usize>, total: Out<usize>) -> CUresult {
+    real.call()?;
+    if let Some(account) = account::here() {
+        let ledger = account.ledger();
+        lower(free, room(ledger));
+        lower(total, whole(ledger));
+    }
+    Ok(())
+}
+
+/// `cuDeviceTotalMem`.
+pub fn device_total(real: Real<'_, impl FnOnce() -> CUresult>, bytes: Out<usize>, device: CUdevice) -> CUresult {
+    real.call()?;
+    if let Some(account) = account::of_device(device) {
+        lower(bytes, whole(account.ledger()));
+    }
+    Ok(())
+}
+
+/// The most a process may believe to be free.
+pub fn room(ledger: Ledger<'_>) -> u64 {
+    ledger.room().unwrap_or(u64::MAX)
+}
+
+/// The most a process may believe its device to have.
+pub fn whole(ledger: Ledger<'_>) -> u64 {
+    ledger.quota().bytes.unwrap_or(u64::MAX)
+}
+
+fn lower(place: Out<usize>, most: u64) {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    if place.get().is_some_and(|value| value > most) {
+        place.set(most);
+    }
+}

@@ -1,0 +1,80 @@
+//! The few things we say: one line on stderr, once per cause, and a count in the segment.
+#![allow(unsafe_code, reason = "writes to stderr past the guest's own buffers")]
+
+use std::{
+    fmt::{self, Write},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use crate::{guest, symbols::Symbol};
+
+/// What there is to be said, once each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Cause {
+    /// The segments could not be opened.
+    Segment,
+    /// Every slot is taken.
+    SlotsFull,
+    /// More devices than a slot has room for.
+    DevicesFull,
+    /// The keeper thread did not start.
+    Keeper,
+    /// A hook panicked.
+    Fault,
+    /// A variable has a value that means nothing.
+    Environment,
+    /// The kernel lacks something; we use the slower way.
+    Kernel,
+    /// Reserved for the memory side.
+    Memory,
+}
+
+static SAID: AtomicU32 = AtomicU32::new(0);
+
+/// Says it on stderr unless this cause was spoken of before.
+pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
+    let bit = 1 << cause as u32;
+    if SAID.fetch_or(bit, Relaxed) & bit == 0 {
+        say(what);
+    }
+}
+
+/// A hook panicked: the guest has its answer all the same.
+#[cold]
+pub fn fault(symbol: Symbol) {
+    if let Some(guest) = guest::guest() {
+        guest.count_all(|counters| &counters.faults);
+    }
+    once(
+        Cause::Fault,
+        format_args!("internal fault in {symbol:?}; the call went to the driver unmanaged"),
+    );
+}
+
+/// One line, in one write, truncated rather than allocated.
+fn say(what: fmt::Arguments<'_>) {
+    let mut line = Line {
+        bytes: [0; 512],
+        len: 0,
+    };
+    let _ = writeln!(line, "gpushare: {what}");
+    line.bytes[line.len.saturating_sub(1)] = b'\n';
+    // SAFETY: the line is ours, and a closed stderr is an error we do not mind.
+    let _ = unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
+}
+
+struct Line {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let take = text.len().min(room);
+        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
+        self.len += take;
+        Ok(())
+    }
+}

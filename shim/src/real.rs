@@ -1,0 +1,70 @@
+//! The caller's own call, forwarded to the driver exactly once.
+
+use std::cell::Cell;
+
+use gpushare_abi::errors::CUresult;
+
+use crate::symbols::Symbol;
+
+/// A call on its way to the driver. A hook either forwards it with [`Real::call`] or refuses it.
+///
+/// A panic in a hook is caught behind us: what the driver answered is then the answer, and a call that
+/// had not been forwarded is forwarded.
+pub struct Real<'a, F> {
+    symbol: Symbol,
+    forward: F,
+    answer: &'a Cell<Option<CUresult>>,
+}
+
+impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
+    pub(crate) fn new(symbol: Symbol, forward: F, answer: &'a Cell<Option<CUresult>>) -> Self {
+        Self {
+            symbol,
+            forward,
+            answer,
+        }
+    }
+
+    /// Asks the driver. It is asked once: the call is consumed.
+    pub fn call(self) -> CUresult {
+        let answer = (self.forward)();
+        self.answer.set(Some(answer));
+        answer
+    }
+
+    /// Which function was called.
+    pub fn symbol(&self) -> Symbol {
+        self.symbol
+    }
+
+    /// Whether it was called in its per-thread default stream form.
+    pub fn per_thread(&self) -> bool {
+        self.symbol.per_thread()
+    }
+}
+
+/// A submission on its way to the driver: like [`Real`], without the boundary that would cost the launch
+/// path its speed. Its hooks may not panic before they forward.
+pub struct Submission<F> {
+    symbol: Symbol,
+    forward: F,
+}
+
+impl<F: FnOnce() -> CUresult> Submission<F> {
+    #[inline(always)]
+    pub(crate) fn new(symbol: Symbol, forward: F) -> Self {
+        Self { symbol, forward }
+    }
+
+    /// Asks the driver.
+    #[inline(always)]
+    pub fn call(self) -> CUresult {
+        (self.forward)()
+    }
+
+    /// Whether it was called in its per-thread default stream form.
+    #[inline(always)]
+    pub fn per_thread(&self) -> bool {
+        self.symbol.per_thread()
+    }
+}

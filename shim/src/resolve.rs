@@ -1,0 +1,108 @@
+//! How applications find the driver's functions, and how they find ours instead.
+//!
+//! `dlsym`, `dlvsym` and `dlopen` are exported as [trampolines](trampoline) that *jump* to libc's own for
+//! whatever is not ours, so RTLD_NEXT, RTLD_DEFAULT and `$ORIGIN` keep the caller's identity. For a name of
+//! the table, [`answer`] asks libc's `dlsym` itself: what the driver lacks stays NULL, with libc's own
+//! `dlerror`; the first definition of a name is ours to wrap; a second, different one passes through.
+#![allow(unsafe_code, reason = "calls libc's own look-ups")]
+
+mod elf;
+pub mod library;
+mod real;
+mod trampoline;
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    panic::catch_unwind,
+    ptr::null_mut,
+};
+
+use crate::{driver, symbols::Symbol};
+
+/// What a trampoline does: return `value` if `answered`, else jump to libc.
+#[repr(C)]
+pub struct Answer {
+    value: *mut c_void,
+    answered: usize,
+}
+
+const JUMP: Answer = Answer { value: null_mut(), answered: 0 };
+
+fn found(value: *mut c_void) -> Answer {
+    Answer { value, answered: 1 }
+}
+
+/// `dlsym(handle, name)` called from `caller`.
+extern "C" fn answer(handle: *mut c_void, name: *const c_char, caller: usize) -> Answer {
+    real::prepare();
+    let Some(symbol) = hooked(name) else { return JUMP };
+    catch_unwind(|| look(handle, symbol, caller)).unwrap_or(JUMP)
+}
+
+/// `dlvsym(handle, name, version)`: the driver has no versions, but a caller may ask all the same.
+extern "C" fn answer_versioned(handle: *mut c_void, name: *const c_char, version: *const c_char) -> Answer {
+    real::prepare();
+    let Some(symbol) = hooked(name) else { return JUMP };
+    if is_pseudo(handle) {
+        return JUMP;
+    }
+    let real = real::dlvsym(handle, name, version);
+    if real.is_null() { found(real) } else { found(ours_or(symbol, real)) }
+}
+
+/// `dlopen(path, flags)`: RTLD_DEEPBIND would let a library past us, so it is taken out.
+extern "C" fn open_flags(flags: i32) -> i32 {
+    real::prepare();
+    flags & !libc::RTLD_DEEPBIND
+}
+
+/// The hooked symbol of a name, quickly `None` for a name that cannot be one.
+fn hooked(name: *const c_char) -> Option<Symbol> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the caller of dlsym promises a C string.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    if !(name.starts_with(b"cu") || name.starts_with(b"nvml")) {
+        return None;
+    }
+    Symbol::by_name(name)
+}
+
+fn is_pseudo(handle: *mut c_void) -> bool {
+    handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
+}
+
+fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Answer {
+    if handle == libc::RTLD_NEXT && library::is_behind_us(caller) {
+        return JUMP;
+    }
+    let real = if is_pseudo(handle) {
+        behind_us(symbol, caller, handle == libc::RTLD_DEFAULT)
+    } else {
+        let real = real::dlsym(handle, library::c_name(symbol));
+        if real == symbol.export() { behind_us(symbol, caller, false) } else { real }
+    };
+    if real.is_null() { found(real) } else { found(ours_or(symbol, real)) }
+}
+
+/// The definition behind our own export: in the global scope, or, for RTLD_DEFAULT, among what the caller
+/// itself was linked with (a plugin opened RTLD_LOCAL).
+fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_void {
+    let name = library::c_name(symbol);
+    let real = real::dlsym(libc::RTLD_NEXT, name);
+    if !real.is_null() || !in_callers_scope {
+        return real;
+    }
+    let local = library::in_scope_of(caller, symbol);
+    if local.is_null() {
+        // Asked again so that `dlerror` tells of the look-up, not of what we did in between.
+        return real::dlsym(libc::RTLD_NEXT, name);
+    }
+    local
+}
+
+/// Our export if this is the definition we wrap, else the definition itself.
+fn ours_or(symbol: Symbol, real: *mut c_void) -> *mut c_void {
+    if driver::adopt(symbol, real) { symbol.export() } else { real }
+}

@@ -1,0 +1,159 @@
+//! The library the driver's functions come from: kept loaded, and searched for what we need ourselves.
+#![allow(unsafe_code, reason = "keeps and closes libc's handles")]
+
+use std::{
+    ffi::{CStr, CString, c_void},
+    ptr::null_mut,
+    sync::atomic::{AtomicPtr, Ordering::*},
+};
+
+use super::{elf, real};
+use crate::symbols::{COUNT, Symbol};
+
+/// Handles of the libraries the first definitions came from: the driver's, NVML's.
+static HOMES: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+
+fn home(symbol: Symbol) -> &'static AtomicPtr<c_void> {
+    &HOMES[usize::from(symbol.is_nvml())]
+}
+
+/// Keeps the library that defines `address` loaded for good, so that no address we hold ever dangles.
+pub fn pin(symbol: Symbol, address: *mut c_void) {
+    let home = home(symbol);
+    if !home.load(Relaxed).is_null() {
+        return;
+    }
+    let Some(path) = path_of(address as usize) else {
+        return;
+    };
+    if path.is_empty() {
+        return; // defined by the main program itself
+    }
+    let handle = real::dlopen(
+        &path,
+        libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+    );
+    if handle.is_null() {
+        real::clear_error();
+        return;
+    }
+    // Losing a race leaves one more reference to a library that stays anyway.
+    let _ = home.compare_exchange(null_mut(), handle, Relaxed, Relaxed);
+}
+
+/// The driver's own definition of a symbol, wherever the driver is; NULL when there is none.
+pub fn find(symbol: Symbol) -> *mut c_void {
+    let name = c_name(symbol);
+    let handle = home(symbol).load(Relaxed);
+    let mut found = null_mut();
+    if !handle.is_null() {
+        found = real::dlsym(handle, name);
+    } else {
+        found = first(found, || real::dlsym(libc::RTLD_NEXT, name));
+        found = first(found, || in_library(symbol, name));
+    }
+    if found.is_null() {
+        real::clear_error();
+    }
+    // Our own export is no definition.
+    if found == symbol.export() {
+        null_mut()
+    } else {
+        found
+    }
+}
+
+fn first(found: *mut c_void, otherwise: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    if found.is_null() { otherwise() } else { found }
+}
+
+/// In the library of the usual name, if somebody has loaded it.
+fn in_library(symbol: Symbol, name: &CStr) -> *mut c_void {
+    let usual = if symbol.is_nvml() {
+        c"libnvidia-ml.so.1"
+    } else {
+        c"libcuda.so.1"
+    };
+    let handle = real::dlopen(usual, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+    if handle.is_null() {
+        return null_mut();
+    }
+    let found = real::dlsym(handle, name);
+    close(handle);
+    found
+}
+
+/// What a look-up in the caller's own scope (it and what it was linked with) finds.
+pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
+    let Some(path) = path_of(caller).filter(|path| !path.is_empty()) else {
+        return null_mut();
+    };
+    let handle = real::dlopen(&path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+    if handle.is_null() {
+        return null_mut();
+    }
+    let found = real::dlsym(handle, c_name(symbol));
+    close(handle);
+    found
+}
+
+fn close(handle: *mut c_void) {
+    // SAFETY: a handle we opened.
+    unsafe { libc::dlclose(handle) };
+}
+
+fn path_of(address: usize) -> Option<CString> {
+    elf::visit(|object| object.contains(address).then(|| object.path().to_owned()))
+}
+
+/// Whether the code at `caller` was loaded after us, so that RTLD_NEXT looks behind us anyway.
+pub fn is_behind_us(caller: usize) -> bool {
+    let ours = is_behind_us as *const () as usize;
+    let mut our_index = usize::MAX;
+    let found = elf::visit(|object| {
+        if object.contains(ours) {
+            our_index = object.index;
+        }
+        object.contains(caller).then_some(object.index)
+    });
+    found.is_some_and(|index| index > our_index)
+}
+
+/// The symbol's name as a C string.
+pub fn c_name(symbol: Symbol) -> &'static CStr {
+    C_NAMES[symbol as usize]
+}
+
+macro_rules! names {
+    (
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        used { $(fn $used:ident $used_args:tt;)* }
+    ) => {
+        static C_NAMES: [&CStr; COUNT] = [
+            $(c_str(concat!(stringify!($name), "\0")), $(c_str(concat!(stringify!($twin), "\0")),)?)*
+            $(c_str(concat!(stringify!($used), "\0")),)*
+        ];
+    };
+}
+
+const fn c_str(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a function's name has no NUL inside"),
+    }
+}
+
+gpushare_abi::driver_table!(names);
+
+/// What the driver's library itself calls by this name, hooked or not.
+pub fn find_by_name(name: &CStr) -> *mut c_void {
+    let handle = HOMES[0].load(Relaxed);
+    if handle.is_null() {
+        return null_mut();
+    }
+    let found = real::dlsym(handle, name);
+    if found.is_null() {
+        real::clear_error();
+    }
+    found
+}

@@ -1,0 +1,115 @@
+//! Every function of the table, by number: its name, what `cuGetProcAddress` calls it, and our export.
+
+use std::ffi::c_void;
+
+/// What the table says of one exported symbol.
+pub struct Info {
+    /// The exported symbol.
+    pub name: &'static str,
+    /// What `cuGetProcAddress` calls it; empty for a function we only use.
+    pub base: &'static str,
+    /// The first CUDA version whose `cuGetProcAddress` answer it is.
+    pub since: i32,
+    /// Whether it is the per-thread default stream form.
+    pub per_thread: bool,
+}
+
+macro_rules! symbols {
+    (
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        used { $(fn $used:ident $used_args:tt;)* }
+    ) => {
+        /// A driver function we hook or use. The numbers are the call codes of events and profiles.
+        #[allow(non_camel_case_types, missing_docs, reason = "these are the driver's own names")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum Symbol {
+            $($name, $($twin,)?)*
+            $($used,)*
+        }
+
+        /// What the table says of each, in the order of [`Symbol`].
+        pub static INFO: &[Info] = &[
+            $(
+                Info { name: stringify!($name), base: $base, since: $since, per_thread: false },
+                $(Info { name: stringify!($twin), base: $base, since: $since, per_thread: true },)?
+            )*
+            $(Info { name: stringify!($used), base: "", since: 0, per_thread: false },)*
+        ];
+
+        /// Every hooked symbol, in the order of [`Symbol`].
+        pub static HOOKED: &[Symbol] = &[$(Symbol::$name, $(Symbol::$twin,)?)*];
+
+        /// How many symbols there are.
+        pub const COUNT: usize = INFO_COUNT;
+        const INFO_COUNT: usize = [$(Symbol::$name, $(Symbol::$twin,)?)* $(Symbol::$used,)*].len();
+    };
+}
+
+gpushare_abi::driver_table!(symbols);
+
+impl Symbol {
+    /// The table's row.
+    pub fn info(self) -> &'static Info {
+        &INFO[self as usize]
+    }
+
+    /// Whether this is a per-thread default stream form.
+    pub const fn per_thread(self) -> bool {
+        PER_THREAD[self as usize]
+    }
+
+    /// The hooked symbol of this exported name.
+    pub fn by_name(name: &[u8]) -> Option<Symbol> {
+        HOOKED
+            .iter()
+            .copied()
+            .find(|symbol| symbol.info().name.as_bytes() == name)
+    }
+
+    /// Our own export of a hooked symbol.
+    pub fn export(self) -> *mut c_void {
+        crate::entry::export(self)
+    }
+
+    /// Whether it belongs to NVML rather than to the driver.
+    pub fn is_nvml(self) -> bool {
+        self.info().name.starts_with("nvml")
+    }
+}
+
+const PER_THREAD: [bool; COUNT] = {
+    let mut flags = [false; COUNT];
+    let mut i = 0;
+    while i < COUNT {
+        flags[i] = INFO[i].per_thread;
+        i += 1;
+    }
+    flags
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_symbol_is_named_once() {
+        let mut names: Vec<_> = INFO.iter().map(|info| info.name).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(all, names.len(), "a symbol has two rows");
+        assert_eq!(all, COUNT);
+    }
+
+    #[test]
+    fn a_hooked_symbol_is_found_by_its_name_and_a_used_one_is_not() {
+        assert_eq!(
+            Symbol::by_name(b"cuLaunchKernel_ptsz"),
+            Some(Symbol::cuLaunchKernel_ptsz)
+        );
+        assert_eq!(Symbol::by_name(b"cuStreamQuery"), None);
+        assert!(Symbol::cuLaunchKernel_ptsz.per_thread());
+        assert!(!Symbol::cuLaunchKernel.per_thread());
+    }
+}

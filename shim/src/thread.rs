@@ -1,0 +1,457 @@
+//! One thread's own record: what it counts, which gate it looks at, whether it is inside a call.
+//!
+//! The launch path reaches the record by two loads (an initial-exec TLS slot) and touches nothing that
+//! another thread writes. The keeper reads the counters and `inside` of all records, and forgets the
+//! streams of a device whose gate it has closed. Records are never freed: a thread that ends leaves its
+//! record, counters and all, to the next one that starts.
+#![allow(unsafe_code, reason = "thread-local slot and the list of records")]
+
+use std::{
+    arch::{asm, global_asm},
+    cell::Cell,
+    ffi::c_void,
+    ptr::null_mut,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{
+            AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, compiler_fence,
+        },
+    },
+};
+
+use shm_layout::DEVICES_PER_PROCESS;
+
+use crate::gate::{self, Gate, OPEN};
+
+/// A thread is in no hook of ours.
+const OUTSIDE: u32 = 0;
+/// A thread is in a hook that submits nothing.
+const ELSEWHERE: u32 = u32::MAX;
+/// Streams remembered by the launch path.
+const RECENT: usize = 8;
+
+/// What a thread did on one device. Only that thread writes; the keeper adds up all threads' tallies.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Tally {
+    /// Kernel launches.
+    pub launches: AtomicU64,
+    /// Graph launches.
+    pub graphs: AtomicU64,
+    /// Copies.
+    pub copies: AtomicU64,
+    /// Bytes copied.
+    pub copy_bytes: AtomicU64,
+    /// Memsets.
+    pub memsets: AtomicU64,
+    /// Explicit synchronisations.
+    pub syncs: AtomicU64,
+    /// Launches recorded into a capture.
+    pub captured: AtomicU64,
+    /// Calls that found the gate closed.
+    pub gate_misses: AtomicU64,
+}
+
+/// Adds without a locked instruction: the word has one writer.
+#[inline(always)]
+pub fn add(word: &AtomicU64, n: u64) {
+    word.store(word.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+/// A stream that was submitted to, in its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The stream, or 1 and 2 for the default streams ([`stream_key`]).
+    pub stream: usize,
+    /// Its context.
+    pub context: usize,
+    /// The context's device.
+    pub ordinal: u8,
+}
+
+/// One thread's record.
+#[repr(C, align(64))]
+pub struct Thread {
+    gate: AtomicPtr<Gate>,
+    inside: AtomicU32,
+    here: AtomicU32,
+    recent: [AtomicUsize; RECENT],
+    context: Cell<usize>,
+    streams: Mutex<Vec<Used>>,
+    in_use: AtomicBool,
+    next: AtomicPtr<Thread>,
+    tallies: [Tally; DEVICES_PER_PROCESS],
+}
+
+static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
+static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// What a stream is known by here: its handle, or 1 for the legacy and 2 for the thread's default stream.
+#[inline(always)]
+pub fn stream_key(stream: usize, per_thread: bool) -> usize {
+    if stream == 0 {
+        1 + per_thread as usize
+    } else {
+        stream
+    }
+}
+
+fn place(key: usize) -> usize {
+    ((key >> 4) ^ (key >> 9) ^ key) % RECENT
+}
+
+impl Thread {
+    /// Begins a submission if nothing stands in its way: not nested, gate open, stream known. The fast path.
+    #[inline(always)]
+    pub fn begin(&self, key: usize) -> bool {
+        if self.inside.load(Relaxed) != OUTSIDE {
+            return false;
+        }
+        self.inside.store(self.here.load(Relaxed), Relaxed);
+        // The keeper closes the gate, makes every thread of the process pass a full barrier (membarrier), then
+        // reads `inside`: so either it sees us inside, or we see the gate closed.
+        compiler_fence(SeqCst);
+        // SAFETY: a record's gate always points to one of the gates, which live as long as the process.
+        let gate = unsafe { &*self.gate.load(Relaxed) };
+        if gate.look() == OPEN && self.recent[place(key)].load(Relaxed) == key {
+            return true;
+        }
+        self.inside.store(OUTSIDE, Relaxed);
+        false
+    }
+
+    /// Ends a submission.
+    #[inline(always)]
+    pub fn end(&self) {
+        // ORDER: pairs with the keeper's Acquire load in `is_inside`; the call has been made.
+        self.inside.store(OUTSIDE, Release);
+    }
+
+    /// Begins a submission if the gate is open, whatever the stream.
+    pub fn begin_if_open(&self) -> bool {
+        self.inside.store(self.here.load(Relaxed), Relaxed);
+        compiler_fence(SeqCst); // as in `begin`
+        // SAFETY: as in `begin`.
+        let gate = unsafe { &*self.gate.load(Relaxed) };
+        if gate.look() == OPEN {
+            return true;
+        }
+        self.inside.store(OUTSIDE, Relaxed);
+        false
+    }
+
+    /// Begins a submission that was admitted past the closed gate; only under the turn's lock.
+    pub fn begin_admitted(&self, ordinal: u8) {
+        self.inside.store(u32::from(ordinal) + 1, Relaxed);
+    }
+
+    /// Whether the thread is submitting to this device.
+    pub fn is_inside(&self, ordinal: u8) -> bool {
+        // ORDER: pairs with the Release store in `end`; the call's effects come with it.
+        self.inside.load(Acquire) == u32::from(ordinal) + 1
+    }
+
+    /// Whether the thread is in a hook of ours.
+    pub fn is_in_a_hook(&self) -> bool {
+        self.inside.load(Relaxed) != OUTSIDE
+    }
+
+    /// What the thread did on a device.
+    #[inline(always)]
+    pub fn tally(&self, ordinal: u8) -> &Tally {
+        &self.tallies[usize::from(ordinal) % DEVICES_PER_PROCESS]
+    }
+
+    /// What the thread did on the device of its current context.
+    #[inline(always)]
+    pub fn tally_here(&self) -> &Tally {
+        self.tally((self.here.load(Relaxed).wrapping_sub(1)) as u8)
+    }
+
+    /// The context the thread was last seen with.
+    pub fn context(&self) -> usize {
+        self.context.get()
+    }
+
+    /// The thread submits to this device from now on, until it is told otherwise.
+    pub fn settle(&self, gate: &'static Gate, ordinal: u8, context: usize) {
+        if self.context.replace(context) != context {
+            self.forget_recent();
+        }
+        self.here.store(u32::from(ordinal) + 1, Relaxed);
+        self.gate
+            .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
+    }
+
+    /// The thread's context may have changed: the next submission looks again.
+    pub fn unsettle(&self) {
+        self.gate.store(
+            std::ptr::from_ref(gate::always_closed()).cast_mut(),
+            Relaxed,
+        );
+    }
+
+    /// Remembers that this stream was submitted to.
+    pub fn remember(&self, used: Used) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if !streams.contains(&used) {
+            streams.push(used);
+        }
+        self.recent[place(used.stream)].store(used.stream, Relaxed);
+    }
+
+    /// Takes the streams that `which` chooses out of the record.
+    pub fn take_streams(&self, which: impl Fn(&Used) -> bool, into: &mut Vec<Used>) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = streams.len();
+        streams.retain(|used| {
+            let taken = which(used);
+            if taken && !into.contains(used) {
+                into.push(*used);
+            }
+            !taken
+        });
+        if streams.len() != before {
+            self.forget_recent();
+        }
+    }
+
+    fn forget_recent(&self) {
+        for place in &self.recent {
+            place.store(0, Relaxed);
+        }
+    }
+}
+
+/// The calling thread's record, if it has one.
+#[inline(always)]
+pub fn current() -> Option<&'static Thread> {
+    // SAFETY: the slot is NULL or a record, and records are never freed.
+    unsafe { slot().as_ref() }
+}
+
+/// The calling thread's record.
+pub fn attached() -> &'static Thread {
+    match current() {
+        Some(thread) => thread,
+        None => attach(),
+    }
+}
+
+/// Every record, whether its thread still runs or not.
+pub fn all() -> impl Iterator<Item = &'static Thread> {
+    // ORDER: pairs with the Release push in `attach`; the record is whole.
+    let first = THREADS.load(Acquire);
+    // SAFETY: the list holds records only, and records are never freed.
+    std::iter::successors(unsafe { first.as_ref() }, |thread| {
+        // SAFETY: as above.
+        unsafe { thread.next.load(Relaxed).as_ref() }
+    })
+}
+
+/// In a forked child: the parent's records are no longer ours.
+pub fn forget_after_fork() {
+    THREADS.store(null_mut(), Relaxed);
+    set_slot(null_mut());
+}
+
+/// In no hook until dropped: calls made meanwhile by the driver itself go straight on.
+pub struct Inside(&'static Thread);
+
+impl Inside {
+    /// Enters, unless the thread is in a hook already.
+    #[inline]
+    pub fn enter() -> Option<Self> {
+        let thread = attached();
+        if thread.is_in_a_hook() {
+            return None;
+        }
+        thread.inside.store(ELSEWHERE, Relaxed);
+        Some(Self(thread))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // A fork within the call leaves the child with a fresh record; only ours is ours to leave.
+        self.0.inside.store(OUTSIDE, Relaxed);
+    }
+}
+
+#[cold]
+fn attach() -> &'static Thread {
+    let thread = all()
+        .find(|thread| {
+            // ORDER: pairs with the Release in `detach`; the record is as its last thread left it.
+            thread
+                .in_use
+                .compare_exchange(false, true, Acquire, Relaxed)
+                .is_ok()
+        })
+        .unwrap_or_else(make);
+    thread.unsettle();
+    thread.forget_recent();
+    thread.inside.store(OUTSIDE, Relaxed);
+    let record = std::ptr::from_ref(thread).cast_mut();
+    set_slot(record);
+    tell_me_when_it_ends(record);
+    thread
+}
+
+fn make() -> &'static Thread {
+    let thread: &'static Thread = Box::leak(Box::new(Thread {
+        gate: AtomicPtr::new(std::ptr::from_ref(gate::always_closed()).cast_mut()),
+        inside: AtomicU32::new(OUTSIDE),
+        here: AtomicU32::new(0),
+        recent: Default::default(),
+        context: Cell::new(0),
+        streams: Mutex::new(Vec::new()),
+        in_use: AtomicBool::new(true),
+        next: AtomicPtr::new(null_mut()),
+        tallies: Default::default(),
+    }));
+    let record = std::ptr::from_ref(thread).cast_mut();
+    let mut first = THREADS.load(Relaxed);
+    loop {
+        thread.next.store(first, Relaxed);
+        // ORDER: pairs with the Acquire load in `all`; publishes the record.
+        match THREADS.compare_exchange_weak(first, record, Release, Relaxed) {
+            Ok(_) => return thread,
+            Err(now) => first = now,
+        }
+    }
+}
+
+/// Makes the key whose destructor hands records on. Called once, before the first record.
+fn exit_key() -> libc::pthread_key_t {
+    let known = EXIT_KEY.load(Relaxed);
+    if known != u32::MAX {
+        return known;
+    }
+    let mut key = 0;
+    // SAFETY: the destructor is a plain function of this library, which is never unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(detach)) } != 0 {
+        return u32::MAX;
+    }
+    match EXIT_KEY.compare_exchange(u32::MAX, key, Relaxed, Relaxed) {
+        Ok(_) => key,
+        Err(other) => {
+            // SAFETY: the key is ours and nobody knows it.
+            unsafe { libc::pthread_key_delete(key) };
+            other
+        }
+    }
+}
+
+fn tell_me_when_it_ends(record: *mut Thread) {
+    let key = exit_key();
+    if key != u32::MAX {
+        // SAFETY: the key lives as long as the process. A failure leaks one record.
+        unsafe { libc::pthread_setspecific(key, record.cast()) };
+    }
+}
+
+extern "C" fn detach(record: *mut c_void) {
+    set_slot(null_mut());
+    // SAFETY: the key's value is a record, and records are never freed.
+    let thread = unsafe { &*record.cast::<Thread>() };
+    thread.inside.store(OUTSIDE, Relaxed);
+    // ORDER: pairs with the Acquire in `attach`; the next thread continues this record.
+    thread.in_use.store(false, Release);
+}
+
+// SAFETY (of sharing): `context` is the one plain cell; only the thread that uses the record touches it,
+// and `in_use` hands it from one thread to the next.
+unsafe impl Sync for Thread {}
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".pushsection .tbss.gpushare_thread,\"awT\",@nobits",
+    ".balign 8",
+    ".hidden gpushare_thread",
+    ".globl gpushare_thread",
+    ".type gpushare_thread, @tls_object",
+    ".size gpushare_thread, 8",
+    "gpushare_thread:",
+    ".zero 8",
+    ".popsection",
+);
+
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    ".pushsection .tbss.gpushare_thread,\"awT\",%nobits",
+    ".balign 8",
+    ".hidden gpushare_thread",
+    ".globl gpushare_thread",
+    ".type gpushare_thread, %tls_object",
+    ".size gpushare_thread, 8",
+    "gpushare_thread:",
+    ".zero 8",
+    ".popsection",
+);
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn slot() -> *mut Thread {
+    let record;
+    // SAFETY: reads this thread's own slot, at the offset the dynamic linker put into the GOT.
+    unsafe {
+        asm!(
+            "mov {record}, qword ptr [rip + gpushare_thread@GOTTPOFF]",
+            "mov {record}, qword ptr fs:[{record}]",
+            record = out(reg) record,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    record
+}
+
+#[cfg(target_arch = "x86_64")]
+fn set_slot(record: *mut Thread) {
+    // SAFETY: writes this thread's own slot.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + gpushare_thread@GOTTPOFF]",
+            "mov qword ptr fs:[{offset}], {record}",
+            offset = out(reg) _,
+            record = in(reg) record,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn slot() -> *mut Thread {
+    let record;
+    // SAFETY: reads this thread's own slot, at the offset the dynamic linker put into the GOT.
+    unsafe {
+        asm!(
+            "mrs {base}, tpidr_el0",
+            "adrp {record}, :gottprel:gpushare_thread",
+            "ldr {record}, [{record}, :gottprel_lo12:gpushare_thread]",
+            "ldr {record}, [{base}, {record}]",
+            base = out(reg) _,
+            record = out(reg) record,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    record
+}
+
+#[cfg(target_arch = "aarch64")]
+fn set_slot(record: *mut Thread) {
+    // SAFETY: writes this thread's own slot.
+    unsafe {
+        asm!(
+            "mrs {base}, tpidr_el0",
+            "adrp {offset}, :gottprel:gpushare_thread",
+            "ldr {offset}, [{offset}, :gottprel_lo12:gpushare_thread]",
+            "str {record}, [{base}, {offset}]",
+            base = out(reg) _,
+            offset = out(reg) _,
+            record = in(reg) record,
+            options(nostack, preserves_flags),
+        );
+    }
+}

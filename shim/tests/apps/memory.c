@@ -1,0 +1,199 @@
+/* A client of the driver that does what its input says, one command a line, and answers each with the driver's code and
+ * what the call returned. Names stand for addresses and handles: `alloc a 4096`, `free a`.
+ *
+ * No header of the driver is used, so this compiles anywhere; every function is found by dlsym. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long u64;
+
+static void *driver, *nvml;
+static struct { char name[24]; u64 value; } names[256];
+
+static u64 *named(const char *name) {
+    for (int i = 0; i < 256; i++) {
+        if (!names[i].name[0]) snprintf(names[i].name, sizeof names[i].name, "%s", name);
+        if (!strcmp(names[i].name, name)) return &names[i].value;
+    }
+    abort();
+}
+
+static void *find(void *library, const char *function) {
+    void *found = library ? dlsym(library, function) : NULL;
+    if (!found) {
+        printf("missing %s\n", function);
+        fflush(stdout);
+        exit(3);
+    }
+    return found;
+}
+
+#define CALL(function, ...) ((int (*)())find(driver, #function))(__VA_ARGS__)
+#define NVML(function, ...) ((int (*)())find(nvml, #function))(__VA_ARGS__)
+#define IS(word) (!strcmp(argv[0], word))
+#define NUM(i) strtoull(argv[i], NULL, 0)
+#define V(i) (*named(argv[i]))
+#define OUT(i) named(argv[i])
+
+static struct { unsigned type, handles; int loc_type, loc_id; void *sa; size_t max; char rest[56]; } pool_props;
+static struct { unsigned type, handles; int loc_type, loc_id; void *meta; char rest[8]; } physical;
+static struct { struct { unsigned type, handles; int loc_type, loc_id; void *sa; size_t max; char rest[56]; } pool;
+                const void *access; size_t count, bytes; u64 dptr; } node;
+static struct { size_t w, h; unsigned format, channels; } flat;
+static struct { size_t w, h, d; unsigned format, channels, flags; } deep;
+struct handle { char bytes[64]; };
+
+static int run(int argc, char **argv, char *more) {
+    size_t one = 0, two = 0;
+    int code;
+    (void)argc;
+    if (IS("init")) return CALL(cuInit, 0);
+    if (IS("device")) {
+        void *context;
+        if ((code = CALL(cuDevicePrimaryCtxRetain, &context, (int)NUM(1)))) return code;
+        return CALL(cuCtxSetCurrent, context);
+    }
+    if (IS("device-release")) return CALL(cuDevicePrimaryCtxRelease_v2, (int)NUM(1));
+    if (IS("device-reset")) return CALL(cuDevicePrimaryCtxReset_v2, (int)NUM(1));
+    if (IS("context")) return CALL(cuCtxCreate_v2, OUT(1), 0, (int)NUM(2));
+    if (IS("context-set")) return CALL(cuCtxSetCurrent, (void *)V(1));
+    if (IS("context-destroy")) return CALL(cuCtxDestroy_v2, (void *)V(1));
+
+    if (IS("alloc")) return CALL(cuMemAlloc_v2, OUT(1), (size_t)NUM(2));
+    if (IS("alloc-null")) return CALL(cuMemAlloc_v2, (void *)0, (size_t)NUM(1));
+    if (IS("managed")) return CALL(cuMemAllocManaged, OUT(1), (size_t)NUM(2), 1);
+    if (IS("pitch")) {
+        code = CALL(cuMemAllocPitch_v2, OUT(1), &one, (size_t)NUM(2), (size_t)NUM(3), 4);
+        sprintf(more, " %zu", one);
+        return code;
+    }
+    if (IS("free")) return CALL(cuMemFree_v2, V(1));
+    if (IS("free-address")) return CALL(cuMemFree_v2, NUM(1));
+
+    if (IS("async")) return CALL(cuMemAllocAsync, OUT(1), (size_t)NUM(2), (void *)0);
+    if (IS("async-ptsz")) return CALL(cuMemAllocAsync_ptsz, OUT(1), (size_t)NUM(2), (void *)0);
+    if (IS("free-async")) return CALL(cuMemFreeAsync, V(1), (void *)0);
+    if (IS("free-async-ptsz")) return CALL(cuMemFreeAsync_ptsz, V(1), (void *)0);
+    if (IS("pool")) {
+        pool_props.type = 1, pool_props.loc_type = 1, pool_props.loc_id = NUM(2), pool_props.max = NUM(3);
+        return CALL(cuMemPoolCreate, OUT(1), &pool_props);
+    }
+    if (IS("pool-default")) return CALL(cuDeviceGetDefaultMemPool, OUT(1), (int)NUM(2));
+    if (IS("pool-alloc")) return CALL(cuMemAllocFromPoolAsync, OUT(1), (size_t)NUM(3), (void *)V(2), (void *)0);
+    if (IS("pool-trim")) return CALL(cuMemPoolTrimTo, (void *)V(1), (size_t)NUM(2));
+    if (IS("pool-destroy")) return CALL(cuMemPoolDestroy, (void *)V(1));
+
+    if (IS("create")) {
+        physical.type = 1, physical.loc_type = 1, physical.loc_id = NUM(3);
+        return CALL(cuMemCreate, OUT(1), (size_t)NUM(2), &physical, (u64)0);
+    }
+    if (IS("release")) return CALL(cuMemRelease, V(1));
+    if (IS("reserve")) return CALL(cuMemAddressReserve, OUT(1), (size_t)NUM(2), (size_t)0, (u64)0, (u64)0);
+    if (IS("map")) return CALL(cuMemMap, V(1) + NUM(2), (size_t)NUM(3), (size_t)0, V(4), (u64)0);
+    if (IS("unmap")) return CALL(cuMemUnmap, V(1) + NUM(2), (size_t)NUM(3));
+    if (IS("retain")) return CALL(cuMemRetainAllocationHandle, OUT(1), (void *)(V(2) + NUM(3)));
+
+    if (IS("array")) {
+        flat.w = NUM(2), flat.h = NUM(3), flat.format = NUM(4), flat.channels = NUM(5);
+        return CALL(cuArrayCreate_v2, OUT(1), &flat);
+    }
+    if (IS("array3d") || IS("mipmapped")) {
+        deep.w = NUM(2), deep.h = NUM(3), deep.d = NUM(4);
+        deep.format = NUM(5), deep.channels = NUM(6), deep.flags = NUM(7);
+        if (IS("array3d")) return CALL(cuArray3DCreate_v2, OUT(1), &deep);
+        return CALL(cuMipmappedArrayCreate, OUT(1), &deep, (unsigned)NUM(8));
+    }
+    if (IS("array-destroy")) return CALL(cuArrayDestroy, (void *)V(1));
+    if (IS("mipmapped-destroy")) return CALL(cuMipmappedArrayDestroy, (void *)V(1));
+
+    if (IS("host")) return CALL(cuMemAllocHost_v2, OUT(1), (size_t)NUM(2));
+    if (IS("host-flags")) return CALL(cuMemHostAlloc, OUT(1), (size_t)NUM(2), 0);
+    if (IS("host-free")) return CALL(cuMemFreeHost, (void *)V(1));
+    if (IS("register")) {
+        *OUT(1) = (u64)(uintptr_t)aligned_alloc(4096, NUM(2));
+        return CALL(cuMemHostRegister_v2, (void *)V(1), (size_t)NUM(2), 0);
+    }
+    if (IS("unregister")) return CALL(cuMemHostUnregister, (void *)V(1));
+
+    if (IS("ipc-get")) {
+        struct handle handle;
+        code = CALL(cuIpcGetMemHandle, &handle, V(1));
+        more += sprintf(more, " ");
+        for (int i = 0; i < 64; i++) more += sprintf(more, "%02x", (unsigned char)handle.bytes[i]);
+        return code;
+    }
+    if (IS("ipc-open")) {
+        struct handle handle;
+        for (int i = 0; i < 64; i++) {
+            char digits[3] = {argv[2][2 * i], argv[2][2 * i + 1], 0};
+            handle.bytes[i] = (char)strtoul(digits, NULL, 16);
+        }
+        return ((int (*)(u64 *, struct handle, unsigned))find(driver, "cuIpcOpenMemHandle_v2"))(OUT(1), handle, 1);
+    }
+    if (IS("ipc-close")) return CALL(cuIpcCloseMemHandle, V(1));
+
+    if (IS("graph")) return CALL(cuGraphCreate, OUT(1), 0);
+    if (IS("graph-alloc")) {
+        node.pool.type = 1, node.pool.loc_type = 1, node.pool.loc_id = 0, node.bytes = NUM(3);
+        return CALL(cuGraphAddMemAllocNode, OUT(1), (void *)V(2), (void *)0, (size_t)0, &node);
+    }
+    if (IS("graph-instantiate")) return CALL(cuGraphInstantiateWithFlags, OUT(1), (void *)V(2), (u64)0);
+    if (IS("graph-destroy")) return CALL(cuGraphDestroy, (void *)V(1));
+    if (IS("graph-exec-destroy")) return CALL(cuGraphExecDestroy, (void *)V(1));
+    if (IS("stream")) return CALL(cuStreamCreate, OUT(1), 1);
+    if (IS("capture")) return CALL(cuStreamBeginCapture_v2, (void *)V(1), 2);
+    if (IS("capture-alloc")) return CALL(cuMemAllocAsync, OUT(1), (size_t)NUM(2), (void *)V(3));
+    if (IS("capture-free")) return CALL(cuMemFreeAsync, V(1), (void *)V(2));
+    if (IS("capture-end")) return CALL(cuStreamEndCapture, (void *)V(1), OUT(2));
+
+    if (IS("info")) {
+        code = CALL(cuMemGetInfo_v2, &one, &two);
+        sprintf(more, " %zu %zu", one, two);
+        return code;
+    }
+    if (IS("info-null")) return CALL(cuMemGetInfo_v2, (void *)0, (void *)0);
+    if (IS("info-free")) {
+        code = CALL(cuMemGetInfo_v2, &one, (void *)0);
+        sprintf(more, " %zu", one);
+        return code;
+    }
+    if (IS("total")) {
+        code = CALL(cuDeviceTotalMem_v2, &one, (int)NUM(1));
+        sprintf(more, " %zu", one);
+        return code;
+    }
+    if (IS("nvml")) {
+        struct { u64 total, free, used; } v1;
+        struct { unsigned version; u64 total, reserved, free, used; } v2;
+        void *device;
+        nvml = nvml ? nvml : dlopen("libnvidia-ml.so.1", RTLD_NOW);
+        if ((code = NVML(nvmlInit_v2)) || (code = NVML(nvmlDeviceGetHandleByIndex_v2, (unsigned)NUM(1), &device))) return code;
+        v2.version = sizeof v2 | 2 << 24;
+        if ((code = NVML(nvmlDeviceGetMemoryInfo, device, &v1))) return code;
+        code = NVML(nvmlDeviceGetMemoryInfo_v2, device, &v2);
+        sprintf(more, " %llu %llu %llu %llu %llu %llu %llu", v1.total, v1.free, v1.used, v2.total, v2.reserved, v2.free, v2.used);
+        return code;
+    }
+    if (IS("child")) return system(argv[1]);
+    return 9999;
+}
+
+int main(void) {
+    char line[512];
+    driver = dlopen("libcuda.so.1", RTLD_NOW);
+    while (fgets(line, sizeof line, stdin)) {
+        char *argv[12] = {0}, more[1024] = "";
+        int argc = 0;
+        for (char *word = strtok(line, " \n"); word && argc < 12; word = strtok(NULL, " \n")) argv[argc++] = word;
+        if (!argc) continue;
+        if (IS("quit")) return 0;
+        int code = run(argc, argv, more);
+        printf("%d%s\n", code, more);
+        fflush(stdout);
+    }
+    return 0;
+}

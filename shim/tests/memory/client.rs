@@ -1,0 +1,83 @@
+//! The C client `apps/memory.c`, preloaded, and what the segment says of it.
+
+use std::path::Path;
+
+use gpushare_testbed::{Testbed, Watched, cc};
+use shm_layout::{ProcessView, Segments, Snapshot, clock, snapshot};
+
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
+
+/// `CUDA_ERROR_INVALID_VALUE`, `CUDA_ERROR_OUT_OF_MEMORY`.
+pub const INVALID_VALUE: u64 = 1;
+pub const OUT_OF_MEMORY: u64 = 2;
+
+pub struct Client<'b> {
+    bed: &'b Testbed,
+    pub watched: Watched,
+}
+
+impl<'b> Client<'b> {
+    /// Starts the client with these variables and lets it take device 0.
+    pub fn start(bed: &'b Testbed, variables: &[(&str, &str)]) -> Self {
+        let mut client = Self::start_bare(bed, variables);
+        client.ok("init");
+        client.ok("device 0");
+        client
+    }
+
+    /// Starts the client; it has not touched CUDA yet.
+    pub fn start_bare(bed: &'b Testbed, variables: &[(&str, &str)]) -> Self {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/memory.c");
+        let mut command = bed.preloaded(cc(&source, "memory", &["-ldl"]));
+        command.envs(variables.iter().copied());
+        Self { bed, watched: Watched::spawn(&mut command) }
+    }
+
+    /// Does one command; its code, and what it returned.
+    pub fn ask(&mut self, command: &str) -> (u64, Vec<String>) {
+        let answer = self.watched.ask(command);
+        let mut words = answer.split(' ').map(str::to_owned);
+        let code = words.next().and_then(|code| code.parse().ok());
+        (code.unwrap_or_else(|| panic!("{command}: {answer}")), words.collect())
+    }
+
+    pub fn code(&mut self, command: &str) -> u64 {
+        self.ask(command).0
+    }
+
+    /// Does one command that must succeed; the numbers it returned.
+    pub fn ok(&mut self, command: &str) -> Vec<u64> {
+        let (code, words) = self.ask(command);
+        assert_eq!(code, 0, "{command}; stderr: {}", self.watched.stderr());
+        words.iter().filter_map(|word| word.parse().ok()).collect()
+    }
+
+    pub fn denied(&mut self, command: &str) {
+        assert_eq!(self.code(command), OUT_OF_MEMORY, "{command}");
+    }
+
+    /// What the segment says of the client.
+    pub fn process(&self) -> ProcessView {
+        let pid = self.watched.pid();
+        let processes = look(self.bed).processes;
+        let ours = processes.into_iter().find(|process| process.identity.pid == pid);
+        ours.expect("the client is registered")
+    }
+
+    /// Bytes it holds on a device, as the segment has them.
+    pub fn used_on(&self, ordinal: u8) -> u64 {
+        let process = self.process();
+        process.devices.iter().find(|device| device.ordinal == ordinal).expect("entered").used
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used_on(0)
+    }
+}
+
+pub fn look(bed: &Testbed) -> Snapshot {
+    let segments = Segments::open_viewer(bed.dir()).expect("the client made them");
+    snapshot(&segments, clock::now())
+}

@@ -1,0 +1,16 @@
+//! Memory accounting and quota, on the simulator, seen from outside: a C client does what a test tells it, and the segment
+//! must say the same to the byte.
+
+mod arrays;
+mod client;
+mod contexts;
+mod environment;
+mod graphs;
+mod host;
+mod linear;
+mod physical;
+mod pools;
+mod quota;
+mod race;
+mod shared;
+mod view;

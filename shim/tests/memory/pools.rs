@@ -1,0 +1,44 @@
+use gpushare_testbed::Testbed;
+
+use crate::client::{Client, MIB};
+
+#[test]
+fn stream_ordered_memory_is_charged_until_its_free_in_both_forms() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("async a 1000");
+    client.ok("async-ptsz b 500");
+    assert_eq!(client.used(), 1500);
+    client.ok("free-async-ptsz a");
+    assert_eq!(client.used(), 500);
+    client.ok("free b");
+    assert_eq!(client.used(), 0, "a plain free takes it as well");
+}
+
+#[test]
+fn a_pools_memory_is_charged_to_the_pools_device() {
+    let bed = Testbed::with_scenario("two-gpus");
+    let mut client = Client::start(&bed, &[]);
+    client.ok(&format!("pool p 1 {}", 4 * MIB));
+    client.ok(&format!("pool-alloc a p {MIB}"));
+    assert_eq!((client.used_on(0), client.used_on(1)), (0, MIB));
+    client.denied(&format!("pool-alloc b p {}", 64 * MIB));
+    assert_eq!(client.used_on(1), MIB, "the pool's own maximum refused, and the bytes came back");
+    client.ok("free-async a");
+    client.ok("pool-trim p 0");
+    client.ok("pool-destroy p");
+    assert_eq!(client.used_on(1), 0);
+    client.ok("pool-default d 0");
+    client.ok("pool-alloc c d 300");
+    assert_eq!(client.used_on(0), 300);
+}
+
+#[test]
+fn stream_ordered_memory_is_denied_at_the_byte() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4096")]);
+    client.ok("async a 4096");
+    client.denied("async b 1");
+    client.ok("free-async a");
+    client.ok("async b 1");
+}
