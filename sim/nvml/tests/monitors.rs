@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use gpushare_sim::{Member, Scenario, World, clock};
 use gpushare_testbed::{Testbed, Watched, eventually, python};
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -198,4 +201,42 @@ fn a_machine_without_nvml_says_that_the_driver_is_not_loaded() {
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("Driver Not Loaded"), "{said}");
+}
+
+#[test]
+fn nvml_wrapper_reads_the_same() {
+    let bed = Testbed::with_scenario("mig");
+    let _busy = Busy::on(&bed, "mig", 3, 300 * MIB);
+    let mut guest = bed.sim_only(std::env::current_exe().unwrap());
+    guest
+        .args(["--exact", "nvml_wrapper_guest", "--ignored", "--nocapture"])
+        .env("BUSY_PID", std::process::id().to_string());
+    output_of(&mut guest);
+}
+
+#[test]
+#[ignore = "the program that the test above runs in a simulated world"]
+fn nvml_wrapper_guest() -> Result<(), NvmlError> {
+    let busy_pid: u32 = std::env::var("BUSY_PID").unwrap().parse().unwrap();
+    let nvml = Nvml::init()?;
+    assert_eq!(nvml.device_count()?, 2);
+    let divided = nvml.device_by_index(0)?;
+    assert_eq!(divided.mig_device_count()?, 3);
+    let instance = divided.mig_device_by_index(2)?;
+    assert_eq!(instance.memory_info()?.total, 5 << 30);
+    assert!(instance.uuid()?.starts_with("MIG-"));
+
+    let whole = nvml.device_by_index(1)?;
+    let process = &whole.running_compute_processes()?[0];
+    assert_eq!(process.pid, busy_pid);
+    assert_eq!(process.used_gpu_memory, UsedGpuMemory::Used(300 * MIB));
+    assert_eq!(whole.memory_info()?.used, 300 * MIB);
+    eventually("its work shows", Duration::from_secs(60), || {
+        let samples = whole.process_utilization_stats(None).unwrap();
+        samples
+            .iter()
+            .any(|sample| sample.pid == busy_pid && sample.sm_util >= 80)
+    });
+    assert!(matches!(whole.serial(), Err(NvmlError::NotSupported)));
+    Ok(())
 }
