@@ -53,7 +53,10 @@ impl Environment {
 
     /// What `get` says the variables hold. An empty variable is one that is not set.
     pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Self {
-        let mut reader = Reader { get, complaints: Vec::new() };
+        let mut reader = Reader {
+            get,
+            complaints: Vec::new(),
+        };
         let mut environment = Self {
             label: reader.own("GPUSHARE_NAME", read_name).unwrap_or_default(),
             disabled: reader.switch("GPUSHARE_DISABLE", false),
@@ -85,7 +88,8 @@ impl Reader<'_> {
     }
 
     fn complain(&mut self, name: &str, error: &dyn std::fmt::Display) {
-        self.complaints.push(format!("{name}: {error}; the value is ignored"));
+        self.complaints
+            .push(format!("{name}: {error}; the value is ignored"));
     }
 
     /// A variable of ours, read by `parse`.
@@ -151,12 +155,14 @@ fn said(well: bool, source: Source) -> Source {
 }
 
 fn by_ordinal(list: &MemoryList) -> [MemoryLimit; DEVICES_PER_PROCESS] {
-    std::array::from_fn(|ordinal| match list.of(u8::try_from(ordinal).unwrap_or(u8::MAX)) {
-        None => MemoryLimit::Unset,
-        Some(Amount::Unlimited) => MemoryLimit::None,
-        Some(Amount::Bytes(bytes)) => MemoryLimit::Bytes(bytes),
-        Some(Amount::Percent(percent)) => MemoryLimit::Percent(percent),
-    })
+    std::array::from_fn(
+        |ordinal| match list.of(u8::try_from(ordinal).unwrap_or(u8::MAX)) {
+            None => MemoryLimit::Unset,
+            Some(Amount::Unlimited) => MemoryLimit::None,
+            Some(Amount::Bytes(bytes)) => MemoryLimit::Bytes(bytes),
+            Some(Amount::Percent(percent)) => MemoryLimit::Percent(percent),
+        },
+    )
 }
 
 fn unsigned(text: &str, least: i64, most: i64) -> Result<u32, TextError> {
@@ -167,7 +173,10 @@ fn read_switch(text: &str) -> Result<bool, TextError> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "yes" | "on" | "true" => Ok(true),
         "0" | "no" | "off" | "false" => Ok(false),
-        _ => Err(TextError::UnknownWord { text: text.to_owned(), known: "1 or 0".into() }),
+        _ => Err(TextError::UnknownWord {
+            text: text.to_owned(),
+            known: "1 or 0".into(),
+        }),
     }
 }
 
@@ -185,7 +194,10 @@ fn read_log(text: &str) -> Result<Log, TextError> {
         "off" => Ok(Log::Off),
         "warn" => Ok(Log::Warn),
         "info" => Ok(Log::Info),
-        _ => Err(TextError::UnknownWord { text: text.to_owned(), known: "off, warn or info".into() }),
+        _ => Err(TextError::UnknownWord {
+            text: text.to_owned(),
+            known: "off, warn or info".into(),
+        }),
     }
 }
 

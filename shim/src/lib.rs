@@ -43,6 +43,8 @@ pub mod barrier;
 pub mod bypass;
 pub mod context;
 pub mod copy;
+#[cfg(test)]
+mod documented;
 pub mod drain;
 pub mod driver;
 pub mod entry;

@@ -73,7 +73,10 @@ pub fn primary_retain(
 /// Physical memory and graphs belong to the process and stay.
 pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
     let gone = match context as usize {
-        0 => guest.memory.primary(device).map_or(0, |primary| primary.load(Relaxed)),
+        0 => guest
+            .memory
+            .primary(device)
+            .map_or(0, |primary| primary.load(Relaxed)),
         context => context,
     };
     if gone != 0 {

@@ -17,18 +17,32 @@ type ParseBytes = fn(&str) -> Result<u64, TextError>;
 
 fn source(name: &str) -> Source {
     let index = ALIASES.iter().position(|alias| *alias == name);
-    Source::Alias(index.and_then(|index| u8::try_from(index).ok()).unwrap_or(u8::MAX))
+    Source::Alias(
+        index
+            .and_then(|index| u8::try_from(index).ok())
+            .unwrap_or(u8::MAX),
+    )
 }
 
 /// The first of the memory families that says anything.
 pub(super) fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
-    for family in ["WRAPPER_MAX_MEMORY", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_MEM_LIMIT"] {
+    for family in [
+        "WRAPPER_MAX_MEMORY",
+        "CUDA_DEVICE_MEMORY_LIMIT",
+        "CUDA_MEM_LIMIT",
+    ] {
         let before = reader.complaints.len();
         let (bytes, zero): (ParseBytes, _) = match family {
             "WRAPPER_MAX_MEMORY" => (plain_bytes, MemoryLimit::Bytes(0)),
             _ => (text::parse_size, MemoryLimit::Unset),
         };
-        let limit = |bytes| if bytes == 0 { zero } else { MemoryLimit::Bytes(bytes) };
+        let limit = |bytes| {
+            if bytes == 0 {
+                zero
+            } else {
+                MemoryLimit::Bytes(bytes)
+            }
+        };
         let everywhere = reader.own(family, bytes).map(limit);
         let mut said_any = everywhere.is_some();
         for (ordinal, memory) in limits.memory.iter_mut().enumerate() {
@@ -89,7 +103,11 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
         limits.policy_source = Source::Invalid;
         return;
     }
-    let mut policy = LockPolicy { kind, sync_skips: skips.unwrap_or(0), ..LockPolicy::default() };
+    let mut policy = LockPolicy {
+        kind,
+        sync_skips: skips.unwrap_or(0),
+        ..LockPolicy::default()
+    };
     if let PolicyKind::Timeslice(ns) = kind {
         policy.max_hold_ns = policy.max_hold_ns.max(ns);
     }
@@ -101,17 +119,30 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 fn plain_bytes(text: &str) -> Result<u64, TextError> {
     match text.parse() {
         Ok(bytes) => Ok(bytes),
-        Err(_) => Err(TextError::NotANumber { text: text.to_owned(), wanted: "a number of bytes" }),
+        Err(_) => Err(TextError::NotANumber {
+            text: text.to_owned(),
+            wanted: "a number of bytes",
+        }),
     }
 }
 
 /// Milliseconds with a fraction, as nanoseconds; 0 is "not this one".
 fn milliseconds(text: &str) -> Result<Option<u64>, TextError> {
-    let ms = text.parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms >= 0.0);
+    let ms = text
+        .parse::<f64>()
+        .ok()
+        .filter(|ms| ms.is_finite() && *ms >= 0.0);
     let Some(ms) = ms else {
-        return Err(TextError::NotANumber { text: text.to_owned(), wanted: "milliseconds such as 5 or 0.5" });
+        return Err(TextError::NotANumber {
+            text: text.to_owned(),
+            wanted: "milliseconds such as 5 or 0.5",
+        });
     };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range of a slice")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the range of a slice"
+    )]
     let ns = (ms * 1e6).clamp(SLICE_NS.0, SLICE_NS.1) as u64;
     Ok((ms > 0.0).then_some(ns))
 }

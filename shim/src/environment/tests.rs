@@ -13,7 +13,10 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
 }
 
 fn alias(name: &str) -> Source {
-    let index = ALIASES.iter().position(|alias| *alias == name).expect("an alias");
+    let index = ALIASES
+        .iter()
+        .position(|alias| *alias == name)
+        .expect("an alias");
     Source::Alias(u8::try_from(index).expect("few"))
 }
 
@@ -42,18 +45,34 @@ fn our_own_variables_are_read() {
         ("GPUSHARE_NVML_VIEW", "0"),
     ]);
     let limits = &read.limits;
-    assert_eq!(limits.memory[..4], [
-        MemoryLimit::Bytes(8 * GIB),
-        MemoryLimit::Percent(50),
-        MemoryLimit::None,
-        MemoryLimit::Unset
-    ]);
-    assert_eq!((limits.weight, limits.priority, limits.cap), (Some(200), Some(-5), Some(30)));
-    assert_eq!((limits.group.as_deref(), read.label.as_str()), (Some("training"), "resnet"));
+    assert_eq!(
+        limits.memory[..4],
+        [
+            MemoryLimit::Bytes(8 * GIB),
+            MemoryLimit::Percent(50),
+            MemoryLimit::None,
+            MemoryLimit::Unset
+        ]
+    );
+    assert_eq!(
+        (limits.weight, limits.priority, limits.cap),
+        (Some(200), Some(-5), Some(30))
+    );
+    assert_eq!(
+        (limits.group.as_deref(), read.label.as_str()),
+        (Some("training"), "resnet")
+    );
     let policy = limits.policy.expect("set");
-    assert_eq!((policy.kind, policy.order), (PolicyKind::Timeslice(5_000_000), Order::Fifo));
+    assert_eq!(
+        (policy.kind, policy.order),
+        (PolicyKind::Timeslice(5_000_000), Order::Fifo)
+    );
     assert!(read.disabled && !read.nvml_view && read.log == Log::Info);
-    for source in [limits.memory_source, limits.share_source, limits.policy_source] {
+    for source in [
+        limits.memory_source,
+        limits.share_source,
+        limits.policy_source,
+    ] {
         assert_eq!(source, Source::LaunchEnv);
     }
 }
@@ -77,12 +96,28 @@ fn a_bad_value_is_one_line_and_the_source_invalid() {
         let read = environment(&[(name, value)]);
         assert_eq!(read.complaints.len(), 1, "{name}");
         let line = &read.complaints[0];
-        assert!(line.starts_with(&format!("{name}: ")) && !line.contains('\n'), "{line}");
+        assert!(
+            line.starts_with(&format!("{name}: ")) && !line.contains('\n'),
+            "{line}"
+        );
         assert!(read.limits.invalid);
     }
-    assert_eq!(environment(&[("GPUSHARE_MEMORY", "8Q")]).limits.memory_source, Source::Invalid);
-    assert_eq!(environment(&[("GPUSHARE_CAP", "0")]).limits.share_source, Source::Invalid);
-    assert_eq!(environment(&[("GPUSHARE_POLICY", "of")]).limits.policy_source, Source::Invalid);
+    assert_eq!(
+        environment(&[("GPUSHARE_MEMORY", "8Q")])
+            .limits
+            .memory_source,
+        Source::Invalid
+    );
+    assert_eq!(
+        environment(&[("GPUSHARE_CAP", "0")]).limits.share_source,
+        Source::Invalid
+    );
+    assert_eq!(
+        environment(&[("GPUSHARE_POLICY", "of")])
+            .limits
+            .policy_source,
+        Source::Invalid
+    );
 }
 
 #[test]
@@ -97,7 +132,10 @@ fn ours_stands_above_another_tools() {
     ]);
     assert_eq!(read.limits.memory[0], MemoryLimit::Bytes(GIB));
     assert_eq!(read.limits.cap, Some(10));
-    assert_eq!(read.limits.policy.map(|policy| policy.kind), Some(PolicyKind::Off));
+    assert_eq!(
+        read.limits.policy.map(|policy| policy.kind),
+        Some(PolicyKind::Off)
+    );
 }
 
 #[test]
@@ -109,13 +147,25 @@ fn wrapper_max_memory_is_bytes_on_every_device() {
 
 #[test]
 fn cuda_device_memory_limit_takes_suffixes_and_a_device_each() {
-    for (text, bytes) in [("1g", GIB), ("1024m", GIB), ("1048576k", GIB), ("1073741824", GIB)] {
+    for (text, bytes) in [
+        ("1g", GIB),
+        ("1024m", GIB),
+        ("1048576k", GIB),
+        ("1073741824", GIB),
+    ] {
         let limits = environment(&[("CUDA_DEVICE_MEMORY_LIMIT", text)]).limits;
         assert_eq!(limits.memory[3], MemoryLimit::Bytes(bytes), "{text}");
         assert_eq!(limits.memory_source, alias("CUDA_DEVICE_MEMORY_LIMIT"));
     }
-    let limits = environment(&[("CUDA_DEVICE_MEMORY_LIMIT", "2g"), ("CUDA_DEVICE_MEMORY_LIMIT_1", "1g")]).limits;
-    assert_eq!(limits.memory[..2], [MemoryLimit::Bytes(2 * GIB), MemoryLimit::Bytes(GIB)]);
+    let limits = environment(&[
+        ("CUDA_DEVICE_MEMORY_LIMIT", "2g"),
+        ("CUDA_DEVICE_MEMORY_LIMIT_1", "1g"),
+    ])
+    .limits;
+    assert_eq!(
+        limits.memory[..2],
+        [MemoryLimit::Bytes(2 * GIB), MemoryLimit::Bytes(GIB)]
+    );
     let limits = environment(&[("CUDA_DEVICE_MEMORY_LIMIT", "0")]).limits;
     assert_eq!(limits.memory[0], MemoryLimit::Unset, "0 is no limit there");
 }
@@ -123,57 +173,108 @@ fn cuda_device_memory_limit_takes_suffixes_and_a_device_each() {
 #[test]
 fn cuda_mem_limit_is_read_when_the_others_are_silent() {
     let limits = environment(&[("CUDA_MEM_LIMIT_1", "512m")]).limits;
-    assert_eq!(limits.memory[..2], [MemoryLimit::Unset, MemoryLimit::Bytes(GIB / 2)]);
+    assert_eq!(
+        limits.memory[..2],
+        [MemoryLimit::Unset, MemoryLimit::Bytes(GIB / 2)]
+    );
     assert_eq!(limits.memory_source, alias("CUDA_MEM_LIMIT"));
 }
 
 #[test]
 fn alnair_vgpu_compute_percentile_is_a_cap() {
     let limits = environment(&[("ALNAIR_VGPU_COMPUTE_PERCENTILE", "40")]).limits;
-    assert_eq!((limits.cap, limits.share_source), (Some(40), alias("ALNAIR_VGPU_COMPUTE_PERCENTILE")));
+    assert_eq!(
+        (limits.cap, limits.share_source),
+        (Some(40), alias("ALNAIR_VGPU_COMPUTE_PERCENTILE"))
+    );
     for none in ["0", "100", "250", "-3"] {
-        assert_eq!(environment(&[("ALNAIR_VGPU_COMPUTE_PERCENTILE", none)]).limits.cap, None, "{none}");
+        assert_eq!(
+            environment(&[("ALNAIR_VGPU_COMPUTE_PERCENTILE", none)])
+                .limits
+                .cap,
+            None,
+            "{none}"
+        );
     }
 }
 
 #[test]
 fn cuda_device_sm_limit_is_a_cap() {
     let limits = environment(&[("CUDA_DEVICE_SM_LIMIT", "50")]).limits;
-    assert_eq!((limits.cap, limits.share_source), (Some(50), alias("CUDA_DEVICE_SM_LIMIT")));
-    assert_eq!(environment(&[("CUDA_DEVICE_SM_LIMIT", "100")]).limits.cap, None);
+    assert_eq!(
+        (limits.cap, limits.share_source),
+        (Some(50), alias("CUDA_DEVICE_SM_LIMIT"))
+    );
+    assert_eq!(
+        environment(&[("CUDA_DEVICE_SM_LIMIT", "100")]).limits.cap,
+        None
+    );
 }
 
 #[test]
 fn cuda_override_kernel_n_sync_yields_after_n_launches() {
     let limits = environment(&[("CUDA_OVERRIDE_KERNEL_N_SYNC", "25")]).limits;
-    assert_eq!(limits.policy.map(|policy| policy.kind), Some(PolicyKind::Launches(25)));
+    assert_eq!(
+        limits.policy.map(|policy| policy.kind),
+        Some(PolicyKind::Launches(25))
+    );
     assert_eq!(limits.policy_source, alias("CUDA_OVERRIDE_KERNEL_N_SYNC"));
     let limits = environment(&[("CUDA_OVERRIDE_KERNEL_N_SYNC", "0")]).limits;
-    assert_eq!(limits.policy.map(|policy| policy.kind), Some(PolicyKind::Launches(1)), "0 is every launch there");
+    assert_eq!(
+        limits.policy.map(|policy| policy.kind),
+        Some(PolicyKind::Launches(1)),
+        "0 is every launch there"
+    );
 }
 
 #[test]
 fn cuda_override_max_sync_ms_is_a_timeslice() {
-    let limits = environment(&[("CUDA_OVERRIDE_MAX_SYNC_MS", "2.5"), ("CUDA_OVERRIDE_KERNEL_N_SYNC", "25")]).limits;
-    assert_eq!(limits.policy.map(|policy| policy.kind), Some(PolicyKind::Timeslice(2_500_000)));
+    let limits = environment(&[
+        ("CUDA_OVERRIDE_MAX_SYNC_MS", "2.5"),
+        ("CUDA_OVERRIDE_KERNEL_N_SYNC", "25"),
+    ])
+    .limits;
+    assert_eq!(
+        limits.policy.map(|policy| policy.kind),
+        Some(PolicyKind::Timeslice(2_500_000))
+    );
     assert_eq!(limits.policy_source, alias("CUDA_OVERRIDE_MAX_SYNC_MS"));
     let limits = environment(&[("CUDA_OVERRIDE_MAX_SYNC_MS", "0.001")]).limits;
-    assert_eq!(limits.policy.map(|policy| policy.kind), Some(PolicyKind::Timeslice(100_000)), "our shortest");
+    assert_eq!(
+        limits.policy.map(|policy| policy.kind),
+        Some(PolicyKind::Timeslice(100_000)),
+        "our shortest"
+    );
 }
 
 #[test]
 fn cuda_override_always_lock_stands_above_its_sisters() {
-    let read = |value| environment(&[("CUDA_OVERRIDE_ALWAYS_LOCK", value), ("CUDA_OVERRIDE_MAX_SYNC_MS", "2")]).limits;
-    assert_eq!(read("1").policy.map(|policy| policy.kind), Some(PolicyKind::Always));
+    let read = |value| {
+        environment(&[
+            ("CUDA_OVERRIDE_ALWAYS_LOCK", value),
+            ("CUDA_OVERRIDE_MAX_SYNC_MS", "2"),
+        ])
+        .limits
+    };
+    assert_eq!(
+        read("1").policy.map(|policy| policy.kind),
+        Some(PolicyKind::Always)
+    );
     assert_eq!(read("1").policy_source, alias("CUDA_OVERRIDE_ALWAYS_LOCK"));
-    assert_eq!(read("0").policy.map(|policy| policy.kind), Some(PolicyKind::Timeslice(2_000_000)));
+    assert_eq!(
+        read("0").policy.map(|policy| policy.kind),
+        Some(PolicyKind::Timeslice(2_000_000))
+    );
 }
 
 #[test]
 fn cuda_override_sync_lock_skips_keeps_the_lock_and_the_default_of_ten_launches() {
     let limits = environment(&[("CUDA_OVERRIDE_SYNC_LOCK_SKIPS", "3")]).limits;
     let policy = limits.policy.expect("set");
-    assert_eq!((policy.kind, policy.sync_skips), (PolicyKind::Launches(10), 3));
+    assert_eq!(
+        (policy.kind, policy.sync_skips),
+        (PolicyKind::Launches(10), 3)
+    );
     assert_eq!(limits.policy_source, alias("CUDA_OVERRIDE_SYNC_LOCK_SKIPS"));
 }
 
@@ -187,7 +288,10 @@ fn every_alias_of_the_segments_is_in_the_table_and_the_other_way_round() {
     assert!(ALIASES.iter().all(|alias| table.contains(alias)));
     assert!(table.iter().all(|name| ALIASES.contains(name)));
     for variable in VARIABLES {
-        let name = variable.name.strip_suffix("_n").map_or(variable.name.to_owned(), |name| format!("{name}_0"));
+        let name = variable
+            .name
+            .strip_suffix("_n")
+            .map_or(variable.name.to_owned(), |name| format!("{name}_0"));
         let read = environment(&[(&name, variable.example)]);
         assert!(read.complaints.is_empty(), "{name}: {:?}", read.complaints);
     }

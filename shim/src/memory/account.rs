@@ -56,13 +56,19 @@ pub struct Account {
 #[inline]
 pub fn here() -> Option<Account> {
     let guest = guest()?;
-    Some(Account { guest, device: guest.current_device()? })
+    Some(Account {
+        guest,
+        device: guest.current_device()?,
+    })
 }
 
 /// The account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     let guest = guest()?;
-    Some(Account { guest, device: guest.device(ordinal)? })
+    Some(Account {
+        guest,
+        device: guest.device(ordinal)?,
+    })
 }
 
 impl Account {
@@ -85,7 +91,9 @@ impl Account {
     /// Sets bytes aside, or denies: counted, published, and answered as the driver would.
     #[inline]
     pub fn reserve(self, bytes: u64, symbol: Symbol) -> Result<Reservation<'static>, CUerror> {
-        self.ledger().reserve(bytes).map_err(|denial| self.deny(&denial, symbol))
+        self.ledger()
+            .reserve(bytes)
+            .map_err(|denial| self.deny(&denial, symbol))
     }
 
     #[cold]
@@ -125,14 +133,24 @@ impl Account {
         match kind {
             Kind::Host | Kind::Registered => counters.host_pinned_bytes.fetch_add(bytes, Relaxed),
             Kind::Shared | Kind::External => counters.imported_bytes.fetch_add(bytes, Relaxed),
-            Kind::Linear | Kind::Array | Kind::Mipmapped => counters.allocations.fetch_add(1, Relaxed),
+            Kind::Linear | Kind::Array | Kind::Mipmapped => {
+                counters.allocations.fetch_add(1, Relaxed)
+            }
         };
-        [bytes, context::current() as u64, pack(kind, self.device.ordinal)]
+        [
+            bytes,
+            context::current() as u64,
+            pack(kind, self.device.ordinal),
+        ]
     }
 
     /// The driver did something whose size we do not know.
     pub fn lost_track(self) {
-        self.guest.registration.count(self.device.entry).unaccounted.fetch_add(1, Relaxed);
+        self.guest
+            .registration
+            .count(self.device.entry)
+            .unaccounted
+            .fetch_add(1, Relaxed);
     }
 }
 
@@ -179,12 +197,19 @@ pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> 
 
 /// The same, for a call that frees two kinds.
 #[inline]
-pub fn free_either(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, one: Kind, other: Kind) -> CUresult {
+pub fn free_either(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    key: u64,
+    one: Kind,
+    other: Kind,
+) -> CUresult {
     let Some(guest) = guest() else {
         return real.call();
     };
     let live = &guest.memory.live;
-    let Some(record) = live.take(key, |record| kind_of(record).is_some_and(|kind| kind == one || kind == other)) else {
+    let Some(record) = live.take(key, |record| {
+        kind_of(record).is_some_and(|kind| kind == one || kind == other)
+    }) else {
         return real.call();
     };
     match real.call() {
@@ -203,7 +228,10 @@ pub fn free_either(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, one: Kin
 #[inline]
 pub fn settle(guest: &Guest, record: &Record) {
     let [bytes, _, packed] = *record;
-    let (Some(kind), Some(device)) = (kind_of(record), guest.devices.get(usize::from(packed as u8))) else {
+    let (Some(kind), Some(device)) = (
+        kind_of(record),
+        guest.devices.get(usize::from(packed as u8)),
+    ) else {
         return;
     };
     let counters = guest.registration.count(device.entry);
@@ -227,5 +255,7 @@ fn pack(kind: Kind, ordinal: u8) -> u64 {
 }
 
 fn kind_of(record: &Record) -> Option<Kind> {
-    Kind::ALL.get(usize::try_from(record[2] >> 8).ok()?).copied()
+    Kind::ALL
+        .get(usize::try_from(record[2] >> 8).ok()?)
+        .copied()
 }

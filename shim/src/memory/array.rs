@@ -1,7 +1,9 @@
 //! Arrays: exact to the bytes of their shape.
 
 use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray};
+use gpushare_abi::types::{
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray,
+};
 use gpushare_abi::{In, Out};
 
 use crate::real::Real;
@@ -16,7 +18,9 @@ pub fn create(
     desc: In<CUDA_ARRAY_DESCRIPTOR>,
 ) -> CUresult {
     let bytes = desc.get().and_then(|desc| shape::array(&desc));
-    account::allocate(real, account::here(), bytes, Kind::Array, || Some(array.get()? as u64))
+    account::allocate(real, account::here(), bytes, Kind::Array, || {
+        Some(array.get()? as u64)
+    })
 }
 
 /// `cuArray3DCreate`.
@@ -26,7 +30,9 @@ pub fn create_3d(
     desc: In<CUDA_ARRAY3D_DESCRIPTOR>,
 ) -> CUresult {
     let bytes = desc.get().and_then(|desc| shape::array_3d(&desc));
-    account::allocate(real, account::here(), bytes, Kind::Array, || Some(array.get()? as u64))
+    account::allocate(real, account::here(), bytes, Kind::Array, || {
+        Some(array.get()? as u64)
+    })
 }
 
 /// `cuMipmappedArrayCreate`. The level arrays it hands out are parts of it and cost nothing more.
@@ -37,7 +43,9 @@ pub fn create_mipmapped(
     levels: u32,
 ) -> CUresult {
     let bytes = desc.get().and_then(|desc| shape::mipmapped(&desc, levels));
-    account::allocate(real, account::here(), bytes, Kind::Mipmapped, || Some(array.get()? as u64))
+    account::allocate(real, account::here(), bytes, Kind::Mipmapped, || {
+        Some(array.get()? as u64)
+    })
 }
 
 /// `cuArrayDestroy`.
@@ -46,6 +54,9 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, array: CUarray) -> CUr
 }
 
 /// `cuMipmappedArrayDestroy`.
-pub fn destroy_mipmapped(real: Real<'_, impl FnOnce() -> CUresult>, array: CUmipmappedArray) -> CUresult {
+pub fn destroy_mipmapped(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    array: CUmipmappedArray,
+) -> CUresult {
     account::free(real, array as u64, Kind::Mipmapped)
 }

@@ -4,7 +4,9 @@
 use std::ffi::{CStr, c_char};
 
 use gpushare_abi::Out;
-use gpushare_abi::types::{CU_STREAM_CAPTURE_STATUS_ACTIVE, CUdevice, CUdeviceptr, CUgraph, CUstream, CUuuid, nvmlDevice_t};
+use gpushare_abi::types::{
+    CU_STREAM_CAPTURE_STATUS_ACTIVE, CUdevice, CUdeviceptr, CUgraph, CUstream, CUuuid, nvmlDevice_t,
+};
 
 use crate::driver::call;
 
@@ -25,7 +27,11 @@ pub fn free(dptr: CUdeviceptr) {
 /// The graph a stream is being captured into, if it is.
 pub fn capturing_graph(stream: CUstream, per_thread: bool) -> Option<CUgraph> {
     let (mut status, mut graph) = (0, std::ptr::null_mut());
-    let ask = if per_thread { call::cuStreamGetCaptureInfo_v2_ptsz } else { call::cuStreamGetCaptureInfo_v2 };
+    let ask = if per_thread {
+        call::cuStreamGetCaptureInfo_v2_ptsz
+    } else {
+        call::cuStreamGetCaptureInfo_v2
+    };
     // SAFETY: all results but the status may be left out; ours outlive the call.
     unsafe {
         ask(
@@ -47,7 +53,8 @@ pub fn uuid(device: CUdevice) -> Option<[u8; 16]> {
     // SAFETY: our result outlives the call.
     let new = unsafe { call::cuDeviceGetUuid_v2(Out::to(&mut uuid), device) };
     // SAFETY: as above; drivers before 11.4 have only this one.
-    new.or_else(|_| unsafe { call::cuDeviceGetUuid(Out::to(&mut uuid), device) }).ok()?;
+    new.or_else(|_| unsafe { call::cuDeviceGetUuid(Out::to(&mut uuid), device) })
+        .ok()?;
     Some(uuid.bytes)
 }
 
@@ -79,10 +86,24 @@ mod tests {
 
     #[test]
     fn a_uuid_is_read_with_either_prefix() {
-        let bytes = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 1, 2, 3, 4, 5, 6, 7, 8];
-        assert_eq!(parse_uuid("GPU-01234567-89ab-cdef-0102-030405060708"), Some(bytes));
-        assert_eq!(parse_uuid("MIG-01234567-89ab-cdef-0102-030405060708"), Some(bytes));
-        for text in ["", "GPU", "GPU-0123", "GPU-01234567-89ab-cdef-0102-03040506070g", "MIG-GPU-1/2/3"] {
+        let bytes = [
+            0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 1, 2, 3, 4, 5, 6, 7, 8,
+        ];
+        assert_eq!(
+            parse_uuid("GPU-01234567-89ab-cdef-0102-030405060708"),
+            Some(bytes)
+        );
+        assert_eq!(
+            parse_uuid("MIG-01234567-89ab-cdef-0102-030405060708"),
+            Some(bytes)
+        );
+        for text in [
+            "",
+            "GPU",
+            "GPU-0123",
+            "GPU-01234567-89ab-cdef-0102-03040506070g",
+            "MIG-GPU-1/2/3",
+        ] {
             assert_eq!(parse_uuid(text), None, "{text}");
         }
     }

@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_DEVICE, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUgraph,
-    CUgraphEdgeData, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUmemLocation,
+    CU_MEM_LOCATION_TYPE_DEVICE, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
+    CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUmemLocation,
 };
 
 use crate::guest::{Guest, guest};
@@ -57,7 +57,13 @@ impl Inner {
         let set = *self.keepers.entry(graph).or_insert(next);
         if set == next {
             self.last = next;
-            self.sets.insert(set, Set { kept_by: 1, ..Set::default() });
+            self.sets.insert(
+                set,
+                Set {
+                    kept_by: 1,
+                    ..Set::default()
+                },
+            );
         }
         if let Some(set) = self.sets.get_mut(&set) {
             set.allocations.push((node, record));
@@ -86,7 +92,10 @@ impl Inner {
             return Vec::new();
         }
         let gone = self.sets.remove(&set).unwrap_or_default();
-        gone.allocations.into_iter().map(|(_, record)| record).collect()
+        gone.allocations
+            .into_iter()
+            .map(|(_, record)| record)
+            .collect()
     }
 
     fn take_node(&mut self, node: usize) -> Option<(u64, Record)> {
@@ -112,7 +121,12 @@ pub fn charge(
     let reservation = account.reserve(bytes, real.symbol())?;
     real.call()?;
     let record = account.enter(reservation.commit(), Kind::Linear);
-    account.guest().memory.graphs.lock().add(graph as usize, node(), record);
+    account
+        .guest()
+        .memory
+        .graphs
+        .lock()
+        .add(graph as usize, node(), record);
     Ok(())
 }
 
@@ -144,7 +158,13 @@ pub fn add_alloc(
     params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
 ) -> CUresult {
     match params.get() {
-        Some(params) => add(real, node, graph, params.poolProps.location, params.bytesize),
+        Some(params) => add(
+            real,
+            node,
+            graph,
+            params.poolProps.location,
+            params.bytesize,
+        ),
         None => real.call(),
     }
 }
@@ -158,12 +178,18 @@ pub fn add_node(
     _count: usize,
     params: Out<CUgraphNodeParams>,
 ) -> CUresult {
-    let Some(params) = params.get().filter(|params| params.type_ == NODE_TYPE_MEM_ALLOC) else {
+    let Some(params) = params
+        .get()
+        .filter(|params| params.type_ == NODE_TYPE_MEM_ALLOC)
+    else {
         return real.call();
     };
     // CUDA_MEM_ALLOC_NODE_PARAMS_v2 begins with the pool's properties: two enumerations, then the location; its
     // bytesize is the fourteenth word.
-    let location = CUmemLocation { type_: params.params[1] as u32, id: (params.params[1] >> 32) as i32 };
+    let location = CUmemLocation {
+        type_: params.params[1] as u32,
+        id: (params.params[1] >> 32) as i32,
+    };
     add(real, node, graph, location, params.params[13] as usize)
 }
 
@@ -220,7 +246,9 @@ fn gone(real: Real<'_, impl FnOnce() -> CUresult>, keeper: usize) -> CUresult {
     match real.call() {
         Ok(()) => {
             let records = guest.memory.graphs.lock().let_go(set);
-            records.iter().for_each(|record| account::settle(guest, record));
+            records
+                .iter()
+                .for_each(|record| account::settle(guest, record));
             Ok(())
         }
         Err(error) => {
@@ -266,7 +294,11 @@ pub fn instantiate_params(
 
 fn made(guest: Option<&Guest>, exec: Out<CUgraphExec>, graph: CUgraph) {
     if let (Some(guest), Some(exec)) = (guest, exec.get()) {
-        guest.memory.graphs.lock().instantiate(exec as usize, graph as usize);
+        guest
+            .memory
+            .graphs
+            .lock()
+            .instantiate(exec as usize, graph as usize);
     }
 }
 

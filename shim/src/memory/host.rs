@@ -10,8 +10,17 @@ use crate::real::Real;
 use super::account::{self, Kind};
 
 /// `cuMemAllocHost`.
-pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, ptr: Out<*mut c_void>, bytes: usize) -> CUresult {
-    account::count(real, Kind::Host, || bytes as u64, || Some(ptr.get()? as u64))
+pub fn alloc(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    ptr: Out<*mut c_void>,
+    bytes: usize,
+) -> CUresult {
+    account::count(
+        real,
+        Kind::Host,
+        || bytes as u64,
+        || Some(ptr.get()? as u64),
+    )
 }
 
 /// `cuMemHostAlloc`.

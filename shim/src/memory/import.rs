@@ -38,6 +38,9 @@ pub fn external(
 }
 
 /// `cuDestroyExternalMemory`.
-pub fn destroy_external(real: Real<'_, impl FnOnce() -> CUresult>, memory: CUexternalMemory) -> CUresult {
+pub fn destroy_external(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    memory: CUexternalMemory,
+) -> CUresult {
     account::free(real, memory as u64, Kind::External)
 }

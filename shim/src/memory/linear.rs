@@ -15,8 +15,18 @@ use super::ask;
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
 
 /// `cuMemAlloc`.
-pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>, bytes: usize) -> CUresult {
-    account::allocate(real, account::here(), Some(bytes as u64), Kind::Linear, || dptr.get())
+pub fn alloc(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    dptr: Out<CUdeviceptr>,
+    bytes: usize,
+) -> CUresult {
+    account::allocate(
+        real,
+        account::here(),
+        Some(bytes as u64),
+        Kind::Linear,
+        || dptr.get(),
+    )
 }
 
 /// `cuMemAllocManaged`. Charged to the current device, where it is first at home.
@@ -26,7 +36,13 @@ pub fn alloc_managed(
     bytes: usize,
     _flags: u32,
 ) -> CUresult {
-    account::allocate(real, account::here(), Some(bytes as u64), Kind::Linear, || dptr.get())
+    account::allocate(
+        real,
+        account::here(),
+        Some(bytes as u64),
+        Kind::Linear,
+        || dptr.get(),
+    )
 }
 
 /// `cuMemAllocPitch`: rows of the driver's own pitch, which is known only afterwards.

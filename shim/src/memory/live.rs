@@ -77,18 +77,29 @@ impl Live {
         let (first, second) = hashes(key);
         // ORDER: pairs with the Release in grow; a height read means its tables are there.
         let height = self.height.load(Ordering::Acquire);
-        self.tables[..height].iter().rev().filter_map(OnceLock::get).find_map(|table| {
-            let (first, second) = (bucket(table, first), bucket(table, second));
-            first.take(key, &fits).or_else(|| second.take(key, &fits))
-        })
+        self.tables[..height]
+            .iter()
+            .rev()
+            .filter_map(OnceLock::get)
+            .find_map(|table| {
+                let (first, second) = (bucket(table, first), bucket(table, second));
+                first.take(key, &fits).or_else(|| second.take(key, &fits))
+            })
     }
 
     /// Forgets every key whose record fits and hands each to `found`. Keys put in meanwhile may or may not be seen.
     pub fn drain(&self, fits: impl Fn(&Record) -> bool, mut found: impl FnMut(u64, Record)) {
-        for bucket in self.tables.iter().filter_map(OnceLock::get).flat_map(|table| table.iter()) {
+        for bucket in self
+            .tables
+            .iter()
+            .filter_map(OnceLock::get)
+            .flat_map(|table| table.iter())
+        {
             for place in &bucket.keys {
                 let key = place.load(Ordering::Relaxed);
-                if key > BUSY && let Some(record) = bucket.take(key, &fits) {
+                if key > BUSY
+                    && let Some(record) = bucket.take(key, &fits)
+                {
                     found(key, record);
                 }
             }
@@ -108,7 +119,11 @@ impl Live {
         let Some(table) = self.tables.get(height) else {
             return false;
         };
-        table.get_or_init(|| (0..FIRST << (2 * height)).map(|_| Bucket::default()).collect());
+        table.get_or_init(|| {
+            (0..FIRST << (2 * height))
+                .map(|_| Bucket::default())
+                .collect()
+        });
         // ORDER: pairs with the Acquire in put and take; publishes the table below the new height.
         self.height.fetch_max(height + 1, Ordering::Release);
         true
@@ -122,7 +137,10 @@ impl Bucket {
                 continue;
             }
             // ORDER: Acquire pairs with the Release that freed the place; our words come after the taker's reads.
-            if place.compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            if place
+                .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+            {
                 continue;
             }
             for (word, value) in words.iter().zip(record) {
@@ -141,7 +159,10 @@ impl Bucket {
                 continue;
             }
             // ORDER: Acquire pairs with the Release in put; the words read below are this key's.
-            if place.compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            if place
+                .compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+            {
                 continue;
             }
             let record = [0, 1, 2].map(|index: usize| words[index].load(Ordering::Relaxed));
@@ -180,7 +201,11 @@ mod tests {
     fn what_was_put_in_comes_out_once() {
         let live = Live::default();
         live.put(0x7f00_0000_0200, [512, 1, 2]);
-        assert_eq!(live.take(0x7f00_0000_0200, |record| record[0] == 1), None, "it does not fit");
+        assert_eq!(
+            live.take(0x7f00_0000_0200, |record| record[0] == 1),
+            None,
+            "it does not fit"
+        );
         assert_eq!(live.take(0x7f00_0000_0200, ALL), Some([512, 1, 2]));
         assert_eq!(live.take(0x7f00_0000_0200, ALL), None);
         assert_eq!(live.take(0, ALL), None);
@@ -237,7 +262,10 @@ mod tests {
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"))
+                .sum()
         });
         assert_eq!(got, 4 * 1998);
     }

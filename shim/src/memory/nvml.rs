@@ -64,13 +64,25 @@ fn agree(account: Account, total: u64, free: u64, used: u64) -> (u64, u64, u64) 
 
 fn account_of(device: nvmlDevice_t) -> Option<Account> {
     let guest = guest().filter(|guest| guest.environment.nvml_view)?;
-    let mut ordinals = guest.memory.nvml.ordinals.lock().unwrap_or_else(PoisonError::into_inner);
-    let ordinal = *ordinals.entry(device as usize).or_insert_with(|| ordinal_of(guest, device));
+    let mut ordinals = guest
+        .memory
+        .nvml
+        .ordinals
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let ordinal = *ordinals
+        .entry(device as usize)
+        .or_insert_with(|| ordinal_of(guest, device));
     account::of_device(ordinal?)
 }
 
 fn ordinal_of(guest: &Guest, device: nvmlDevice_t) -> Option<CUdevice> {
     let uuid = ask::nvml_uuid(device)?;
-    let ordinals = guest.devices.iter().map(|device| CUdevice::from(device.ordinal));
-    ordinals.into_iter().find(|ordinal| ask::uuid(*ordinal) == Some(uuid))
+    let ordinals = guest
+        .devices
+        .iter()
+        .map(|device| CUdevice::from(device.ordinal));
+    ordinals
+        .into_iter()
+        .find(|ordinal| ask::uuid(*ordinal) == Some(uuid))
 }

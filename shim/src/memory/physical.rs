@@ -11,7 +11,9 @@ use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CU_MEM_LOCATION_TYPE_DEVICE, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle};
+use gpushare_abi::types::{
+    CU_MEM_LOCATION_TYPE_DEVICE, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle,
+};
 use gpushare_abi::{In, Out};
 
 use crate::guest::guest;
@@ -97,8 +99,15 @@ impl Inner {
 
     fn take_mappings(&mut self, start: CUdeviceptr, bytes: u64) -> Vec<(CUdeviceptr, (u64, Id))> {
         let end = start.saturating_add(bytes);
-        let starts: Vec<_> = self.mappings.range(start..end).map(|(start, _)| *start).collect();
-        starts.into_iter().filter_map(|start| self.mappings.remove_entry(&start)).collect()
+        let starts: Vec<_> = self
+            .mappings
+            .range(start..end)
+            .map(|(start, _)| *start)
+            .collect();
+        starts
+            .into_iter()
+            .filter_map(|start| self.mappings.remove_entry(&start))
+            .collect()
     }
 }
 
@@ -121,7 +130,11 @@ pub fn create(
     };
     let bytes = bytes as u64;
     let kind = if on_device { Kind::Linear } else { Kind::Host };
-    let reservation = if on_device { Some(account.reserve(bytes, real.symbol())?) } else { None };
+    let reservation = if on_device {
+        Some(account.reserve(bytes, real.symbol())?)
+    } else {
+        None
+    };
     real.call()?;
     if let Some(reservation) = reservation {
         reservation.commit();
@@ -134,7 +147,10 @@ pub fn create(
 }
 
 /// `cuMemRelease`.
-pub fn release(real: Real<'_, impl FnOnce() -> CUresult>, handle: CUmemGenericAllocationHandle) -> CUresult {
+pub fn release(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    handle: CUmemGenericAllocationHandle,
+) -> CUresult {
     let Some(guest) = guest() else {
         return real.call();
     };
@@ -217,7 +233,11 @@ pub fn map(
 }
 
 /// `cuMemUnmap`: of every mapping in the range.
-pub fn unmap(real: Real<'_, impl FnOnce() -> CUresult>, ptr: CUdeviceptr, bytes: usize) -> CUresult {
+pub fn unmap(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    ptr: CUdeviceptr,
+    bytes: usize,
+) -> CUresult {
     let Some(guest) = guest() else {
         return real.call();
     };
@@ -227,7 +247,10 @@ pub fn unmap(real: Real<'_, impl FnOnce() -> CUresult>, ptr: CUdeviceptr, bytes:
     let gone: Vec<_> = {
         let mut book = book.lock();
         match result {
-            Ok(()) => taken.into_iter().filter_map(|(_, (_, id))| book.let_go(id)).collect(),
+            Ok(()) => taken
+                .into_iter()
+                .filter_map(|(_, (_, id))| book.let_go(id))
+                .collect(),
             Err(_) => {
                 book.mappings.extend(taken);
                 Vec::new()
@@ -256,7 +279,10 @@ mod tests {
         assert_eq!(book.drop_handle(7), Some(id));
         assert_eq!(book.let_go(id), None, "the mapping keeps it");
         book.enter(7, RECORD);
-        assert_ne!(book.handles[&7].0, id, "the same number names other memory now");
+        assert_ne!(
+            book.handles[&7].0, id,
+            "the same number names other memory now"
+        );
         let taken = book.take_mappings(0x1000, 4096);
         assert_eq!(taken, [(0x1000, (4096, id))]);
         assert_eq!(book.let_go(id), Some(RECORD));
@@ -268,12 +294,23 @@ mod tests {
         book.enter(7, RECORD);
         let id = book.handles[&7].0;
         book.mappings.insert(0x1000, (8192, id));
-        assert_eq!(book.mapping_at(0x2fff), Some(id), "anywhere within the mapping");
+        assert_eq!(
+            book.mapping_at(0x2fff),
+            Some(id),
+            "anywhere within the mapping"
+        );
         assert_eq!(book.mapping_at(0x3000), None);
         book.hold(id);
         book.name(7, id);
         assert_eq!(book.drop_handle(7).and_then(|id| book.let_go(id)), None);
-        assert_eq!(book.drop_handle(7).and_then(|id| book.let_go(id)), Some(RECORD));
-        assert_eq!(book.drop_handle(7), None, "a double release is the driver's to refuse");
+        assert_eq!(
+            book.drop_handle(7).and_then(|id| book.let_go(id)),
+            Some(RECORD)
+        );
+        assert_eq!(
+            book.drop_handle(7),
+            None,
+            "a double release is the driver's to refuse"
+        );
     }
 }

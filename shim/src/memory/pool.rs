@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr, CUmemPoolProps, CUmemoryPool, CUstream};
+use gpushare_abi::types::{
+    CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr, CUmemPoolProps, CUmemoryPool, CUstream,
+};
 use gpushare_abi::{In, Out};
 
 use crate::guest::guest;
@@ -54,7 +56,12 @@ pub fn alloc_from(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> CUresult {
-    let home = guest().and_then(|guest| guest.memory.pools.with(|homes| homes.get(&(pool as usize)).copied()));
+    let home = guest().and_then(|guest| {
+        guest
+            .memory
+            .pools
+            .with(|homes| homes.get(&(pool as usize)).copied())
+    });
     match home {
         None => charge(real, account::here(), dptr, bytes, stream),
         Some(Home::Device(device)) => charge(real, account::of_device(device), dptr, bytes, stream),
@@ -70,17 +77,29 @@ fn charge(
     stream: CUstream,
 ) -> CUresult {
     let Some(account) = account.filter(|_| crate::stream::any_capturing()) else {
-        return account::allocate(real, account, Some(bytes as u64), Kind::Linear, || dptr.get());
+        return account::allocate(real, account, Some(bytes as u64), Kind::Linear, || {
+            dptr.get()
+        });
     };
     // Captured: the allocation is the graph's, and each launch of it allocates anew.
     match ask::capturing_graph(stream, real.per_thread()) {
         Some(graph) => graph::charge(real, account, graph, bytes as u64, || dptr.get(), || 0),
-        None => account::allocate(real, Some(account), Some(bytes as u64), Kind::Linear, || dptr.get()),
+        None => account::allocate(
+            real,
+            Some(account),
+            Some(bytes as u64),
+            Kind::Linear,
+            || dptr.get(),
+        ),
     }
 }
 
 /// `cuMemFreeAsync`. A captured free belongs to the graph's allocation, which is not in the map: it changes nothing.
-pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr, _stream: CUstream) -> CUresult {
+pub fn free(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    dptr: CUdeviceptr,
+    _stream: CUstream,
+) -> CUresult {
     account::free_either(real, dptr, Kind::Linear, Kind::Host)
 }
 
@@ -107,7 +126,10 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
         return real.call();
     };
     // Before the driver lets the handle be used again.
-    let home = guest.memory.pools.with(|homes| homes.remove(&(pool as usize)));
+    let home = guest
+        .memory
+        .pools
+        .with(|homes| homes.remove(&(pool as usize)));
     real.call().inspect_err(|_| {
         if let Some(home) = home {
             remember(pool, home);

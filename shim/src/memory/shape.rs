@@ -21,7 +21,10 @@ struct Block {
 
 fn block(format: u32, channels: u32) -> Option<Block> {
     if let Some(bytes) = channel_bytes(format) {
-        return Some(Block { side: 1, bits: 8 * u64::try_from(bytes).ok()? * u64::from(channels) });
+        return Some(Block {
+            side: 1,
+            bits: 8 * u64::try_from(bytes).ok()? * u64::from(channels),
+        });
     }
     let texel = |bits| Some(Block { side: 1, bits });
     match format {
@@ -29,14 +32,14 @@ fn block(format: u32, channels: u32) -> Option<Block> {
         0x91 | 0x92 | 0x97 | 0x98 => Some(Block { side: 4, bits: 64 }),
         0x93..=0x96 | 0x99..=0x9e => Some(Block { side: 4, bits: 128 }),
         // Planar and packed video: bits of all planes for one texel.
-        0xb0 => texel(12),               // NV12
-        0x9f | 0xa1 => texel(24),        // P010, P016
-        0xa2 | 0xa5 => texel(16),        // NV16, YUY2
+        0xb0 => texel(12),                      // NV12
+        0x9f | 0xa1 => texel(24),               // P010, P016
+        0xa2 | 0xa5 => texel(16),               // NV16, YUY2
         0xa3 | 0xa4 | 0xa6 | 0xa7 => texel(32), // P210, P216, Y210, Y216
-        0xa8 | 0xa9 | 0x50 => texel(32), // AYUV, Y410, 10:10:10:2
-        0xb1 => texel(64),               // Y416
-        0xb2 | 0xb4 => texel(24),        // 4:4:4, 8 bit
-        0xb3 | 0xb5 => texel(48),        // 4:4:4, 10 and 16 bit
+        0xa8 | 0xa9 | 0x50 => texel(32),        // AYUV, Y410, 10:10:10:2
+        0xb1 => texel(64),                      // Y416
+        0xb2 | 0xb4 => texel(24),               // 4:4:4, 8 bit
+        0xb3 | 0xb5 => texel(48),               // 4:4:4, 10 and 16 bit
         _ => None,
     }
 }
@@ -104,44 +107,89 @@ mod tests {
 
     #[test]
     fn a_missing_height_or_depth_counts_as_one() {
-        let line = CUDA_ARRAY_DESCRIPTOR { Width: 1000, Height: 0, Format: FLOAT, NumChannels: 4 };
+        let line = CUDA_ARRAY_DESCRIPTOR {
+            Width: 1000,
+            Height: 0,
+            Format: FLOAT,
+            NumChannels: 4,
+        };
         assert_eq!(array(&line), Some(16_000));
-        assert_eq!(array_3d(&shape([640, 480, 0], U8, 4, 0)), Some(640 * 480 * 4));
-        assert_eq!(array_3d(&shape([64, 64, 64], HALF, 2, 0)), Some(64 * 64 * 64 * 4));
+        assert_eq!(
+            array_3d(&shape([640, 480, 0], U8, 4, 0)),
+            Some(640 * 480 * 4)
+        );
+        assert_eq!(
+            array_3d(&shape([64, 64, 64], HALF, 2, 0)),
+            Some(64 * 64 * 64 * 4)
+        );
     }
 
     #[test]
     fn every_format_and_channel_count_is_exact() {
         for (format, bytes) in [
-            (0x01, 1), (0x02, 2), (0x03, 4), (0x08, 1), (0x09, 2), (0x0a, 4), (0x10, 2), (0x20, 4),
+            (0x01, 1),
+            (0x02, 2),
+            (0x03, 4),
+            (0x08, 1),
+            (0x09, 2),
+            (0x0a, 4),
+            (0x10, 2),
+            (0x20, 4),
         ] {
             for channels in [1, 2, 4] {
                 let bytes = bytes * u64::from(channels);
-                assert_eq!(array_3d(&shape([3, 5, 0], format, channels, 0)), Some(15 * bytes), "{format:#x}");
+                assert_eq!(
+                    array_3d(&shape([3, 5, 0], format, channels, 0)),
+                    Some(15 * bytes),
+                    "{format:#x}"
+                );
             }
         }
         for (format, channels, bytes) in [(0xc2, 4, 4), (0xc5, 4, 8), (0xc8, 4, 4), (0xc9, 1, 2)] {
-            assert_eq!(array_3d(&shape([2, 1, 0], format, channels, 0)), Some(2 * bytes), "{format:#x}");
+            assert_eq!(
+                array_3d(&shape([2, 1, 0], format, channels, 0)),
+                Some(2 * bytes),
+                "{format:#x}"
+            );
         }
-        assert_eq!(array_3d(&shape([640, 480, 0], 0xb0, 3, 0)), Some(640 * 480 * 3 / 2));
-        assert_eq!(array_3d(&shape([10, 10, 0], 0x91, 4, 0)), Some(9 * 8), "blocks are rounded up");
+        assert_eq!(
+            array_3d(&shape([640, 480, 0], 0xb0, 3, 0)),
+            Some(640 * 480 * 3 / 2)
+        );
+        assert_eq!(
+            array_3d(&shape([10, 10, 0], 0x91, 4, 0)),
+            Some(9 * 8),
+            "blocks are rounded up"
+        );
         assert_eq!(array_3d(&shape([10, 10, 0], 0x9d, 4, 0)), Some(9 * 16));
         assert_eq!(array_3d(&shape([10, 10, 0], 0x7777, 4, 0)), None);
     }
 
     #[test]
     fn layers_and_cube_faces_are_multiplied_and_not_halved() {
-        assert_eq!(array_3d(&shape([128, 0, 7], U8, 1, CUDA_ARRAY3D_LAYERED)), Some(128 * 7));
-        assert_eq!(array_3d(&shape([32, 32, 6], FLOAT, 1, CUDA_ARRAY3D_CUBEMAP)), Some(32 * 32 * 6 * 4));
+        assert_eq!(
+            array_3d(&shape([128, 0, 7], U8, 1, CUDA_ARRAY3D_LAYERED)),
+            Some(128 * 7)
+        );
+        assert_eq!(
+            array_3d(&shape([32, 32, 6], FLOAT, 1, CUDA_ARRAY3D_CUBEMAP)),
+            Some(32 * 32 * 6 * 4)
+        );
         let levels = mipmapped(&shape([4, 4, 6], U8, 1, CUDA_ARRAY3D_CUBEMAP), 3);
         assert_eq!(levels, Some((16 + 4 + 1) * 6));
     }
 
     #[test]
     fn mip_levels_halve_each_side_down_to_one() {
-        assert_eq!(mipmapped(&shape([8, 2, 0], U8, 1, 0), 4), Some(16 + 4 + 2 + 1));
+        assert_eq!(
+            mipmapped(&shape([8, 2, 0], U8, 1, 0), 4),
+            Some(16 + 4 + 2 + 1)
+        );
         assert_eq!(mipmapped(&shape([8, 8, 8], U8, 1, 0), 2), Some(512 + 64));
-        assert_eq!(mipmapped(&shape([8, 2, 0], U8, 1, 0), 99), mipmapped(&shape([8, 2, 0], U8, 1, 0), 4));
+        assert_eq!(
+            mipmapped(&shape([8, 2, 0], U8, 1, 0), 99),
+            mipmapped(&shape([8, 2, 0], U8, 1, 0), 4)
+        );
         assert_eq!(mipmapped(&shape([8, 2, 0], U8, 1, 0), 0), Some(16));
     }
 
@@ -154,8 +202,17 @@ mod tests {
 
     #[test]
     fn a_size_past_all_bounds_is_none_and_no_panic() {
-        assert_eq!(array_3d(&shape([usize::MAX, usize::MAX, usize::MAX], FLOAT, 4, 0)), None);
-        assert_eq!(mipmapped(&shape([usize::MAX, 1, 0], U8, 1, 0), u32::MAX), None);
-        assert_eq!(array_3d(&shape([1, 1, 0], U8, u32::MAX, 0)), Some(u64::from(u32::MAX)));
+        assert_eq!(
+            array_3d(&shape([usize::MAX, usize::MAX, usize::MAX], FLOAT, 4, 0)),
+            None
+        );
+        assert_eq!(
+            mipmapped(&shape([usize::MAX, 1, 0], U8, 1, 0), u32::MAX),
+            None
+        );
+        assert_eq!(
+            array_3d(&shape([1, 1, 0], U8, u32::MAX, 0)),
+            Some(u64::from(u32::MAX))
+        );
     }
 }

@@ -14,7 +14,11 @@ use crate::real::Real;
 use super::account;
 
 /// `cuMemGetInfo`.
-pub fn info(real: Real<'_, impl FnOnce() -> CUresult>, free: Out<usize>, total: Out<usize>) -> CUresult {
+pub fn info(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    free: Out<usize>,
+    total: Out<usize>,
+) -> CUresult {
     real.call()?;
     if let Some(account) = account::here() {
         let ledger = account.ledger();
@@ -25,7 +29,11 @@ pub fn info(real: Real<'_, impl FnOnce() -> CUresult>, free: Out<usize>, total: 
 }
 
 /// `cuDeviceTotalMem`.
-pub fn device_total(real: Real<'_, impl FnOnce() -> CUresult>, bytes: Out<usize>, device: CUdevice) -> CUresult {
+pub fn device_total(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    bytes: Out<usize>,
+    device: CUdevice,
+) -> CUresult {
     real.call()?;
     if let Some(account) = account::of_device(device) {
         lower(bytes, whole(account.ledger()));

@@ -19,7 +19,10 @@ fn arrays_are_charged_by_their_shape() {
         (format!("array3d x 65 17 0 {U8} 4 0"), 65 * 17 * 4),
         (format!("array3d x 33 17 9 {FLOAT} 2 0"), 33 * 17 * 9 * 8),
         (format!("array3d x 33 0 5 {FLOAT} 1 {LAYERED}"), 33 * 5 * 4),
-        (format!("array3d x 32 32 6 {FLOAT} 1 {CUBEMAP}"), 32 * 32 * 6 * 4),
+        (
+            format!("array3d x 32 32 6 {FLOAT} 1 {CUBEMAP}"),
+            32 * 32 * 6 * 4,
+        ),
     ] {
         client.ok(&command);
         assert_eq!(client.used(), bytes, "{command}");
@@ -33,7 +36,9 @@ fn mip_levels_are_charged_all_together() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[]);
     client.ok(&format!("mipmapped x 64 16 0 {FLOAT} 1 0 7"));
-    let texels: u64 = (0..7).map(|level| (64 >> level) * (16_u64 >> level).max(1)).sum();
+    let texels: u64 = (0..7)
+        .map(|level| (64 >> level) * (16_u64 >> level).max(1))
+        .sum();
     assert_eq!(client.used(), texels * 4);
     client.ok("mipmapped-destroy x");
     assert_eq!(client.used(), 0);

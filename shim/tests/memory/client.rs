@@ -32,7 +32,10 @@ impl<'b> Client<'b> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/memory.c");
         let mut command = bed.preloaded(cc(&source, "memory", &["-ldl"]));
         command.envs(variables.iter().copied());
-        Self { bed, watched: Watched::spawn(&mut command) }
+        Self {
+            bed,
+            watched: Watched::spawn(&mut command),
+        }
     }
 
     /// Does one command; its code, and what it returned.
@@ -40,7 +43,10 @@ impl<'b> Client<'b> {
         let answer = self.watched.ask(command);
         let mut words = answer.split(' ').map(str::to_owned);
         let code = words.next().and_then(|code| code.parse().ok());
-        (code.unwrap_or_else(|| panic!("{command}: {answer}")), words.collect())
+        (
+            code.unwrap_or_else(|| panic!("{command}: {answer}")),
+            words.collect(),
+        )
     }
 
     pub fn code(&mut self, command: &str) -> u64 {
@@ -62,14 +68,21 @@ impl<'b> Client<'b> {
     pub fn process(&self) -> ProcessView {
         let pid = self.watched.pid();
         let processes = look(self.bed).processes;
-        let ours = processes.into_iter().find(|process| process.identity.pid == pid);
+        let ours = processes
+            .into_iter()
+            .find(|process| process.identity.pid == pid);
         ours.expect("the client is registered")
     }
 
     /// Bytes it holds on a device, as the segment has them.
     pub fn used_on(&self, ordinal: u8) -> u64 {
         let process = self.process();
-        process.devices.iter().find(|device| device.ordinal == ordinal).expect("entered").used
+        process
+            .devices
+            .iter()
+            .find(|device| device.ordinal == ordinal)
+            .expect("entered")
+            .used
     }
 
     pub fn used(&self) -> u64 {

@@ -16,7 +16,10 @@ fn plain_and_managed_memory_are_charged_to_the_byte_and_given_back() {
     client.ok("free b");
     assert_eq!(client.used(), 0);
     let counters = client.process().devices[0].counters;
-    assert_eq!((counters.allocations, counters.frees, counters.denials), (2, 2, 0));
+    assert_eq!(
+        (counters.allocations, counters.frees, counters.denials),
+        (2, 2, 0)
+    );
 }
 
 #[test]
@@ -53,7 +56,11 @@ fn what_the_driver_refuses_is_given_back() {
     assert_ne!(client.code("alloc a 0"), 0);
     assert_eq!(client.code("alloc-null 4096"), INVALID_VALUE);
     assert_eq!(client.used(), 0);
-    assert_eq!(client.process().devices[0].counters.denials, 0, "the driver refused, not we");
+    assert_eq!(
+        client.process().devices[0].counters.denials,
+        0,
+        "the driver refused, not we"
+    );
 }
 
 #[test]
@@ -65,7 +72,11 @@ fn double_frees_and_foreign_addresses_go_to_the_driver_untouched() {
     client.ok("free a");
     assert_eq!(client.code("free a"), INVALID_VALUE);
     assert_eq!(client.code("free-address 12345678"), INVALID_VALUE);
-    assert_eq!(client.code("free-async b"), 0, "the simulator takes it, as the driver does");
+    assert_eq!(
+        client.code("free-async b"),
+        0,
+        "the simulator takes it, as the driver does"
+    );
     assert_eq!(client.used(), 0);
 }
 

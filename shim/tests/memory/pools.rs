@@ -23,7 +23,11 @@ fn a_pools_memory_is_charged_to_the_pools_device() {
     client.ok(&format!("pool-alloc a p {MIB}"));
     assert_eq!((client.used_on(0), client.used_on(1)), (0, MIB));
     client.denied(&format!("pool-alloc b p {}", 64 * MIB));
-    assert_eq!(client.used_on(1), MIB, "the pool's own maximum refused, and the bytes came back");
+    assert_eq!(
+        client.used_on(1),
+        MIB,
+        "the pool's own maximum refused, and the bytes came back"
+    );
     client.ok("free-async a");
     client.ok("pool-trim p 0");
     client.ok("pool-destroy p");

@@ -9,8 +9,15 @@ use crate::client::{Client, MIB, look};
 fn set_quota(bed: &Testbed, client: &Client<'_>, value: QuotaValue) {
     let operator = Segments::open_operator(bed.dir()).expect("our own segment");
     let slot = client.process().slot;
-    let change = Change::ProcessQuota { slot, device: None, value, until_ns: None };
-    operator.edit(None, &change, clock::now()).expect("a valid edit");
+    let change = Change::ProcessQuota {
+        slot,
+        device: None,
+        value,
+        until_ns: None,
+    };
+    operator
+        .edit(None, &change, clock::now())
+        .expect("a valid edit");
 }
 
 #[test]
@@ -24,8 +31,14 @@ fn an_allocation_is_denied_at_the_byte_and_the_denial_is_published() {
     client.denied("managed c 1");
     assert_eq!(client.used(), MIB);
     let device = &client.process().devices[0];
-    assert_eq!((device.counters.denials, device.counters.denied_bytes), (3, 4));
-    assert_eq!((device.quota.bytes, device.quota.source), (Some(MIB), Source::LaunchEnv));
+    assert_eq!(
+        (device.counters.denials, device.counters.denied_bytes),
+        (3, 4)
+    );
+    assert_eq!(
+        (device.quota.bytes, device.quota.source),
+        (Some(MIB), Source::LaunchEnv)
+    );
 
     let segments = Segments::open_viewer(bed.dir()).expect("there");
     let mut reader = EventReader::from_start(segments.state());
@@ -33,7 +46,10 @@ fn an_allocation_is_denied_at_the_byte_and_the_denial_is_published() {
     while let Some(event) = reader.next(segments.state()) {
         denied.extend(event.ok().filter(|event| event.kind == EventKind::Denial));
     }
-    let told: Vec<_> = denied.iter().map(|event| (event.arg0, event.arg1)).collect();
+    let told: Vec<_> = denied
+        .iter()
+        .map(|event| (event.arg0, event.arg1))
+        .collect();
     assert_eq!(told, [(2, MIB), (1, MIB), (1, MIB)]);
     assert_ne!(denied[0].call, denied[2].call, "the call is named");
 }
@@ -52,7 +68,10 @@ fn a_quota_lowered_while_it_runs_denies_the_next_allocation_and_a_raise_lets_it_
     client.ok(&format!("alloc b {MIB}"));
     assert_eq!(client.ok("info"), [MIB, 3 * MIB]);
     let device = client.process().devices.remove(0);
-    assert_eq!((device.quota.bytes, device.quota.source), (Some(3 * MIB), Source::Operator));
+    assert_eq!(
+        (device.quota.bytes, device.quota.source),
+        (Some(3 * MIB), Source::Operator)
+    );
 }
 
 #[test]
@@ -76,9 +95,16 @@ fn a_killed_process_gives_its_bytes_back() {
     let slot = doomed.process().slot;
     let mut witness = Client::start(&bed, &[]);
     drop(doomed); // the test bed kills it
-    eventually("the dead process's slot is free", Duration::from_secs(60), || {
-        look(&bed).processes.iter().all(|process| process.slot != slot)
-    });
+    eventually(
+        "the dead process's slot is free",
+        Duration::from_secs(60),
+        || {
+            look(&bed)
+                .processes
+                .iter()
+                .all(|process| process.slot != slot)
+        },
+    );
     witness.ok("alloc b 1");
 }
 

@@ -13,27 +13,49 @@ const LIMIT: u64 = 64 * MIB;
 
 /// Runs the rivals as so many processes of as many threads as it takes, and checks what they were granted.
 fn race(bed: &Testbed, processes: u64, variables: &[(&str, &str)]) {
-    let program = cc(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/race.c"), "race", &["-ldl"]);
+    let program = cc(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/race.c"),
+        "race",
+        &["-ldl"],
+    );
     let threads = RIVALS / processes;
     let mut rivals: Vec<_> = (0..processes)
         .map(|process| {
             let mut command = bed.preloaded(&program);
-            command.envs(variables.iter().copied()).arg(bed.dir().join("race"));
+            command
+                .envs(variables.iter().copied())
+                .arg(bed.dir().join("race"));
             let numbers = [RIVALS, process * threads, threads, ROUNDS, LIMIT];
             command.args(numbers.map(|number| number.to_string()));
             Watched::spawn(&mut command)
         })
         .collect();
     let line = rivals[0].line();
-    let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [over, most, granted, denied] = numbers[..] else { panic!("{line}") };
-    assert_eq!(over, 0, "rounds over the limit of {LIMIT}; the most was {most}");
+    let numbers: Vec<u64> = line
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [over, most, granted, denied] = numbers[..] else {
+        panic!("{line}")
+    };
+    assert_eq!(
+        over, 0,
+        "rounds over the limit of {LIMIT}; the most was {most}"
+    );
     assert!(most > LIMIT / 2, "they came near it: {most}");
-    assert!(granted > ROUNDS && denied > ROUNDS, "{granted} granted, {denied} denied");
+    assert!(
+        granted > ROUNDS && denied > ROUNDS,
+        "{granted} granted, {denied} denied"
+    );
     for rival in rivals {
         assert!(rival.wait_output().status.success());
     }
-    assert!(look(bed).processes.iter().all(|process| process.devices.iter().all(|device| device.used == 0)));
+    assert!(
+        look(bed)
+            .processes
+            .iter()
+            .all(|process| process.devices.iter().all(|device| device.used == 0))
+    );
 }
 
 #[test]
@@ -47,9 +69,16 @@ fn processes_of_a_group_never_exceed_the_groups_quota() {
     let bed = Testbed::new();
     let operator = Segments::open_operator(bed.dir()).expect("made at need");
     let memory = Set::To(QuotaValue::Bytes(LIMIT));
-    let change =
-        Change::Group { name: "rivals".into(), memory, weight: Set::Keep, cap: Set::Keep, remove: false };
-    operator.edit(None, &change, clock::now()).expect("a valid edit");
+    let change = Change::Group {
+        name: "rivals".into(),
+        memory,
+        weight: Set::Keep,
+        cap: Set::Keep,
+        remove: false,
+    };
+    operator
+        .edit(None, &change, clock::now())
+        .expect("a valid edit");
     race(&bed, RIVALS, &[("GPUSHARE_GROUP", "rivals")]);
 }
 
@@ -60,7 +89,12 @@ fn processes_on_a_device_never_exceed_its_limit() {
     first.ok("info");
     let operator = Segments::open_operator(bed.dir()).expect("there");
     let uuid = look(&bed).devices[0].uuid;
-    let change = Change::DeviceLimit { uuid, value: QuotaValue::Bytes(LIMIT) };
-    operator.edit(None, &change, clock::now()).expect("a valid edit");
+    let change = Change::DeviceLimit {
+        uuid,
+        value: QuotaValue::Bytes(LIMIT),
+    };
+    operator
+        .edit(None, &change, clock::now())
+        .expect("a valid edit");
     race(&bed, RIVALS, &[]);
 }

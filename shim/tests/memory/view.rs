@@ -22,7 +22,11 @@ fn what_the_process_sees_is_its_quota() {
     assert_eq!(client.ok("total 0"), [8 * MIB]);
     client.ok(&format!("alloc a {}", 3 * MIB));
     assert_eq!(client.ok("info"), [5 * MIB, 8 * MIB]);
-    assert_eq!(client.ok("info-free"), [5 * MIB], "a result that is not wanted is left out");
+    assert_eq!(
+        client.ok("info-free"),
+        [5 * MIB],
+        "a result that is not wanted is left out"
+    );
     client.ok("free a");
     assert_eq!(client.ok("info"), [8 * MIB, 8 * MIB]);
 }
@@ -59,7 +63,10 @@ fn nvml_agrees_with_the_quota_unless_it_is_told_not_to() {
     assert!(reserved + free_v2 + used_v2 <= total_v2);
     assert!(client.ok("nvml 1")[0] >= 8 * MIB);
 
-    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "8MiB"), ("GPUSHARE_NVML_VIEW", "0")]);
+    let mut client = Client::start(
+        &bed,
+        &[("GPUSHARE_MEMORY", "8MiB"), ("GPUSHARE_NVML_VIEW", "0")],
+    );
     assert!(client.ok("nvml 0")[0] > 8 * MIB);
     let mut client = Client::start(&bed, &[]);
     assert!(client.ok("nvml 0")[0] > 8 * MIB);

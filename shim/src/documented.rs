@@ -1,0 +1,273 @@
+//! `DRIVER.md`: what we do at each function of the driver, and each variable we read. Generated from the tables; run the
+//! tests with `BLESS=1` to write it anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::environment::{Stands, VARIABLES};
+
+/// What each hook does. A hook without a line here fails the test, and so does a line without a hook.
+const HOOKS: &[(&str, &str)] = &[
+    (
+        "life::init",
+        "registers the process after the driver's own start",
+    ),
+    (
+        "lookup::proc_address",
+        "answers with our function where we have one",
+    ),
+    (
+        "lookup::proc_address_v2",
+        "answers with our function where we have one",
+    ),
+    (
+        "context::create",
+        "notes that the thread's device may change",
+    ),
+    (
+        "context::create_v3",
+        "notes that the thread's device may change",
+    ),
+    (
+        "context::create_v4",
+        "notes that the thread's device may change",
+    ),
+    (
+        "context::set_current",
+        "notes that the thread's device may change",
+    ),
+    (
+        "context::pop_current",
+        "notes that the thread's device may change",
+    ),
+    ("context::destroy", "gives back what the context held"),
+    ("context::detach", "gives back what the context held"),
+    (
+        "context::primary_release",
+        "gives back what the context held, at the last release",
+    ),
+    ("context::primary_reset", "gives back what the context held"),
+    (
+        "memory::primary_retain",
+        "notes which context a reset takes away",
+    ),
+    ("stream::destroy", "forgets the stream"),
+    (
+        "stream::begin_capture",
+        "leaves the stream alone while it captures",
+    ),
+    (
+        "stream::begin_capture_v2",
+        "leaves the stream alone while it captures",
+    ),
+    (
+        "stream::begin_capture_to_graph",
+        "leaves the stream alone while it captures",
+    ),
+    ("memory::linear::alloc", "charged: the bytes asked for"),
+    (
+        "memory::linear::alloc_managed",
+        "charged: the bytes asked for, to the current device",
+    ),
+    (
+        "memory::linear::alloc_pitch",
+        "charged: the driver's pitch × height",
+    ),
+    ("memory::linear::free", "given back"),
+    (
+        "memory::pool::alloc",
+        "charged: the bytes asked for; captured: charged to the graph",
+    ),
+    (
+        "memory::pool::alloc_from",
+        "charged to the pool's device: the bytes asked for",
+    ),
+    (
+        "memory::pool::free",
+        "given back when asked, in program order",
+    ),
+    ("memory::pool::create", "notes the pool's device"),
+    ("memory::pool::destroy", "forgets the pool"),
+    ("memory::pool::of_device", "notes the pool's device"),
+    (
+        "memory::physical::create",
+        "charged to its device; on the host counted as pinned",
+    ),
+    (
+        "memory::physical::release",
+        "given back when no handle and no mapping is left",
+    ),
+    ("memory::physical::map", "keeps the memory charged"),
+    (
+        "memory::physical::unmap",
+        "given back when no handle and no mapping is left",
+    ),
+    ("memory::physical::retain", "keeps the memory charged"),
+    (
+        "memory::array::create",
+        "charged: width × height × bytes of a texel",
+    ),
+    (
+        "memory::array::create_3d",
+        "charged: all layers or faces; sparse and deferred: nothing",
+    ),
+    ("memory::array::create_mipmapped", "charged: all levels"),
+    ("memory::array::destroy", "given back"),
+    ("memory::array::destroy_mipmapped", "given back"),
+    ("memory::host::alloc", "counted as pinned, against no quota"),
+    (
+        "memory::host::alloc_flags",
+        "counted as pinned, against no quota",
+    ),
+    ("memory::host::free", "counted off"),
+    (
+        "memory::host::register",
+        "counted as pinned, against no quota",
+    ),
+    ("memory::host::unregister", "counted off"),
+    (
+        "memory::import::open",
+        "counted as imported; its maker is charged",
+    ),
+    ("memory::import::close", "counted off"),
+    ("memory::import::external", "counted as imported"),
+    ("memory::import::destroy_external", "counted off"),
+    (
+        "memory::graph::add_alloc",
+        "charged until graph and executables are gone",
+    ),
+    (
+        "memory::graph::add_node",
+        "an allocation is charged until graph and executables are gone",
+    ),
+    (
+        "memory::graph::add_node_v2",
+        "an allocation is charged until graph and executables are gone",
+    ),
+    (
+        "memory::graph::destroy_node",
+        "given back, if the graph was never instantiated",
+    ),
+    (
+        "memory::graph::destroy",
+        "given back, if no executable is left",
+    ),
+    (
+        "memory::graph::instantiate",
+        "keeps the graph's allocations charged",
+    ),
+    (
+        "memory::graph::instantiate_v2",
+        "keeps the graph's allocations charged",
+    ),
+    (
+        "memory::graph::instantiate_params",
+        "keeps the graph's allocations charged",
+    ),
+    (
+        "memory::graph::destroy_exec",
+        "given back, if the graph is gone",
+    ),
+    ("memory::view::info", "agrees with the quota"),
+    ("memory::view::device_total", "agrees with the quota"),
+    (
+        "memory::nvml::memory_info",
+        "agrees with the quota, unless GPUSHARE_NVML_VIEW=0",
+    ),
+    (
+        "memory::nvml::memory_info_v2",
+        "agrees with the quota, unless GPUSHARE_NVML_VIEW=0",
+    ),
+];
+
+/// What all hooks of a module do, where one line says it.
+const MODULES: &[(&str, &str)] = &[
+    ("sync", "a release point of the lock"),
+    ("copy", "counted; a release point of the lock"),
+    ("launch", "counted and locked"),
+    ("transfer", "counted and locked"),
+    ("memset", "counted and locked"),
+];
+
+fn what(hook: &str) -> Option<&'static str> {
+    let module = hook.split("::").next().unwrap_or_default();
+    let exact = HOOKS.iter().find(|(name, _)| *name == hook);
+    let (_, what) = exact.or_else(|| MODULES.iter().find(|(name, _)| *name == module))?;
+    Some(what)
+}
+
+macro_rules! rows {
+    (
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        used { $($used:tt)* }
+    ) => {
+        /// Base name, version, hook, symbol, per-thread form.
+        const ROWS: &[(&str, i32, &str, &str, &str)] = &[
+            $(($base, $since, concat!($("::", stringify!($hook)),+), stringify!($name), concat!("", $(stringify!($twin))?)),)*
+        ];
+    };
+}
+
+gpushare_abi::driver_table!(rows);
+
+fn document() -> String {
+    let mut text = String::from(
+        "<!-- Generated from the tables by `BLESS=1 cargo test -p gpushare-shim documented`; do not edit. -->\n\n\
+         # What we do at each function of the driver\n\n\
+         A function that is not here passes through untouched. *Since* is the version `cuGetProcAddress` is asked for.\n\n\
+         | function | since | per-thread form | what we do |\n|---|---|---|---|\n",
+    );
+    for (_, since, hook, name, twin) in ROWS {
+        let hook = hook.trim_start_matches("::");
+        let since = match since {
+            0 => "NVML".to_owned(),
+            since => format!("{}.{}", since / 1000, since % 1000 / 10),
+        };
+        let what = what(hook).unwrap_or_else(|| panic!("{hook} has no line in HOOKS"));
+        let _ = writeln!(
+            text,
+            "| `{name}` | {since} | {} | {what} |",
+            if twin.is_empty() { "" } else { "yes" }
+        );
+    }
+    text.push_str("\n# The variables we read\n\nThe operator's word stands above all of these, ours above another tool's.\n\n");
+    text.push_str("| variable | for example | what it does |\n|---|---|---|\n");
+    for variable in VARIABLES {
+        let of = match variable.stands {
+            Stands::Own => String::new(),
+            Stands::For(ours) => format!(" (in the place of `{ours}`)"),
+        };
+        let _ = writeln!(
+            text,
+            "| `{}` | `{}` | {}{of} |",
+            variable.name, variable.example, variable.about
+        );
+    }
+    text
+}
+
+#[test]
+fn the_document_says_what_the_tables_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("DRIVER.md");
+    let text = document();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &text).expect("writing DRIVER.md");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == text,
+        "DRIVER.md is stale: BLESS=1 cargo test -p gpushare-shim documented"
+    );
+}
+
+#[test]
+fn every_line_has_its_hook() {
+    let hooks: BTreeMap<_, _> = ROWS
+        .iter()
+        .map(|row| (row.2.trim_start_matches("::"), row.3))
+        .collect();
+    for (hook, _) in HOOKS {
+        assert!(hooks.contains_key(hook), "{hook} is no hook");
+    }
+}
