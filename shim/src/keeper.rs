@@ -21,6 +21,7 @@ use shm_layout::{PolicyKind, clock, control_bell, reap};
 use crate::{
     futex::{self, Watch},
     guest::{Device, Guest},
+    memory,
     notice::{self, Cause},
     symbols::Symbol,
     thread::{self, Tally},
@@ -103,6 +104,7 @@ fn keep(guest: &'static Guest) {
         if now >= beat_at {
             fold(guest, now);
             guest.registration.heartbeat(now);
+            memory::tick(guest);
             beat_at = now + BEAT;
         }
         if now >= reap_at {

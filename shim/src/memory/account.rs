@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::CUdevice;
-use shm_layout::{Denial, Event, EventKind, Ledger, Reservation};
+use shm_layout::{Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
 use crate::context;
 use crate::guest::{Device, Guest, guest};
@@ -91,12 +91,27 @@ impl Account {
     /// Sets bytes aside, or denies: counted, published, and answered as the driver would.
     #[inline]
     pub fn reserve(self, bytes: u64, symbol: Symbol) -> Result<Reservation<'static>, CUerror> {
-        self.ledger()
-            .reserve(bytes)
-            .map_err(|denial| self.deny(&denial, symbol))
+        match self.ledger().reserve(bytes) {
+            Ok(reservation) => Ok(reservation),
+            Err(denial) => self.reserve_again(denial, symbol),
+        }
     }
 
+    /// What stands in the way of a shared limit may be held by the dead: their bytes are given back first.
     #[cold]
+    fn reserve_again(
+        self,
+        denial: Denial,
+        symbol: Symbol,
+    ) -> Result<Reservation<'static>, CUerror> {
+        let segments = self.guest.registration.segments();
+        if denial.limit == Limit::Process || reap(segments, clock::now()) == 0 {
+            return Err(self.deny(&denial, symbol));
+        }
+        let again = self.ledger().reserve(denial.asked);
+        again.map_err(|denial| self.deny(&denial, symbol))
+    }
+
     fn deny(self, denial: &Denial, symbol: Symbol) -> CUerror {
         let counters = self.guest.registration.count(self.device.entry);
         counters.denials.fetch_add(1, Relaxed);
@@ -104,7 +119,7 @@ impl Account {
         let slot = self.guest.registration.slot();
         self.guest.registration.segments().state().publish(Event {
             seq: 0,
-            time_ns: shm_layout::clock::now(),
+            time_ns: clock::now(),
             slot: slot.index,
             epoch: slot.epoch,
             device: self.device.entry.device(),

@@ -115,7 +115,6 @@ pub fn charge(
     account: Account,
     graph: CUgraph,
     bytes: u64,
-    _dptr: impl FnOnce() -> Option<u64>,
     node: impl FnOnce() -> usize,
 ) -> CUresult {
     let reservation = account.reserve(bytes, real.symbol())?;
@@ -145,7 +144,7 @@ fn add(
         return real.call();
     };
     let node = || node.get().map_or(0, |node| node as usize);
-    charge(real, account, graph, bytes as u64, || None, node)
+    charge(real, account, graph, bytes as u64, node)
 }
 
 /// `cuGraphAddMemAllocNode`.

@@ -87,7 +87,7 @@ pub fn alloc_pitch(
     Ok(())
 }
 
-/// `cuMemFree`: of whatever has an address and was not allocated on the host.
+/// `cuMemFree`: also of stream-ordered memory, whose pool may be on the host.
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr) -> CUresult {
-    account::free(real, dptr, Kind::Linear)
+    account::free_either(real, dptr, Kind::Linear, Kind::Host)
 }

@@ -83,7 +83,7 @@ fn charge(
     };
     // Captured: the allocation is the graph's, and each launch of it allocates anew.
     match ask::capturing_graph(stream, real.per_thread()) {
-        Some(graph) => graph::charge(real, account, graph, bytes as u64, || dptr.get(), || 0),
+        Some(graph) => graph::charge(real, account, graph, bytes as u64, || 0),
         None => account::allocate(
             real,
             Some(account),
