@@ -1,0 +1,71 @@
+//! What a running capture forbids. A forbidden call fails and makes the sequences it offended invalid.
+
+use super::*;
+
+/// Why no graph came out of a sequence's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It has not ended: the wrong stream or thread asked, or nothing captures.
+    Still(CUerror),
+    /// It has ended, its graph is to be thrown away.
+    Broken(Target, CUerror),
+}
+
+impl Sequences {
+    /// A potentially unsafe call. In its own interaction mode, a thread
+    /// * `relaxed` may always,
+    /// * `thread_local` may not while a sequence of its own runs that is not relaxed,
+    /// * `global` (the start) may not either while another thread's global sequence runs.
+    pub fn unsafe_call(&mut self, thread: u64, mode: CUstreamCaptureMode) -> CUresult {
+        let offends = |sequence: &Sequence| {
+            let own = sequence.thread == thread && sequence.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+            let global = sequence.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+            match mode {
+                CU_STREAM_CAPTURE_MODE_RELAXED => false,
+                CU_STREAM_CAPTURE_MODE_GLOBAL => own || global,
+                _ => own,
+            }
+        };
+        self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    /// Synchronising or querying a stream.
+    pub fn synchronise_stream(&mut self, stream: u64) -> CUresult {
+        let offends = |sequence: &Sequence| sequence.streams.contains_key(&stream);
+        self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    /// Synchronising all of a context.
+    pub fn synchronise_context(&mut self, context: u64) -> CUresult {
+        let offends = |sequence: &Sequence| {
+            let mut streams = sequence.streams.values();
+            streams.any(|member| member.facts.context == context)
+        };
+        self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    /// Synchronising or querying an event that was last recorded in a capture: never allowed, and it
+    /// makes that capture invalid if it still runs.
+    pub fn synchronise_event(&mut self, mark: &CaptureMark) -> CUerror {
+        self.invalidate(mark.sequence);
+        CUDA_ERROR_CAPTURED_EVENT
+    }
+
+    /// Work in the context's legacy stream, which waits for all blocking streams and they for it.
+    pub fn use_legacy(&mut self, context: u64) -> CUresult {
+        let offends = |sequence: &Sequence| {
+            let mut streams = sequence.streams.values();
+            streams.any(|member| member.facts.blocking && member.facts.context == context)
+        };
+        self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    }
+
+    fn refuse(&mut self, offends: impl Fn(&Sequence) -> bool, error: CUerror) -> CUresult {
+        let mut answer = Ok(());
+        for sequence in self.sequences.values_mut().filter(|s| offends(s)) {
+            sequence.valid = false;
+            answer = Err(error);
+        }
+        answer
+    }
+}

@@ -1,0 +1,313 @@
+//! A pool's books: which addresses it has, which are in use, and which may be used again.
+//!
+//! A pool takes memory from the device in *chunks* and cuts allocations out of them. A freed block
+//! goes through two states: *resting*, when `cuMemFreeAsync` has been called but its stream has not come
+//! to it yet, so that only the same stream may have it again; and *free*, when anyone may. A chunk
+//! that is wholly free can go back to the device; trimming and synchronisation decide when.
+//!
+//! ```text
+//! chunk  [ used | free      | resting(stream 7) | used ]      reserved = chunks, used = used blocks
+//! ```
+//!
+//! Only numbers; [`super`] makes and unmakes the memory.
+
+use std::collections::BTreeMap;
+
+/// Allocations are multiples of this and aligned to it.
+pub const GRAIN: u64 = 512;
+/// A chunk is at least this, if the device has as much.
+pub const CHUNK: u64 = 32 << 20;
+/// A chunk is a multiple of this.
+pub const CHUNK_GRAIN: u64 = 2 << 20;
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Used,
+    /// Freed in stream order: the stream, and the free's number.
+    Resting(u64, u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    size: u64,
+    state: State,
+}
+
+/// A pool's chunks and blocks.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// Base and size.
+    chunks: BTreeMap<u64, u64>,
+    /// Every byte of every chunk is in one block.
+    blocks: BTreeMap<u64, Block>,
+    reserved: u64,
+    reserved_high: u64,
+    used: u64,
+    used_high: u64,
+    frees: u64,
+}
+
+/// A free that its stream has not come to yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest {
+    address: u64,
+    size: u64,
+    number: u64,
+}
+
+/// How large a block an allocation of `bytes` wants.
+pub fn rounded(bytes: u64) -> Option<u64> {
+    bytes.max(1).checked_next_multiple_of(GRAIN)
+}
+
+impl Books {
+    /// Bytes held from the device, now.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Bytes held from the device, at most since the last reset.
+    pub fn reserved_high(&self) -> u64 {
+        self.reserved_high
+    }
+
+    /// Bytes in use, now.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Bytes in use, at most since the last reset.
+    pub fn used_high(&self) -> u64 {
+        self.used_high
+    }
+
+    /// Starts the high-water mark of held bytes again.
+    pub fn reset_reserved_high(&mut self) {
+        self.reserved_high = self.reserved;
+    }
+
+    /// Starts the high-water mark of used bytes again.
+    pub fn reset_used_high(&mut self) {
+        self.used_high = self.used;
+    }
+
+    /// Finds room in what the pool has: first among what rests in the same stream, then among the free.
+    pub fn allocate(&mut self, bytes: u64, stream: u64) -> Option<u64> {
+        let size = rounded(bytes)?;
+        let resting = |block: &Block| matches!(block.state, State::Resting(on, _) if on == stream);
+        let free = |block: &Block| block.state == State::Free;
+        let address = self.first(size, resting).or_else(|| self.first(size, free))?;
+        self.cut(address, size);
+        self.set(address, State::Used);
+        self.used += size;
+        self.used_high = self.used_high.max(self.used);
+        Some(address)
+    }
+
+    /// Adds a chunk.
+    pub fn grow(&mut self, base: u64, size: u64) {
+        self.chunks.insert(base, size);
+        self.blocks.insert(
+            base,
+            Block {
+                size,
+                state: State::Free,
+            },
+        );
+        self.reserved += size;
+        self.reserved_high = self.reserved_high.max(self.reserved);
+    }
+
+    /// Frees a block once its stream comes to it.
+    pub fn rest(&mut self, address: u64, stream: u64) -> Option<Rest> {
+        self.frees += 1;
+        let number = self.frees;
+        let size = self.leave_use(address, State::Resting(stream, number))?;
+        Some(Rest {
+            address,
+            size,
+            number,
+        })
+    }
+
+    /// The stream has come to the free: what has not been used again since is free now.
+    pub fn settle(&mut self, rest: Rest) {
+        let waits = |block: &Block| matches!(block.state, State::Resting(_, own) if own == rest.number);
+        let range = rest.address..rest.address + rest.size;
+        let parts = self.blocks.range(range).filter(|(_, block)| waits(block));
+        for address in parts.map(|(address, _)| *address).collect::<Vec<_>>() {
+            self.set(address, State::Free);
+        }
+        self.join_all(rest.address, rest.address + rest.size);
+    }
+
+    /// Frees a block at once.
+    pub fn free(&mut self, address: u64) -> Option<()> {
+        let size = self.leave_use(address, State::Free)?;
+        self.join_all(address, address + size);
+        Some(())
+    }
+
+    fn leave_use(&mut self, address: u64, state: State) -> Option<u64> {
+        let block = self.blocks.get_mut(&address)?;
+        if block.state != State::Used {
+            return None;
+        }
+        block.state = state;
+        self.used -= block.size;
+        Some(block.size)
+    }
+
+    /// Takes wholly free chunks out while more than `keep` bytes are held: base and size of each.
+    pub fn trim(&mut self, keep: u64) -> Vec<(u64, u64)> {
+        let mut gone = Vec::new();
+        for (base, size) in self.chunks.clone() {
+            let whole = self.blocks.get(&base).copied();
+            let free = whole.is_some_and(|b| b.size == size && b.state == State::Free);
+            if free && self.reserved - size >= keep {
+                self.chunks.remove(&base);
+                self.blocks.remove(&base);
+                self.reserved -= size;
+                gone.push((base, size));
+            }
+        }
+        gone
+    }
+
+    /// The block in use that holds an address: where it starts and its size.
+    pub fn used_at(&self, address: u64) -> Option<(u64, u64)> {
+        let (start, block) = self.blocks.range(..=address).next_back()?;
+        let inside = address - start < block.size && block.state == State::Used;
+        inside.then_some((*start, block.size))
+    }
+
+    /// Every chunk: base and size.
+    pub fn chunks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.chunks.iter().map(|(base, size)| (*base, *size))
+    }
+
+    fn first(&self, size: u64, fits: impl Fn(&Block) -> bool) -> Option<u64> {
+        let found = self.blocks.iter().find(|(_, b)| b.size >= size && fits(b));
+        found.map(|(address, _)| *address)
+    }
+
+    /// Makes the block at `address` exactly `size` long; the rest keeps its state.
+    fn cut(&mut self, address: u64, size: u64) {
+        let Some(block) = self.blocks.get_mut(&address) else {
+            return;
+        };
+        let rest = Block {
+            size: block.size - size,
+            state: block.state,
+        };
+        block.size = size;
+        if rest.size == 0 {
+            return;
+        }
+        self.blocks.insert(address + size, rest);
+    }
+
+    fn set(&mut self, address: u64, state: State) {
+        if let Some(block) = self.blocks.get_mut(&address) {
+            block.state = state;
+        }
+    }
+
+    /// Joins free neighbours of the same chunk, from the block before `start` to the one at `end`.
+    fn join_all(&mut self, start: u64, end: u64) {
+        let before = self.blocks.range(..start).next_back();
+        let mut at = before.map_or(start, |(address, _)| *address);
+        while at < end {
+            let Some(block) = self.blocks.get(&at).copied() else {
+                return;
+            };
+            let next = at + block.size;
+            let neighbour = self.blocks.get(&next).copied();
+            let more = neighbour
+                .filter(|n| n.state == State::Free && block.state == State::Free)
+                .filter(|_| !self.chunks.contains_key(&next));
+            let Some(more) = more else {
+                at = next;
+                continue;
+            };
+            self.blocks.remove(&next);
+            if let Some(block) = self.blocks.get_mut(&at) {
+                block.size += more.size;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 0x1000_0000;
+
+    fn pool(bytes: u64) -> Books {
+        let mut books = Books::default();
+        books.grow(BASE, bytes);
+        books
+    }
+
+    #[test]
+    fn allocations_do_not_overlap_and_come_back_whole() {
+        let mut books = pool(4096);
+        let all: Vec<_> = (0..8).map(|_| books.allocate(1, 1).unwrap()).collect();
+        assert_eq!(all[7], BASE + 7 * GRAIN);
+        assert_eq!(books.allocate(1, 1), None);
+        assert_eq!((books.used(), books.used_high()), (4096, 4096));
+        for address in [3, 1, 2, 0, 7, 6, 4, 5].map(|i| all[i]) {
+            books.free(address).unwrap();
+        }
+        assert_eq!((books.used(), books.used_high()), (0, 4096));
+        assert_eq!(books.allocate(4096, 1), Some(BASE));
+    }
+
+    #[test]
+    fn what_rests_is_for_its_own_stream_until_the_stream_comes_to_it() {
+        let mut books = pool(1024);
+        let address = books.allocate(1024, 7).unwrap();
+        let first = books.rest(address, 7).unwrap();
+        assert_eq!(books.allocate(1024, 8), None);
+        assert_eq!(books.allocate(512, 7), Some(address));
+        books.settle(first);
+        assert_eq!(books.used_at(address), Some((address, 512)), "used again since");
+        assert_eq!(books.allocate(512, 8), Some(address + 512));
+    }
+
+    #[test]
+    fn freeing_twice_is_noticed() {
+        let mut books = pool(1024);
+        let address = books.allocate(512, 1).unwrap();
+        assert!(books.rest(address, 1).is_some());
+        assert!(books.rest(address, 1).is_none());
+        assert!(books.free(address).is_none());
+        assert!(books.free(address + 1).is_none());
+    }
+
+    #[test]
+    fn trimming_gives_back_whole_chunks_down_to_what_is_kept() {
+        let mut books = pool(1024);
+        books.grow(BASE + 1024, 1024);
+        let low = books.allocate(512, 1).unwrap();
+        assert_eq!(books.trim(0), [(BASE + 1024, 1024)]);
+        books.free(low).unwrap();
+        assert_eq!(books.trim(1024), []);
+        assert_eq!(books.trim(0), [(BASE, 1024)]);
+        assert_eq!((books.reserved(), books.reserved_high()), (0, 2048));
+    }
+
+    #[test]
+    fn neighbouring_chunks_stay_apart() {
+        let mut books = pool(1024);
+        books.grow(BASE + 1024, 1024);
+        assert_eq!(books.allocate(2048, 1), None);
+        let (one, two) = (books.allocate(1024, 1).unwrap(), books.allocate(1024, 1).unwrap());
+        books.free(one).unwrap();
+        books.free(two).unwrap();
+        assert_eq!(books.allocate(2048, 1), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! The address space as the driver's virtual memory calls see it: what is reserved, what is mapped
+//! where, and who may reach it. Only numbers; [`super`] moves the real pages accordingly.
+//!
+//! * A mapping lies inside one reservation and overlaps no other mapping.
+//! * Unmapping and access take whole mappings: a range that cuts one, or has a hole, is refused.
+//! * A reservation is freed with the very address and size it was made with, once nothing is mapped in it.
+//!
+//! A refused call changes nothing.
+
+use std::collections::BTreeMap;
+
+/// A device ordinal, or [`HOST`].
+pub type Place = i32;
+/// The host as a place.
+pub const HOST: Place = -1;
+
+/// What may be done from a place: the driver's `CU_MEM_ACCESS_FLAGS_…`.
+pub type Access = u32;
+/// Nothing.
+pub const NO_ACCESS: Access = 0;
+/// Reading.
+pub const READ: Access = 1;
+/// Reading and writing.
+pub const READ_WRITE: Access = 3;
+
+/// A call that does not fit the address space as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its bytes.
+    pub size: u64,
+    /// Which physical allocation it shows.
+    pub physical: u64,
+    /// From which byte of it.
+    pub offset: u64,
+    /// Who may reach it.
+    access: BTreeMap<Place, Access>,
+}
+
+impl Mapping {
+    /// What may be done from there.
+    pub fn access(&self, place: Place) -> Access {
+        self.access.get(&place).copied().unwrap_or(NO_ACCESS)
+    }
+
+    /// The most that may be done from anywhere.
+    pub fn widest(&self) -> Access {
+        self.access.values().fold(NO_ACCESS, |all, one| all | one)
+    }
+}
+
+/// Reservations and the mappings in them.
+#[derive(Debug, Default)]
+pub struct Space {
+    reserved: BTreeMap<u64, u64>,
+    mapped: BTreeMap<u64, Mapping>,
+}
+
+impl Space {
+    /// Notes a reservation; its addresses are fresh.
+    pub fn reserve(&mut self, address: u64, size: u64) {
+        self.reserved.insert(address, size);
+    }
+
+    /// Frees a reservation.
+    pub fn free(&mut self, address: u64, size: u64) -> Result<(), Refused> {
+        let end = address.checked_add(size).ok_or(Refused)?;
+        let known = self.reserved.get(&address) == Some(&size);
+        if !known || self.mapped.range(address..end).next().is_some() {
+            return Err(Refused);
+        }
+        self.reserved.remove(&address);
+        Ok(())
+    }
+
+    /// Maps `size` bytes of a physical allocation; nobody may reach them yet.
+    pub fn map(
+        &mut self,
+        address: u64,
+        size: u64,
+        physical: u64,
+        offset: u64,
+    ) -> Result<(), Refused> {
+        let end = address.checked_add(size).ok_or(Refused)?;
+        let (base, length) = self.reservation(address).ok_or(Refused)?;
+        let overlaps = self
+            .mapped
+            .range(..end)
+            .next_back()
+            .is_some_and(|(at, mapping)| at + mapping.size > address);
+        if size == 0 || end > base + length || overlaps {
+            return Err(Refused);
+        }
+        let access = BTreeMap::new();
+        self.mapped.insert(
+            address,
+            Mapping {
+                size,
+                physical,
+                offset,
+                access,
+            },
+        );
+        Ok(())
+    }
+
+    /// Takes the mappings of a range away and tells which they were.
+    pub fn unmap(&mut self, address: u64, size: u64) -> Result<Vec<Mapping>, Refused> {
+        let starts = self.whole(address, size)?;
+        Ok(starts
+            .iter()
+            .filter_map(|start| self.mapped.remove(start))
+            .collect())
+    }
+
+    /// Says who may reach a range; tells the mappings that changed.
+    pub fn set_access(
+        &mut self,
+        address: u64,
+        size: u64,
+        grants: &[(Place, Access)],
+    ) -> Result<Vec<(u64, Mapping)>, Refused> {
+        let starts = self.whole(address, size)?;
+        let mut changed = Vec::new();
+        for start in starts {
+            if let Some(mapping) = self.mapped.get_mut(&start) {
+                mapping.access.extend(grants.iter().copied());
+                changed.push((start, mapping.clone()));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The mapping that holds an address, and where it starts.
+    pub fn at(&self, address: u64) -> Option<(u64, &Mapping)> {
+        let (start, mapping) = self.mapped.range(..=address).next_back()?;
+        (address - start < mapping.size).then_some((*start, mapping))
+    }
+
+    /// The reservation that holds an address: where it starts and its size.
+    pub fn reservation(&self, address: u64) -> Option<(u64, u64)> {
+        let (start, size) = self.reserved.range(..=address).next_back()?;
+        (address - start < *size).then_some((*start, *size))
+    }
+
+    /// Whether the physical allocation is mapped anywhere.
+    pub fn shows(&self, physical: u64) -> bool {
+        self.mapped.values().any(|m| m.physical == physical)
+    }
+
+    /// Where the mappings start that make up exactly this range.
+    fn whole(&self, address: u64, size: u64) -> Result<Vec<u64>, Refused> {
+        let end = address.checked_add(size).ok_or(Refused)?;
+        let mut next = address;
+        let mut starts = Vec::new();
+        for (start, mapping) in self.mapped.range(address..end) {
+            if *start != next {
+                return Err(Refused);
+            }
+            starts.push(*start);
+            next += mapping.size;
+        }
+        if size > 0 && next == end {
+            Ok(starts)
+        } else {
+            Err(Refused)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reservation of ten pages at 100, with two mappings: 100..102 and 102..105.
+    fn space() -> Space {
+        let mut space = Space::default();
+        space.reserve(100, 10);
+        space.map(100, 2, 1, 0).unwrap();
+        space.map(102, 3, 2, 0).unwrap();
+        space
+    }
+
+    #[test]
+    fn a_mapping_lies_inside_one_reservation() {
+        let mut space = space();
+        space.reserve(110, 10);
+        assert_eq!(space.map(99, 1, 3, 0), Err(Refused));
+        assert_eq!(space.map(108, 4, 3, 0), Err(Refused));
+        assert_eq!(space.map(200, 1, 3, 0), Err(Refused));
+        assert_eq!(space.map(108, u64::MAX, 3, 0), Err(Refused));
+        assert_eq!(space.map(108, 2, 3, 0), Ok(()));
+    }
+
+    #[test]
+    fn a_mapping_overlaps_no_other() {
+        let mut space = space();
+        assert_eq!(space.map(104, 2, 3, 0), Err(Refused));
+        assert_eq!(space.map(100, 1, 3, 0), Err(Refused));
+        assert_eq!(space.map(105, 5, 3, 0), Ok(()));
+    }
+
+    #[test]
+    fn unmapping_takes_whole_mappings_and_may_take_several() {
+        let mut space = space();
+        assert_eq!(space.unmap(100, 1), Err(Refused));
+        assert_eq!(space.unmap(101, 4), Err(Refused));
+        assert_eq!(space.unmap(100, 6), Err(Refused), "a hole at the end");
+        assert_eq!(space.unmap(100, 0), Err(Refused));
+        let gone = space.unmap(100, 5).unwrap();
+        assert_eq!(gone.iter().map(|m| m.physical).collect::<Vec<_>>(), [1, 2]);
+        assert!(!space.shows(1) && !space.shows(2));
+    }
+
+    #[test]
+    fn a_reservation_is_freed_whole_and_empty() {
+        let mut space = space();
+        assert_eq!(space.free(100, 10), Err(Refused));
+        space.unmap(100, 5).unwrap();
+        assert_eq!(space.free(100, 9), Err(Refused));
+        assert_eq!(space.free(101, 9), Err(Refused));
+        assert_eq!(space.free(100, 10), Ok(()));
+        assert_eq!(space.free(100, 10), Err(Refused));
+    }
+
+    #[test]
+    fn access_is_told_per_place() {
+        let mut space = space();
+        assert_eq!(space.at(104).unwrap().1.access(0), NO_ACCESS);
+        space.set_access(102, 3, &[(0, READ_WRITE), (1, READ)]).unwrap();
+        let (start, mapping) = space.at(104).unwrap();
+        assert_eq!((start, mapping.access(0), mapping.access(1)), (102, READ_WRITE, READ));
+        assert_eq!(space.at(101).unwrap().1.access(0), NO_ACCESS);
+        assert_eq!(space.set_access(102, 4, &[(0, READ)]), Err(Refused));
+        assert!(space.at(105).is_none());
+    }
+}
