@@ -13,6 +13,8 @@ use crate::exit::{Exit, Failure};
 
 mod apply;
 mod audit;
+mod demo;
+mod doctor;
 mod documents;
 mod group;
 mod init;
@@ -67,6 +69,8 @@ enum Verb {
     Wrap(wrap::WrapArgs),
     Unwrap(wrap::UnwrapArgs),
     Apply(apply::Args),
+    Doctor(doctor::Args),
+    Demo(demo::Args),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
@@ -117,6 +121,8 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Wrap(args) => wrap::wrap(&args, out),
         Verb::Unwrap(args) => wrap::unwrap(&args, out),
         Verb::Apply(args) => apply::run(&args, out),
+        Verb::Doctor(args) => doctor::run(&args, out),
+        Verb::Demo(args) => demo::run(&args, out),
         Verb::Init(args) => init::run(&args, out),
         Verb::Completions(args) => documents::completions(&args, out),
         Verb::Man(args) => documents::man(&args, out),

@@ -9,6 +9,8 @@
 pub mod artifacts;
 pub mod audit;
 pub mod cli;
+pub mod demo;
+pub mod doctor;
 pub mod edits;
 pub mod elf;
 pub mod environment;
@@ -17,6 +19,8 @@ pub mod launch;
 pub mod manifest;
 pub mod people;
 pub mod pids;
+pub mod probe;
+pub mod processes;
 pub mod sample;
 pub mod source;
 pub mod targets;

@@ -1,0 +1,248 @@
+//! `gpushare demo`: the whole thing in one command.
+
+use std::io::{IsTerminal, Write};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use shm_layout::{Change, LockPolicy, Segments, Snapshot, clock, snapshot};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Done, note, world};
+use crate::audit::Place;
+use crate::demo::{POLICY, Stage, report::Report};
+use crate::edits::{EditRequest, Editor};
+use crate::exit::{Exit, Failure};
+use crate::probe::Probe;
+use crate::processes::Children;
+use crate::{artifacts, environment, units};
+
+/// Start four workloads on one GPU, real or simulated, and open the dashboard on them
+///
+/// They run in segments of their own, so nothing else on this machine is touched, and end with the
+/// demo.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// End after this many seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: Option<u32>,
+    /// No dashboard: print what happened (10 seconds unless --seconds says else)
+    #[arg(long)]
+    headless: bool,
+    /// Print what happened as JSON; implies --headless
+    #[arg(long)]
+    json: bool,
+    /// On the simulated GPU, even if there is a real one
+    #[arg(long, conflicts_with = "gpu")]
+    sim: bool,
+    /// On the real GPU, or fail
+    #[arg(long)]
+    gpu: bool,
+    /// In the segments that other programs use too
+    #[arg(long)]
+    here: bool,
+}
+
+/// How long the four may take to reach the device.
+const START: Duration = Duration::from_secs(30);
+/// How long an open dashboard may stay.
+const LONGEST: u32 = 86_400;
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let headless = args.headless || args.json || !std::io::stdout().is_terminal();
+    if headless && !args.headless && !args.json {
+        note(
+            "standard output is no terminal, so there is no dashboard; what happened follows at the end",
+        );
+    }
+    let simulated = args.sim || (!args.gpu && !real_gpu());
+    if simulated && !args.sim {
+        note("no NVIDIA driver with a device here: the demo runs on the simulated GPU");
+    }
+    let here = if args.here {
+        Some(world::dir_or_new()?)
+    } else {
+        None
+    };
+    let mut stage = Stage::new(here, simulated)?;
+    let seconds = args.seconds.unwrap_or(if headless { 10 } else { LONGEST });
+    let time = Duration::from_secs(seconds.into());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("the demo cannot watch for signals: {error}")))?;
+    runtime.block_on(play(&mut stage, headless, args.json, time, out))
+}
+
+/// Plays to the end, or to the first signal; the stage is cleared by its owner in every case.
+async fn play(
+    stage: &mut Stage,
+    headless: bool,
+    json: bool,
+    time: Duration,
+    out: &mut dyn Write,
+) -> Done {
+    let cannot = |error| Failure::failed(format!("the demo cannot watch for signals: {error}"));
+    let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
+    let told_to_end = async {
+        tokio::select! {
+            _ = term.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            _ = hangup.recv() => "SIGHUP",
+        }
+    };
+    tokio::select! {
+        done = perform(stage, headless, json, time, out) => done,
+        signal = told_to_end => Err(Failure::failed(format!("ended by {signal}; the demo's programs are stopped"))),
+    }
+}
+
+async fn perform(
+    stage: &mut Stage,
+    headless: bool,
+    json: bool,
+    time: Duration,
+    out: &mut dyn Write,
+) -> Done {
+    stage.start(time)?;
+    let segments = everybody_is_there(stage).await?;
+    let editor = Editor::open(&stage.dir);
+    let mut policy = Policy::set(&editor)?;
+    let start = look(&segments);
+    if headless {
+        tokio::time::sleep(time).await;
+    } else {
+        dashboard(stage, time).await?;
+    }
+    let end = look(&segments);
+    if let Some(casualty) = stage.casualty() {
+        return Err(Failure::failed(casualty));
+    }
+    let report = Report::new(
+        &start,
+        &end,
+        &stage.names(),
+        stage.simulated,
+        (POLICY.to_owned(), policy.acknowledged),
+    );
+    policy.end();
+    stage.end();
+    if json {
+        report.write_json(out)?;
+    } else {
+        report.write_table(out)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Waits until each of the four has entered a device.
+async fn everybody_is_there(stage: &mut Stage) -> Result<Segments, Failure> {
+    let start = Instant::now();
+    loop {
+        if let Ok(segments) = Segments::open_viewer(&stage.dir.path) {
+            let snapshot = look(&segments);
+            let there = |name: &&str| {
+                let his = |process: &shm_layout::ProcessView| {
+                    process.identity.label == **name && !process.devices.is_empty()
+                };
+                snapshot.processes.iter().any(his)
+            };
+            if stage.names().iter().all(there) {
+                return Ok(segments);
+            }
+        }
+        if let Some(casualty) = stage.casualty() {
+            return Err(Failure::failed(casualty));
+        }
+        if start.elapsed() > START {
+            return Err(Failure::failed(format!(
+                "the demo's programs did not reach a device in {} s; gpushare doctor looks for the reason",
+                START.as_secs()
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The demo's policy, in force until this is dropped: with --here others live under it too.
+struct Policy<'e> {
+    editor: &'e Editor,
+    old: Option<Change>,
+    acknowledged: bool,
+}
+
+impl<'e> Policy<'e> {
+    fn set(editor: &'e Editor) -> Result<Self, Failure> {
+        let wrong = |error| Failure::failed(format!("the demo's policy: {error}"));
+        let policy = units::parse_policy(&[POLICY])
+            .and_then(|edit| edit.apply(LockPolicy::default()))
+            .map_err(wrong)?;
+        let change = Change::Policy {
+            device: None,
+            policy: Some(policy),
+        };
+        let applied = editor.apply(request(change))?;
+        Ok(Self {
+            editor,
+            old: Some(applied.old),
+            acknowledged: applied.missing.is_empty(),
+        })
+    }
+
+    fn end(&mut self) {
+        if let Some(old) = self.old.take() {
+            let _ = self.editor.submit(request(old));
+        }
+    }
+}
+
+impl Drop for Policy<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn request(change: Change) -> EditRequest {
+    EditRequest::new(change, "all GPUs", Place::Ctl).because(Some("gpushare demo".into()))
+}
+
+fn look(segments: &Segments) -> Snapshot {
+    snapshot(segments, clock::now())
+}
+
+/// Opens the dashboard on this terminal and waits for its end.
+async fn dashboard(stage: &Stage, time: Duration) -> Result<(), Failure> {
+    let top = artifacts::find("gpushare-top")?;
+    let child = Command::new(&top)
+        .envs(stage.environment()?)
+        .spawn()
+        .map_err(|error| {
+            Failure::failed(format!(
+                "the dashboard {} cannot be started: {error}",
+                top.display()
+            ))
+        })?;
+    // It puts the terminal back when it is ended.
+    let mut dashboard = Children::default();
+    dashboard.adopt(child);
+    let start = Instant::now();
+    while start.elapsed() < time {
+        match dashboard.ended().first() {
+            None => tokio::time::sleep(Duration::from_millis(50)).await,
+            Some((_, Some(0))) => return Ok(()),
+            Some((_, code)) => {
+                let code =
+                    code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
+                return Err(Failure::failed(format!("the dashboard ended with {code}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a driver with a device. A world that says it is simulated is believed.
+fn real_gpu() -> bool {
+    let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
+    !simulated && Probe::start(|_| {}).is_ok()
+}

@@ -1,0 +1,63 @@
+//! `gpushare doctor`: what would go wrong here, and how to mend it.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::Done;
+use crate::artifacts;
+use crate::doctor::{Finding, Level, Patient, examine};
+use crate::exit::Exit;
+use crate::sample::SCHEMA_VERSION;
+
+/// Check library, driver, NVML, kernel and segments, and say how to mend what is wrong
+///
+/// Ends with 1 when something does not work.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    version: &'static str,
+    findings: &'a [Finding],
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let patient = Patient {
+        dir: shm_layout::locate_existing().map_err(|error| error.to_string()),
+        library: artifacts::library().map_err(|failure| failure.sentence),
+    };
+    let findings = examine(&patient);
+    if args.json {
+        let version = env!("CARGO_PKG_VERSION");
+        serde_json::to_writer_pretty(
+            &mut *out,
+            &Document {
+                schema_version: SCHEMA_VERSION,
+                version,
+                findings: &findings,
+            },
+        )?;
+        writeln!(out)?;
+    } else {
+        for finding in &findings {
+            writeln!(
+                out,
+                "{:<5}{:<14}{}",
+                finding.level.to_string(),
+                finding.check,
+                finding.found
+            )?;
+            if let Some(mend) = &finding.mend {
+                writeln!(out, "{:19}-> {mend}", "")?;
+            }
+        }
+    }
+    let failed = findings.iter().any(|finding| finding.level == Level::Fail);
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}

@@ -1,0 +1,96 @@
+//! What would go wrong here, and how to mend it.
+//!
+//! Every check is a function that returns findings; nothing it does outlives it, and none of them
+//! changes a segment that others use: the probes run in a directory of their own.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use shm_layout::SegmentDir;
+
+mod driver;
+mod install;
+mod machine;
+mod segments;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Works, with a limit worth knowing.
+    Warn,
+    /// Does not work.
+    Fail,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "FAIL",
+        })
+    }
+}
+
+/// One thing looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at, in a word.
+    pub check: &'static str,
+    /// How it is.
+    pub level: Level,
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    pub mend: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            check,
+            level: Level::Ok,
+            found: found.into(),
+            mend: None,
+        }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            check,
+            level: Level::Warn,
+            found: found.into(),
+            mend: Some(mend.into()),
+        }
+    }
+
+    fn fail(check: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            check,
+            level: Level::Fail,
+            found: found.into(),
+            mend: Some(mend.into()),
+        }
+    }
+}
+
+/// What the checks look at.
+pub struct Patient {
+    /// The segments' directory, or why there is none.
+    pub dir: Result<SegmentDir, String>,
+    /// The library to preload, or why there is none.
+    pub library: Result<PathBuf, String>,
+}
+
+/// Looks at everything.
+pub fn examine(patient: &Patient) -> Vec<Finding> {
+    let mut findings = install::check(patient);
+    findings.extend(machine::check(patient));
+    findings.extend(segments::check(patient));
+    findings.extend(driver::check(patient));
+    findings
+}

@@ -1,0 +1,227 @@
+//! Is there a driver, does NVML answer, and is a program really counted and limited under the preload?
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use shm_layout::{ProcessDeviceView, Segments, clock, snapshot};
+
+use super::{Finding, Patient};
+use crate::probe::Probe;
+use crate::sample::Nvml;
+use crate::source::live::Live;
+use crate::{artifacts, environment};
+
+/// What the probe may hold, what it takes, and what must then be refused.
+const QUOTA: &str = "8MiB";
+const TAKEN: u64 = 1 << 20;
+const TOO_MUCH: &str = "16M";
+const OUT_OF_MEMORY: &str = "error 2 ";
+
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
+    let real = match Probe::start(|_| {}) {
+        Ok(mut probe) => {
+            let memory = probe.ask("info").unwrap_or_default();
+            let what = if simulated {
+                "the simulated driver"
+            } else {
+                "the driver"
+            };
+            findings.push(Finding::ok(
+                "driver",
+                format!(
+                    "{what} answers; free and total bytes of device 0:{}",
+                    numbers(&memory)
+                ),
+            ));
+            true
+        }
+        Err(why) => {
+            findings.push(Finding::warn(
+                "driver",
+                format!("no device to be had: {why}"),
+                "install NVIDIA's driver and check nvidia-smi; without one, gpushare run --sim uses the simulated GPU",
+            ));
+            false
+        }
+    };
+    findings.push(nvml(patient));
+    findings.extend(interposition(patient, real));
+    findings
+}
+
+fn numbers(answer: &str) -> &str {
+    answer.strip_prefix("ok").unwrap_or(answer)
+}
+
+fn nvml(patient: &Patient) -> Finding {
+    let dir = patient
+        .dir
+        .as_ref()
+        .map_or_else(|_| PathBuf::from("/nonexistent"), |dir| dir.path.clone());
+    let mut live = Live::new(&dir, true);
+    live.settle(std::time::Duration::from_secs(10));
+    match live.look().map(|sample| sample.nvml) {
+        Ok(Nvml::Ready(version)) => Finding::ok("nvml", format!("answers; driver {version}")),
+        Ok(Nvml::Missing(why)) => Finding::warn(
+            "nvml",
+            why,
+            "install libnvidia-ml (nvidia-utils); without it only programs under gpushare are seen",
+        ),
+        Ok(_) => Finding::warn(
+            "nvml",
+            "it did not answer in 10 s",
+            "check nvidia-smi; the driver may hang",
+        ),
+        Err(error) => Finding::warn(
+            "nvml",
+            format!("not asked: {error}"),
+            "mend the segments first",
+        ),
+    }
+}
+
+/// Runs the probe under the preload in a directory of its own and reads there what was counted.
+fn interposition(patient: &Patient, real: bool) -> Vec<Finding> {
+    let Ok(library) = &patient.library else {
+        return Vec::new();
+    };
+    let place = match Place::new() {
+        Ok(place) => place,
+        Err(why) => {
+            return vec![Finding::warn(
+                "interposition",
+                why,
+                "make /dev/shm writable, then ask again",
+            )];
+        }
+    };
+    let on = if real {
+        "the driver"
+    } else {
+        "the simulated driver"
+    };
+    match probe(&place, library, real) {
+        Ok(()) => vec![
+            Finding::ok(
+                "interposition",
+                format!("on {on}: a probe's allocation and launch were counted exactly"),
+            ),
+            Finding::ok(
+                "quota",
+                format!("on {on}: 16 MiB over a quota of {QUOTA} were refused"),
+            ),
+        ],
+        Err((check, why)) => vec![Finding::fail(
+            check,
+            why,
+            "look at the library's own words with GPUSHARE_LOG=debug; a static or musl driver user is out of reach",
+        )],
+    }
+}
+
+fn probe(place: &Place, library: &Path, real: bool) -> Result<(), (&'static str, String)> {
+    let interposition = |why: String| ("interposition", why);
+    let mut world = None;
+    if !real {
+        let folder = artifacts::sim_folder(&place.path)
+            .map_err(|failure| interposition(failure.sentence))?;
+        world = Some(artifacts::prepend(&folder, "LD_LIBRARY_PATH"));
+    }
+    let mut probe =
+        Probe::start(|command| prepare(command, place, library, world)).map_err(interposition)?;
+    let mut ask = |command: &str| probe.ask(command).map_err(interposition);
+    for command in [&format!("alloc {TAKEN}") as &str, "launch 10", "sync"] {
+        let answer = ask(command)?;
+        if !answer.starts_with("ok") {
+            return Err(interposition(format!(
+                "the probe's {command} failed: {answer}"
+            )));
+        }
+    }
+    let refused = ask(&format!("alloc {TOO_MUCH}"))?;
+    let counted = counted(place, probe.pid()).map_err(interposition)?;
+    if counted.used != TAKEN || counted.counters.launches == 0 {
+        return Err(interposition(format!(
+            "the probe holds {TAKEN} bytes and launched once; counted were {} bytes and {} launches",
+            counted.used, counted.counters.launches
+        )));
+    }
+    if !refused.starts_with(OUT_OF_MEMORY) {
+        return Err((
+            "quota",
+            format!("16 MiB over a quota of {QUOTA} were not refused: {refused}"),
+        ));
+    }
+    Ok(())
+}
+
+fn prepare(
+    command: &mut Command,
+    place: &Place,
+    library: &Path,
+    simulator: Option<std::ffi::OsString>,
+) {
+    command
+        .env(environment::DIR, &place.path)
+        .env(environment::MEMORY, QUOTA)
+        .env("LD_PRELOAD", artifacts::prepend(library, "LD_PRELOAD"))
+        .env_remove(environment::DISABLE)
+        .env_remove(environment::GROUP);
+    if let Some(path) = simulator {
+        command
+            .env("LD_LIBRARY_PATH", path)
+            .env(environment::SIM, "1")
+            .env(environment::SIM_WORLD, place.world());
+    }
+}
+
+fn counted(place: &Place, pid: u32) -> Result<ProcessDeviceView, String> {
+    let segments = Segments::open_viewer(&place.path).map_err(|error| {
+        format!("the probe made no segments, so the library was not loaded: {error}")
+    })?;
+    let processes = snapshot(&segments, clock::now()).processes;
+    let own = processes
+        .into_iter()
+        .find(|process| process.identity.pid == pid);
+    own.and_then(|process| process.devices.into_iter().next())
+        .ok_or_else(|| {
+            "the probe used a device and was not counted: dlsym is not interposed".to_owned()
+        })
+}
+
+/// A directory that nobody else uses, and that goes when it is dropped.
+struct Place {
+    path: PathBuf,
+}
+
+impl Place {
+    fn new() -> Result<Self, String> {
+        let shm = Path::new("/dev/shm");
+        let parent = if shm.is_dir() {
+            shm.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        let path = parent.join(format!("gpushare-doctor-{}", std::process::id()));
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| format!("{} for a probe cannot be made: {error}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    fn world(&self) -> String {
+        format!("gpushare-doctor-{}", std::process::id())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+        crate::demo::remove_world(&self.world());
+    }
+}

@@ -1,0 +1,125 @@
+//! Is everything installed, and does the environment say anything that means nothing?
+
+use super::{Finding, Patient};
+use crate::launch::Settings;
+use crate::{artifacts, environment};
+
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+    let mut findings = vec![match &patient.library {
+        Ok(path) => Finding::ok("library", path.display().to_string()),
+        Err(why) => Finding::fail(
+            "library",
+            why.clone(),
+            "build the workspace, or set GPUSHARE_LIB to libgpushare.so",
+        ),
+    }];
+    findings.push(parts());
+    findings.extend(settings());
+    findings.extend(preloads());
+    findings
+}
+
+/// The programs and the simulator beside this one.
+fn parts() -> Finding {
+    let names = [
+        "gpushare-top",
+        "gpushare-workload",
+        artifacts::SIM_DRIVER,
+        artifacts::SIM_NVML,
+    ];
+    let missing: Vec<&str> = names
+        .into_iter()
+        .filter(|name| artifacts::find(name).is_err())
+        .collect();
+    if missing.is_empty() {
+        return Finding::ok(
+            "parts",
+            "dashboard, workload and simulator are beside this program",
+        );
+    }
+    Finding::warn(
+        "parts",
+        format!("not installed: {}", missing.join(", ")),
+        "install them beside this program; demo, --sim and the doctor's probes need them",
+    )
+}
+
+/// Values in the environment that programs started from here will inherit.
+fn settings() -> Vec<Finding> {
+    let value = |name| {
+        std::env::var(name)
+            .ok()
+            .filter(|value: &String| !value.is_empty())
+    };
+    let inherited = Settings {
+        memory: value(environment::MEMORY),
+        weight: value(environment::WEIGHT),
+        priority: value(environment::PRIORITY),
+        cap: value(environment::CAP),
+        group: value(environment::GROUP),
+        name: value(environment::NAME),
+        policy: value(environment::POLICY),
+        ..Settings::default()
+    };
+    let mut findings = vec![match inherited.variables() {
+        Ok(set) if set.is_empty() => {
+            Finding::ok("environment", "no GPUSHARE_* setting is inherited")
+        }
+        Ok(set) => {
+            let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
+            Finding::ok(
+                "environment",
+                format!("programs started here inherit {}", names.join(", ")),
+            )
+        }
+        Err(failure) => Finding::fail(
+            "environment",
+            format!("a GPUSHARE_* variable has a wrong value: {failure}"),
+            "correct it or unset it; programs would run without that limit",
+        ),
+    }];
+    if value(environment::DISABLE).is_some_and(|value| value != "0") {
+        findings.push(Finding::warn(
+            "environment",
+            "GPUSHARE_DISABLE is set: the library steps aside in every program",
+            "unset it to have programs counted and limited",
+        ));
+    }
+    let aliases: Vec<&str> = shm_layout::ALIASES
+        .into_iter()
+        .filter(|name| value(name).is_some())
+        .collect();
+    if !aliases.is_empty() {
+        findings.push(Finding::ok(
+            "environment",
+            format!("names of other tools are honoured: {}", aliases.join(", ")),
+        ));
+    }
+    findings
+}
+
+/// Another wrapper of the driver in the same preload would count everything twice.
+fn preloads() -> Option<Finding> {
+    let preload = std::env::var("LD_PRELOAD")
+        .ok()
+        .filter(|value| !value.is_empty())?;
+    let rival = [
+        "libvgpu",
+        "libnvshare",
+        "libcuda_override",
+        "libpfinterpose",
+        "libcuinterpose",
+        "libpreload.so",
+    ];
+    Some(match rival.iter().find(|name| preload.contains(*name)) {
+        Some(name) => Finding::warn(
+            "preload",
+            format!("LD_PRELOAD already holds {name}, which wraps the driver too"),
+            "take it out: two wrappers count the same memory twice",
+        ),
+        None => Finding::ok(
+            "preload",
+            format!("LD_PRELOAD={preload} is kept behind the library"),
+        ),
+    })
+}

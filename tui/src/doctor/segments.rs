@@ -1,0 +1,142 @@
+//! Are the segments there, ours, and sound?
+
+use std::path::Path;
+
+use shm_layout::{Liveness, Mode, OpenError, Segments, Snapshot, clock, snapshot};
+
+use super::{Finding, Patient};
+
+const SYSTEM: &str = "/run/gpushare";
+
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+    let dir = match &patient.dir {
+        Ok(dir) => dir,
+        Err(why) => {
+            return vec![Finding::fail(
+                "segments",
+                why.clone(),
+                "see the sentence; gpushare init makes new ones",
+            )];
+        }
+    };
+    let mut findings = Vec::new();
+    if dir.mode == Mode::User
+        && Path::new(SYSTEM).join("state").exists()
+        && dir.path != Path::new(SYSTEM)
+    {
+        findings.push(Finding::warn(
+            "segments",
+            format!(
+                "{SYSTEM} is there and you may not write it, so your programs use {}",
+                dir.path.display()
+            ),
+            "ask to be added to the group that gpushare init --group was given; then log in again",
+        ));
+    }
+    match Segments::open_viewer(&dir.path) {
+        Ok(segments) => {
+            findings.push(Finding::ok(
+                "segments",
+                format!(
+                    "{} ({}, version {})",
+                    dir.path.display(),
+                    match dir.mode {
+                        Mode::User => "your own",
+                        Mode::System => "the machine's",
+                    },
+                    shm_layout::ABI_VERSION
+                ),
+            ));
+            findings.extend(contents(&snapshot(&segments, clock::now())));
+        }
+        Err(OpenError::Missing { .. }) => {
+            findings.push(Finding::ok(
+                "segments",
+                "not there yet; the first program makes them",
+            ));
+        }
+        Err(error) => findings.push(Finding::fail("segments", error.to_string(), mend(&error))),
+    }
+    findings
+}
+
+fn mend(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::WrongVersion { .. } => {
+            "end the programs of the other version, remove the directory, and use one version everywhere"
+        }
+        OpenError::Foreign { .. } | OpenError::Truncated { .. } => {
+            "something else wrote there: move the file away; the next program makes a new one"
+        }
+        OpenError::StaleBoot { .. } => "nothing to do: the next program makes them anew",
+        OpenError::NotReady { .. } => "try again in a moment; if it stays, remove the file",
+        OpenError::WrongOwner { .. } => "use another GPUSHARE_DIR, or have its owner share it",
+        OpenError::NoSpace { .. } => "free some memory in that file system",
+        _ => "see the sentence",
+    }
+}
+
+fn contents(snapshot: &Snapshot) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = snapshot
+        .warnings
+        .iter()
+        .map(|warning| {
+            Finding::warn(
+                "segments",
+                warning.clone(),
+                "if it stays, end all programs and remove the files",
+            )
+        })
+        .collect();
+    let dead = snapshot
+        .processes
+        .iter()
+        .filter(|process| process.alive == Liveness::Dead)
+        .count();
+    if dead > 0 {
+        findings.push(Finding::ok(
+            "processes",
+            format!("{dead} died; their slots return at the next keeper's look"),
+        ));
+    }
+    let keeperless = snapshot
+        .processes
+        .iter()
+        .filter(|process| process.alive == Liveness::NoKeeper)
+        .count();
+    if keeperless > 0 {
+        findings.push(Finding::warn(
+            "processes",
+            format!("{keeperless} have no keeper thread: they answer no edits"),
+            "they may be stopped (SIGSTOP) or forbid threads; see gpushare ps",
+        ));
+    }
+    if snapshot.processes.iter().any(|process| process.invalid) {
+        findings.push(Finding::warn(
+            "processes",
+            "a running program was started with a wrong GPUSHARE_* value",
+            "gpushare ps shows it with the source invalid; start it with gpushare run, which checks first",
+        ));
+    }
+    if snapshot.unmanaged > 0 {
+        findings.push(Finding::warn(
+            "processes",
+            format!(
+                "{} programs found no free slot and run uncounted",
+                snapshot.unmanaged
+            ),
+            format!(
+                "at most {} use one installation; give some their own GPUSHARE_DIR",
+                shm_layout::MAX_PROCESSES
+            ),
+        ));
+    }
+    if snapshot.violations > 0 {
+        findings.push(Finding::fail(
+            "lock",
+            format!("two holders of one lock were seen {} times", snapshot.violations),
+            "this is a defect of gpushare: please report it with the output of gpushare audit and ps --json",
+        ));
+    }
+    findings
+}
