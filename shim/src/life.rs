@@ -129,10 +129,9 @@ fn make_guest() -> Option<Guest> {
     if environment.disabled {
         return None;
     }
-    if environment.log >= Log::Warn {
-        if let Some(complaint) = environment.complaints.first() {
-            notice::once(Cause::Environment, format_args!("{complaint}"));
-        }
+    if environment.log >= Log::Warn && !environment.complaints.is_empty() {
+        let complaints = environment.complaints.join("; ");
+        notice::once(Cause::Environment, format_args!("{complaints}"));
     }
     let say = |cause, what: std::fmt::Arguments<'_>| {
         if environment.log >= Log::Warn {
