@@ -23,6 +23,7 @@ pub mod probe;
 pub mod processes;
 pub mod sample;
 pub mod source;
+pub mod stage;
 pub mod targets;
 pub mod top;
 pub mod units;

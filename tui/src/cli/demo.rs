@@ -9,11 +9,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Done, note, world};
 use crate::audit::Place;
-use crate::demo::{POLICY, Stage, report::Report};
+use crate::demo::{self, POLICY, report::Report};
 use crate::edits::{EditRequest, Editor};
 use crate::exit::{Exit, Failure};
 use crate::probe::Probe;
 use crate::processes::Children;
+use crate::stage::Stage;
 use crate::{artifacts, environment, units};
 
 /// Start four workloads on one GPU, real or simulated, and open the dashboard on them
@@ -22,7 +23,7 @@ use crate::{artifacts, environment, units};
 /// demo.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// End after this many seconds
+    /// End after this many seconds (with the dashboard an hour unless said)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: Option<u32>,
     /// No dashboard: print what happened (10 seconds unless --seconds says else)
@@ -42,10 +43,8 @@ pub struct Args {
     here: bool,
 }
 
-/// How long the four may take to reach the device.
-const START: Duration = Duration::from_secs(30);
-/// How long an open dashboard may stay.
-const LONGEST: u32 = 86_400;
+/// How long the dashboard stays open by itself: should it be killed, the programs end soon after.
+const LONGEST: u32 = 3_600;
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let headless = args.headless || args.json || !std::io::stdout().is_terminal();
@@ -105,7 +104,7 @@ async fn perform(
     time: Duration,
     out: &mut dyn Write,
 ) -> Done {
-    stage.start(time)?;
+    demo::start(stage, time)?;
     let segments = everybody_is_there(stage).await?;
     let editor = Editor::open(&stage.dir);
     let mut policy = Policy::set(&editor)?;
@@ -116,13 +115,11 @@ async fn perform(
         dashboard(stage, time).await?;
     }
     let end = look(&segments);
-    if let Some(casualty) = stage.casualty() {
-        return Err(Failure::failed(casualty));
-    }
+    stage.nobody_fell()?;
     let report = Report::new(
         &start,
         &end,
-        &stage.names(),
+        &demo::names(),
         stage.simulated,
         (POLICY.to_owned(), policy.acknowledged),
     );
@@ -138,28 +135,10 @@ async fn perform(
 
 /// Waits until each of the four has entered a device.
 async fn everybody_is_there(stage: &mut Stage) -> Result<Segments, Failure> {
-    let start = Instant::now();
+    let since = Instant::now();
     loop {
-        if let Ok(segments) = Segments::open_viewer(&stage.dir.path) {
-            let snapshot = look(&segments);
-            let there = |name: &&str| {
-                let his = |process: &shm_layout::ProcessView| {
-                    process.identity.label == **name && !process.devices.is_empty()
-                };
-                snapshot.processes.iter().any(his)
-            };
-            if stage.names().iter().all(there) {
-                return Ok(segments);
-            }
-        }
-        if let Some(casualty) = stage.casualty() {
-            return Err(Failure::failed(casualty));
-        }
-        if start.elapsed() > START {
-            return Err(Failure::failed(format!(
-                "the demo's programs did not reach a device in {} s; gpushare doctor looks for the reason",
-                START.as_secs()
-            )));
+        if let Some(segments) = stage.everybody_is_there(since, &demo::names())? {
+            return Ok(segments);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

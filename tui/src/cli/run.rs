@@ -22,11 +22,18 @@ pub struct Args {
     #[command(flatten)]
     settings: Settings,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "CMD"
+    )]
     command: Vec<OsString>,
 }
 
 pub fn run(args: Args) -> Done {
+    // A wrong value is found before even the segments are made.
+    args.settings.variables()?;
     let dir = world::dir_or_new()?;
     let mut launch = Launch::prepare(&args.command, &args.settings, &dir)?;
     if let Some(gpu) = &args.settings.gpu {

@@ -1,7 +1,6 @@
 //! Is there a driver, does NVML answer, and is a program really counted and limited under the preload?
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,7 +10,7 @@ use super::{Finding, Patient};
 use crate::probe::Probe;
 use crate::sample::Nvml;
 use crate::source::live::Live;
-use crate::{artifacts, environment};
+use crate::{artifacts, environment, stage};
 
 /// What the probe may hold, what it takes, and what must then be refused.
 const QUOTA: &str = "8MiB";
@@ -175,7 +174,7 @@ fn prepare(
         command
             .env("LD_LIBRARY_PATH", path)
             .env(environment::SIM, "1")
-            .env(environment::SIM_WORLD, place.world());
+            .env(environment::SIM_WORLD, &place.world);
     }
 }
 
@@ -196,32 +195,20 @@ fn counted(place: &Place, pid: u32) -> Result<ProcessDeviceView, String> {
 /// A directory that nobody else uses, and that goes when it is dropped.
 struct Place {
     path: PathBuf,
+    world: String,
 }
 
 impl Place {
     fn new() -> Result<Self, String> {
-        let shm = Path::new("/dev/shm");
-        let parent = if shm.is_dir() {
-            shm.to_owned()
-        } else {
-            std::env::temp_dir()
-        };
-        let path = parent.join(format!("gpushare-doctor-{}", std::process::id()));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|error| format!("{} for a probe cannot be made: {error}", path.display()))?;
-        Ok(Self { path })
-    }
-
-    fn world(&self) -> String {
-        format!("gpushare-doctor-{}", std::process::id())
+        let world = format!("gpushare-doctor-{}", std::process::id());
+        let path = stage::private_dir(&world).map_err(|failure| failure.sentence)?;
+        Ok(Self { path, world })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
-        crate::demo::remove_world(&self.world());
+        stage::remove_world(&self.world);
     }
 }
