@@ -12,7 +12,6 @@ use crate::{
     guest::{Device, Guest},
     launch::Work,
     life, notice, stream,
-    symbols::Symbol,
     thread::{self, Thread, Used, add},
 };
 
@@ -44,7 +43,7 @@ pub fn admit(key: usize, work: Work) -> Admission {
         Ok(Ok(pass)) => Admission::Inside(pass),
         Ok(Err(why)) => Admission::Aside(why),
         Err(_) => {
-            notice::fault(Symbol::cuLaunchKernel);
+            notice::fault();
             if let Some(thread) = thread::current() {
                 thread.end();
             }
@@ -64,7 +63,7 @@ pub fn finish(admission: Admission) {
     if pass.counted {
         let after = || pass.device.turn.after_counted(pass.guest, pass.device);
         if catch_unwind(AssertUnwindSafe(after)).is_err() {
-            notice::fault(Symbol::cuLaunchKernel);
+            notice::fault();
         }
     }
 }

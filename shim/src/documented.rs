@@ -104,6 +104,7 @@ const HOOKS: &[(&str, &str)] = &[
         "given back when no handle and no mapping is left",
     ),
     ("memory::physical::retain", "keeps the memory charged"),
+    ("memory::sparse::map", "keeps the memory charged"),
     (
         "memory::array::create",
         "charged: width × height × bytes of a texel",

@@ -36,7 +36,7 @@ where
     })) {
         Ok(result) => result,
         Err(_) => {
-            notice::fault(symbol);
+            notice::fault();
             answer.get().unwrap_or_else(forward)
         }
     }

@@ -23,7 +23,6 @@ use crate::{
     guest::{Device, Guest},
     memory,
     notice::{self, Cause},
-    symbols::Symbol,
     thread::{self, Tally},
     turn::Rules,
 };
@@ -75,7 +74,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
     // SAFETY: takes a number: naps are as short as they say.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
-        notice::fault(Symbol::cuInit);
+        notice::fault();
         // Without a keeper nobody would end our holds: everything goes unlocked from here.
         guest.leaving.store(true, Relaxed);
     }

@@ -67,3 +67,4 @@ pub mod sync;
 pub mod thread;
 pub mod transfer;
 pub mod turn;
+pub mod unwind;

@@ -98,6 +98,7 @@ fn decide(page: &'static Page) {
     if ARRIVED_PID.swap(pid, Relaxed) != pid {
         thread::forget_after_fork();
     }
+    notice::quiet_faults();
     let arrived = catch_unwind(|| {
         let guest: &'static Guest = Box::leak(Box::new(make_guest()?));
         barrier::prepare();

@@ -24,6 +24,7 @@ pub mod nvml;
 pub mod physical;
 pub mod pool;
 mod shape;
+pub mod sparse;
 pub mod view;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -41,6 +42,7 @@ use crate::real::Real;
 pub struct Books {
     live: live::Live,
     physical: physical::Book,
+    sparse: sparse::Book,
     pools: pool::Book,
     graphs: graph::Book,
     nvml: nvml::Book,

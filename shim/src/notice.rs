@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use crate::{guest, symbols::Symbol};
+use crate::guest;
 
 /// What there is to be said, once each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +40,26 @@ pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
     }
 }
 
+/// Faults of ours are one line, not a backtrace in somebody else's terminal. Called once, at arrival.
+pub fn quiet_faults() {
+    std::panic::set_hook(Box::new(|fault| match fault.location() {
+        Some(place) => once(
+            Cause::Fault,
+            format_args!("internal fault at {place}; the call went to the driver unmanaged"),
+        ),
+        None => once(
+            Cause::Fault,
+            format_args!("internal fault; the call went to the driver unmanaged"),
+        ),
+    }));
+}
+
 /// A hook panicked: the guest has its answer all the same.
 #[cold]
-pub fn fault(symbol: Symbol) {
+pub fn fault() {
     if let Some(guest) = guest::guest() {
         guest.count_all(|counters| &counters.faults);
     }
-    once(
-        Cause::Fault,
-        format_args!("internal fault in {symbol:?}; the call went to the driver unmanaged"),
-    );
 }
 
 /// One line, in one write, truncated rather than allocated.

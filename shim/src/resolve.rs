@@ -6,7 +6,7 @@
 //! `dlerror`; the first definition of a name is ours to wrap; a second, different one passes through.
 #![allow(unsafe_code, reason = "calls libc's own look-ups")]
 
-mod elf;
+pub mod elf;
 pub mod library;
 mod real;
 mod trampoline;
@@ -26,7 +26,10 @@ pub struct Answer {
     answered: usize,
 }
 
-const JUMP: Answer = Answer { value: null_mut(), answered: 0 };
+const JUMP: Answer = Answer {
+    value: null_mut(),
+    answered: 0,
+};
 
 fn found(value: *mut c_void) -> Answer {
     Answer { value, answered: 1 }
@@ -35,19 +38,31 @@ fn found(value: *mut c_void) -> Answer {
 /// `dlsym(handle, name)` called from `caller`.
 extern "C" fn answer(handle: *mut c_void, name: *const c_char, caller: usize) -> Answer {
     real::prepare();
-    let Some(symbol) = hooked(name) else { return JUMP };
+    let Some(symbol) = hooked(name) else {
+        return JUMP;
+    };
     catch_unwind(|| look(handle, symbol, caller)).unwrap_or(JUMP)
 }
 
 /// `dlvsym(handle, name, version)`: the driver has no versions, but a caller may ask all the same.
-extern "C" fn answer_versioned(handle: *mut c_void, name: *const c_char, version: *const c_char) -> Answer {
+extern "C" fn answer_versioned(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> Answer {
     real::prepare();
-    let Some(symbol) = hooked(name) else { return JUMP };
+    let Some(symbol) = hooked(name) else {
+        return JUMP;
+    };
     if is_pseudo(handle) {
         return JUMP;
     }
     let real = real::dlvsym(handle, name, version);
-    if real.is_null() { found(real) } else { found(ours_or(symbol, real)) }
+    if real.is_null() {
+        found(real)
+    } else {
+        found(ours_or(symbol, real))
+    }
 }
 
 /// `dlopen(path, flags)`: RTLD_DEEPBIND would let a library past us, so it is taken out.
@@ -81,9 +96,17 @@ fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Answer {
         behind_us(symbol, caller, handle == libc::RTLD_DEFAULT)
     } else {
         let real = real::dlsym(handle, library::c_name(symbol));
-        if real == symbol.export() { behind_us(symbol, caller, false) } else { real }
+        if real == symbol.export() {
+            behind_us(symbol, caller, false)
+        } else {
+            real
+        }
     };
-    if real.is_null() { found(real) } else { found(ours_or(symbol, real)) }
+    if real.is_null() {
+        found(real)
+    } else {
+        found(ours_or(symbol, real))
+    }
 }
 
 /// The definition behind our own export: in the global scope, or, for RTLD_DEFAULT, among what the caller
@@ -104,5 +127,9 @@ fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_vo
 
 /// Our export if this is the definition we wrap, else the definition itself.
 fn ours_or(symbol: Symbol, real: *mut c_void) -> *mut c_void {
-    if driver::adopt(symbol, real) { symbol.export() } else { real }
+    if driver::adopt(symbol, real) {
+        symbol.export()
+    } else {
+        real
+    }
 }

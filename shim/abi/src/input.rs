@@ -30,11 +30,17 @@ impl<T: Copy> In<T> {
 
     /// What is there, or `None` for NULL.
     pub fn get(self) -> Option<T> {
+        self.nth(0)
+    }
+
+    /// The element of this index in the caller's array, which is as long as the call says, or `None` for NULL.
+    pub fn nth(self, index: usize) -> Option<T> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: not NULL, so the caller promises a readable T (see the type's own docs).
-        Some(unsafe { self.0.read_unaligned() })
+        let element = self.0.wrapping_add(index);
+        // SAFETY: not NULL, so the caller promises readable Ts (see the type's own docs).
+        Some(unsafe { element.read_unaligned() })
     }
 }
 
@@ -46,5 +52,6 @@ mod tests {
     fn null_reads_as_nothing_and_a_value_as_itself() {
         assert_eq!(In::<u64>(std::ptr::null()).get(), None);
         assert_eq!(In::from(&7_u64).get(), Some(7));
+        assert_eq!(In([1_u64, 2, 3].as_ptr()).nth(2), Some(3));
     }
 }

@@ -434,3 +434,12 @@ structs! {
     /// NVML's memory info, second version: what the driver keeps for itself is told apart.
     nvmlMemory_v2_t: 40 { version: c_uint, total: u64, reserved: u64, free: u64, used: u64, }
 }
+
+structs! {
+    /// One mapping of physical memory into a sparse array.
+    CUarrayMapInfo: 96 {
+        resourceType: c_uint, resource: u64, subresourceType: c_uint, subresource: [u64; 4], memOperationType: c_uint,
+        memHandleType: c_uint, memHandle: CUmemGenericAllocationHandle, offset: u64, deviceBitMask: c_uint,
+        flags: c_uint, reserved: [c_uint; 2],
+    }
+}

@@ -9,7 +9,7 @@ use gpushare_abi::{In, Out};
 use crate::real::Real;
 
 use super::account::{self, Kind};
-use super::shape;
+use super::{shape, sparse};
 
 /// `cuArrayCreate`.
 pub fn create(
@@ -50,7 +50,9 @@ pub fn create_mipmapped(
 
 /// `cuArrayDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, array: CUarray) -> CUresult {
-    account::free(real, array as u64, Kind::Array)
+    sparse::destroy(array as u64, || {
+        account::free(real, array as u64, Kind::Array)
+    })
 }
 
 /// `cuMipmappedArrayDestroy`.
@@ -58,5 +60,7 @@ pub fn destroy_mipmapped(
     real: Real<'_, impl FnOnce() -> CUresult>,
     array: CUmipmappedArray,
 ) -> CUresult {
-    account::free(real, array as u64, Kind::Mipmapped)
+    sparse::destroy(array as u64, || {
+        account::free(real, array as u64, Kind::Mipmapped)
+    })
 }

@@ -16,12 +16,13 @@ use gpushare_abi::types::{
 };
 use gpushare_abi::{In, Out};
 
-use crate::guest::guest;
+use crate::guest::{Guest, guest};
 use crate::real::Real;
 
 use super::account::{self, Kind};
 
-type Id = u64;
+/// What physical memory is known by here.
+pub type Id = u64;
 
 /// What there is and who keeps it alive. No lock on it is held over a driver call.
 #[derive(Default)]
@@ -46,6 +47,23 @@ struct Memory {
 }
 
 impl Book {
+    /// One mapping more of what a handle names keeps it alive.
+    pub fn hold(&self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
+        let mut book = self.lock();
+        let id = book.handles.get(&handle)?.0;
+        book.hold(id);
+        Some(id)
+    }
+
+    /// One mapping less; gives the memory back once nothing keeps it alive.
+    pub fn let_go(&self, guest: &Guest, id: Id) {
+        // The lock is gone before the ledger is touched.
+        let gone = self.lock().let_go(id);
+        if let Some(record) = gone {
+            account::settle(guest, &record);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,10 +179,7 @@ pub fn release(
     };
     match real.call() {
         Ok(()) => {
-            let gone = book.lock().let_go(id);
-            if let Some(record) = gone {
-                account::settle(guest, &record);
-            }
+            book.let_go(guest, id);
             Ok(())
         }
         Err(error) => {
@@ -204,30 +219,15 @@ pub fn map(
         return real.call();
     };
     let book = &guest.memory.physical;
-    let id = {
-        let mut book = book.lock();
-        let id = book.handles.get(&handle).map(|(id, _)| *id);
-        if let Some(id) = id {
-            book.hold(id);
-        }
-        id
+    let Some(id) = book.hold(handle) else {
+        return real.call();
     };
     let result = real.call();
-    let Some(id) = id else {
-        return result;
-    };
-    let gone = {
-        let mut book = book.lock();
-        match result {
-            Ok(()) => {
-                book.mappings.insert(ptr, (bytes as u64, id));
-                None
-            }
-            Err(_) => book.let_go(id),
+    match result {
+        Ok(()) => {
+            book.lock().mappings.insert(ptr, (bytes as u64, id));
         }
-    };
-    if let Some(record) = gone {
-        account::settle(guest, &record);
+        Err(_) => book.let_go(guest, id),
     }
     result
 }
@@ -244,21 +244,11 @@ pub fn unmap(
     let book = &guest.memory.physical;
     let taken = book.lock().take_mappings(ptr, bytes as u64);
     let result = real.call();
-    let gone: Vec<_> = {
-        let mut book = book.lock();
-        match result {
-            Ok(()) => taken
-                .into_iter()
-                .filter_map(|(_, (_, id))| book.let_go(id))
-                .collect(),
-            Err(_) => {
-                book.mappings.extend(taken);
-                Vec::new()
-            }
-        }
-    };
-    for record in &gone {
-        account::settle(guest, record);
+    match result {
+        Ok(()) => taken
+            .into_iter()
+            .for_each(|(_, (_, id))| book.let_go(guest, id)),
+        Err(_) => book.lock().mappings.extend(taken),
     }
     result
 }

@@ -11,6 +11,7 @@ use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
 const DT_SONAME: i64 = 14;
@@ -94,6 +95,30 @@ impl Object {
             let start = self.base.wrapping_add(header.p_vaddr as usize);
             header.p_type == PT_LOAD && address.wrapping_sub(start) < header.p_memsz as usize
         })
+    }
+
+    /// The first address of its segments, and the one behind the last.
+    pub fn span(&self) -> (usize, usize) {
+        let loads = || {
+            self.headers()
+                .iter()
+                .filter(|header| header.p_type == PT_LOAD)
+        };
+        let start = loads().map(|header| header.p_vaddr as usize).min();
+        let end = loads()
+            .map(|header| (header.p_vaddr + header.p_memsz) as usize)
+            .max();
+        (
+            self.base.wrapping_add(start.unwrap_or(0)),
+            self.base.wrapping_add(end.unwrap_or(0)),
+        )
+    }
+
+    /// Where its unwind table begins.
+    pub fn unwind_table(&self) -> Option<usize> {
+        let mut headers = self.headers().iter();
+        let header = headers.find(|header| header.p_type == PT_GNU_EH_FRAME)?;
+        Some(self.base.wrapping_add(header.p_vaddr as usize))
     }
 
     /// An entry of its dynamic section.

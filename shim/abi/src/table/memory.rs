@@ -30,6 +30,7 @@ macro_rules! memory_rows {
             "cuMemMap" 10020 call memory::physical::map fn cuMemMap(ptr: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64);
             "cuMemUnmap" 10020 call memory::physical::unmap fn cuMemUnmap(ptr: CUdeviceptr, bytes: usize);
             "cuMemRetainAllocationHandle" 11000 call memory::physical::retain fn cuMemRetainAllocationHandle(handle: Out<CUmemGenericAllocationHandle>, addr: *mut c_void);
+            "cuMemMapArrayAsync" 11010 call memory::sparse::map fn cuMemMapArrayAsync(list: In<CUarrayMapInfo>, count: u32, stream: CUstream) twin cuMemMapArrayAsync_ptsz;
 
             // ---- arrays ----
             "cuArrayCreate" 3020 call memory::array::create fn cuArrayCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY_DESCRIPTOR>);

@@ -1,0 +1,72 @@
+//! The one thing libgcc's unwinder asks of a new glibc, so that it runs on older ones and on musl too.
+//!
+//! libgcc_eh of GCC 12 and later finds an object's unwind tables by `_dl_find_object`, which glibc has since
+//! 2.35 only. Ours does the same by `dl_iterate_phdr`. It is hidden: nobody outside this library sees it.
+#![allow(unsafe_code, reason = "fills the caller's record")]
+
+use std::{
+    arch::global_asm,
+    ffi::{c_int, c_void},
+};
+
+use crate::resolve::elf;
+
+/// glibc's `struct dl_find_object`, on the architectures we build for.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    map_start: *const c_void,
+    map_end: *const c_void,
+    link_map: *const c_void,
+    eh_frame: *const c_void,
+    _reserved: [u64; 7],
+}
+
+extern "C" fn find_object(address: *const c_void, found: *mut Found) -> c_int {
+    let object = elf::visit(|object| {
+        if !object.contains(address as usize) {
+            return None;
+        }
+        Some((object.span(), object.unwind_table()?))
+    });
+    let Some(((start, end), table)) = object else {
+        return -1;
+    };
+    let answer = Found {
+        flags: 0,
+        map_start: start as *const c_void,
+        map_end: end as *const c_void,
+        link_map: std::ptr::null(),
+        eh_frame: table as *const c_void,
+        _reserved: [0; 7],
+    };
+    // SAFETY: the unwinder passes its own record.
+    unsafe { found.write(answer) };
+    0
+}
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".pushsection .text.gpushare_find_object,\"ax\",@progbits",
+    ".globl _dl_find_object",
+    ".hidden _dl_find_object",
+    ".type _dl_find_object, @function",
+    "_dl_find_object:",
+    "jmp {find}",
+    ".size _dl_find_object, . - _dl_find_object",
+    ".popsection",
+    find = sym find_object,
+);
+
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    ".pushsection .text.gpushare_find_object,\"ax\",%progbits",
+    ".globl _dl_find_object",
+    ".hidden _dl_find_object",
+    ".type _dl_find_object, %function",
+    "_dl_find_object:",
+    "b {find}",
+    ".size _dl_find_object, . - _dl_find_object",
+    ".popsection",
+    find = sym find_object,
+);

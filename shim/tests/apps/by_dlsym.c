@@ -1,0 +1,15 @@
+/* dlsym on a handle: hooked names are ours, others the driver's, what the driver lacks is NULL with libc's own words. */
+#include "who.h"
+int main(void) {
+    void *cuda = driver();
+    printf("cuInit %s\n", who(dlsym(cuda, "cuInit")));
+    printf("cuLaunchKernel %s\n", who(dlsym(cuda, "cuLaunchKernel")));
+    printf("cuDriverGetVersion %s\n", who(dlsym(cuda, "cuDriverGetVersion")));
+    dlerror();
+    printf("cuMemFreeAsync %s\n", who(dlsym(cuda, "cuMemFreeAsync")));
+    const char *error = dlerror();
+    printf("error %s\n", error && strstr(error, "libcuda.so.1: undefined symbol: cuMemFreeAsync") ? "libc's" : error);
+    printf("cuNoSuch %s\n", who(dlsym(cuda, "cuNoSuch")));
+    printf("malloc %s\n", dlsym(RTLD_DEFAULT, "malloc") ? "found" : "null");
+    return 0;
+}

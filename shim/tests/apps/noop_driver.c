@@ -1,0 +1,69 @@
+/* A driver that does nothing, at once: what our own share of a call costs, and who finds which function.
+ * Built as libcuda.so.1. One device, one context, addresses that count up. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+typedef int res;
+static char context, next_bytes;
+static uint64_t next_address = 1 << 20;
+
+EXPORT res cuInit(unsigned flags) { return flags ? 1 : 0; }
+EXPORT res cuDriverGetVersion(int *version) { *version = 12090; return 0; }
+EXPORT res cuDeviceGetCount(int *count) { *count = 1; return 0; }
+EXPORT res cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? 101 : 0; }
+EXPORT res cuDeviceGetName(char *name, int len, int device) { snprintf(name, len, "Idle device"); return 0; }
+EXPORT res cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, 7, 16); return 0; }
+EXPORT res cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 16UL << 30; return 0; }
+EXPORT res cuCtxGetCurrent(void **ctx) { *ctx = &context; return 0; }
+EXPORT res cuCtxGetDevice(int *device) { *device = 0; return 0; }
+EXPORT res cuCtxPushCurrent_v2(void *ctx) { return 0; }
+EXPORT res cuCtxPopCurrent_v2(void **ctx) { *ctx = &context; return 0; }
+EXPORT res cuCtxSynchronize(void) { return 0; }
+EXPORT res cuStreamIsCapturing(void *stream, int *status) { *status = 0; return 0; }
+EXPORT res cuStreamQuery(void *stream) { return 0; }
+EXPORT res cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
+EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) { *address = next_address += 512; return bytes ? 0 : 1; }
+EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
+EXPORT res cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 15UL << 30; *total = 16UL << 30; return 0; }
+
+EXPORT res cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void *stream, void **params, void **extra) {
+    return f == (void *)1 ? 999 : 0;
+}
+EXPORT res cuLaunchKernel_ptsz(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                               unsigned shared, void *stream, void **params, void **extra) {
+    return f == (void *)1 ? 999 : 0;
+}
+
+struct known { const char *name; int since; int per_thread; void *function; };
+static const struct known table[] = {
+    {"cuInit", 2000, 0, cuInit},
+    {"cuDriverGetVersion", 2020, 0, cuDriverGetVersion},
+    {"cuMemAlloc", 3020, 0, cuMemAlloc_v2},
+    {"cuMemFree", 3020, 0, cuMemFree_v2},
+    {"cuMemGetInfo", 3020, 0, cuMemGetInfo_v2},
+    {"cuLaunchKernel", 4000, 0, cuLaunchKernel},
+    {"cuLaunchKernel", 7000, 1, cuLaunchKernel_ptsz},
+    {"cuStreamQuery", 2000, 0, cuStreamQuery},
+};
+
+EXPORT res cuGetProcAddress(const char *name, void **pfn, int version, uint64_t flags) {
+    void *found = NULL;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (!strcmp(table[i].name, name) && table[i].since <= version && table[i].per_thread <= (flags == 2))
+            found = table[i].function;
+    *pfn = found;
+    return found ? 0 : 500;
+}
+EXPORT res cuGetProcAddress_v2(const char *name, void **pfn, int version, uint64_t flags, int *status) {
+    if (!strcmp(name, "cuGetProcAddress")) {
+        *pfn = version >= 12000 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
+        return 0;
+    }
+    res answer = cuGetProcAddress(name, pfn, version, flags);
+    if (status) *status = answer ? 1 : 0;
+    return 0;
+}

@@ -1,0 +1,230 @@
+//! Every way to find a driver function leads to ours, and nothing else changes: the programs in `apps` say who
+//! defines what they found. The driver here does nothing; see `apps/noop_driver.c`.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use gpushare_testbed::{artifact, cc};
+
+/// A directory with a driver in it, and segments of its own.
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+fn app(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/apps")
+        .join(name)
+}
+
+fn library(source: &str, soname: &str) -> PathBuf {
+    let soname_flag = format!("-Wl,-soname,{soname}");
+    let flags = [
+        "-shared",
+        "-fPIC",
+        "-fvisibility=default",
+        "-Wl,-Bsymbolic",
+        "-w",
+        &soname_flag,
+    ];
+    cc(&app(source), soname, &flags)
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        };
+        bench.install("noop_driver.c", "libcuda.so.1");
+        bench
+    }
+
+    fn install(&self, source: &str, soname: &str) {
+        let place = self.dir.path().join(soname);
+        let _ = fs::remove_file(&place);
+        symlink(library(source, soname), place).expect("a fresh directory takes links");
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("LD_LIBRARY_PATH", self.dir.path())
+            .env("LD_PRELOAD", artifact("libgpushare.so"))
+            .env("GPUSHARE_DIR", self.dir.path().join("segments"));
+        fs::create_dir_all(self.dir.path().join("segments")).expect("a fresh directory");
+        command
+    }
+
+    /// What a program says, line by line; it must end well.
+    fn says(&self, source: &str, flags: &[&str], args: &[&Path]) -> Vec<String> {
+        let name = source.trim_end_matches(".c");
+        let flags: Vec<_> = ["-w"].into_iter().chain(flags.iter().copied()).collect();
+        let program = cc(&app(source), name, &flags);
+        let output = self
+            .command(&program)
+            .args(args)
+            .output()
+            .expect("the program starts");
+        let text = String::from_utf8(output.stdout).expect("plain text");
+        assert!(
+            output.status.success(),
+            "{source}: {} {text} {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn dlsym_on_a_handle_finds_ours_and_leaves_the_rest() {
+    assert_eq!(
+        Bench::new().says("by_dlsym.c", &[], &[]),
+        [
+            "cuInit ours",
+            "cuLaunchKernel ours",
+            "cuDriverGetVersion driver",
+            "cuMemFreeAsync null",
+            "error libc's",
+            "cuNoSuch null",
+            "malloc found",
+        ]
+    );
+}
+
+#[test]
+fn pseudo_handles_see_the_driver_only_once_it_is_there() {
+    assert_eq!(
+        Bench::new().says("by_dlvsym.c", &[], &[]),
+        [
+            "default before null",
+            "next before null",
+            "self before null",
+            "error libc's",
+            "default after a local open null",
+            "default ours",
+            "next ours",
+            "self ours",
+            "dlvsym null",
+            "dlvsym of libc found",
+            "dlsym by dlsym ours",
+        ]
+    );
+}
+
+#[test]
+fn get_proc_address_answers_as_dlsym_does() {
+    assert_eq!(
+        Bench::new().says("by_proc_address.c", &[], &[]),
+        [
+            "look ours",
+            "cuInit ours status 0",
+            "cuDriverGetVersion driver",
+            "cuMemAlloc ours as by dlsym",
+            "per-thread ours as by dlsym",
+            "legacy ours as by dlsym",
+            "cuNoSuch null status 1",
+            "v2 of itself ours",
+            "v1 of itself ours",
+            "cuMemFree by v1 ours",
+        ]
+    );
+}
+
+#[test]
+fn a_linked_driver_is_reached_through_us() {
+    let driver = library("noop_driver.c", "libcuda.so.1");
+    let link = driver.to_str().expect("a plain path");
+    assert_eq!(
+        Bench::new().says("linked.c", &[link], &[]),
+        [
+            "cuInit ours 0",
+            "cuMemAlloc_v2 ours 0",
+            "address given",
+            "cuDriverGetVersion driver 0",
+            "default ours",
+            "next ours",
+        ]
+    );
+}
+
+#[test]
+fn sixteen_threads_may_ask_first() {
+    for _ in 0..10 {
+        assert_eq!(Bench::new().says("racing.c", &[], &[]), ["16 of 16"]);
+    }
+}
+
+#[test]
+fn a_plugin_sees_what_it_was_linked_with_and_its_host_does_not() {
+    let bench = Bench::new();
+    let driver = library("noop_driver.c", "libcuda.so.1");
+    let driver = driver.to_str().expect("a plain path");
+    let plugin = cc(
+        &app("plugin.c"),
+        "plugin.so",
+        &["-shared", "-fPIC", "-w", driver],
+    );
+    for mode in ["local", "deepbind"] {
+        assert_eq!(
+            bench.says("host.c", &[], &[&plugin, Path::new(mode)]),
+            ["asks ours", "calls ours", "host asks null"],
+            "{mode}"
+        );
+    }
+}
+
+#[test]
+fn a_driver_that_loads_another_one_is_asked_once() {
+    let bench = Bench::new();
+    bench.install("noop_driver.c", "libcuda_inner.so.1");
+    bench.install("loader_driver.c", "libcuda.so.1");
+    assert_eq!(
+        bench.says("over_loader.c", &[], &[]),
+        ["init ours 0", "alloc ours 0 given", "calls 2"]
+    );
+}
+
+#[test]
+fn a_driver_that_was_closed_and_opened_again_still_works() {
+    assert_eq!(
+        Bench::new().says("reopening.c", &[], &[]),
+        ["first 0", "closed 0", "again ours 0"]
+    );
+}
+
+#[test]
+fn a_process_without_a_driver_notices_nothing() {
+    let bench = Bench::new();
+    let output = bench
+        .command(Path::new("/bin/sh"))
+        .args(["-c", "echo fine"])
+        .output()
+        .expect("a shell");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fine\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let left = fs::read_dir(bench.dir.path().join("segments"))
+        .expect("the directory")
+        .count();
+    assert_eq!(left, 0, "it left a trace");
+}
+
+#[test]
+fn the_library_needs_libc_and_nothing_else() {
+    let output = Command::new("readelf")
+        .arg("-d")
+        .arg(artifact("libgpushare.so"))
+        .output()
+        .expect("readelf");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let needed: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"))
+        .collect();
+    assert_eq!(needed.len(), 1, "{needed:?}");
+    assert!(needed[0].contains("[libc.so.6]"), "{needed:?}");
+}
