@@ -16,6 +16,7 @@ mod audit;
 mod demo;
 mod doctor;
 mod documents;
+mod experiment;
 mod group;
 mod init;
 mod pick;
@@ -71,6 +72,7 @@ enum Verb {
     Apply(apply::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Experiment(experiment::Args),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
@@ -123,6 +125,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Apply(args) => apply::run(&args, out),
         Verb::Doctor(args) => doctor::run(&args, out),
         Verb::Demo(args) => demo::run(&args, out),
+        Verb::Experiment(args) => experiment::run(&args, out),
         Verb::Init(args) => init::run(&args, out),
         Verb::Completions(args) => documents::completions(&args, out),
         Verb::Man(args) => documents::man(&args, out),

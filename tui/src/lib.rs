@@ -15,6 +15,7 @@ pub mod edits;
 pub mod elf;
 pub mod environment;
 pub mod exit;
+pub mod experiment;
 pub mod launch;
 pub mod manifest;
 pub mod people;

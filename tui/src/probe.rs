@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::artifacts;
 use crate::processes::Children;
+use crate::{artifacts, environment};
 
 /// How long the driver may take for one answer; a cold real one takes seconds to start.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -30,16 +30,24 @@ impl Probe {
     /// Starts it with this environment on top of our own.
     pub fn start(prepare: impl FnOnce(&mut Command)) -> Result<Self, Why> {
         let program = artifacts::find("gpushare-workload").map_err(|failure| failure.sentence)?;
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
+        command.arg("--script");
+        prepare(&mut command);
+        Self::of(command)
+    }
+
+    /// Starts a workload program that was given `--script`.
+    pub fn of(mut command: Command) -> Result<Self, Why> {
         command
-            .arg("--script")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        prepare(&mut command);
-        let child = command
-            .spawn()
-            .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+        let child = command.spawn().map_err(|error| {
+            format!(
+                "{} cannot be started: {error}",
+                command.get_program().display()
+            )
+        })?;
         Self::greet(child)
     }
 
@@ -102,4 +110,10 @@ impl Probe {
     pub fn lives(&mut self) -> bool {
         self.child.ended().is_empty()
     }
+}
+
+/// Whether there is a driver with a device. A world that says it is simulated is believed.
+pub fn real_gpu() -> bool {
+    let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
+    !simulated && Probe::start(|_| {}).is_ok()
 }

@@ -12,10 +12,9 @@ use crate::audit::Place;
 use crate::demo::{self, POLICY, report::Report};
 use crate::edits::{EditRequest, Editor};
 use crate::exit::{Exit, Failure};
-use crate::probe::Probe;
 use crate::processes::Children;
 use crate::stage::Stage;
-use crate::{artifacts, environment, units};
+use crate::{artifacts, probe, units};
 
 /// Start four workloads on one GPU, real or simulated, and open the dashboard on them
 ///
@@ -53,7 +52,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             "standard output is no terminal, so there is no dashboard; what happened follows at the end",
         );
     }
-    let simulated = args.sim || (!args.gpu && !real_gpu());
+    let simulated = args.sim || (!args.gpu && !probe::real_gpu());
     if simulated && !args.sim {
         note("no NVIDIA driver with a device here: the demo runs on the simulated GPU");
     }
@@ -218,10 +217,4 @@ async fn dashboard(stage: &Stage, time: Duration) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Whether there is a driver with a device. A world that says it is simulated is believed.
-fn real_gpu() -> bool {
-    let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
-    !simulated && Probe::start(|_| {}).is_ok()
 }
