@@ -4,8 +4,223 @@
 //! Keys change the state and send edits to [`operator`], a thread that writes and waits for the acknowledgement while
 //! the screen goes on. What has columns, keys, fields or rules is a table: [`columns`], [`keys`], [`state::alerts`].
 
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use jiff::tz::TimeZone;
+use shm_layout::{OpenError, locate_existing};
+
+pub mod app;
 pub mod columns;
+pub mod config;
+pub mod cost;
 pub mod dialog;
 pub mod keys;
+pub mod once;
+pub mod operator;
+pub mod options;
+pub mod overlay;
 pub mod palette;
+pub mod run;
 pub mod state;
+pub mod terminal;
+pub mod view;
+
+use crate::exit::Exit;
+use crate::source::Source;
+use crate::source::live::Live;
+use crate::source::replay::{Recorder, Replay};
+use config::Config;
+use options::Options;
+use palette::{Depth, Palette, When};
+use run::{Dashboard, End};
+use state::State;
+use state::alerts::Severity;
+use state::filter::Filter;
+use view::Look;
+
+/// Seconds between two looks, unless told otherwise.
+const DELAY: f64 = 0.25;
+/// How long a program that prints once waits for NVML.
+const NVML: Duration = Duration::from_secs(3);
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let options = Options::parse();
+    match work(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            // Errors of one sentence; the chain says where from.
+            let _ = writeln!(io::stderr(), "gpushare-top: {error:#}");
+            Exit::Failed.into()
+        }
+    }
+}
+
+fn work(options: &Options) -> Result<ExitCode> {
+    if options.cost {
+        cost::measure(&mut io::stdout().lock())?;
+        return Ok(Exit::Done.into());
+    }
+    let config = Config::read(options.config.as_deref())?;
+    let mut state = State::default();
+    state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
+    if let Some((sort, descending)) = config.order()? {
+        (state.choices.sort, state.choices.descending) = (sort, descending);
+    }
+    if let Some(text) = options.filter.as_ref().or(config.filter.as_ref()) {
+        match Filter::parse(text) {
+            Ok(filter) => state.choices.filter = filter,
+            Err(why) => {
+                let _ = writeln!(io::stderr(), "gpushare-top: {why}");
+                return Ok(Exit::Usage.into());
+            }
+        }
+    }
+    let delay = options.delay.or(config.delay).unwrap_or(DELAY);
+    if !(0.05..=3600.0).contains(&delay) {
+        let _ = writeln!(
+            io::stderr(),
+            "gpushare-top: a delay of {delay} s makes no sense; give 0.05 to 3600"
+        );
+        return Ok(Exit::Usage.into());
+    }
+    let pace = Duration::from_secs_f64(delay);
+    let recorder = options
+        .record
+        .as_deref()
+        .map(Recorder::create)
+        .transpose()?;
+    let dir = segment_dir()?;
+    if options.once || options.batch {
+        return print(options, state, recorder, &dir, pace);
+    }
+    if !io::stdout().is_terminal() {
+        bail!("this is not a terminal; print one look with --once, or one after the other with -b");
+    }
+    let mut source: Box<dyn Source> = match &options.replay {
+        Some(path) => Box::new(Replay::open(path)?),
+        None => Box::new(Live::new(&dir, !options.no_nvml)),
+    };
+    if let Some(gpu) = options.gpu {
+        let first = source.next()?;
+        first.into_iter().for_each(|sample| state.update(sample));
+        let mut choices = state.choices.clone();
+        choices.show_gpu(gpu, state.data());
+        state.choices = choices;
+    }
+    let when = options
+        .color
+        .or(config.color.map(When::from))
+        .unwrap_or_default();
+    let end = Dashboard {
+        source,
+        recorder,
+        state,
+        look: Look {
+            palette: Palette::of_this_terminal(when, options.ascii || config.ascii),
+            zone: TimeZone::system(),
+        },
+        pace,
+        dir,
+        panic: cfg!(debug_assertions) && std::env::var_os("GPUSHARE_TOP_PANIC").is_some(),
+    }
+    .run()?;
+    Ok(match end {
+        End::Quit => Exit::Done.into(),
+        // As a shell reports a program that a signal ended.
+        End::Signal(number) => ExitCode::from(128 + number),
+    })
+}
+
+/// Where the segments are, or will be: a missing one is waited for.
+fn segment_dir() -> Result<PathBuf> {
+    match locate_existing() {
+        Ok(dir) => Ok(dir.path),
+        Err(OpenError::Missing { path }) => Ok(path),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `--once` and `-b`.
+fn print(
+    options: &Options,
+    mut state: State,
+    mut recorder: Option<Recorder>,
+    dir: &std::path::Path,
+    pace: Duration,
+) -> Result<ExitCode> {
+    let mut source: Box<dyn Source> = match &options.replay {
+        Some(path) => Box::new(Replay::open(path)?),
+        None => {
+            let live = Live::new(dir, !options.no_nvml);
+            live.settle(NVML);
+            Box::new(live)
+        }
+    };
+    state.choices.all_gpus = options.gpu.is_none();
+    let looks = if options.once {
+        1
+    } else {
+        options.looks.unwrap_or(u64::MAX)
+    };
+    let format = options.format.unwrap_or_default();
+    let mut out = io::stdout().lock();
+    for look in 0..looks {
+        if look > 0 {
+            std::thread::sleep(source.pace().unwrap_or(pace));
+        }
+        let Some(sample) = source.next()? else { break };
+        if let Some(recorder) = &mut recorder {
+            recorder.add(&sample)?;
+        }
+        state.update(sample);
+        if let Some(gpu) = options.gpu {
+            let devices = state.data().sample.devices.len();
+            if gpu >= devices {
+                let _ = writeln!(
+                    io::stderr(),
+                    "gpushare-top: there is no GPU {gpu}; there are {devices}"
+                );
+                return Ok(Exit::NoSuchTarget.into());
+            }
+            state.choices.gpu = gpu;
+        }
+        match once::print(&mut out, &state, format, options.gpu, look == 0) {
+            Err(error) if is_broken_pipe(&error) => return Ok(Exit::Done.into()),
+            printed => printed?,
+        }
+        out.flush()?;
+    }
+    let alarmed = state
+        .data()
+        .alerts
+        .iter()
+        .any(|alert| alert.severity == Severity::Warning);
+    Ok(if options.check && alarmed {
+        Exit::Alert.into()
+    } else {
+        Exit::Done.into()
+    })
+}
+
+/// Whoever read our output has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// The look of text that is printed and not drawn.
+fn plain_look() -> Look {
+    let palette = Palette::of_this_terminal(When::Never, false);
+    debug_assert_eq!(palette.depth(), Depth::Mono);
+    Look {
+        palette,
+        zone: TimeZone::system(),
+    }
+}

@@ -191,6 +191,11 @@ const SIXTEEN: [Color; 6] = [
 ];
 
 impl Palette {
+    /// How many colours it uses.
+    pub fn depth(&self) -> Depth {
+        self.depth
+    }
+
     /// A palette of this depth.
     pub fn new(depth: Depth, light: bool, ascii: bool) -> Self {
         Self {

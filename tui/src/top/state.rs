@@ -17,6 +17,7 @@ pub use choices::{Choices, Notice, Screen};
 pub use data::Data;
 pub use rows::Row;
 
+use super::overlay::Overlay;
 use crate::sample::{ProcessSample, Sample, Slot};
 
 /// Which process: a life of a slot, or the pid of one that has none.
@@ -46,6 +47,8 @@ pub struct State {
     frozen: Option<Box<Data>>,
     /// What the user has chosen.
     pub choices: Choices,
+    /// What lies over the screen.
+    pub overlay: Option<Overlay>,
 }
 
 impl State {

@@ -186,9 +186,7 @@ fn parse(text: &str, now: Option<u64>, total: u64) -> Result<QuotaValue, String>
                 human_size(total)
             )),
             Amount::Bytes(bytes) => Ok(QuotaValue::Bytes(bytes)),
-            Amount::Percent(percent) => {
-                Ok(QuotaValue::Percent(percent))
-            }
+            Amount::Percent(percent) => Ok(QuotaValue::Percent(percent)),
         },
     }
 }

@@ -57,6 +57,8 @@ pub struct Choices {
     pub pan: u64,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// How often samples come, for the header.
+    pub pace_hz: Option<&'static str>,
     /// A message.
     pub notice: Option<Notice>,
 }
@@ -77,6 +79,7 @@ impl Default for Choices {
             zoom: 1,
             pan: 0,
             read_only: false,
+            pace_hz: None,
             notice: None,
         }
     }
@@ -131,6 +134,11 @@ impl Choices {
             bad,
             until_ns: data.sample.time_ns + 6_000_000_000,
         });
+    }
+
+    /// Shows more time in a lane, or less.
+    pub fn zoom_by(&mut self, by: isize) {
+        self.zoom = self.zoom.saturating_add_signed(by).min(ZOOMS.len() - 1);
     }
 
     /// How many bins one lane column spans.

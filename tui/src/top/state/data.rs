@@ -29,6 +29,8 @@ pub struct Data {
     pulses: HashMap<(Who, usize), Pulse>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
+    /// Hand-offs of each device by UUID: time, count and how many a second.
+    handoffs: HashMap<String, (u64, u64, f64)>,
     samples: u64,
 }
 
@@ -50,6 +52,7 @@ impl Data {
         }
         self.pulses.retain(|(who, _), _| present.contains(who));
         self.remember_utilisation(&sample);
+        self.count_handoffs(&sample);
         self.samples += 1;
         self.sample = sample;
         // Events are in the log now.
@@ -71,6 +74,31 @@ impl Data {
                 history.pop_front();
             }
         }
+    }
+
+    fn count_handoffs(&mut self, sample: &Sample) {
+        for device in &sample.devices {
+            let start = (sample.time_ns, device.handoffs, 0.0);
+            let (time, count, rate) = self.handoffs.entry(device.uuid.clone()).or_insert(start);
+            if sample.time_ns <= *time {
+                continue;
+            }
+            let seconds = (sample.time_ns - *time) as f64 / 1e9;
+            let now = device.handoffs.saturating_sub(*count) as f64 / seconds;
+            *rate += (now - *rate) * (1.0 - (-seconds / 2.0).exp());
+            (*time, *count) = (sample.time_ns, device.handoffs);
+        }
+    }
+
+    /// How often a device's lock changes hands, in a second.
+    pub fn handoffs_per_s(&self, gpu: usize) -> f64 {
+        let uuid = self
+            .sample
+            .devices
+            .get(gpu)
+            .map(|d| d.uuid.as_str())
+            .unwrap_or_default();
+        self.handoffs.get(uuid).map_or(0.0, |(_, _, rate)| *rate)
     }
 
     /// How many samples were taken in.

@@ -1,0 +1,312 @@
+//! What a key or a piece of news does to the state.
+
+use crossterm::event::{Event, KeyCode, KeyEvent};
+use shm_layout::SlotId;
+use tui_input::backend::crossterm::EventHandler;
+
+use super::columns::COLUMNS;
+use super::dialog::{Dialog, Outcome, PolicySubject, Progress, QuotaSubject, ShareSubject};
+use super::keys::{self, Action, Place};
+use super::operator::{News, Task};
+use super::overlay::{AuditList, FilterLine, Overlay};
+use super::state::filter::Filter;
+use super::state::{Screen, State, Who};
+use crate::audit::Entry;
+use crate::edits::Applied;
+
+/// What the program should do after a key.
+#[derive(Debug)]
+pub enum Next {
+    /// Go on.
+    Continue,
+    /// Hand this to the operator's thread.
+    Do(Task),
+    /// Draw everything anew.
+    Redraw,
+    /// Stop as a job of the shell.
+    Suspend,
+    /// Leave.
+    Quit,
+}
+
+/// Takes in a key.
+pub fn key(state: &mut State, key: KeyEvent) -> Next {
+    match state.overlay.take() {
+        Some(Overlay::Help(scroll)) => help(state, scroll, key),
+        Some(Overlay::Dialog(dialog)) => return dialog_key(state, dialog, key),
+        Some(Overlay::Audit(list)) => return audit_key(state, list, key),
+        Some(Overlay::Filter(line)) => filter_key(state, line, key),
+        None => {
+            let place = match state.choices.screen {
+                Screen::Main => Place::Main,
+                Screen::Detail(_) => Place::Detail,
+            };
+            state.choices.notice = None;
+            return keys::action(key, place).map_or(Next::Continue, |action| act(state, action));
+        }
+    }
+    Next::Continue
+}
+
+fn act(state: &mut State, action: Action) -> Next {
+    let choices = &mut state.choices;
+    match action {
+        Action::Quit => return Next::Quit,
+        Action::Suspend => return Next::Suspend,
+        Action::Redraw => return Next::Redraw,
+        Action::Help => state.overlay = Some(Overlay::Help(0)),
+        Action::Back => match choices.screen {
+            Screen::Detail(_) => choices.screen = Screen::Main,
+            Screen::Main => choices.filter = Filter::default(),
+        },
+        Action::Move(by) => {
+            state.select(by);
+            if let (Screen::Detail(_), Some(who)) = (state.choices.screen, state.choices.selected) {
+                state.choices.screen = Screen::Detail(who);
+            }
+        }
+        Action::Detail => match subject(state) {
+            Some(who) => {
+                state.choices.selected = Some(who);
+                state.choices.screen = Screen::Detail(who);
+            }
+            None => say(state, "no process to look at", false),
+        },
+        Action::Gpu(by) => {
+            let mut choices = state.choices.clone();
+            choices.turn_gpu(by, state.data());
+            state.choices = choices;
+        }
+        Action::AllGpus => choices.all_gpus = !choices.all_gpus,
+        Action::Sort(by) => {
+            let shown: Vec<usize> = (0..COLUMNS.len())
+                .filter(|at| COLUMNS[*at].width > 0)
+                .collect();
+            let now = shown.iter().position(|at| *at == choices.sort).unwrap_or(0);
+            let next = (now as isize + by).rem_euclid(shown.len() as isize);
+            choices.sort = shown[next.unsigned_abs()];
+        }
+        Action::Reverse => choices.descending = !choices.descending,
+        Action::Filter => {
+            let input = tui_input::Input::new(choices.filter.text().to_owned());
+            state.overlay = Some(Overlay::Filter(FilterLine { input, error: None }));
+        }
+        Action::Freeze => state.toggle_freeze(),
+        Action::Zoom(by) => choices.zoom_by(by),
+        Action::Pan(by) => choices.pan = choices.pan.saturating_add_signed(by).min(4000),
+        Action::Events => choices.events = choices.events.next(),
+        Action::Quota | Action::Share | Action::Policy => open_dialog(state, action),
+        Action::Pause => return pause(state),
+        Action::Audit => {
+            state.overlay = Some(Overlay::Audit(AuditList::default()));
+            return Next::Do(Task::ReadAudit);
+        }
+    }
+    Next::Continue
+}
+
+/// The process an action is about: the shown one, the selected one, or the only one.
+fn subject(state: &State) -> Option<Who> {
+    if let Screen::Detail(who) = state.choices.screen {
+        return Some(who);
+    }
+    let rows = state.rows();
+    let first = rows.first().map(|row| row.who);
+    state.choices.selected.or(first)
+}
+
+fn open_dialog(state: &mut State, action: Action) {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    let process = subject(state).and_then(|who| Some((who, data.process(who)?)));
+    let dialog = match (action, process) {
+        (Action::Policy, _) => PolicySubject::open(data, gpu)
+            .ok_or("this GPU has no lock yet: no process uses it through gpushare"),
+        (_, None) => Err("no process to change"),
+        (Action::Quota, Some((who, process))) => {
+            QuotaSubject::open(process, gpu, data.letter(who)).ok_or(UNMANAGED)
+        }
+        (_, Some((who, process))) => ShareSubject::open(process, data.letter(who)).ok_or(UNMANAGED),
+    };
+    match dialog {
+        Ok(dialog) => state.overlay = Some(Overlay::Dialog(Box::new(dialog))),
+        Err(why) => say(state, why, true),
+    }
+}
+
+const UNMANAGED: &str = "gpushare does not manage this process; start it with gpushare run";
+const READ_ONLY: &str = "read-only: nothing can be changed; start gpushare-top without --read-only";
+
+fn pause(state: &mut State) -> Next {
+    if state.choices.read_only {
+        say(state, READ_ONLY, true);
+        return Next::Continue;
+    }
+    let process = subject(state).and_then(|who| state.data().process(who));
+    match process.and_then(|process| ShareSubject::pause(process, !process.paused)) {
+        Some(request) => Next::Do(Task::Edit(request)),
+        None => {
+            say(state, UNMANAGED, true);
+            Next::Continue
+        }
+    }
+}
+
+fn help(state: &mut State, scroll: usize, key: KeyEvent) {
+    let most = super::view::help_lines();
+    state.overlay = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => Some(Overlay::Help((scroll + 1).min(most))),
+        KeyCode::Up | KeyCode::Char('k') => Some(Overlay::Help(scroll.saturating_sub(1))),
+        KeyCode::PageDown | KeyCode::Char(' ') => Some(Overlay::Help((scroll + 10).min(most))),
+        KeyCode::PageUp => Some(Overlay::Help(scroll.saturating_sub(10))),
+        _ => None,
+    };
+}
+
+fn dialog_key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> Next {
+    let mut next = Next::Continue;
+    match dialog.key(key) {
+        Outcome::Close => return Next::Continue,
+        Outcome::Stay => {}
+        Outcome::Apply if state.choices.read_only => {
+            dialog.progress = Progress::Failed(READ_ONLY.into())
+        }
+        Outcome::Apply if dialog.progress == Progress::Sent => {}
+        Outcome::Apply => match dialog.request(state.data()) {
+            Ok(request) => {
+                dialog.progress = Progress::Sent;
+                next = Next::Do(Task::Edit(request));
+            }
+            Err(why) => dialog.progress = Progress::Failed(why),
+        },
+    }
+    state.overlay = Some(Overlay::Dialog(dialog));
+    next
+}
+
+fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -> Next {
+    let last = list
+        .entries
+        .as_ref()
+        .map_or(0, |entries| entries.len().saturating_sub(1));
+    let mut next = Next::Continue;
+    match key.code {
+        KeyCode::Esc | KeyCode::Char('q' | 'a') => return Next::Continue,
+        KeyCode::Down | KeyCode::Char('j') => list.selected = (list.selected + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => list.selected = list.selected.saturating_sub(1),
+        KeyCode::Enter | KeyCode::Char('u') if state.choices.read_only => {
+            list.message = Some(READ_ONLY.into())
+        }
+        KeyCode::Enter | KeyCode::Char('u') => {
+            let entry = list
+                .entries
+                .as_ref()
+                .and_then(|entries| entries.get(list.selected));
+            if let Some(entry) = entry {
+                list.message = Some(format!("taking back edit {} …", entry.number));
+                next = Next::Do(Task::Undo(Box::new(entry.clone())));
+            }
+        }
+        _ => {}
+    }
+    state.overlay = Some(Overlay::Audit(list));
+    next
+}
+
+fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent) {
+    match key.code {
+        KeyCode::Esc => return,
+        KeyCode::Enter => match Filter::parse(line.input.value()) {
+            Ok(filter) => {
+                state.choices.filter = filter;
+                return;
+            }
+            Err(why) => line.error = Some(why),
+        },
+        _ => {
+            line.input.handle_event(&Event::Key(key));
+            line.error = Filter::parse(line.input.value()).err();
+        }
+    }
+    state.overlay = Some(Overlay::Filter(line));
+}
+
+/// Takes in what the operator's thread has done.
+pub fn news(state: &mut State, news: News) {
+    match news {
+        News::InForce { target, applied } => in_force(state, &target, &applied, false),
+        News::Settled { target, applied } => in_force(state, &target, &applied, true),
+        News::Refused(why) => match &mut state.overlay {
+            Some(Overlay::Dialog(dialog)) if dialog.progress == Progress::Sent => {
+                dialog.progress = Progress::Failed(why);
+            }
+            Some(Overlay::Audit(list)) => list.message = Some(why),
+            _ => say(state, &why, true),
+        },
+        News::Audit(path, history) => {
+            let Some(Overlay::Audit(list)) = &mut state.overlay else {
+                return;
+            };
+            list.path = path;
+            match history {
+                Ok(history) => {
+                    list.damaged = history.damaged;
+                    let mut entries: Vec<Entry> = history.entries;
+                    entries.reverse();
+                    list.entries = Some(entries);
+                }
+                Err(why) => list.message = Some(why),
+            }
+        }
+    }
+}
+
+fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
+    let names: Vec<String> = applied
+        .missing
+        .iter()
+        .map(|slot| name(state, *slot))
+        .collect();
+    let missing = names.join(", ");
+    let generation = applied.generation;
+    if let Some(unlogged) = &applied.unlogged {
+        say(state, unlogged, true);
+    }
+    match &mut state.overlay {
+        Some(Overlay::Dialog(dialog))
+            if matches!(dialog.progress, Progress::Sent | Progress::Waiting(_)) =>
+        {
+            if missing.is_empty() {
+                state.overlay = None;
+            } else {
+                dialog.progress = Progress::Waiting(missing.clone());
+            }
+        }
+        Some(Overlay::Audit(list)) => {
+            list.message = Some(format!("{target}: taken back by generation {generation}"));
+        }
+        _ => {}
+    }
+    let text = match (missing.is_empty(), settled) {
+        (true, _) => format!("{target}: generation {generation} is in force and obeyed by all"),
+        (false, true) => {
+            format!("{target}: generation {generation} is in force; not yet obeyed by {missing}")
+        }
+        (false, false) => return,
+    };
+    say(state, &text, !missing.is_empty());
+}
+
+fn name(state: &State, slot: SlotId) -> String {
+    let who = Who::Slot(slot.into());
+    match state.data().process(who) {
+        Some(process) => format!("{} {}", state.data().letter(who), process.name()),
+        None => format!("slot {}", slot.index),
+    }
+}
+
+fn say(state: &mut State, text: &str, bad: bool) {
+    let mut choices = std::mem::take(&mut state.choices);
+    choices.say(text, bad, state.data());
+    state.choices = choices;
+}

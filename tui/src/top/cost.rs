@@ -1,0 +1,149 @@
+//! What the dashboard costs on a made-up machine: `gpushare-top --cost`.
+//!
+//! 64 processes on 8 devices, four samples a second, every frame drawn at 120×40. Only our own work is counted: taking a
+//! sample in and drawing it.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use jiff::tz::TimeZone;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::palette::{Depth, Palette};
+use super::state::State;
+use super::view::{self, Look};
+use crate::sample::{
+    DeviceSample, EventLine, Holding, LockState, Policy, ProcessSample, ProcessState, Rule, Sample,
+    Slot, What,
+};
+
+const PROCESSES: u16 = 64;
+const DEVICES: usize = 8;
+const SAMPLES: u64 = 240;
+const HZ: u64 = 4;
+
+/// Measures and prints.
+pub fn measure(out: &mut impl Write) -> Result<()> {
+    let mut state = State::default();
+    let look = Look {
+        palette: Palette::new(Depth::True, false, false),
+        zone: TimeZone::UTC,
+    };
+    let mut terminal = Terminal::new(TestBackend::new(120, 40))?;
+    let (mut update, mut draw) = (Duration::ZERO, Duration::ZERO);
+    for tick in 0..SAMPLES {
+        let sample = sample(tick);
+        let start = Instant::now();
+        state.update(sample);
+        let taken = Instant::now();
+        terminal.draw(|frame| view::draw(frame, &state, &look))?;
+        update += taken - start;
+        draw += taken.elapsed();
+    }
+    let each = |all: Duration| all.as_secs_f64() * 1e6 / SAMPLES as f64;
+    let share = (update + draw).as_secs_f64() / (SAMPLES as f64 / HZ as f64) * 100.0;
+    writeln!(
+        out,
+        "{PROCESSES} processes on {DEVICES} devices, {HZ} samples a second, 120x40"
+    )?;
+    writeln!(out, "update  {:7.0} us a sample", each(update))?;
+    writeln!(out, "draw    {:7.0} us a frame", each(draw))?;
+    writeln!(out, "core    {share:7.2} %")?;
+    writeln!(out, "memory  {:7.1} MB resident", resident_mb())?;
+    Ok(())
+}
+
+fn resident_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.unwrap_or(0.0) * 1024.0 / 1e6
+}
+
+/// A machine where each device goes round its eight busiest processes, 50 ms each.
+fn sample(tick: u64) -> Sample {
+    let now = 1_000_000_000_000 + tick * 1_000_000_000 / HZ;
+    let slot = |index: u16| Slot { index, epoch: 1 };
+    let holder = |gpu: usize, turn: u64| (turn as u16 + gpu as u16 * 8) % PROCESSES;
+    let turn = now / 50_000_000;
+    let devices = (0..DEVICES).map(|gpu| DeviceSample {
+        uuid: format!("GPU-00000000-0000-0000-0000-00000000000{gpu}"),
+        name: "NVIDIA H200".into(),
+        total_bytes: 141 << 30,
+        used_bytes: Some(90 << 30),
+        util_percent: Some(80 + (tick % 20) as u32),
+        owner: Some(slot(holder(gpu, turn))),
+        owner_since_ns: turn * 50_000_000,
+        policy: Policy {
+            rule: Rule::Timeslice(50_000_000),
+            ..Policy::default()
+        },
+        ..DeviceSample::default()
+    });
+    let processes = (0..PROCESSES).map(|index| ProcessSample {
+        slot: Some(slot(index)),
+        pid: Some(40_000 + u32::from(index)),
+        label: format!("worker-{index}"),
+        user: "alice".into(),
+        state: ProcessState::Wait,
+        weight: 100,
+        registered_ns: 1,
+        heartbeat_ns: now,
+        devices: (0..DEVICES)
+            .map(|gpu| holding(index, gpu, now, holder(gpu, turn) == index, tick))
+            .collect(),
+        ..ProcessSample::default()
+    });
+    let turns = (0..5).flat_map(|back| (0..DEVICES).map(move |gpu| (turn - 4 + back, gpu)));
+    let events = turns.enumerate().flat_map(|(at, (turn, gpu))| {
+        let event = |slot, what| EventLine {
+            seq: tick * 1000 + at as u64,
+            time_ns: turn * 50_000_000,
+            slot: Some(slot),
+            gpu: Some(gpu),
+            name: "worker".into(),
+            what,
+            ..EventLine::default()
+        };
+        [
+            event(slot(holder(gpu, turn.saturating_sub(1))), What::Wait),
+            event(
+                slot(holder(gpu, turn)),
+                What::Hold {
+                    waited_ns: 350_000_000,
+                },
+            ),
+        ]
+    });
+    Sample {
+        time_ns: now,
+        unix_ms: 1_700_000_000_000 + (tick * 250) as i64,
+        host: "gpu01".into(),
+        devices: devices.collect(),
+        processes: processes.collect(),
+        events: events.collect(),
+        ..Sample::default()
+    }
+}
+
+fn holding(index: u16, gpu: usize, now: u64, holds: bool, tick: u64) -> Holding {
+    let mut holding = Holding {
+        gpu,
+        entry: Some(gpu as u8),
+        used_bytes: u64::from(index + 1) << 25,
+        quota_bytes: Some(2 << 30),
+        launches: tick * 100,
+        ..Holding::default()
+    };
+    holding.lock.state = if holds {
+        LockState::Hold
+    } else {
+        LockState::Wait
+    };
+    holding.lock.since_ns = now - 20_000_000;
+    holding.lock.wait_hist[28] = tick as u32;
+    holding.lock.hold_hist[25] = tick as u32;
+    holding
+}

@@ -1,0 +1,121 @@
+//! The thread that edits: it writes, waits until the workloads obey, and reports; the screen never waits for it.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+
+use shm_layout::{Mode, SegmentDir};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::audit::{AuditLog, Entry, History, Place};
+use crate::edits::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor};
+
+/// What to do.
+#[derive(Debug)]
+pub enum Task {
+    /// One edit.
+    Edit(EditRequest),
+    /// Take an edit back.
+    Undo(Box<Entry>),
+    /// Read the list of edits.
+    ReadAudit,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub enum News {
+    /// The edit is in force; some may not have obeyed it yet.
+    InForce {
+        /// Whom it is about.
+        target: String,
+        /// The edit.
+        applied: Applied,
+    },
+    /// The wait is over: all obey, or the time is up.
+    Settled {
+        /// Whom it is about.
+        target: String,
+        /// The edit.
+        applied: Applied,
+    },
+    /// Nothing was changed, and why.
+    Refused(String),
+    /// The list of edits and where it is kept.
+    Audit(String, Result<History, String>),
+}
+
+/// The way to the thread.
+#[derive(Debug)]
+pub struct Operator {
+    tasks: mpsc::Sender<Task>,
+}
+
+impl Operator {
+    /// Starts the thread for the segments in `dir`. It ends when this is dropped.
+    pub fn start(dir: PathBuf, news: UnboundedSender<News>) -> Self {
+        let (tasks, inbox) = mpsc::channel();
+        let spawned = thread::Builder::new()
+            .name("operator".into())
+            .spawn(move || {
+                while let Ok(task) = inbox.recv() {
+                    work(&dir, task, &news);
+                }
+            });
+        // Without the thread the channel is closed, and every task is refused with a sentence.
+        drop(spawned);
+        Self { tasks }
+    }
+
+    /// Hands a task over; the answer comes as [`News`].
+    pub fn send(&self, task: Task) -> Result<(), String> {
+        self.tasks
+            .send(task)
+            .map_err(|_| "the thread that edits has ended; restart gpushare-top".to_owned())
+    }
+}
+
+fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
+    // Looked at anew each time: the segments may have been made since the start.
+    let dir = shm_layout::locate_existing()
+        .ok()
+        .filter(|found| found.path == *dir)
+        .unwrap_or(SegmentDir {
+            path: dir.clone(),
+            mode: Mode::User,
+        });
+    // Nobody listens any more when the dashboard is closing.
+    let tell = |what| drop(news.send(what));
+    match task {
+        Task::ReadAudit => {
+            let log = AuditLog::of(&dir);
+            let path = log.path().display().to_string();
+            let history = log
+                .read()
+                .map_err(|error| format!("{path} cannot be read: {error}"));
+            tell(News::Audit(path, history));
+        }
+        Task::Edit(request) => {
+            let target = request.target.clone();
+            let editor = Editor::open(&dir);
+            match editor.submit(request) {
+                Ok(applied) => {
+                    tell(News::InForce {
+                        target: target.clone(),
+                        applied: applied.clone(),
+                    });
+                    let applied = editor.wait(applied, ACKNOWLEDGEMENT);
+                    tell(News::Settled { target, applied });
+                }
+                Err(failure) => tell(News::Refused(failure.to_string())),
+            }
+        }
+        Task::Undo(entry) => {
+            let target = entry.record.target.clone();
+            match Editor::open(&dir).undo(&entry, Place::Tui) {
+                Ok(applied) => tell(News::Settled { target, applied }),
+                Err(failure) => tell(News::Refused(failure.to_string())),
+            }
+            work(&dir.path, Task::ReadAudit, news);
+        }
+    }
+}

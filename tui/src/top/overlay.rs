@@ -1,0 +1,43 @@
+//! What may lie over the screen.
+
+use tui_input::Input;
+
+use super::dialog::Dialog;
+use crate::audit::Entry;
+
+/// One thing at a time.
+#[derive(Clone, Debug)]
+pub enum Overlay {
+    /// The keys, columns and alerts, scrolled down so many lines.
+    Help(usize),
+    /// A dialog.
+    Dialog(Box<Dialog>),
+    /// The edits so far.
+    Audit(AuditList),
+    /// The filter line.
+    Filter(FilterLine),
+}
+
+/// The edits so far.
+#[derive(Clone, Debug, Default)]
+pub struct AuditList {
+    /// Where they are kept.
+    pub path: String,
+    /// Newest first; `None` until they are read.
+    pub entries: Option<Vec<Entry>>,
+    /// Lines that could not be read.
+    pub damaged: u64,
+    /// Which one is selected.
+    pub selected: usize,
+    /// What the last key led to.
+    pub message: Option<String>,
+}
+
+/// A filter being written.
+#[derive(Clone, Debug, Default)]
+pub struct FilterLine {
+    /// What is written.
+    pub input: Input,
+    /// Why it is not a filter.
+    pub error: Option<String>,
+}

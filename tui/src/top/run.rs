@@ -1,0 +1,186 @@
+//! The loop: samples, keys, news and signals come in; at most ten frames a second go out, and none without a reason.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use futures::StreamExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::app::{self, Next};
+use super::operator::{News, Operator, Task};
+use super::state::State;
+use super::terminal::Screen;
+use super::view::{self, Look};
+use crate::source::Source;
+use crate::source::replay::Recorder;
+
+/// The least time between two frames.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// Everything the loop runs on.
+pub struct Dashboard {
+    /// Where samples come from.
+    pub source: Box<dyn Source>,
+    /// Where they are written, if they are.
+    pub recorder: Option<Recorder>,
+    /// What is shown.
+    pub state: State,
+    /// How it looks.
+    pub look: Look,
+    /// How often a sample is taken.
+    pub pace: Duration,
+    /// The segments' directory, for edits.
+    pub dir: PathBuf,
+    /// Panic after the first frame, to show that the terminal survives it.
+    pub panic: bool,
+}
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The user left.
+    Quit,
+    /// A signal asked for it; its number.
+    Signal(u8),
+}
+
+struct Signals {
+    term: Signal,
+    hangup: Signal,
+    interrupt: Signal,
+    stop: Signal,
+    go_on: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let of =
+            |signal: rustix::process::Signal| self::signal(SignalKind::from_raw(signal.as_raw()));
+        use rustix::process::Signal as S;
+        Ok(Self {
+            term: of(S::TERM)?,
+            hangup: of(S::HUP)?,
+            interrupt: of(S::INT)?,
+            stop: of(S::TSTP)?,
+            go_on: of(S::CONT)?,
+        })
+    }
+}
+
+/// What woke the loop up.
+enum Woken {
+    Tick,
+    Terminal(Option<io::Result<Event>>),
+    News(Box<News>),
+    Stop,
+    GoOn,
+    End(u8),
+    Frame,
+}
+
+impl Dashboard {
+    /// Runs until the user leaves or a signal asks for it. The terminal is given back before this returns.
+    pub fn run(self) -> Result<End> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(self.show())
+    }
+
+    async fn show(mut self) -> Result<End> {
+        let mut signals = Signals::new()?;
+        let (sender, mut news) = mpsc::unbounded_channel();
+        let operator = Operator::start(self.dir.clone(), sender);
+        // The first sample before the terminal is taken: a segment that cannot be used is said in plain text.
+        let mut over = !self.sample()?;
+        let mut screen = Screen::take()?;
+        let mut terminal = EventStream::new();
+        let mut ticks = interval(self.pace);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        let mut next_frame = Instant::now();
+        let mut dirty = true;
+        loop {
+            let woken = tokio::select! {
+                biased;
+                _ = signals.term.recv() => Woken::End(15),
+                _ = signals.hangup.recv() => Woken::End(1),
+                _ = signals.interrupt.recv() => Woken::End(2),
+                _ = signals.stop.recv() => Woken::Stop,
+                _ = signals.go_on.recv() => Woken::GoOn,
+                () = sleep_until(next_frame), if dirty => Woken::Frame,
+                event = terminal.next() => Woken::Terminal(event),
+                Some(news) = news.recv() => Woken::News(Box::new(news)),
+                _ = ticks.tick(), if !over => Woken::Tick,
+            };
+            match woken {
+                Woken::Frame => {
+                    screen.draw(|frame| view::draw(frame, &self.state, &self.look))?;
+                    dirty = false;
+                    next_frame = Instant::now() + FRAME;
+                    assert!(!self.panic, "GPUSHARE_TOP_PANIC asked for this");
+                    continue;
+                }
+                Woken::Tick => {
+                    over = !self.sample()?;
+                    if let Some(pace) = self.source.pace() {
+                        ticks.reset_after(pace);
+                    }
+                    dirty |= !self.state.is_frozen();
+                    continue;
+                }
+                Woken::Terminal(None | Some(Err(_))) => return Ok(End::Signal(1)),
+                Woken::Terminal(Some(Ok(event))) => match self.event(event, &operator) {
+                    Next::Quit => return Ok(End::Quit),
+                    Next::Suspend => screen.suspend()?,
+                    Next::Redraw => screen.forget()?,
+                    Next::Continue | Next::Do(_) => {}
+                },
+                Woken::News(news) => app::news(&mut self.state, *news),
+                Woken::Stop => screen.suspend()?,
+                Woken::GoOn => screen.resume()?,
+                Woken::End(2) => return Ok(End::Quit),
+                Woken::End(number) => return Ok(End::Signal(number)),
+            }
+            dirty = true;
+        }
+    }
+
+    /// Takes the next sample; false when there are no more.
+    fn sample(&mut self) -> Result<bool> {
+        let Some(sample) = self.source.next()? else {
+            return Ok(false);
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(&sample)?;
+        }
+        self.state.update(sample);
+        Ok(true)
+    }
+
+    fn event(&mut self, event: Event, operator: &Operator) -> Next {
+        let next = match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => app::key(&mut self.state, key),
+            Event::Resize(..) => Next::Continue,
+            _ => return Next::Continue,
+        };
+        match next {
+            Next::Do(task) => {
+                self.hand_over(operator, task);
+                Next::Continue
+            }
+            other => other,
+        }
+    }
+
+    fn hand_over(&mut self, operator: &Operator, task: Task) {
+        if let Err(why) = operator.send(task) {
+            app::news(&mut self.state, News::Refused(why));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The terminal, taken over and always given back: at the end, on a panic, on a signal, on a stop.
+
+use std::io::{self, Stdout, Write};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossterm::cursor::{Hide, Show};
+use crossterm::style::force_color_output;
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{execute, queue};
+use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
+
+/// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Bytes written to it, for `--cost`.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// The terminal while the dashboard has it. Dropping it gives it back.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Counted>>,
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    pub fn take() -> io::Result<Self> {
+        // The palette decides about colours; crossterm's own reading of NO_COLOR would drop bold as well.
+        force_color_output(true);
+        restore_on_panic();
+        enter()?;
+        let backend = CrosstermBackend::new(Counted(io::stdout()));
+        Ok(Self {
+            terminal: Terminal::new(backend)?,
+        })
+    }
+
+    /// Draws one frame, shown at once.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        let drawn = self.terminal.draw(draw).map(|_| ());
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
+        drawn
+    }
+
+    /// Forgets what is on the screen, so that the next frame draws all of it.
+    pub fn forget(&mut self) -> io::Result<()> {
+        self.terminal.clear()
+    }
+
+    /// Gives the terminal back, stops this process as the shell's ^Z would, and takes it again when it goes on.
+    pub fn suspend(&mut self) -> io::Result<()> {
+        restore();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
+        self.resume()
+    }
+
+    /// Takes the terminal again after a stop.
+    pub fn resume(&mut self) -> io::Result<()> {
+        enter()?;
+        self.terminal.clear()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    TAKEN.store(true, Ordering::Relaxed);
+    execute!(io::stdout(), EnterAlternateScreen, DisableLineWrap, Hide)
+}
+
+/// Gives the terminal back if we have it. Errors cannot be told to a terminal that is gone.
+pub fn restore() {
+    if TAKEN.swap(false, Ordering::Relaxed) {
+        let _ = execute!(
+            io::stdout(),
+            EndSynchronizedUpdate,
+            EnableLineWrap,
+            LeaveAlternateScreen,
+            Show
+        );
+        let _ = disable_raw_mode();
+    }
+}
+
+/// The message of a panic must land on a terminal that shows it.
+fn restore_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            report(panic);
+        }));
+    });
+}
+
+/// Bytes written to the terminal so far.
+pub fn written() -> u64 {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
+/// Standard output, counted.
+struct Counted(Stdout);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.0.write(bytes)?;
+        WRITTEN.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}

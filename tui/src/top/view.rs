@@ -1,0 +1,120 @@
+//! Drawing: from the state to the cells of one frame. Nothing here changes the state, and no size is too small.
+
+use jiff::tz::TimeZone;
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::overlay::Overlay;
+use super::palette::{Palette, Role};
+use super::state::{Screen, State};
+
+mod alerts;
+mod audit;
+mod bars;
+mod device;
+mod dialog;
+mod empty;
+mod events;
+mod footer;
+mod header;
+mod help;
+mod lanes;
+mod layout;
+mod pen;
+mod process;
+mod table;
+
+use pen::Pen;
+
+/// How everything looks, fixed at the start.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Colours and glyphs.
+    pub palette: Palette,
+    /// Where the clock on the wall hangs.
+    pub zone: TimeZone,
+}
+
+/// Draws one frame.
+pub fn draw(frame: &mut Frame<'_>, state: &State, look: &Look) {
+    let area = frame.area();
+    draw_into(frame.buffer_mut(), area, state, look);
+}
+
+/// Draws into the part `area` of a buffer.
+pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
+    match state.choices.screen {
+        Screen::Main => main(buffer, area, state, look),
+        Screen::Detail(who) => process::draw(buffer, area, state, look, who),
+    }
+    match &state.overlay {
+        None | Some(Overlay::Filter(_)) => {}
+        Some(Overlay::Help(scroll)) => help::draw(buffer, area, look, *scroll),
+        Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
+        Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
+    }
+}
+
+/// How many lines the help has.
+pub fn help_lines() -> usize {
+    help::lines().len()
+}
+
+/// How many lines [`text`] wants.
+pub fn text_height(state: &State) -> u16 {
+    let data = state.data();
+    let lines = 1 + 2 * data.sample.devices.len() + state.rows().len() + 3 + data.alerts.len();
+    u16::try_from(lines).unwrap_or(u16::MAX)
+}
+
+/// Every device, every row and every alert, without anything that moves: what `--once` prints.
+pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
+    let palette = &look.palette;
+    let data = state.data();
+    let mut rest = area;
+    let mut part = |height: usize| {
+        let height = u16::try_from(height).unwrap_or(u16::MAX).min(rest.height);
+        let part = Rect { height, ..rest };
+        rest.y += height;
+        rest.height -= height;
+        part
+    };
+    header::draw(&mut Pen::new(buffer, part(1), palette), state);
+    for gpu in 0..data.sample.devices.len() {
+        device::two_lines(&mut Pen::new(buffer, part(2), palette), state, gpu);
+    }
+    if data.sample.processes.is_empty() {
+        let waiting = data.sample.segment.waiting.as_deref();
+        let text = waiting.unwrap_or(
+            "no process uses a GPU through gpushare; start one with gpushare run -- CMD",
+        );
+        Pen::new(buffer, part(1), palette).put(0, 0, text, palette.style(Role::Text));
+    } else {
+        table::draw(
+            &mut Pen::new(buffer, part(state.rows().len() + 3), palette),
+            state,
+        );
+    }
+    alerts::draw(
+        &mut Pen::new(buffer, part(data.alerts.len()), palette),
+        state,
+    );
+}
+
+fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
+    let parts = layout::main(area, state);
+    let palette = &look.palette;
+    header::draw(&mut Pen::new(buffer, parts.header, palette), state);
+    device::draw(&mut Pen::new(buffer, parts.device, palette), state);
+    if state.data().sample.processes.is_empty() {
+        let rest = parts.lanes.union(parts.table);
+        empty::draw(&mut Pen::new(buffer, rest, palette), state);
+    } else {
+        lanes::draw(&mut Pen::new(buffer, parts.lanes, palette), state);
+        table::draw(&mut Pen::new(buffer, parts.table, palette), state);
+    }
+    events::draw(&mut Pen::new(buffer, parts.events, palette), state, look);
+    alerts::draw(&mut Pen::new(buffer, parts.alerts, palette), state);
+    footer::draw(&mut Pen::new(buffer, parts.footer, palette), state);
+}

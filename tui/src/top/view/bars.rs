@@ -1,0 +1,110 @@
+//! Bars: one value, or a device's memory stacked by process.
+
+use ratatui::style::Style;
+
+use super::pen::Pen;
+use crate::top::palette::Role;
+use crate::top::state::{State, Who};
+
+/// A bar of `width` columns filled to `share` (0 to 1), eighths of a cell fine.
+pub(super) fn plain(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, share: f64, style: Style) {
+    let glyphs = pen.glyphs();
+    let eighths = (share.clamp(0.0, 1.0) * f64::from(width) * 8.0).round() as usize;
+    let empty = pen.style(Role::Dim);
+    for column in 0..width {
+        match eighths.saturating_sub(usize::from(column) * 8) {
+            0 => pen.put(x + column, y, glyphs.empty, empty),
+            part => pen.put(x + column, y, glyphs.growing[part.min(8) - 1], style),
+        };
+    }
+}
+
+/// What one process takes of a memory bar.
+pub(super) struct Part {
+    who: Who,
+    /// Its first column, and one behind its last.
+    from: u16,
+    to: u16,
+    /// The column where its quota would end, if it has one.
+    tick: Option<u16>,
+}
+
+/// Cuts `width` columns up among the processes of a device.
+pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
+    let data = state.data();
+    let total = data
+        .sample
+        .devices
+        .get(gpu)
+        .map_or(0, |d| d.total_bytes)
+        .max(1);
+    let column = |bytes: u64| {
+        let at = u128::from(bytes) * u128::from(width) / u128::from(total);
+        u16::try_from(at).unwrap_or(width).min(width)
+    };
+    let mut sum = 0_u64;
+    let mut parts = Vec::new();
+    for who in data.on(gpu) {
+        let Some(holding) = data.process(who).and_then(|p| p.on(gpu)) else {
+            continue;
+        };
+        let before = parts.last().map_or(0, |part: &Part| part.to);
+        let from = column(sum).max(before);
+        let tick = holding
+            .quota_bytes
+            .map(|quota| column(sum.saturating_add(quota)));
+        sum = sum.saturating_add(holding.used_bytes);
+        // Whoever holds anything is seen, if only as a letter.
+        let least = if holding.used_bytes > 0 {
+            from + 1
+        } else {
+            from
+        };
+        let to = column(sum).max(least).min(width);
+        parts.push(Part {
+            who,
+            from,
+            to,
+            tick,
+        });
+    }
+    parts
+}
+
+/// The memory of a device, each process in its colour under its letter.
+pub(super) fn memory(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &State, gpu: usize) {
+    let data = state.data();
+    let glyphs = pen.glyphs();
+    for column in 0..width {
+        pen.put(x + column, y, glyphs.empty, pen.style(Role::Dim));
+    }
+    for part in parts(state, gpu, width) {
+        let style = pen.palette.process(data.hue(part.who));
+        for column in part.from..part.to {
+            pen.put(x + column, y, glyphs.full, style);
+        }
+        if part.from < part.to {
+            pen.put(x + part.from, y, &data.letter(part.who).to_string(), style);
+        }
+    }
+}
+
+/// Below the bar: where each process's quota would end.
+pub(super) fn ticks(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &State, gpu: usize) {
+    let data = state.data();
+    let mut ticks: Vec<(u16, Who)> = parts(state, gpu, width)
+        .into_iter()
+        .filter_map(|part| Some((part.tick?, part.who)))
+        .collect();
+    ticks.sort_unstable();
+    let mut free = 0;
+    for (column, who) in ticks {
+        let at = column.saturating_sub(2).max(free);
+        if at + 2 > width {
+            break;
+        }
+        let text = format!("{}{}", data.letter(who).to_lowercase(), pen.glyphs().tick);
+        pen.put(x + at, y, &text, pen.palette.process(data.hue(who)));
+        free = at + 3;
+    }
+}

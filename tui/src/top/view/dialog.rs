@@ -1,0 +1,137 @@
+//! A dialog: what there is now, the fields, the checks, the buttons, and how far the edit has come.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use tui_input::Input;
+
+use super::pen::Pen;
+use super::{Look, layout};
+use crate::top::dialog::{Check, Control, Dialog, Field, Progress, Verdict};
+use crate::top::palette::Role;
+use crate::top::state::State;
+
+const WIDTH: u16 = 80;
+const LABEL: u16 = 12;
+const INPUT: u16 = 18;
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, dialog: &Dialog) {
+    let data = state.data();
+    let checks = dialog.checks(data);
+    let wanted = 8 + dialog.fields.len() + checks.len().max(3);
+    let height = u16::try_from(wanted).unwrap_or(u16::MAX);
+    let mut pen = Pen::new(buffer, layout::centred(area, WIDTH, height), &look.palette);
+    let mut inside = pen.dialog(&dialog.title);
+
+    inside.put(1, 0, "Now", inside.style(Role::Dim));
+    inside.put_within(
+        LABEL,
+        0,
+        &dialog.now(data),
+        u16::MAX,
+        inside.style(Role::Text),
+    );
+    // A small screen drops the blank lines first.
+    let gap = u16::from(inside.height() >= height.saturating_sub(2));
+    let mut y = 1;
+    for (at, line) in dialog.fields.iter().enumerate() {
+        field(&mut inside, y, line, at == dialog.focus);
+        y += 1;
+    }
+    y += gap;
+    for check in &checks {
+        self::check(&mut inside, y, check);
+        y += 1;
+    }
+    y += gap;
+    buttons(&mut inside, y, dialog, state.choices.read_only);
+    progress(&mut inside, y + 1 + gap, dialog, state);
+}
+
+fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
+    let role = if focused { Role::Title } else { Role::Dim };
+    pen.put(1, y, field.label, pen.style(role));
+    match &field.control {
+        Control::Text(input) => {
+            let width = if field.label == "Reason" { 40 } else { INPUT };
+            text(pen, y, input, width, focused);
+            pen.put_within(
+                LABEL + width + 4,
+                y,
+                &field.note,
+                u16::MAX,
+                pen.style(Role::Dim),
+            );
+        }
+        Control::Choice { options, at } => {
+            let mut x = LABEL;
+            for (option, word) in options.iter().enumerate() {
+                let chosen = option == *at;
+                let mark = if chosen { "(x) " } else { "( ) " };
+                let role = match (chosen, focused) {
+                    (true, true) => Role::Selected,
+                    (true, false) => Role::Text,
+                    (false, _) => Role::Dim,
+                };
+                x = pen.put(x, y, &format!("{mark}{word}"), pen.style(role)) + 3;
+            }
+        }
+    }
+}
+
+fn text(pen: &mut Pen<'_>, y: u16, input: &Input, width: u16, focused: bool) {
+    let scroll = input.visual_scroll(usize::from(width));
+    let shown: String = input.value().chars().skip(scroll).collect();
+    pen.put(LABEL, y, "[", pen.style(Role::Dim));
+    pen.put_within(LABEL + 2, y, &shown, width, pen.style(Role::Text));
+    pen.put(LABEL + width + 2, y, "]", pen.style(Role::Dim));
+    if focused {
+        let at = input.visual_cursor().saturating_sub(scroll);
+        let under = shown.chars().nth(at).unwrap_or(' ');
+        let x = LABEL + 2 + u16::try_from(at).unwrap_or(0).min(width);
+        pen.put(x, y, &under.to_string(), pen.style(Role::Selected));
+    }
+}
+
+fn check(pen: &mut Pen<'_>, y: u16, check: &Check) {
+    let (word, role) = match check.verdict {
+        Verdict::Good => ("ok", Role::Good),
+        Verdict::Warn => ("warn", Role::Warn),
+        Verdict::Bad => ("no", Role::Bad),
+    };
+    pen.put(1, y, word, pen.style(role));
+    pen.put_within(LABEL, y, &check.text, u16::MAX, pen.style(Role::Text));
+}
+
+fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
+    let names = ["< Apply >", "< Cancel >"];
+    let mut x = LABEL;
+    for (at, name) in names.into_iter().enumerate() {
+        let role = match dialog.focus == dialog.apply_at() + at {
+            true => Role::Selected,
+            false if at == 0 && read_only => Role::Dim,
+            false => Role::Text,
+        };
+        x = pen.put(x, y, name, pen.style(role)) + 2;
+    }
+    let help = match read_only {
+        true => "read-only: nothing can be changed",
+        false => "Tab move  Left Right choose  Enter apply  Esc close",
+    };
+    pen.put_within(x + 1, y, help, u16::MAX, pen.style(Role::Dim));
+}
+
+fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
+    let (text, role) = match &dialog.progress {
+        Progress::Editing => (
+            format!(
+                "will be generation {}, obeyed at the next call",
+                state.data().sample.generation + 1
+            ),
+            Role::Dim,
+        ),
+        Progress::Sent => ("sent …".into(), Role::Dim),
+        Progress::Waiting(whom) => (format!("in force; not yet obeyed by {whom}"), Role::Warn),
+        Progress::Failed(why) => (why.clone(), Role::Bad),
+    };
+    pen.put_within(1, y, &text, u16::MAX, pen.style(role));
+}

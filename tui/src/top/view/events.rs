@@ -1,0 +1,160 @@
+//! Events, newest first, each as a short sentence.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::Look;
+use super::pen::Pen;
+use crate::sample::{EventLine, What};
+use crate::top::palette::Role;
+use crate::top::state::{Data, State, Who};
+use crate::units::{short_size, short_time};
+
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
+    if pen.height() < 3 {
+        return;
+    }
+    let showing = state.choices.events;
+    let title = format!("Events  {}", showing.word());
+    let mut inside = pen.pane(&title, "l others");
+    list(&mut inside, state, look, None);
+}
+
+/// The events of one process, or of all.
+pub(super) fn list(pen: &mut Pen<'_>, state: &State, look: &Look, of: Option<Who>) {
+    let data = state.data();
+    let lines = usize::from(pen.height());
+    let newest: Vec<&EventLine> = data
+        .log
+        .newest(state.choices.events, of)
+        .take(lines)
+        .collect();
+    if newest.is_empty() {
+        pen.put(1, 0, "nothing happened yet", pen.style(Role::Dim));
+    }
+    for (event, y) in newest.into_iter().zip(0..) {
+        line(pen, y, data, event, look, of.is_none());
+    }
+}
+
+fn line(pen: &mut Pen<'_>, y: u16, data: &Data, event: &EventLine, look: &Look, with_name: bool) {
+    let mut x = pen.put(
+        1,
+        y,
+        &clock(data, event.time_ns, &look.zone),
+        pen.style(Role::Dim),
+    ) + 1;
+    let (word, role, text) = say(event);
+    x = pen.put(x, y, &format!("{word:<8}"), pen.style(role)) + 1;
+    if with_name && let Some(slot) = event.slot {
+        let who = Who::Slot(slot);
+        let known = data.process(who).is_some();
+        let letter = if known { data.letter(who) } else { ' ' };
+        let style = if known {
+            pen.palette.process(data.hue(who))
+        } else {
+            pen.style(Role::Dim)
+        };
+        let pid = event.pid.map(|pid| format!("{pid} ")).unwrap_or_default();
+        let width = if pen.width() >= 96 { 26 } else { 18 };
+        pen.put_within(x, y, &format!("{letter} {pid}{}", event.name), width, style);
+        x += width + 1;
+    }
+    let gpu = event
+        .gpu
+        .map(|gpu| format!("GPU{gpu} "))
+        .unwrap_or_default();
+    pen.put(x, y, &format!("{gpu}{text}"), pen.style(Role::Text));
+}
+
+/// The wall clock's time of an event, to the millisecond.
+fn clock(data: &Data, time_ns: u64, zone: &TimeZone) -> String {
+    let ago_ms = data.sample.time_ns.saturating_sub(time_ns) / 1_000_000;
+    let at_ms = data
+        .sample
+        .unix_ms
+        .saturating_sub(i64::try_from(ago_ms).unwrap_or(i64::MAX));
+    match Timestamp::from_millisecond(at_ms) {
+        Ok(at) => at
+            .to_zoned(zone.clone())
+            .strftime("%H:%M:%S%.3f")
+            .to_string(),
+        Err(_) => "--:--:--.---".into(),
+    }
+}
+
+/// An event's word, how it is drawn, and the rest of the sentence.
+fn say(event: &EventLine) -> (&'static str, Role, String) {
+    match event.what {
+        What::Register => ("start", Role::Good, "began to use the GPU".into()),
+        What::Exit { reaped: false } => ("exit", Role::Dim, "left".into()),
+        What::Exit { reaped: true } => (
+            "exit",
+            Role::Warn,
+            "died; its memory and lock were given back".into(),
+        ),
+        What::Wait => ("wait", Role::Dim, "waits for the lock".into()),
+        What::Hold { waited_ns } => (
+            "hold",
+            Role::Title,
+            format!("after {}", short_time(waited_ns)),
+        ),
+        What::Release { reason, held_ns } => (
+            "release",
+            Role::Dim,
+            format!("after {} ({})", short_time(held_ns), reason.word()),
+        ),
+        What::Denial {
+            asked_bytes,
+            quota_bytes,
+            ..
+        } => (
+            "DENIED",
+            Role::Bad,
+            format!(
+                "{} over its quota of {}",
+                short_size(asked_bytes),
+                short_size(quota_bytes)
+            ),
+        ),
+        What::Forced { held_ns } => (
+            "FORCED",
+            Role::Bad,
+            format!("lost the lock after {}", short_time(held_ns)),
+        ),
+        What::Takeover => (
+            "takeover",
+            Role::Warn,
+            "its lock was taken over: it died holding it".into(),
+        ),
+        What::OverQuota {
+            used_bytes,
+            quota_bytes,
+        } => (
+            "OVER",
+            Role::Warn,
+            format!(
+                "holds {} of {}",
+                short_size(used_bytes),
+                short_size(quota_bytes)
+            ),
+        ),
+        What::Edit { generation } => (
+            "edit",
+            Role::Key,
+            format!("generation {generation}; a shows the audit log"),
+        ),
+        What::Refused => ("FULL", Role::Bad, "a process found no free slot".into()),
+        What::Pick => ("pick", Role::Dim, "claimed by gpushare pick".into()),
+        What::Trouble => (
+            "trouble",
+            Role::Warn,
+            "the shim met something it does not know".into(),
+        ),
+        What::Other => (
+            "other",
+            Role::Dim,
+            "of a kind this program does not know".into(),
+        ),
+    }
+}

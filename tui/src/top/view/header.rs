@@ -1,0 +1,66 @@
+//! The first line: what is looked at, and how.
+
+use super::pen::Pen;
+use crate::sample::{Nvml, Origin};
+use crate::top::palette::Role;
+use crate::top::state::State;
+
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let data = state.data();
+    let sample = &data.sample;
+    let managed = sample.processes.iter().filter(|p| p.slot.is_some()).count();
+    let strangers = sample.processes.len() - managed;
+
+    let mut flags = vec![(sample.origin.word(), origin_role(sample.origin))];
+    if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
+        flags.push(("no NVML", Role::Warn));
+    }
+    if state.is_frozen() {
+        flags.push(("FROZEN", Role::Bad));
+    }
+    if state.choices.read_only {
+        flags.push(("read-only", Role::Warn));
+    }
+    if let Some(notice) = state.choices.pace_hz {
+        // The pace is worth its columns only where there are many.
+        if pen.width() >= 100 {
+            flags.push((notice, Role::Dim));
+        }
+    }
+    let flags_width: usize = flags.iter().map(|(word, _)| word.len() + 2).sum::<usize>() + 7;
+    let mut x = pen
+        .width()
+        .saturating_sub(u16::try_from(flags_width).unwrap_or(0));
+    let start = x;
+    for (word, role) in flags {
+        x = pen.put(x, 0, word, pen.style(role)) + 2;
+    }
+    pen.pieces(x, 0, &[("?", Role::Key), (" help", Role::Dim)]);
+
+    let strangers = match strangers {
+        0 => String::new(),
+        n => format!(" +{n} without shim"),
+    };
+    let noun = if managed == 1 { "process" } else { "processes" };
+    let pieces = [
+        ("gpushare-top".to_owned(), Role::Title),
+        (format!("  {}", sample.host), Role::Text),
+        (format!("  {managed} {noun}{strangers}"), Role::Text),
+        (format!("  {}", sample.segment.dir), Role::Dim),
+    ];
+    let mut x = 1;
+    for (text, role) in pieces {
+        let end = x + u16::try_from(text.chars().count()).unwrap_or(0);
+        if end + 1 > start {
+            break;
+        }
+        x = pen.put(x, 0, &text, pen.style(role));
+    }
+}
+
+fn origin_role(origin: Origin) -> Role {
+    match origin {
+        Origin::Live => Role::Good,
+        Origin::Sim | Origin::Replay => Role::Warn,
+    }
+}

@@ -1,0 +1,279 @@
+//! Lock lanes: for each process of the shown device, when it held the lock and when it waited, on one time axis with the
+//! queue's depth and the device's utilisation.
+
+use super::pen::Pen;
+use crate::sample::{LockState, ProcessState};
+use crate::top::palette::Role;
+use crate::top::state::lanes::{BIN_NS, Cell};
+use crate::top::state::{State, Who};
+use crate::units::short_time;
+
+/// Where the lanes lie in the pane, and which bins they show.
+struct Axis {
+    left: u16,
+    width: u16,
+    /// Number of the first bin, and bins in a column.
+    first: u64,
+    bins: u64,
+    wide: bool,
+}
+
+impl Axis {
+    fn of(pen: &Pen<'_>, state: &State) -> Self {
+        let wide = pen.width() >= 96;
+        let left = match pen.width() {
+            0..40 => 2,
+            40..96 => 14,
+            _ => 24,
+        };
+        let right = match pen.width() {
+            0..40 => 0,
+            40..96 => 17,
+            _ => 24,
+        };
+        let width = pen.width().saturating_sub(left + right);
+        let bins = state.choices.bins_per_column();
+        let columns = u64::from(width) + state.choices.pan;
+        // Columns begin at multiples of their width, so that what is drawn moves and does not shimmer.
+        let end = state.data().sample.time_ns / BIN_NS / bins * bins;
+        Self {
+            left,
+            width,
+            first: end.saturating_sub(columns * bins),
+            bins,
+            wide,
+        }
+    }
+
+    fn at(&self, column: u16) -> u64 {
+        self.first + u64::from(column) * self.bins
+    }
+
+    fn span_ns(&self) -> u64 {
+        u64::from(self.width) * self.bins * BIN_NS
+    }
+}
+
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+    if pen.height() < 3 {
+        return;
+    }
+    let axis = Axis::of(pen, state);
+    let glyphs = pen.glyphs();
+    let title = format!(
+        "Lock lanes GPU{}  last {}  {}/column",
+        state.choices.gpu,
+        short_time(axis.span_ns()),
+        short_time(axis.bins * BIN_NS)
+    );
+    let legend = format!(
+        "{} hold {} part {} wait {} denied {} holder",
+        glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
+    );
+    let mut inside = pen.pane(&title, &legend);
+    let axis = Axis::of(&inside, state);
+
+    let all = state.data().on(state.choices.gpu);
+    // Axis, queue and utilisation go one by one when the processes need the lines.
+    let extra = match inside.height() {
+        0..3 => 0,
+        3..6 => 1,
+        _ => 3,
+    };
+    let lines = usize::from(inside.height() - extra);
+    let first = window(&all, lines, state.choices.selected);
+    let mut y = 0;
+    if extra > 0 {
+        ruler(&mut inside, state, &axis);
+        y = 1;
+    }
+    for who in all.iter().skip(first).take(lines) {
+        lane(&mut inside, y, state, &axis, *who);
+        y += 1;
+    }
+    if extra == 3 {
+        let bottom = inside.height();
+        queue(&mut inside, bottom - 2, state, &axis);
+        utilisation(&mut inside, bottom - 1, state, &axis);
+    }
+    if all.len() > lines && lines > 0 {
+        let hidden = format!(" {} more ", all.len() - lines);
+        inside.put_before(
+            inside.width(),
+            y.saturating_sub(1),
+            &hidden,
+            inside.style(Role::Dim),
+        );
+    }
+}
+
+/// The first process to show so that the selected one is among them.
+fn window(all: &[Who], lines: usize, selected: Option<Who>) -> usize {
+    let at = selected
+        .and_then(|who| all.iter().position(|other| *other == who))
+        .unwrap_or(0);
+    (at + 1)
+        .saturating_sub(lines)
+        .min(all.len().saturating_sub(lines))
+}
+
+fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
+    let dim = pen.style(Role::Dim);
+    for column in 0..axis.width {
+        pen.put(axis.left + column, 0, pen.glyphs().line, dim);
+    }
+    let back_ns = state.choices.pan * axis.bins * BIN_NS;
+    for third in 0..3_u16 {
+        let column = axis.width * third / 3;
+        let ago = u64::from(axis.width - column) * axis.bins * BIN_NS + back_ns;
+        pen.put(axis.left + column, 0, &format!("-{}", seconds(ago)), dim);
+    }
+    let end = if back_ns == 0 {
+        "now".to_owned()
+    } else {
+        format!("-{}", seconds(back_ns))
+    };
+    pen.put_before(axis.left + axis.width, 0, &end, dim);
+    if axis.wide {
+        pen.put(axis.left + axis.width, 0, "  hold  wait  now", dim);
+    } else if pen.width() >= 40 {
+        pen.put(axis.left + axis.width, 0, " wait now", dim);
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}s", (ns + 500_000_000) / 1_000_000_000)
+}
+
+fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    let Some(process) = data.process(who) else {
+        return;
+    };
+    let Some(holding) = process.on(gpu) else {
+        return;
+    };
+    let colour = pen.palette.process(data.hue(who));
+    let holds = holding.lock.state == LockState::Hold;
+    let mark = if holds { pen.glyphs().holder } else { " " };
+    let mut x = pen.put(0, y, mark, pen.style(Role::Title));
+    x = pen.put(x, y, &data.letter(who).to_string(), colour);
+    if axis.left > 2 {
+        let name = match axis.wide {
+            true => format!(" {:<7}{}", process.shown_pid(), process.name()),
+            false => format!(" {}", process.name()),
+        };
+        let role = if state.choices.selected == Some(who) {
+            Role::Selected
+        } else {
+            Role::Text
+        };
+        pen.put_within(x, y, &name, axis.left - x - 1, pen.style(role));
+    }
+    if let Some(lane) = data.lanes.get(who, gpu) {
+        for column in 0..axis.width {
+            let (glyph, style) = match lane.cell(axis.at(column), axis.bins) {
+                cell if cell.denials > 0 => (pen.glyphs().denied, pen.style(Role::Bad)),
+                cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
+                cell if cell.hold >= 0.06 => (part(pen, cell), colour),
+                cell if cell.wait >= 0.06 => (pen.glyphs().wait, pen.style(Role::Wait)),
+                _ => continue,
+            };
+            pen.put(axis.left + column, y, glyph, style);
+        }
+    }
+    if pen.width() < 40 {
+        return;
+    }
+    let spent = data.spent(who, gpu);
+    let mut x = axis.left + axis.width;
+    if axis.wide {
+        x = pen.put(
+            x,
+            y,
+            &format!(" {:>4.0}%", spent.hold * 100.0),
+            pen.style(Role::Text),
+        );
+    }
+    x = pen.put(
+        x,
+        y,
+        &format!(" {:>3.0}%", spent.wait * 100.0),
+        pen.style(Role::Text),
+    );
+    let since = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
+    let (word, role) = match (holding.lock.state, process.state) {
+        (_, ProcessState::Unmanaged) => ("no shim".to_owned(), Role::Dim),
+        (_, ProcessState::Stuck) => ("STUCK".to_owned(), Role::Bad),
+        (LockState::Hold, _) => (format!("HOLD {:>6}", short_time(since)), Role::Title),
+        (LockState::Wait, _) => (format!("wait {:>6}", short_time(since)), Role::Text),
+        (LockState::Paused, _) => ("paused".to_owned(), Role::Warn),
+        (LockState::Idle, _) => ("idle".to_owned(), Role::Dim),
+    };
+    pen.put(x + 1, y, &word, pen.style(role));
+}
+
+fn part(pen: &Pen<'_>, cell: Cell) -> &'static str {
+    let eighths = (cell.hold * 8.0).round() as usize;
+    pen.glyphs().rising[eighths.clamp(1, 8) - 1]
+}
+
+fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    label(pen, y, axis, "queue depth");
+    let depths: Vec<f32> = (0..axis.width)
+        .map(|column| data.lanes.queue(gpu, axis.at(column), axis.bins))
+        .collect();
+    let most = depths.iter().copied().fold(0.0, f32::max);
+    let scale = most.max(data.on(gpu).len() as f32 - 1.0).max(1.0);
+    for (column, depth) in (0..axis.width).zip(depths) {
+        rise(pen, axis.left + column, y, depth / scale, Role::Warn);
+    }
+    let now = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
+    if pen.width() >= 40 {
+        pen.put(
+            axis.left + axis.width,
+            y,
+            &format!(" now {now} most {most:.0}"),
+            pen.style(Role::Dim),
+        );
+    }
+}
+
+fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    label(pen, y, axis, "GPU util");
+    for column in 0..axis.width {
+        if let Some(percent) = data.utilisation(gpu, axis.at(column), axis.bins) {
+            rise(
+                pen,
+                axis.left + column,
+                y,
+                f32::from(percent) / 100.0,
+                Role::Good,
+            );
+        }
+    }
+    let now = data.sample.devices.get(gpu).and_then(|d| d.util_percent);
+    let text = now.map_or(" NVML silent".into(), |percent| format!(" now {percent}%"));
+    if pen.width() >= 40 {
+        pen.put(axis.left + axis.width, y, &text, pen.style(Role::Dim));
+    }
+}
+
+fn label(pen: &mut Pen<'_>, y: u16, axis: &Axis, text: &str) {
+    if axis.left > 2 {
+        pen.put_within(1, y, text, axis.left - 2, pen.style(Role::Dim));
+    }
+}
+
+fn rise(pen: &mut Pen<'_>, x: u16, y: u16, share: f32, role: Role) {
+    let eighths = (share * 8.0).round() as usize;
+    if eighths > 0 {
+        let glyph = pen.glyphs().rising[eighths.min(8) - 1];
+        pen.put(x, y, glyph, pen.style(role));
+    }
+}

@@ -1,0 +1,147 @@
+//! A pen that writes into one part of the frame and never beside it.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::symbols::border;
+use ratatui::widgets::{Block, Widget};
+use unicode_width::UnicodeWidthStr;
+
+use crate::top::palette::{Glyphs, Palette, Role};
+
+/// Writes into `area` in its own coordinates; what lies outside is not written.
+pub(super) struct Pen<'a> {
+    buffer: &'a mut Buffer,
+    pub(super) area: Rect,
+    pub(super) palette: &'a Palette,
+}
+
+impl<'a> Pen<'a> {
+    pub(super) fn new(buffer: &'a mut Buffer, area: Rect, palette: &'a Palette) -> Self {
+        let area = area.intersection(buffer.area);
+        Self {
+            buffer,
+            area,
+            palette,
+        }
+    }
+
+    /// The same pen, lent out.
+    pub(super) fn reborrow<'b>(pen: &'b mut Pen<'_>) -> Pen<'b> {
+        Pen::new(pen.buffer, pen.area, pen.palette)
+    }
+
+    pub(super) fn width(&self) -> u16 {
+        self.area.width
+    }
+
+    pub(super) fn height(&self) -> u16 {
+        self.area.height
+    }
+
+    pub(super) fn glyphs(&self) -> &'static Glyphs {
+        self.palette.glyphs
+    }
+
+    pub(super) fn style(&self, role: Role) -> Style {
+        self.palette.style(role)
+    }
+
+    /// Writes `text` and returns the column behind it.
+    pub(super) fn put(&mut self, x: u16, y: u16, text: &str, style: impl Into<Style>) -> u16 {
+        self.put_within(x, y, text, u16::MAX, style)
+    }
+
+    /// The same in at most `width` columns; what is cut off leaves a mark.
+    pub(super) fn put_within(
+        &mut self,
+        x: u16,
+        y: u16,
+        text: &str,
+        width: u16,
+        style: impl Into<Style>,
+    ) -> u16 {
+        if y >= self.area.height || x >= self.area.width {
+            return x;
+        }
+        let style = style.into();
+        let room = (self.area.width - x).min(width);
+        let (left, top) = (self.area.x + x, self.area.y + y);
+        let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), style);
+        if room > 1 && text.width() > usize::from(room) {
+            self.buffer
+                .set_stringn(left + room - 1, top, self.palette.glyphs.cut, 1, style);
+        }
+        end - self.area.x
+    }
+
+    /// Writes `text` so that it ends at column `end`.
+    pub(super) fn put_before(&mut self, end: u16, y: u16, text: &str, style: impl Into<Style>) {
+        let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
+        match end.checked_sub(width) {
+            Some(x) => self.put(x, y, text, style),
+            None => self.put_within(0, y, text, end, style),
+        };
+    }
+
+    /// Writes several pieces one behind the other.
+    pub(super) fn pieces(&mut self, mut x: u16, y: u16, pieces: &[(&str, Role)]) -> u16 {
+        for (text, role) in pieces {
+            x = self.put(x, y, text, self.palette.style(*role));
+        }
+        x
+    }
+
+    /// Lays a style over one whole line.
+    pub(super) fn mark_line(&mut self, y: u16, style: Style) {
+        if y < self.area.height {
+            let line = Rect::new(self.area.x, self.area.y + y, self.area.width, 1);
+            self.buffer.set_style(line, style);
+        }
+    }
+
+    /// A pane with a frame and a heading; returns the pen for its inside. `note` stands at the right of the heading.
+    pub(super) fn pane(&mut self, title: &str, note: &str) -> Pen<'_> {
+        self.framed(title, note, self.palette.glyphs.frame, Role::Border)
+    }
+
+    /// The same for a dialog, on cleared ground.
+    pub(super) fn dialog(&mut self, title: &str) -> Pen<'_> {
+        ratatui::widgets::Clear.render(self.area, self.buffer);
+        self.framed(title, "", self.palette.glyphs.dialog, Role::Text)
+    }
+
+    fn framed(
+        &mut self,
+        title: &str,
+        note: &str,
+        set: border::Set<'static>,
+        role: Role,
+    ) -> Pen<'_> {
+        let block = Block::bordered()
+            .border_set(set)
+            .border_style(self.palette.style(role));
+        let inside = block.inner(self.area);
+        block.render(self.area, self.buffer);
+        let width = self.area.width;
+        if width > 4 && self.area.height > 0 {
+            let end = self.put_within(
+                2,
+                0,
+                &format!(" {title} "),
+                width - 4,
+                self.palette.style(Role::Title),
+            );
+            let room = width.saturating_sub(end + 2);
+            if !note.is_empty() && note.width() + 2 <= usize::from(room) {
+                self.put_before(
+                    width - 2,
+                    0,
+                    &format!(" {note} "),
+                    self.palette.style(Role::Dim),
+                );
+            }
+        }
+        Pen::new(self.buffer, inside, self.palette)
+    }
+}

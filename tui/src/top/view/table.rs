@@ -1,0 +1,159 @@
+//! The process table: the columns of [`columns::COLUMNS`] that fit.
+
+use super::bars;
+use super::pen::Pen;
+use crate::sample::ProcessState;
+use crate::top::columns::{self, COLUMNS, Column, Value};
+use crate::top::palette::Role;
+use crate::top::state::{Row, State};
+
+/// The name takes what is left over, up to this.
+const WIDEST_NAME: u16 = 28;
+
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let rows = state.rows();
+    let choices = &state.choices;
+    let sort = COLUMNS.get(choices.sort).map_or("", |column| column.title);
+    let glyphs = pen.glyphs();
+    let arrow = if choices.descending {
+        glyphs.down
+    } else {
+        glyphs.up
+    };
+    let all = match choices.all_gpus {
+        true => state.data().all_rows().len(),
+        false => state.data().on(choices.gpu).len(),
+    };
+    let place = if choices.all_gpus {
+        "all GPUs".to_owned()
+    } else {
+        format!("GPU{}", choices.gpu)
+    };
+    let title = format!(
+        "Processes {}/{all} ({place})  sort {sort}{arrow}",
+        rows.len()
+    );
+    let note = match choices.filter.is_empty() {
+        true => String::new(),
+        false => format!("filter: {}", choices.filter),
+    };
+    let mut inside;
+    let mut pen = match pen.height() {
+        0..3 => Pen::reborrow(pen),
+        _ => {
+            inside = pen.pane(&title, &note);
+            Pen::reborrow(&mut inside)
+        }
+    };
+    let columns = fitting(pen.width(), choices.all_gpus);
+    heading(&mut pen, &columns, choices.sort, arrow);
+    let lines = usize::from(pen.height().saturating_sub(1));
+    let selected = rows
+        .iter()
+        .position(|row| Some(row.who) == choices.selected);
+    let first = selected
+        .map_or(0, |at| (at + 1).saturating_sub(lines))
+        .min(rows.len());
+    for (row, y) in rows[first..].iter().zip(1..pen.height()) {
+        line(&mut pen, y, &columns, row, state);
+        if Some(row.who) == choices.selected {
+            let style = pen.style(Role::Selected);
+            pen.mark_line(y, style);
+        }
+    }
+    if rows.is_empty() {
+        let text = match choices.filter.is_empty() {
+            true => "no process here",
+            false => "no process passes the filter; Esc clears it",
+        };
+        pen.put(2, 1, text, pen.style(Role::Dim));
+    }
+}
+
+/// The columns for this width with the width each gets.
+fn fitting(width: u16, all_gpus: bool) -> Vec<(&'static Column, u16)> {
+    let mut columns: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|column| column.width > 0 && (column.key != "gpu" || all_gpus))
+        .collect();
+    // One column for the letter, one blank behind each.
+    let wanted =
+        |columns: &[&Column]| 1 + columns.iter().map(|column| column.width + 1).sum::<u16>();
+    while wanted(&columns) > width && columns.len() > 1 {
+        let worst = columns
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, column)| column.rank);
+        let Some((at, _)) = worst else { break };
+        columns.remove(at);
+    }
+    let spare = width.saturating_sub(wanted(&columns));
+    let widen = |column: &'static Column| match column.key {
+        "name" => (column, (column.width + spare).min(WIDEST_NAME)),
+        _ => (column, column.width),
+    };
+    columns.into_iter().map(widen).collect()
+}
+
+fn heading(pen: &mut Pen<'_>, columns: &[(&Column, u16)], sort: usize, arrow: &str) {
+    let mut x = 2;
+    for (column, width) in columns {
+        let sorted = columns::position(column.key) == Some(sort);
+        let role = if sorted { Role::Title } else { Role::Dim };
+        let title = match sorted && column.title.len() < usize::from(*width) {
+            true => format!("{}{arrow}", column.title),
+            false => column.title.to_owned(),
+        };
+        match is_text(column.key) {
+            true => pen.put_within(x, 0, &title, *width, pen.style(role)),
+            false => {
+                pen.put_before(x + width, 0, &title, pen.style(role));
+                x
+            }
+        };
+        x += width + 1;
+    }
+}
+
+/// Columns set flush left, headings too.
+fn is_text(key: &str) -> bool {
+    matches!(key, "user" | "name" | "group" | "policy" | "state" | "full")
+}
+
+fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, state: &State) {
+    let colour = pen.palette.process(state.data().hue(row.who));
+    pen.put(0, y, &row.letter.to_string(), colour);
+    let mut x = 2;
+    for (column, width) in columns {
+        let value = (column.value)(row);
+        let role = role(column.key, &value, row);
+        match &value {
+            Value::Share(share) => bars::plain(pen, x, y, *width, *share, pen.style(role)),
+            value if is_text(column.key) => {
+                pen.put_within(x, y, &value.shown(), *width, pen.style(role));
+            }
+            value => pen.put_before(x + width, y, &value.shown(), pen.style(role)),
+        }
+        x += width + 1;
+    }
+}
+
+fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
+    let over = row
+        .holding
+        .quota_bytes
+        .is_some_and(|quota| row.holding.used_bytes > quota);
+    match (key, value) {
+        ("used" | "full", _) if over => Role::Bad,
+        ("denials", Value::Count(1..)) => Role::Bad,
+        ("state", _) => match row.process.state {
+            ProcessState::Stuck | ProcessState::Gone => Role::Bad,
+            ProcessState::Unmanaged | ProcessState::Paused => Role::Warn,
+            ProcessState::Hold => Role::Title,
+            ProcessState::Wait | ProcessState::Idle => Role::Text,
+        },
+        (_, Value::None) => Role::Dim,
+        ("full", _) => Role::Good,
+        _ => Role::Text,
+    }
+}
