@@ -1,6 +1,6 @@
 //! Why a segment could not be opened, each with what a person can do about it.
 
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 /// Why a segment could not be opened. Its `Display` is a sentence that says what to do.
 #[derive(Debug)]
@@ -71,9 +71,52 @@ pub enum OpenError {
     },
 }
 
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        todo!()
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { path } => write!(
+                f,
+                "{} is not there; start a program with `gpushare run`, or set GPUSHARE_DIR to where the segments are",
+                path.display()
+            ),
+            Self::NotReady { path } => write!(
+                f,
+                "{} is not ready: whoever makes it has not finished; try again in a moment",
+                path.display()
+            ),
+            Self::WrongVersion { path, ours, theirs } => write!(
+                f,
+                "{} has layout version {theirs} and this program speaks version {ours}; \
+                 end the programs that use it and remove it, or use the gpushare they came with",
+                path.display()
+            ),
+            Self::Foreign { path } => write!(
+                f,
+                "{} is not a gpushare segment; move it away, or set GPUSHARE_DIR to another directory",
+                path.display()
+            ),
+            Self::Truncated { path, len, want } => write!(
+                f,
+                "{} is cut short: {len} of {want} bytes; end the programs that use it and remove it",
+                path.display()
+            ),
+            Self::WrongOwner { path, owner, want } => write!(
+                f,
+                "{} belongs to user {owner}, not to user {want}; remove it, or set GPUSHARE_DIR to a directory of your own",
+                path.display()
+            ),
+            Self::StaleBoot { path } => write!(
+                f,
+                "{} is left over from before the last boot; the next `gpushare run` makes a new one",
+                path.display()
+            ),
+            Self::NoSpace { path, want } => write!(
+                f,
+                "no room for {}: {want} bytes are needed; free some, or set GPUSHARE_DIR to another file system",
+                path.display()
+            ),
+            Self::Io { path, op, source } => write!(f, "cannot {op} {}: {source}", path.display()),
+        }
     }
 }
 

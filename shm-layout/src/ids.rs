@@ -12,6 +12,23 @@ pub struct SlotId {
     pub epoch: u32,
 }
 
+impl SlotId {
+    /// As one word, never zero: how slots are named in event arguments and owner words.
+    pub fn to_word(self) -> u64 {
+        u64::from(self.epoch) << 16 | u64::from(self.index).wrapping_add(1) & 0xffff
+    }
+
+    /// From [`to_word`](Self::to_word); `None` for zero and for what no slot has.
+    pub fn from_word(word: u64) -> Option<SlotId> {
+        let index = (word & 0xffff).checked_sub(1)?;
+        let epoch = u32::try_from(word >> 16).ok()?;
+        ((index as usize) < crate::MAX_PROCESSES && epoch != 0).then_some(SlotId {
+            index: index as u16,
+            epoch,
+        })
+    }
+}
+
 /// A device entry in a process's own slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {

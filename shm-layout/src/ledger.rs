@@ -1,8 +1,17 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
-use std::{marker::PhantomData, sync::atomic::AtomicU64};
+use std::sync::atomic::AtomicU64;
 
-use crate::limits::Source;
+use crate::{
+    crash::crash_point,
+    ids::Entry,
+    layout::{Field, Shared},
+    limits::Source,
+    primitive::Ordering,
+    protocol::account::{self, Account, Refusal, SharedLimit},
+    register::Registration,
+    state::{DeviceEntry, State},
+};
 
 /// Which limit refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,53 +47,263 @@ pub struct Quota {
 }
 
 /// The ledger of one process on one device.
+///
+/// It counts bytes only; counters and denial events are the caller's.
 #[derive(Clone, Copy)]
 pub struct Ledger<'r> {
-    _r: PhantomData<&'r ()>,
+    registration: &'r Registration,
+    entry: Entry,
+    words: &'r DeviceEntry,
 }
 
 /// Bytes set aside for an allocation the driver has not granted yet. Dropping it gives them back.
 #[must_use = "a reservation that is dropped gives its bytes back"]
 pub struct Reservation<'r> {
-    _r: PhantomData<&'r ()>,
+    words: &'r DeviceEntry,
+    bytes: u64,
 }
 
+/// How often a reservation that only attempts of others hinder is tried again: some milliseconds in all.
+const ATTEMPTS: u32 = 64;
+
 impl<'r> Ledger<'r> {
+    pub(crate) fn new(
+        registration: &'r Registration,
+        entry: Entry,
+        words: &'r DeviceEntry,
+    ) -> Self {
+        Ledger {
+            registration,
+            entry,
+            words,
+        }
+    }
+
+    fn account(&self) -> Account<'r> {
+        Account {
+            used: &self.words.used,
+            trying: &self.words.trying,
+        }
+    }
+
     /// Sets bytes aside, or says which limit refused.
-    pub fn reserve(&self, _bytes: u64) -> Result<Reservation<'r>, Denial> {
-        todo!()
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation<'r>, Denial> {
+        let limits = self.registration.limits(self.entry);
+        crash_point!("reserve:begin");
+        if limits.group == u64::MAX && limits.device == u64::MAX {
+            account::reserve_own(self.account(), bytes, limits.quota)
+                .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?;
+        } else {
+            self.reserve_shared(bytes, &limits)?;
+        }
+        crash_point!("reserve:done");
+        // The peak is ours alone and only for show, so it may trail a rival thread's for a moment.
+        let used = self.words.used.load(Ordering::Relaxed);
+        if used > self.words.peak.load(Ordering::Relaxed) {
+            self.words.peak.fetch_max(used, Ordering::Relaxed);
+        }
+        Ok(Reservation {
+            words: self.words,
+            bytes,
+        })
+    }
+
+    #[cold]
+    fn reserve_shared(&self, bytes: u64, limits: &Limits) -> Result<(), Denial> {
+        let state = self.registration.segments().state();
+        let device = usize::from(self.entry.device());
+        let group = self.registration.group();
+        let in_group =
+            |visit: &mut dyn FnMut(Account<'_>)| state.each_account(device, Some(group), visit);
+        let on_device =
+            |visit: &mut dyn FnMut(Account<'_>)| state.each_account(device, None, visit);
+        let mut shared = Vec::with_capacity(2);
+        let mut names = Vec::with_capacity(2);
+        if limits.group != u64::MAX {
+            shared.push(SharedLimit {
+                bytes: limits.group,
+                walk: &in_group,
+            });
+            names.push((Limit::Group, limits.group));
+        }
+        if limits.device != u64::MAX {
+            shared.push(SharedLimit {
+                bytes: limits.device,
+                walk: &on_device,
+            });
+            names.push((Limit::Device, limits.device));
+        }
+        let mut attempt = 0;
+        loop {
+            match account::reserve_shared(self.account(), bytes, limits.quota, &shared) {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
+                    back_off(attempt, self.registration.slot().index)
+                }
+                Err(refusal) => return Err(self.denial(refusal, bytes, limits.quota, &names)),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn denial(&self, refusal: Refusal, asked: u64, quota: u64, names: &[(Limit, u64)]) -> Denial {
+        match refusal {
+            Refusal::Own(used) => Denial {
+                limit: Limit::Process,
+                used,
+                quota,
+                asked,
+            },
+            Refusal::Shared(index, used) | Refusal::Crowded(index, used) => {
+                let (limit, quota) = names.get(index).copied().unwrap_or((Limit::Device, quota));
+                Denial {
+                    limit,
+                    used,
+                    quota,
+                    asked,
+                }
+            }
+        }
     }
 
     /// Gives back bytes of a freed allocation.
-    pub fn release(&self, _bytes: u64) {
-        todo!()
+    pub fn release(&self, bytes: u64) {
+        account::release(&self.words.used, bytes);
     }
 
     /// Charges bytes the driver has granted already, whatever the quota.
-    pub fn charge_unchecked(&self, _bytes: u64) {
-        todo!()
+    pub fn charge_unchecked(&self, bytes: u64) {
+        let mut used = self.words.used.load(Ordering::Relaxed);
+        loop {
+            let sum = used.saturating_add(bytes);
+            match self.words.used.compare_exchange_weak(
+                used,
+                sum,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => used = now,
+            }
+        }
+        self.words.peak.fetch_max(self.used(), Ordering::Relaxed);
     }
 
     /// Bytes this process holds.
     pub fn used(&self) -> u64 {
-        todo!()
+        self.words.used.load(Ordering::Relaxed)
     }
 
     /// The process's quota in force.
     pub fn quota(&self) -> Quota {
-        todo!()
+        let limits = self.registration.limits(self.entry);
+        Quota {
+            bytes: (limits.quota != u64::MAX).then_some(limits.quota),
+            source: limits.source,
+        }
     }
 
     /// Bytes that still may be reserved; `None` is unlimited.
     pub fn room(&self) -> Option<u64> {
-        todo!()
+        let limits = self.registration.limits(self.entry);
+        let mut room = u64::MAX;
+        if limits.quota != u64::MAX {
+            room = limits.quota.saturating_sub(self.used());
+        }
+        let device = usize::from(self.entry.device());
+        let state = self.registration.segments().state();
+        if limits.group != u64::MAX {
+            let held = state.held_together(device, Some(self.registration.group()));
+            room = room.min(limits.group.saturating_sub(held));
+        }
+        if limits.device != u64::MAX {
+            room = room.min(
+                limits
+                    .device
+                    .saturating_sub(state.held_together(device, None)),
+            );
+        }
+        (room != u64::MAX).then_some(room)
+    }
+}
+
+/// What limits a process on a device just now; `u64::MAX` is unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) quota: u64,
+    pub(crate) source: Source,
+    pub(crate) group: u64,
+    pub(crate) device: u64,
+}
+
+/// Waits a little, differently for each slot, so that two who hinder each other do not keep in step.
+fn back_off(attempt: u32, slot: u16) {
+    match attempt {
+        0..8 => (0..=u32::from(slot) % 7 + attempt).for_each(|_| std::hint::spin_loop()),
+        8..24 => std::thread::yield_now(),
+        _ => std::thread::sleep(std::time::Duration::from_micros(
+            50 + u64::from(slot) % 13 * 17,
+        )),
+    }
+}
+
+impl State {
+    /// Walks the accounts on a device: everybody's, or one group's (index + 1).
+    pub(crate) fn each_account(
+        &self,
+        device: usize,
+        group: Option<u32>,
+        visit: &mut dyn FnMut(Account<'_>),
+    ) {
+        let Some(members) = self.devices.get(device).map(|device| &device.members) else {
+            return;
+        };
+        for (word_index, word) in members.iter().enumerate() {
+            // ORDER: SeqCst, after our announcement in the total order; a member sets its bit before it ever
+            // announces.
+            let mut bits = word.load(Ordering::SeqCst);
+            while bits != 0 {
+                let slot = &self.slots[word_index * 64 + bits.trailing_zeros() as usize];
+                bits &= bits - 1;
+                if group.is_some_and(|group| slot.group.load(Ordering::Relaxed) != group) {
+                    continue;
+                }
+                let entry = usize::from(slot.entry_of_device[device].load(Ordering::Relaxed));
+                if let Some(entry) = entry
+                    .checked_sub(1)
+                    .and_then(|index| slot.entries.get(index))
+                {
+                    visit(Account {
+                        used: &entry.used,
+                        trying: &entry.trying,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Bytes held on a device by everybody, or by one group.
+    pub(crate) fn held_together(&self, device: usize, group: Option<u32>) -> u64 {
+        let mut held = 0u64;
+        self.each_account(device, group, &mut |account| {
+            held = held.saturating_add(account.used.load(Ordering::Relaxed));
+        });
+        held
     }
 }
 
 impl Reservation<'_> {
     /// The driver granted it: the bytes stay charged. Returns how many.
     pub fn commit(self) -> u64 {
-        todo!()
+        let bytes = self.bytes;
+        std::mem::forget(self);
+        bytes
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        account::release(&self.words.used, self.bytes);
     }
 }
 
@@ -95,6 +314,32 @@ macro_rules! counters {
         #[derive(Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: AtomicU64,)*
+            _reserved: [AtomicU64; 32 - COUNTERS],
+        }
+
+        const COUNTERS: usize = [$(stringify!($name)),*].len();
+
+        impl Shared for Counters {}
+
+        impl Counters {
+            /// A copy.
+            pub fn view(&self) -> CounterView {
+                CounterView { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+
+            /// Back to zero, for the slot's next owner.
+            pub(crate) fn clear(&self) {
+                $(self.$name.store(0, Ordering::Relaxed);)*
+            }
+
+            pub(crate) const FIELDS: &'static [Field] = &[
+                $(Field {
+                    offset: std::mem::offset_of!(Counters, $name),
+                    size: 8,
+                    name: stringify!($name),
+                    kind: "AtomicU64",
+                },)*
+            ];
         }
 
         /// A copy of [`Counters`].

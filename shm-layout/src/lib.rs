@@ -2,19 +2,34 @@
 //!
 //! (The interface; each module's own docs say what it promises.)
 
+mod book;
 pub mod clock;
+mod codec;
+mod control;
+pub mod crash;
+mod create;
 pub mod edit;
 pub mod error;
 pub mod events;
+mod futex;
+mod identity;
 pub mod ids;
+pub mod layout;
 pub mod ledger;
 pub mod limits;
+mod liveness;
 pub mod locate;
 pub mod lock;
+mod primitive;
+pub mod protocol;
+mod reap;
+mod records;
 pub mod register;
 pub mod segment;
 pub mod settings;
 pub mod snapshot;
+mod state;
+mod tables;
 pub mod text;
 
 pub use edit::{Boost, Change, Edit, EditError, Operator, QuotaValue, Set};

@@ -1,44 +1,36 @@
-//! A process's slot: claimed, published, kept alive, given back, reaped.
+//! A process's slot: claimed, published, kept alive, given back.
+//!
+//! The slot's byte is locked first and the claim word swapped second, so a slot that is taken in memory and not
+//! locked belongs to somebody dead, whatever step of the way it died in, and [`reap`] gives it back.
 
-use std::{fmt, io, marker::PhantomData};
-
-use crate::{
-    ids::{Entry, SlotId, Uuid},
-    ledger::{Counters, Ledger},
-    limits::LaunchLimits,
-    limits::Source,
-    lock::DeviceLock,
-    segment::Segments,
-    settings::{LockPolicy, Share},
+use std::{
+    fmt, io,
+    marker::PhantomData,
+    sync::{Mutex, PoisonError},
 };
 
-/// Who a process is, as it sees itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// Its pid in its own namespace.
-    pub pid: u32,
-    /// Its pid namespace's inode.
-    pub pid_ns: u64,
-    /// Its time namespace's inode.
-    pub time_ns: u64,
-    /// Its start time in clock ticks (`/proc/self/stat`, field 22).
-    pub start_time: u64,
-    /// Its user.
-    pub uid: u32,
-    /// Its executable.
-    pub exe: String,
-    /// Its cgroup.
-    pub cgroup: String,
-    /// Its name from `gpushare run --name`.
-    pub label: String,
-}
-
-impl Identity {
-    /// This process's own.
-    pub fn of_self(_label: &str) -> Identity {
-        todo!()
-    }
-}
+pub use crate::identity::Identity;
+pub use crate::reap::reap;
+use crate::{
+    DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES,
+    book::{self, Book},
+    clock,
+    codec::{self, NameWords},
+    crash::crash_point,
+    edit::QuotaValue,
+    events::{Event, EventKind},
+    ids::{Entry, SlotId, Uuid},
+    ledger::{Counters, Ledger},
+    limits::{LaunchLimits, MemoryLimit, Source},
+    liveness::{self, Alive, RobustList},
+    lock::DeviceLock,
+    primitive::Ordering,
+    protocol::{claim, seqlock},
+    reap::{Cause, give_back},
+    segment::Segments,
+    settings::{LaunchShare, LockPolicy},
+    state::{Device, DeviceEntry, Slot},
+};
 
 /// Why a process could not be registered. It runs on, unmanaged.
 #[derive(Debug)]
@@ -53,8 +45,17 @@ pub enum RegisterError {
 }
 
 impl fmt::Display for RegisterError {
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { capacity } => write!(
+                f,
+                "all {capacity} process slots are taken, so this process runs unmanaged; end some other one and restart it"
+            ),
+            Self::Io(error) => write!(
+                f,
+                "cannot register, so this process runs unmanaged: {error}"
+            ),
+        }
     }
 }
 
@@ -65,8 +66,11 @@ impl std::error::Error for RegisterError {}
 pub struct DevicesFull;
 
 impl fmt::Display for DevicesFull {
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no room for another device ({DEVICES_PER_PROCESS} a process, {MAX_DEVICES} in all)"
+        )
     }
 }
 
@@ -74,108 +78,361 @@ impl std::error::Error for DevicesFull {}
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {
-    _segments: Segments,
+    segments: Segments,
+    slot: SlotId,
+    /// The process that registered; a forked child drops nothing of it.
+    pid: u32,
+    /// The slot's byte. Taken out before the slot is free, dropped after.
+    alive: Option<Alive>,
+    group: u32,
+    memory: [MemoryLimit; DEVICES_PER_PROCESS],
+    memory_source: Source,
+    keeper: Mutex<Option<&'static RobustList>>,
+    /// Held while a device is entered.
+    entering: Mutex<()>,
+    pub(crate) group_name: Option<NameWords>,
+    pub(crate) launch: LaunchShare,
+    pub(crate) launch_policy: Option<(LockPolicy, Source)>,
+    pub(crate) book: Book,
 }
 
-/// The keeper thread's mark of life. Stays on its thread; dropping it takes the mark back.
+/// The keeper thread's mark of life. Stays on its thread; dropping it takes the mark back. Drop it before the
+/// registration.
 pub struct KeeperMark {
+    segments: Segments,
+    slot: SlotId,
+    list: &'static RobustList,
     _not_send: PhantomData<*const ()>,
 }
 
 /// Claims a slot and publishes who we are.
 pub fn register(
-    _segments: &Segments,
-    _identity: &Identity,
-    _limits: &LaunchLimits,
+    segments: &Segments,
+    identity: &Identity,
+    limits: &LaunchLimits,
 ) -> Result<Registration, RegisterError> {
-    todo!()
+    let now = clock::now();
+    let state = segments.state();
+    let (alive, id) = claim_slot(segments, now)?;
+    let slot = &state.slots[usize::from(id.index)];
+    crash_point!("register:claimed");
+    slot.clear();
+    let group_name = limits.group.as_deref().and_then(codec::name_words);
+    let group = group_name
+        .and_then(|name| state.enter_group(&name))
+        .map_or(0, |index| index as u32 + 1);
+    let launch = LaunchShare {
+        weight: limits.weight,
+        priority: limits.priority,
+        cap: limits.cap,
+        source: limits.share_source,
+    };
+    let launch_policy = limits
+        .policy
+        .filter(|policy| policy.check().is_ok())
+        .map(|policy| (policy, limits.policy_source));
+    let words = launch.encode();
+    let invalid = limits.invalid || (limits.group.is_some() && group == 0);
+    slot.launch_share.store(words[0], Ordering::Relaxed);
+    slot.launch_priority.store(words[1], Ordering::Relaxed);
+    for (word, value) in slot
+        .launch_policy
+        .iter()
+        .zip(codec::policy_words(launch_policy.map(|(policy, _)| policy)))
+    {
+        word.store(value, Ordering::Relaxed);
+    }
+    slot.launch_policy_source
+        .store(codec::source_byte(limits.policy_source), Ordering::Relaxed);
+    slot.group.store(group, Ordering::Relaxed);
+    slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
+    slot.registered_ns.store(now, Ordering::Relaxed);
+    slot.heartbeat_ns.store(now, Ordering::Relaxed);
+    slot.acked
+        .store(segments.control().generation(), Ordering::Relaxed);
+    crash_point!("register:filled");
+    seqlock::write(&slot.identity_seq, &slot.identity, &identity.encode());
+    claim::publish(&slot.claim, id.epoch);
+    crash_point!("register:published");
+    state.publish(event(now, id, EventKind::Register));
+    Ok(Registration {
+        segments: segments.clone(),
+        slot: id,
+        pid: std::process::id(),
+        alive: Some(alive),
+        group,
+        memory: limits.memory,
+        memory_source: limits.memory_source,
+        keeper: Mutex::new(None),
+        entering: Mutex::new(()),
+        group_name: group_name.filter(|_| group != 0),
+        launch: LaunchShare::of_slot(slot),
+        launch_policy,
+        book: Book::new(),
+    })
 }
 
-/// Gives back what dead processes held; any living process may call it. Returns how many slots it freed.
-pub fn reap(_segments: &Segments, _now_ns: u64) -> usize {
-    todo!()
+/// The first free slot whose byte we can lock; dead processes are reaped if there is none.
+fn claim_slot(segments: &Segments, now: u64) -> Result<(Alive, SlotId), RegisterError> {
+    let state = segments.state();
+    if !segments.may_write() {
+        return Err(RegisterError::Io(io::ErrorKind::PermissionDenied.into()));
+    }
+    for _ in 0..3 {
+        let mut bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
+        for (index, slot) in state.slots.iter().enumerate() {
+            if !claim::is_free(&slot.claim) || !bytes.try_lock(index).map_err(RegisterError::Io)? {
+                continue;
+            }
+            crash_point!("register:locked");
+            if let Some(epoch) = claim::claim(&slot.claim) {
+                crash_point!("register:claiming");
+                let alive = bytes.keep().map_err(|error| {
+                    claim::free(&slot.claim, epoch);
+                    RegisterError::Io(error)
+                })?;
+                return Ok((
+                    alive,
+                    SlotId {
+                        index: index as u16,
+                        epoch,
+                    },
+                ));
+            }
+            // Claimed and freed in between: this descriptor's lock on it must not linger.
+            bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
+        }
+        drop(bytes);
+        if reap(segments, now) == 0 {
+            break;
+        }
+    }
+    state.count_unmanaged();
+    state.publish(Event {
+        slot: u16::MAX,
+        ..event(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
+    });
+    Err(RegisterError::Full {
+        capacity: MAX_PROCESSES,
+    })
+}
+
+/// An event of a slot, without device, call or arguments.
+pub(crate) fn event(now: u64, slot: SlotId, kind: EventKind) -> Event {
+    Event {
+        seq: 0,
+        time_ns: now,
+        slot: slot.index,
+        epoch: slot.epoch,
+        device: u8::MAX,
+        kind,
+        arg0: 0,
+        arg1: 0,
+        call: u16::MAX,
+    }
 }
 
 impl Registration {
     /// The slot.
     pub fn slot(&self) -> SlotId {
-        todo!()
+        self.slot
     }
 
     /// The segments it is in.
     pub fn segments(&self) -> &Segments {
-        todo!()
+        &self.segments
+    }
+
+    pub(crate) fn words(&self) -> &Slot {
+        &self.segments.state().slots[usize::from(self.slot.index)]
+    }
+
+    /// Our group's index + 1; 0 for none.
+    pub(crate) fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// An entry's words, if it has a device.
+    pub(crate) fn entry_words(&self, index: usize) -> Option<&DeviceEntry> {
+        self.words()
+            .entries
+            .get(index)
+            .filter(|entry| entry.device.load(Ordering::Relaxed) != 0)
+    }
+
+    /// An entry's device.
+    pub(crate) fn device_of(&self, index: usize) -> Option<&Device> {
+        let device = self.entry_words(index)?.device.load(Ordering::Relaxed) as usize;
+        self.segments.state().devices.get(device.checked_sub(1)?)
     }
 
     /// Marks the calling thread as the keeper: the kernel marks its word within microseconds of the process's death.
+    /// The thread must live as long as the process means to hold locks, and use no robust mutex.
     pub fn attach_keeper(&self) -> io::Result<KeeperMark> {
-        todo!()
+        let list = liveness::own_word(&self.words().keeper)?;
+        crash_point!("keeper:attached");
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(list);
+        Ok(KeeperMark {
+            segments: self.segments.clone(),
+            slot: self.slot,
+            list,
+            _not_send: PhantomData,
+        })
     }
 
-    /// The keeper's tick.
-    pub fn heartbeat(&self, _now_ns: u64) {
-        todo!()
+    /// The keeper's tick. While it holds a contended lock a keeper ticks at least four times a second, or it counts
+    /// as stopped.
+    pub fn heartbeat(&self, now_ns: u64) {
+        self.words().heartbeat_ns.store(now_ns, Ordering::Relaxed);
     }
 
     /// Says that everything up to control `generation` is obeyed.
-    pub fn acknowledge(&self, _generation: u64) {
-        todo!()
+    pub fn acknowledge(&self, generation: u64) {
+        self.words().acked.store(generation, Ordering::Relaxed);
     }
 
     /// Enters a device; entering it again gives the same entry.
     pub fn add_device(
         &self,
-        _uuid: Uuid,
-        _ordinal: u8,
-        _name: &str,
-        _total_bytes: u64,
-        _flags: u32,
+        uuid: Uuid,
+        ordinal: u8,
+        name: &str,
+        total_bytes: u64,
+        flags: u32,
     ) -> Result<Entry, DevicesFull> {
-        todo!()
+        let _entering = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.segments.state();
+        let slot = self.words();
+        let device = state
+            .enter_device(&uuid, name, total_bytes, flags)
+            .ok_or(DevicesFull)?;
+        let known = slot.entry_of_device[device].load(Ordering::Relaxed);
+        if let Some(index) = known
+            .checked_sub(1)
+            .filter(|index| usize::from(*index) < DEVICES_PER_PROCESS)
+        {
+            return Ok(Entry {
+                index,
+                device: device as u8,
+            });
+        }
+        let free = slot
+            .entries
+            .iter()
+            .position(|entry| entry.device.load(Ordering::Relaxed) == 0);
+        let index = free.ok_or(DevicesFull)?;
+        let entry = &slot.entries[index];
+        let limit = self
+            .memory
+            .get(usize::from(ordinal))
+            .copied()
+            .unwrap_or_default();
+        let (kind, bytes) = match limit {
+            MemoryLimit::Unset => (0, 0),
+            MemoryLimit::None => (1, 0),
+            MemoryLimit::Bytes(bytes) => (2, bytes),
+            MemoryLimit::Percent(percent) => {
+                let share = book::bytes_of(QuotaValue::Percent(percent), total_bytes);
+                (2, share.flatten().unwrap_or(total_bytes))
+            }
+        };
+        entry.ordinal.store(u32::from(ordinal), Ordering::Relaxed);
+        entry.launch_bytes.store(bytes, Ordering::Relaxed);
+        entry.launch_quota.store(
+            kind | codec::source_byte(self.memory_source) << 8,
+            Ordering::Relaxed,
+        );
+        // ORDER: pairs with the Acquire loads of snapshots; publishes the words above.
+        entry.device.store(device as u32 + 1, Ordering::Release);
+        crash_point!("device:entered");
+        slot.entry_of_device[device].store(index as u8 + 1, Ordering::Relaxed);
+        // ORDER: SeqCst, before any reservation of ours; whoever adds up after it finds our account.
+        state.devices[device].members[self.member().0].fetch_or(self.member().1, Ordering::SeqCst);
+        self.refresh();
+        Ok(Entry {
+            index: index as u8,
+            device: device as u8,
+        })
+    }
+
+    /// Our bit in a bitmap of slots.
+    pub(crate) fn member(&self) -> (usize, u64) {
+        (
+            usize::from(self.slot.index / 64),
+            1 << (self.slot.index % 64),
+        )
     }
 
     /// The entry of a process's device ordinal.
-    pub fn entry(&self, _ordinal: u8) -> Option<Entry> {
-        todo!()
+    pub fn entry(&self, ordinal: u8) -> Option<Entry> {
+        let found = self.words().entries.iter().position(|entry| {
+            entry.device.load(Ordering::Relaxed) != 0
+                && entry.ordinal.load(Ordering::Relaxed) == u32::from(ordinal)
+        });
+        let index = found? as u8;
+        let device = self.words().entries[usize::from(index)]
+            .device
+            .load(Ordering::Relaxed);
+        let device = u8::try_from(device.checked_sub(1)?)
+            .ok()
+            .filter(|device| usize::from(*device) < MAX_DEVICES)?;
+        Some(Entry { index, device })
     }
 
     /// In a forked child: lets go of the parent's slot and touches nothing of it.
     pub fn forget_after_fork(self) {
-        todo!()
+        std::mem::forget(self);
     }
 
     /// The memory ledger of one device.
-    pub fn ledger(&self, _entry: Entry) -> Ledger<'_> {
-        todo!()
+    pub fn ledger(&self, entry: Entry) -> Ledger<'_> {
+        Ledger::new(
+            self,
+            entry,
+            &self.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS],
+        )
     }
 
     /// This process's counters on one device.
-    pub fn count(&self, _entry: Entry) -> &Counters {
-        todo!()
+    pub fn count(&self, entry: Entry) -> &Counters {
+        &self.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
     }
 
     /// The lock of one device.
-    pub fn lock(&self, _entry: Entry) -> DeviceLock<'_> {
-        todo!()
+    pub fn lock(&self, entry: Entry) -> DeviceLock<'_> {
+        DeviceLock::new(self, entry)
     }
+}
 
-    /// The lock policy that holds for this process on one device, and who set it.
-    pub fn policy(&self, _entry: Entry) -> (LockPolicy, Source) {
-        todo!()
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if std::process::id() != self.pid {
+            // A forked child: its mapping of the slot's byte is not there (MADV_DONTFORK), so it must not be unmapped.
+            std::mem::forget(self.alive.take());
+            return;
+        }
+        if let Some(list) = self
+            .keeper
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
+            list.unlink();
+        }
+        let now = clock::now();
+        if claim::live(&self.words().claim) == Some(self.slot.epoch) {
+            give_back(&self.segments, self.slot, now, Cause::Exit);
+        }
+        drop(self.alive.take());
     }
+}
 
-    /// This process's share.
-    pub fn share(&self) -> Share {
-        todo!()
-    }
-
-    /// The newest control generation.
-    pub fn control_generation(&self) -> u64 {
-        todo!()
-    }
-
-    /// When a temporary setting of this process next ends by itself; the keeper looks again then.
-    pub fn next_deadline(&self) -> Option<u64> {
-        todo!()
+impl Drop for KeeperMark {
+    fn drop(&mut self) {
+        self.list.unlink();
+        let slot = &self.segments.state().slots[usize::from(self.slot.index)];
+        if claim::live(&slot.claim) == Some(self.slot.epoch) {
+            liveness::disown_word(&slot.keeper);
+        }
     }
 }

@@ -2,7 +2,14 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::{limits::Source, segment::Segments};
+use crate::{
+    codec::{self, GroupSettings, SlotSettings},
+    futex,
+    limits::Source,
+    primitive::Ordering,
+    segment::Segments,
+    state::Slot,
+};
 
 /// When the holder must yield to a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,12 +97,124 @@ impl Default for Share {
     }
 }
 
+impl LockPolicy {
+    /// Which field makes no sense, and why.
+    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        const MS: u64 = 1_000_000;
+        const SECOND: u64 = 1000 * MS;
+        match self.kind {
+            PolicyKind::Launches(count) if !(1..=1_000_000_000).contains(&count) => {
+                return Err(("launches", "must be between 1 and 1000000000"));
+            }
+            PolicyKind::Timeslice(ns) if !(MS / 10..=60 * SECOND).contains(&ns) => {
+                return Err(("timeslice", "must be between 100us and 60s"));
+            }
+            PolicyKind::Timeslice(ns) if ns > self.max_hold_ns => {
+                return Err(("max-hold", "must not be shorter than the timeslice"));
+            }
+            _ => {}
+        }
+        if !(MS / 100..=60 * SECOND).contains(&self.idle_ns) {
+            return Err(("idle", "must be between 10us and 60s"));
+        }
+        if !(MS..=3600 * SECOND).contains(&self.max_hold_ns) {
+            return Err(("max-hold", "must be between 1ms and 1h"));
+        }
+        if !(MS..=60 * SECOND).contains(&self.grace_ns) {
+            return Err(("grace", "must be between 1ms and 60s"));
+        }
+        if self.grace_ns > self.max_hold_ns {
+            return Err(("grace", "must not be longer than max-hold"));
+        }
+        if self.sync_skips > 1_000_000_000 {
+            return Err(("sync-skips", "must be at most 1000000000"));
+        }
+        Ok(())
+    }
+}
+
+/// What a process asked for at launch, as its slot says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaunchShare {
+    pub(crate) weight: Option<u32>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) cap: Option<u32>,
+    pub(crate) source: Source,
+}
+
+impl LaunchShare {
+    /// The slot's two words.
+    pub(crate) fn encode(&self) -> [u64; 2] {
+        let share = u64::from(self.weight.unwrap_or(0)) | u64::from(self.cap.unwrap_or(0)) << 32;
+        let priority =
+            u64::from(self.priority.unwrap_or(0) as u32) | u64::from(self.priority.is_some()) << 32;
+        [share, priority | codec::source_byte(self.source) << 40]
+    }
+
+    pub(crate) fn decode(words: [u64; 2]) -> LaunchShare {
+        LaunchShare {
+            weight: Some(words[0] as u32).filter(|w| codec::valid_weight(*w)),
+            cap: Some((words[0] >> 32) as u32).filter(|c| codec::valid_cap(*c)),
+            priority: Some(words[1] as u32 as i32)
+                .filter(|p| words[1] >> 32 & 1 == 1 && codec::valid_priority(*p)),
+            source: codec::source_of(words[1] >> 40),
+        }
+    }
+
+    pub(crate) fn of_slot(slot: &Slot) -> LaunchShare {
+        LaunchShare::decode([
+            slot.launch_share.load(Ordering::Relaxed),
+            slot.launch_priority.load(Ordering::Relaxed),
+        ])
+    }
+}
+
+/// Operator before launch before group before default.
+pub(crate) fn resolve_share(
+    launch: &LaunchShare,
+    control: Option<&SlotSettings>,
+    group: Option<&GroupSettings>,
+    now_ns: u64,
+) -> Share {
+    let mut share = Share::default();
+    if let Some(group) = group.filter(|group| group.weight.is_some() || group.cap.is_some()) {
+        share.weight = group.weight.unwrap_or(share.weight);
+        share.cap = group.cap;
+        share.source = Source::Group;
+    }
+    if launch.weight.is_some() || launch.priority.is_some() || launch.cap.is_some() {
+        share.weight = launch.weight.unwrap_or(share.weight);
+        share.priority = launch.priority.unwrap_or(share.priority);
+        share.cap = launch.cap.or(share.cap);
+        share.source = launch.source;
+    }
+    let Some(control) = control else { return share };
+    let boost = control.boost.filter(|boost| boost.until_ns > now_ns);
+    share.weight = control.weight.unwrap_or(share.weight);
+    share.priority = control.priority.unwrap_or(share.priority);
+    share.cap = control.cap.or(share.cap);
+    share.paused = control.paused.unwrap_or(false);
+    if let Some(boost) = boost {
+        share.priority = boost.priority;
+        share.boost_until_ns = Some(boost.until_ns);
+    }
+    let touched = control.weight.is_some()
+        || control.priority.is_some()
+        || control.cap.is_some()
+        || control.paused == Some(true)
+        || boost.is_some();
+    if touched {
+        share.source = Source::Operator;
+    }
+    share
+}
+
 /// The futex word that every edit bumps and wakes (shared futex, not private).
-pub fn control_bell(_segments: &Segments) -> &AtomicU32 {
-    todo!()
+pub fn control_bell(segments: &Segments) -> &AtomicU32 {
+    &segments.control().bell
 }
 
 /// Sleeps until the bell is no longer `seen`, or `timeout_ns` passed, or a signal came.
-pub fn wait_bell(_segments: &Segments, _seen: u32, _timeout_ns: u64) {
-    todo!()
+pub fn wait_bell(segments: &Segments, seen: u32, timeout_ns: u64) {
+    futex::wait(control_bell(segments), seen, timeout_ns);
 }

@@ -1,15 +1,23 @@
 //! The whole segment as plain owned data, whatever its bytes.
 
 use crate::{
-    HISTOGRAM,
+    HISTOGRAM, book,
+    codec::{self, DeviceSettings, GroupSettings, SlotSettings},
+    control::SMALL_WORDS,
     edit::QuotaValue,
     events::REASONS,
     ids::{SlotId, Uuid},
     ledger::{CounterView, Quota},
     limits::Source,
+    liveness::{self, Bytes, Mark},
+    lock,
+    primitive::Ordering,
+    protocol::{claim, seqlock},
+    records::RecordId,
     register::Identity,
     segment::Segments,
-    settings::{LockPolicy, Share},
+    settings::{LaunchShare, LockPolicy, Share, resolve_share},
+    state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
 };
 
 /// Everything at about one moment.
@@ -166,6 +174,8 @@ pub struct DeviceView {
     pub handoffs: u64,
     /// Forced releases.
     pub forced: u64,
+    /// Times the lock was taken over from a dead holder.
+    pub takeovers: u64,
     /// From the last release to its waiter running.
     pub last_handoff_ns: u64,
     /// Times two holders were seen: always 0.
@@ -192,11 +202,360 @@ pub struct GroupView {
 }
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
-pub fn snapshot(_segments: &Segments, _now_ns: u64) -> Snapshot {
-    todo!()
+pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
+    let mut reading = Reading::new(segments, now_ns);
+    let state = segments.state();
+    let processes: Vec<ProcessView> = (0..state.slots.len())
+        .filter_map(|index| reading.process(index))
+        .collect();
+    let devices = (0..state.devices.len())
+        .filter_map(|index| reading.device(index, &processes))
+        .collect();
+    let groups = reading.groups(&processes);
+    Snapshot {
+        time_ns: now_ns,
+        devices,
+        groups,
+        generation: segments.control().generation(),
+        unmanaged: state.unmanaged.load(Ordering::Relaxed),
+        events_head: state.ring.head.load(Ordering::Relaxed),
+        violations: state
+            .devices
+            .iter()
+            .map(|device| device.violations.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add),
+        processes,
+        warnings: reading.warnings,
+    }
+}
+
+/// What one snapshot needs of the records, read once.
+struct Reading<'s> {
+    segments: &'s Segments,
+    now_ns: u64,
+    /// To see whose byte is locked; `None` where the file cannot be opened.
+    bytes: Option<Bytes>,
+    common: DeviceSettings,
+    /// By device index.
+    devices: Vec<DeviceSettings>,
+    warnings: Vec<String>,
+}
+
+impl<'s> Reading<'s> {
+    fn new(segments: &'s Segments, now_ns: u64) -> Self {
+        let control = segments.control();
+        let mut warnings = Vec::new();
+        let common = control.common_settings().unwrap_or_else(|| {
+            warnings.push(
+                "the settings for all devices cannot be read: an edit is stuck; repeat it"
+                    .to_owned(),
+            );
+            DeviceSettings::default()
+        });
+        let devices = segments
+            .state()
+            .devices
+            .iter()
+            .map(|device| {
+                let settings = device
+                    .is_ready()
+                    .then(|| control.device_settings(&device.uuid()));
+                settings.flatten().unwrap_or_default()
+            })
+            .collect();
+        let bytes = segments.slot_bytes(false).ok();
+        Reading {
+            segments,
+            now_ns,
+            bytes,
+            common,
+            devices,
+            warnings,
+        }
+    }
+
+    fn process(&mut self, index: usize) -> Option<ProcessView> {
+        let state = self.segments.state();
+        let slot = &state.slots[index];
+        let epoch = claim::live(&slot.claim)?;
+        let id = SlotId {
+            index: index as u16,
+            epoch,
+        };
+        let mut words = [0; IDENTITY_WORDS];
+        let identity = match seqlock::read(&slot.identity_seq, &slot.identity, &mut words) {
+            Some(()) => Identity::decode(&words),
+            None => {
+                self.warnings.push(format!(
+                    "who has slot {index} cannot be read: it was published halfway"
+                ));
+                Identity::default()
+            }
+        };
+        let control = self.segments.control();
+        let settings = control.slot_settings(id).unwrap_or_else(|| {
+            self.warnings.push(format!(
+                "the settings of slot {index} cannot be read: an edit is stuck; repeat it"
+            ));
+            SlotSettings::default()
+        });
+        let name = state.group_name(slot.group.load(Ordering::Relaxed));
+        let group = name
+            .and_then(|name| control.group_settings(&name))
+            .unwrap_or_default();
+        let share = resolve_share(
+            &LaunchShare::of_slot(slot),
+            Some(&settings),
+            Some(&group),
+            self.now_ns,
+        );
+        let invalid = slot.invalid.load(Ordering::Relaxed) != 0;
+        let launch_policy = codec::policy_of(&std::array::from_fn(|at| {
+            slot.launch_policy[at].load(Ordering::Relaxed)
+        }));
+        let policy_source = codec::source_of(slot.launch_policy_source.load(Ordering::Relaxed));
+        let launch = Launch {
+            settings,
+            share,
+            policy: launch_policy.map(|policy| (policy, policy_source)),
+        };
+        let devices = (0..slot.entries.len())
+            .filter_map(|entry| self.entry(id, &slot.entries[entry], entry, &launch))
+            .collect();
+        Some(ProcessView {
+            slot: id,
+            identity,
+            registered_ns: slot.registered_ns.load(Ordering::Relaxed),
+            heartbeat_ns: slot.heartbeat_ns.load(Ordering::Relaxed),
+            alive: self.liveness(slot, index),
+            share,
+            group: name.map(|name| codec::text_of(&name)),
+            acked: slot.acked.load(Ordering::Relaxed),
+            invalid,
+            devices,
+        })
+    }
+
+    fn liveness(&self, slot: &Slot, index: usize) -> Liveness {
+        let keeper = liveness::mark_of(&slot.keeper);
+        match self.bytes.as_ref().map(|bytes| bytes.is_locked(index)) {
+            Some(Ok(false)) => Liveness::Dead,
+            _ if keeper == Mark::Dead => Liveness::Dead,
+            Some(Ok(true)) if keeper == Mark::None => Liveness::NoKeeper,
+            Some(Ok(true)) => Liveness::Live,
+            _ => Liveness::Unknown,
+        }
+    }
+
+    fn entry(
+        &self,
+        id: SlotId,
+        words: &DeviceEntry,
+        entry: usize,
+        launch: &Launch,
+    ) -> Option<ProcessDeviceView> {
+        // ORDER: pairs with the Release in add_device.
+        let device_index = (words.device.load(Ordering::Acquire) as usize).checked_sub(1)?;
+        let device = self
+            .segments
+            .state()
+            .devices
+            .get(device_index)
+            .filter(|device| device.is_ready())?;
+        let total = device.total_bytes.load(Ordering::Relaxed);
+        let quota = book::resolve_quota(&launch.settings, entry, words, total, self.now_ns);
+        let reverts = [Some(entry), Some(codec::EVERY_DEVICE)]
+            .into_iter()
+            .flatten()
+            .filter_map(|at| launch.settings.quotas.get(at)?.reverts(self.now_ns))
+            .min();
+        let settings = self.devices.get(device_index).copied().unwrap_or_default();
+        Some(ProcessDeviceView {
+            entry: entry as u8,
+            ordinal: words.ordinal.load(Ordering::Relaxed) as u8,
+            device: device_index as u8,
+            uuid: device.uuid(),
+            used: words.used.load(Ordering::Relaxed),
+            peak: words.peak.load(Ordering::Relaxed),
+            quota,
+            quota_until_ns: reverts,
+            counters: words.counters.view(),
+            lock: self.lock(id, device, words, launch.share.paused),
+            policy: book::resolve_policy(settings.policy, self.common.policy, launch.policy),
+        })
+    }
+
+    fn lock(&self, id: SlotId, device: &Device, words: &DeviceEntry, paused: bool) -> LockView {
+        let since = words.lock_since.load(Ordering::Relaxed);
+        let holds = device.owner.load(Ordering::Relaxed) == id.to_word();
+        let state = match words.lock_state.load(Ordering::Relaxed) {
+            lock::HOLDS if holds => LockState::Hold,
+            _ if paused => LockState::Paused,
+            lock::WAITS => LockState::Wait,
+            _ => LockState::Idle,
+        };
+        let lasts = self.now_ns.saturating_sub(since);
+        let more = |when: LockState| if state == when { lasts } else { 0 };
+        let mut waited_for: Vec<(SlotId, u64)> = words
+            .blamed
+            .iter()
+            .map(|[who, ns]| (who.load(Ordering::Relaxed), ns.load(Ordering::Relaxed)))
+            .filter_map(|(who, ns)| Some((SlotId::from_word(who)?, ns)))
+            .collect();
+        waited_for.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        LockView {
+            state,
+            since_ns: if matches!(state, LockState::Hold | LockState::Wait) {
+                since
+            } else {
+                0
+            },
+            held_ns: words
+                .held_ns
+                .load(Ordering::Relaxed)
+                .saturating_add(more(LockState::Hold)),
+            waited_ns: words
+                .waited_ns
+                .load(Ordering::Relaxed)
+                .saturating_add(more(LockState::Wait)),
+            acquisitions: words.acquisitions.load(Ordering::Relaxed),
+            forced: words.forced.load(Ordering::Relaxed),
+            hold_hist: std::array::from_fn(|at| words.hold_hist[at].load(Ordering::Relaxed)),
+            wait_hist: std::array::from_fn(|at| words.wait_hist[at].load(Ordering::Relaxed)),
+            releases: std::array::from_fn(|at| words.releases[at].load(Ordering::Relaxed)),
+            waited_for,
+        }
+    }
+
+    fn device(&self, index: usize, processes: &[ProcessView]) -> Option<DeviceView> {
+        let device = &self.segments.state().devices[index];
+        if !device.is_ready() {
+            return None;
+        }
+        let settings = self.devices.get(index).copied().unwrap_or_default();
+        let total_bytes = device.total_bytes.load(Ordering::Relaxed);
+        let bits = device.turn().waiting();
+        let mut waiters: Vec<(u64, SlotId)> = processes
+            .iter()
+            .filter(|process| {
+                let at = usize::from(process.slot.index);
+                bits.get(at / 64)
+                    .is_some_and(|word| word >> (at % 64) & 1 == 1)
+            })
+            .filter_map(|process| {
+                let entry = process
+                    .devices
+                    .iter()
+                    .find(|entry| usize::from(entry.device) == index)?;
+                Some((entry.lock.since_ns, process.slot))
+            })
+            .collect();
+        waiters.sort_unstable();
+        let owner = SlotId::from_word(device.owner.load(Ordering::Relaxed));
+        let picks = device
+            .picks
+            .iter()
+            .filter(|until| until.load(Ordering::Relaxed) > self.now_ns)
+            .count();
+        let name: [u64; 8] = std::array::from_fn(|at| device.name[at].load(Ordering::Relaxed));
+        Some(DeviceView {
+            index: index as u8,
+            uuid: device.uuid(),
+            name: codec::text_of(&name),
+            total_bytes,
+            flags: device.flags.load(Ordering::Relaxed),
+            owner_since_ns: owner.map_or(0, |_| device.owner_since.load(Ordering::Relaxed)),
+            owner,
+            waiters: waiters.into_iter().map(|(_, slot)| slot).collect(),
+            policy: book::resolve_policy(settings.policy, self.common.policy, None),
+            limit: book::device_limit(&settings, &self.common, total_bytes),
+            handoffs: device.handoffs.load(Ordering::Relaxed),
+            forced: device.forced.load(Ordering::Relaxed),
+            takeovers: device.takeovers.load(Ordering::Relaxed),
+            last_handoff_ns: device.last_handoff_ns.load(Ordering::Relaxed),
+            violations: device.violations.load(Ordering::Relaxed),
+            picks: picks as u32,
+        })
+    }
+
+    /// Groups that a process named, and groups that the operator defined.
+    fn groups(&self, processes: &[ProcessView]) -> Vec<GroupView> {
+        let control = self.segments.control();
+        let mut names: Vec<codec::NameWords> = self
+            .segments
+            .state()
+            .groups
+            .iter()
+            .filter_map(|group| group.name())
+            .collect();
+        for index in 0..control.groups.len() {
+            let words = control.read::<SMALL_WORDS>(RecordId::Group(index));
+            let settings = words
+                .map(|words| GroupSettings::decode(&words))
+                .filter(|settings| settings.present);
+            if let Some(settings) = settings.filter(|settings| !names.contains(&settings.name)) {
+                names.push(settings.name);
+            }
+        }
+        let view = |name: codec::NameWords| {
+            let settings = control.group_settings(&name).unwrap_or_default();
+            let text = codec::text_of(&name);
+            let members = processes
+                .iter()
+                .filter(|process| process.group.as_ref() == Some(&text));
+            GroupView {
+                members: members.map(|process| process.slot).collect(),
+                name: text,
+                defined: settings.present,
+                memory: settings.memory,
+                weight: settings.weight,
+                cap: settings.cap,
+            }
+        };
+        let mut groups: Vec<GroupView> = names.into_iter().map(view).collect();
+        groups.retain(|group| group.defined || !group.members.is_empty());
+        groups.sort_by(|a, b| a.name.cmp(&b.name));
+        groups
+    }
+}
+
+/// What holds for all of a process's devices.
+struct Launch {
+    settings: SlotSettings,
+    share: Share,
+    policy: Option<(LockPolicy, Source)>,
 }
 
 /// The `q` quantile of a log2 histogram, as nanoseconds (the bucket's geometric middle); `None` when it is empty.
-pub fn quantile(_hist: &[u32; HISTOGRAM], _q: f64) -> Option<u64> {
-    todo!()
+pub fn quantile(hist: &[u32; HISTOGRAM], q: f64) -> Option<u64> {
+    let total: u64 = hist.iter().map(|count| u64::from(*count)).sum();
+    let rank = (q.clamp(0.0, 1.0) * total as f64).ceil().max(1.0) as u64;
+    let mut seen = 0;
+    for (bucket, count) in hist.iter().enumerate() {
+        seen += u64::from(*count);
+        if seen >= rank {
+            return Some(lock::bucket_middle(bucket));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_nothing_are_nothing() {
+        assert_eq!(quantile(&[0; HISTOGRAM], 0.5), None);
+    }
+
+    #[test]
+    fn quantiles_name_the_bucket_they_fall_in() {
+        let mut hist = [0; HISTOGRAM];
+        (hist[10], hist[20]) = (99, 1);
+        assert_eq!(quantile(&hist, 0.5), Some(lock::bucket_middle(10)));
+        assert_eq!(quantile(&hist, 0.99), Some(lock::bucket_middle(10)));
+        assert_eq!(quantile(&hist, 1.0), Some(lock::bucket_middle(20)));
+        assert_eq!(quantile(&hist, f64::NAN), Some(lock::bucket_middle(10)));
+    }
 }

@@ -1,0 +1,349 @@
+//! What a registered process knows of the control segment: resolved, cached, refreshed when the generation moves.
+//!
+//! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
+//! leaves what was known before.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{
+    DEVICES_PER_PROCESS, clock,
+    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
+    edit::QuotaValue,
+    ids::{Entry, SlotId},
+    ledger::{Limits, Quota},
+    limits::Source,
+    primitive::{AtomicU64, Ordering},
+    register::Registration,
+    segment::Segments,
+    settings::{LaunchShare, LockPolicy, Share, resolve_share},
+    state::{DeviceEntry, Slot},
+};
+
+/// The cache in a registration.
+pub(crate) struct Book {
+    /// The generation the numbers below are of.
+    generation: AtomicU64,
+    /// When a temporary setting ends; 0 is never.
+    deadline: AtomicU64,
+    limits: [CachedLimits; DEVICES_PER_PROCESS],
+    known: Mutex<Known>,
+    shares: Mutex<Shares>,
+    /// 1 while we are paused or capped: the lock's fast path asks only this.
+    held_back: AtomicU64,
+}
+
+#[derive(Default)]
+struct CachedLimits {
+    quota: AtomicU64,
+    source: AtomicU64,
+    group: AtomicU64,
+    device: AtomicU64,
+}
+
+/// The last good reading of the records.
+#[derive(Default)]
+pub(crate) struct Known {
+    slot: SlotSettings,
+    group: GroupSettings,
+    common: DeviceSettings,
+    devices: [DeviceSettings; DEVICES_PER_PROCESS],
+}
+
+/// What is known of other slots' shares, for whoever chooses the next holder.
+#[derive(Default)]
+pub(crate) struct Shares {
+    others: Vec<Option<Other>>,
+}
+
+#[derive(Clone, Copy)]
+struct Other {
+    generation: u64,
+    slot: SlotId,
+    settings: SlotSettings,
+    group: GroupSettings,
+}
+
+impl Book {
+    pub(crate) fn new() -> Book {
+        Book {
+            generation: AtomicU64::new(u64::MAX),
+            deadline: AtomicU64::new(0),
+            limits: Default::default(),
+            known: Mutex::default(),
+            shares: Mutex::default(),
+            held_back: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Registration {
+    /// What limits us on a device just now.
+    pub(crate) fn limits(&self, entry: Entry) -> Limits {
+        self.look();
+        let cached = &self.book.limits[usize::from(entry.index())];
+        Limits {
+            quota: cached.quota.load(Ordering::Relaxed),
+            source: codec::source_of(cached.source.load(Ordering::Relaxed)),
+            group: cached.group.load(Ordering::Relaxed),
+            device: cached.device.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The lock policy that holds for this process on one device, and who set it.
+    pub fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
+        let known = self.known();
+        let device = known.devices.get(usize::from(entry.index()));
+        resolve_policy(
+            device.and_then(|device| device.policy),
+            known.common.policy,
+            self.launch_policy,
+        )
+    }
+
+    /// This process's share.
+    pub fn share(&self) -> Share {
+        let known = self.known();
+        resolve_share(
+            &self.launch,
+            Some(&known.slot),
+            Some(&known.group),
+            clock::now(),
+        )
+    }
+
+    /// The newest control generation.
+    pub fn control_generation(&self) -> u64 {
+        self.segments().control().generation()
+    }
+
+    /// When a temporary setting of this process next ends by itself; the keeper looks again then.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.look();
+        match self.book.deadline.load(Ordering::Relaxed) {
+            0 => None,
+            deadline => Some(deadline),
+        }
+    }
+
+    /// The readings, refreshed if the generation moved.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.look();
+        self.book
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Other slots' shares.
+    pub(crate) fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.book
+            .shares
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a pause or cap may keep us from the lock.
+    pub(crate) fn may_be_held_back(&self) -> bool {
+        self.look();
+        self.book.held_back.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    fn look(&self) {
+        let generation = self.control_generation();
+        // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
+        let seen = self.book.generation.load(Ordering::Acquire);
+        let deadline = self.book.deadline.load(Ordering::Relaxed);
+        if generation != seen || (deadline != 0 && clock::now() >= deadline) {
+            self.refresh();
+        }
+    }
+
+    /// Reads the records again.
+    #[cold]
+    pub(crate) fn refresh(&self) {
+        let now = clock::now();
+        let mut known = self
+            .book
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let control = self.segments().control();
+        let generation = control.generation();
+        known.slot = control.slot_settings(self.slot()).unwrap_or(known.slot);
+        known.common = control.common_settings().unwrap_or(known.common);
+        if let Some(name) = &self.group_name {
+            known.group = control.group_settings(name).unwrap_or(known.group);
+        }
+        let group = known.group;
+        let mut deadline = known.slot.boost.map_or(0, |boost| {
+            if boost.until_ns > now {
+                boost.until_ns
+            } else {
+                0
+            }
+        });
+        let mut sooner = |until: Option<u64>| {
+            if let Some(until) = until {
+                deadline = if deadline == 0 {
+                    until
+                } else {
+                    deadline.min(until)
+                };
+            }
+        };
+        sooner(known.slot.quotas[EVERY_DEVICE].reverts(now));
+        for (index, cached) in self.book.limits.iter().enumerate() {
+            let Some((words, device)) = self.entry_words(index).zip(self.device_of(index)) else {
+                continue;
+            };
+            let settings = control
+                .device_settings(&device.uuid())
+                .unwrap_or(known.devices[index]);
+            known.devices[index] = settings;
+            sooner(known.slot.quotas[index].reverts(now));
+            let total = device.total_bytes.load(Ordering::Relaxed);
+            let quota = resolve_quota(&known.slot, index, words, total, now);
+            cached
+                .quota
+                .store(quota.bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+            cached
+                .source
+                .store(codec::source_byte(quota.source), Ordering::Relaxed);
+            let group = bytes_of(group.memory, total).flatten();
+            cached
+                .group
+                .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);
+            let limit = device_limit(&settings, &known.common, total);
+            cached
+                .device
+                .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        let share = resolve_share(&self.launch, Some(&known.slot), Some(&known.group), now);
+        self.book.held_back.store(
+            u64::from(share.paused || share.cap.is_some()),
+            Ordering::Relaxed,
+        );
+        self.book.deadline.store(deadline, Ordering::Relaxed);
+        // ORDER: pairs with the Acquire in look; publishes the numbers.
+        self.book.generation.store(generation, Ordering::Release);
+    }
+}
+
+impl Shares {
+    /// A slot's share.
+    pub(crate) fn share_of(
+        &mut self,
+        segments: &Segments,
+        id: SlotId,
+        slot: &Slot,
+        now_ns: u64,
+    ) -> Share {
+        let control = segments.control();
+        let generation = control.generation();
+        let index = usize::from(id.index);
+        if self.others.len() <= index {
+            self.others.resize(index + 1, None);
+        }
+        let known = self.others[index].filter(|other| other.slot == id);
+        let other = match known {
+            Some(other) if other.generation == generation => other,
+            _ => {
+                let name = segments
+                    .state()
+                    .group_name(slot.group.load(Ordering::Relaxed));
+                let group = name.and_then(|name| control.group_settings(&name));
+                let before = known.unwrap_or(Other {
+                    generation,
+                    slot: id,
+                    settings: SlotSettings::default(),
+                    group: GroupSettings::default(),
+                });
+                let other = Other {
+                    generation,
+                    slot: id,
+                    settings: control.slot_settings(id).unwrap_or(before.settings),
+                    group: group.unwrap_or(before.group),
+                };
+                self.others[index] = Some(other);
+                other
+            }
+        };
+        resolve_share(
+            &LaunchShare::of_slot(slot),
+            Some(&other.settings),
+            Some(&other.group),
+            now_ns,
+        )
+    }
+}
+
+/// A quota value as bytes: `None` is "not set here", `Some(None)` is unlimited.
+pub(crate) fn bytes_of(value: QuotaValue, total_bytes: u64) -> Option<Option<u64>> {
+    match value {
+        QuotaValue::Inherit => None,
+        QuotaValue::Unlimited => Some(None),
+        QuotaValue::Bytes(bytes) => Some(Some(bytes)),
+        QuotaValue::Percent(percent) => Some(Some(
+            (u128::from(total_bytes) * u128::from(percent.min(100)) / 100) as u64,
+        )),
+    }
+}
+
+/// The quota of a process on a device: operator before launch.
+pub(crate) fn resolve_quota(
+    control: &SlotSettings,
+    entry: usize,
+    words: &DeviceEntry,
+    total_bytes: u64,
+    now_ns: u64,
+) -> Quota {
+    for setting in [control.quotas.get(entry), control.quotas.get(EVERY_DEVICE)] {
+        if let Some(bytes) = setting.and_then(|setting| bytes_of(setting.at(now_ns), total_bytes)) {
+            return Quota {
+                bytes,
+                source: Source::Operator,
+            };
+        }
+    }
+    let launch = words.launch_quota.load(Ordering::Relaxed);
+    let source = codec::source_of(launch >> 8);
+    match launch & 0xff {
+        1 => Quota {
+            bytes: None,
+            source,
+        },
+        2 => Quota {
+            bytes: Some(words.launch_bytes.load(Ordering::Relaxed)),
+            source,
+        },
+        _ if source == Source::Invalid => Quota {
+            bytes: None,
+            source,
+        },
+        _ => Quota::default(),
+    }
+}
+
+/// The limit on everybody together on a device.
+pub(crate) fn device_limit(
+    device: &DeviceSettings,
+    common: &DeviceSettings,
+    total_bytes: u64,
+) -> Option<u64> {
+    bytes_of(device.limit, total_bytes)
+        .or_else(|| bytes_of(common.limit, total_bytes))
+        .flatten()
+}
+
+/// The policy on a device: the operator's for it, for all, then the launch's.
+pub(crate) fn resolve_policy(
+    device: Option<LockPolicy>,
+    common: Option<LockPolicy>,
+    launch: Option<(LockPolicy, Source)>,
+) -> (LockPolicy, Source) {
+    match device.or(common) {
+        Some(policy) => (policy, Source::Operator),
+        None => launch.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,405 @@
+//! What the words of the control records mean. Any words decode to something; what makes no sense decodes to
+//! "not set".
+
+use crate::{
+    DEVICES_PER_PROCESS,
+    control::{SLOT_WORDS, SMALL_WORDS},
+    edit::{Boost, QuotaValue},
+    ids::Uuid,
+    limits::Source,
+    settings::{LockPolicy, Order, PolicyKind},
+    state::POLICY_WORDS,
+};
+
+/// A group's name as words: up to 31 bytes and a zero.
+pub(crate) type NameWords = [u64; 4];
+
+/// One quota of a process, with what it reverts to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct QuotaSetting {
+    pub(crate) value: QuotaValue,
+    pub(crate) then: QuotaValue,
+    /// When `then` takes over; 0 is never.
+    pub(crate) until_ns: u64,
+}
+
+impl QuotaSetting {
+    /// What holds at a time.
+    pub(crate) fn at(&self, now_ns: u64) -> QuotaValue {
+        if self.until_ns != 0 && now_ns >= self.until_ns {
+            self.then
+        } else {
+            self.value
+        }
+    }
+
+    /// When it reverts, if that is still ahead.
+    pub(crate) fn reverts(&self, now_ns: u64) -> Option<u64> {
+        (self.until_ns > now_ns).then_some(self.until_ns)
+    }
+}
+
+/// A process's record. Quota 16 is the one for every device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlotSettings {
+    pub(crate) epoch: u32,
+    pub(crate) weight: Option<u32>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) cap: Option<u32>,
+    pub(crate) paused: Option<bool>,
+    pub(crate) boost: Option<Boost>,
+    pub(crate) quotas: [QuotaSetting; DEVICES_PER_PROCESS + 1],
+}
+
+/// Index of the quota that holds for every device.
+pub(crate) const EVERY_DEVICE: usize = DEVICES_PER_PROCESS;
+
+/// A device's record, and the common one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeviceSettings {
+    pub(crate) uuid: Uuid,
+    pub(crate) present: bool,
+    pub(crate) policy: Option<LockPolicy>,
+    pub(crate) limit: QuotaValue,
+}
+
+/// A group's record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupSettings {
+    pub(crate) name: NameWords,
+    pub(crate) present: bool,
+    pub(crate) memory: QuotaValue,
+    pub(crate) weight: Option<u32>,
+    pub(crate) cap: Option<u32>,
+}
+
+fn quota_words(value: QuotaValue) -> (u64, u64) {
+    match value {
+        QuotaValue::Inherit => (0, 0),
+        QuotaValue::Unlimited => (1, 0),
+        QuotaValue::Bytes(bytes) => (2, bytes),
+        QuotaValue::Percent(percent) => (3, u64::from(percent)),
+    }
+}
+
+fn quota_value(kind: u64, amount: u64) -> QuotaValue {
+    match kind & 0xff {
+        1 => QuotaValue::Unlimited,
+        2 => QuotaValue::Bytes(amount),
+        3 if (1..=100).contains(&amount) => QuotaValue::Percent(amount as u8),
+        _ => QuotaValue::Inherit,
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+pub(crate) fn valid_weight(weight: u32) -> bool {
+    (1..=1000).contains(&weight)
+}
+
+pub(crate) fn valid_priority(priority: i32) -> bool {
+    (-20..=19).contains(&priority)
+}
+
+pub(crate) fn valid_cap(cap: u32) -> bool {
+    (1..=100).contains(&cap)
+}
+
+const WEIGHT: u32 = 1;
+const PRIORITY: u32 = 2;
+const CAP: u32 = 4;
+const PAUSED_SET: u32 = 8;
+const PAUSED: u32 = 16;
+const BOOST: u32 = 32;
+
+impl SlotSettings {
+    pub(crate) fn encode(&self) -> [u64; SLOT_WORDS] {
+        let mut words = [0; SLOT_WORDS];
+        let mut flags = 0;
+        let mut flag = |set: bool, bit: u32| flags |= if set { bit } else { 0 };
+        flag(self.weight.is_some(), WEIGHT);
+        flag(self.priority.is_some(), PRIORITY);
+        flag(self.cap.is_some(), CAP);
+        flag(self.paused.is_some(), PAUSED_SET);
+        flag(self.paused == Some(true), PAUSED);
+        flag(self.boost.is_some(), BOOST);
+        words[0] = pair(self.epoch, flags);
+        words[1] = pair(self.weight.unwrap_or(0), self.cap.unwrap_or(0));
+        let boost = self.boost.unwrap_or(Boost {
+            priority: 0,
+            until_ns: 0,
+        });
+        words[2] = pair(self.priority.unwrap_or(0) as u32, boost.priority as u32);
+        words[3] = boost.until_ns;
+        for (quota, words) in self.quotas.iter().zip(words[4..].chunks_exact_mut(4)) {
+            let (kind, amount) = quota_words(quota.value);
+            let (then_kind, then_amount) = quota_words(quota.then);
+            words.copy_from_slice(&[kind | then_kind << 8, amount, then_amount, quota.until_ns]);
+        }
+        words
+    }
+
+    pub(crate) fn decode(words: &[u64; SLOT_WORDS]) -> SlotSettings {
+        let (epoch, flags) = halves(words[0]);
+        let has = |bit: u32| flags & bit != 0;
+        let (weight, cap) = halves(words[1]);
+        let (priority, boost) = halves(words[2]);
+        let mut quotas = [QuotaSetting::default(); DEVICES_PER_PROCESS + 1];
+        for (quota, words) in quotas.iter_mut().zip(words[4..].chunks_exact(4)) {
+            *quota = QuotaSetting {
+                value: quota_value(words[0], words[1]),
+                then: quota_value(words[0] >> 8, words[2]),
+                until_ns: words[3],
+            };
+        }
+        SlotSettings {
+            epoch,
+            weight: Some(weight).filter(|w| has(WEIGHT) && valid_weight(*w)),
+            priority: Some(priority as i32).filter(|p| has(PRIORITY) && valid_priority(*p)),
+            cap: Some(cap).filter(|c| has(CAP) && valid_cap(*c)),
+            paused: Some(has(PAUSED)).filter(|_| has(PAUSED_SET)),
+            boost: Some(Boost {
+                priority: boost as i32,
+                until_ns: words[3],
+            })
+            .filter(|b| has(BOOST) && valid_priority(b.priority)),
+            quotas,
+        }
+    }
+
+    /// The record without what no longer holds.
+    pub(crate) fn settled(mut self, now_ns: u64) -> SlotSettings {
+        for quota in &mut self.quotas {
+            if quota.until_ns != 0 && quota.until_ns <= now_ns {
+                *quota = QuotaSetting {
+                    value: quota.then,
+                    ..QuotaSetting::default()
+                };
+            }
+        }
+        self.boost = self.boost.filter(|boost| boost.until_ns > now_ns);
+        self
+    }
+}
+
+impl DeviceSettings {
+    pub(crate) fn encode(&self) -> [u64; SMALL_WORDS] {
+        let mut words = [0; SMALL_WORDS];
+        (words[0], words[1]) = uuid_words(&self.uuid);
+        words[2] = u64::from(self.present);
+        words[3..3 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy));
+        (words[9], words[10]) = quota_words(self.limit);
+        words
+    }
+
+    pub(crate) fn decode(words: &[u64; SMALL_WORDS]) -> DeviceSettings {
+        let mut policy = [0; POLICY_WORDS];
+        policy.copy_from_slice(&words[3..3 + POLICY_WORDS]);
+        DeviceSettings {
+            uuid: uuid_of(words[0], words[1]),
+            present: words[2] == 1,
+            policy: policy_of(&policy),
+            limit: quota_value(words[9], words[10]),
+        }
+    }
+}
+
+impl GroupSettings {
+    pub(crate) fn encode(&self) -> [u64; SMALL_WORDS] {
+        let mut words = [0; SMALL_WORDS];
+        words[..4].copy_from_slice(&self.name);
+        words[4] = u64::from(self.present);
+        (words[5], words[6]) = quota_words(self.memory);
+        words[7] = pair(self.weight.unwrap_or(0), self.cap.unwrap_or(0));
+        words
+    }
+
+    pub(crate) fn decode(words: &[u64; SMALL_WORDS]) -> GroupSettings {
+        let (weight, cap) = halves(words[7]);
+        GroupSettings {
+            name: [words[0], words[1], words[2], words[3]],
+            present: words[4] == 1,
+            memory: quota_value(words[5], words[6]),
+            weight: Some(weight).filter(|w| valid_weight(*w)),
+            cap: Some(cap).filter(|c| valid_cap(*c)),
+        }
+    }
+}
+
+pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
+    let Some(policy) = policy else {
+        return [0; POLICY_WORDS];
+    };
+    let (kind, amount) = match policy.kind {
+        PolicyKind::Off => (0, 0),
+        PolicyKind::Launches(count) => (1, u64::from(count)),
+        PolicyKind::Timeslice(ns) => (2, ns),
+        PolicyKind::Always => (3, 0),
+    };
+    let order = match policy.order {
+        Order::Fifo => 0,
+        Order::Priority => 1,
+        Order::Fair => 2,
+    };
+    let first = 1 | kind << 8 | order << 16 | u64::from(policy.sync_skips) << 32;
+    [
+        first,
+        amount,
+        policy.idle_ns,
+        policy.max_hold_ns,
+        policy.grace_ns,
+        0,
+    ]
+}
+
+pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
+    if words[0] & 0xff != 1 {
+        return None;
+    }
+    let kind = match words[0] >> 8 & 0xff {
+        0 => PolicyKind::Off,
+        1 => PolicyKind::Launches(u32::try_from(words[1]).ok()?),
+        2 => PolicyKind::Timeslice(words[1]),
+        3 => PolicyKind::Always,
+        _ => return None,
+    };
+    let order = match words[0] >> 16 & 0xff {
+        0 => Order::Fifo,
+        1 => Order::Priority,
+        2 => Order::Fair,
+        _ => return None,
+    };
+    let policy = LockPolicy {
+        kind,
+        order,
+        idle_ns: words[2],
+        max_hold_ns: words[3],
+        grace_ns: words[4],
+        sync_skips: (words[0] >> 32) as u32,
+    };
+    policy.check().is_ok().then_some(policy)
+}
+
+pub(crate) fn source_byte(source: Source) -> u64 {
+    match source {
+        Source::Default => 0,
+        Source::LaunchEnv => 1,
+        Source::Operator => 2,
+        Source::Group => 3,
+        Source::Invalid => 4,
+        Source::Alias(index) => 16 + u64::from(index),
+    }
+}
+
+pub(crate) fn source_of(byte: u64) -> Source {
+    match byte & 0xff {
+        1 => Source::LaunchEnv,
+        2 => Source::Operator,
+        3 => Source::Group,
+        4 => Source::Invalid,
+        alias if alias >= 16 && ((alias - 16) as usize) < crate::ALIASES.len() => {
+            Source::Alias((alias - 16) as u8)
+        }
+        _ => Source::Default,
+    }
+}
+
+pub(crate) fn uuid_words(uuid: &Uuid) -> (u64, u64) {
+    let bits = u128::from_le_bytes(*uuid);
+    (bits as u64, (bits >> 64) as u64)
+}
+
+pub(crate) fn uuid_of(low: u64, high: u64) -> Uuid {
+    (u128::from(low) | u128::from(high) << 64).to_le_bytes()
+}
+
+/// Packs text into words, cut at a character so that a zero byte always ends it.
+pub(crate) fn text_words(text: &str, words: &mut [u64]) {
+    let room = (words.len() * 8).saturating_sub(1);
+    let mut end = text.len().min(room);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    words.fill(0);
+    for (index, byte) in text.as_bytes()[..end].iter().enumerate() {
+        words[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+    }
+}
+
+/// Text out of words, up to the first zero; bytes that are no text, and control characters, become `?`-like marks.
+pub(crate) fn text_of(words: &[u64]) -> String {
+    let bytes: Vec<u8> = words
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .take_while(|byte| *byte != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes)
+        .chars()
+        .map(|c| {
+            if c.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// A group's name as words; `None` if it is empty, too long or has control characters.
+pub(crate) fn name_words(name: &str) -> Option<NameWords> {
+    let fits = !name.is_empty() && name.len() <= 31 && !name.chars().any(char::is_control);
+    fits.then(|| {
+        let mut words = [0; 4];
+        text_words(name, &mut words);
+        words
+    })
+}
+
+/// A hash that is never zero: FNV-1a with a final mix.
+pub(crate) fn key_of(words: &[u64]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (hash ^ hash >> 29).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_slot_words_decode_and_settle_to_a_fixed_point(words in prop::collection::vec(any::<u64>(), SLOT_WORDS)) {
+            let words: [u64; SLOT_WORDS] = words.try_into().expect("the right length");
+            let once = SlotSettings::decode(&words);
+            prop_assert_eq!(SlotSettings::decode(&once.encode()), once);
+            prop_assert_eq!(once.settled(u64::MAX).settled(u64::MAX), once.settled(u64::MAX));
+        }
+
+        #[test]
+        fn any_small_words_decode_to_a_fixed_point(words in prop::collection::vec(any::<u64>(), SMALL_WORDS)) {
+            let words: [u64; SMALL_WORDS] = words.try_into().expect("the right length");
+            let device = DeviceSettings::decode(&words);
+            prop_assert_eq!(DeviceSettings::decode(&device.encode()), device);
+            let group = GroupSettings::decode(&words);
+            prop_assert_eq!(GroupSettings::decode(&group.encode()), group);
+        }
+
+        #[test]
+        fn any_text_comes_back_whole_or_cut_at_a_character(text in "\\PC{0,40}") {
+            let mut words = [0; 8];
+            text_words(&text, &mut words);
+            prop_assert!(text.starts_with(&text_of(&words)));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Which values make sense at all, before anybody is locked out.
+
+use super::{Change, EditError, QuotaValue, Set};
+use crate::codec;
+
+fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
+    EditError::Invalid {
+        field,
+        why: why.into(),
+    }
+}
+
+/// Checks the ranges of a change.
+pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
+    match change {
+        Change::ProcessQuota { value, .. } => quota(value),
+        Change::ProcessShare {
+            weight,
+            priority,
+            cap,
+            boost,
+            ..
+        } => {
+            shares(weight, cap)?;
+            if let Set::To(value) = priority {
+                in_priority_range("priority", *value)?;
+            }
+            if let Set::To(boost) = boost {
+                in_priority_range("boost", boost.priority)?;
+            }
+            Ok(())
+        }
+        Change::Policy {
+            policy: Some(policy),
+            ..
+        } => policy.check().map_err(|(field, why)| invalid(field, why)),
+        Change::Policy { policy: None, .. } => Ok(()),
+        Change::DeviceLimit { value, .. } => quota(value),
+        Change::Group {
+            name,
+            memory,
+            weight,
+            cap,
+            ..
+        } => {
+            if codec::name_words(name).is_none() {
+                return Err(invalid(
+                    "group",
+                    "must have a name of 1 to 31 bytes without control characters",
+                ));
+            }
+            if let Set::To(value) = memory {
+                quota(value)?;
+            }
+            shares(weight, cap)
+        }
+    }
+}
+
+fn in_priority_range(field: &'static str, value: i32) -> Result<(), EditError> {
+    if codec::valid_priority(value) {
+        return Ok(());
+    }
+    Err(invalid(
+        field,
+        format!("must be between -20 and 19, not {value}"),
+    ))
+}
+
+fn shares(weight: &Set<u32>, cap: &Set<u32>) -> Result<(), EditError> {
+    if let Set::To(value) = weight
+        .as_ref()
+        .filter(|value| !codec::valid_weight(**value))
+    {
+        return Err(invalid(
+            "weight",
+            format!("must be between 1 and 1000, not {value}"),
+        ));
+    }
+    if let Set::To(value) = cap.as_ref().filter(|value| !codec::valid_cap(**value)) {
+        return Err(invalid(
+            "cap",
+            format!("must be between 1% and 100%, not {value}%"),
+        ));
+    }
+    Ok(())
+}
+
+fn quota(value: &QuotaValue) -> Result<(), EditError> {
+    match value {
+        QuotaValue::Percent(percent) if !(1..=100).contains(percent) => Err(invalid(
+            "quota",
+            format!("must be between 1% and 100%, not {percent}%"),
+        )),
+        QuotaValue::Bytes(bytes) if *bytes > 1 << 60 => {
+            Err(invalid("quota", "must be at most 1 EiB"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<T> Set<T> {
+    pub(super) fn as_ref(&self) -> Set<&T> {
+        match self {
+            Set::Keep => Set::Keep,
+            Set::Inherit => Set::Inherit,
+            Set::To(value) => Set::To(value),
+        }
+    }
+
+    /// The value, if one is set and passes.
+    pub(super) fn filter(self, pass: impl FnOnce(&T) -> bool) -> Set<T> {
+        match self {
+            Set::To(value) if pass(&value) => Set::To(value),
+            _ => Set::Keep,
+        }
+    }
+}

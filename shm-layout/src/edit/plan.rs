@@ -1,0 +1,292 @@
+//! What a change does to which record, and the change that would undo it.
+
+use super::{Change, EditError, Operator, QuotaValue, Set};
+use crate::{
+    DEVICES_PER_PROCESS,
+    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
+    control::SMALL_WORDS,
+    ids::{SlotId, Uuid},
+    primitive::Ordering,
+    protocol::claim,
+    records::RecordId,
+};
+
+/// One record's new words.
+pub(super) struct Plan {
+    pub(super) record: RecordId,
+    pub(super) words: Vec<u64>,
+    pub(super) old: Change,
+}
+
+impl Operator {
+    pub(super) fn plan(&self, change: &Change, now_ns: u64) -> Result<Plan, EditError> {
+        match change {
+            Change::ProcessQuota {
+                slot,
+                device,
+                value,
+                until_ns,
+            } => self.process_quota(*slot, *device, *value, *until_ns, now_ns),
+            Change::ProcessShare { .. } => self.process_share(change, now_ns),
+            Change::Policy { device, policy } => self.device(*device, |settings, device| {
+                let old = std::mem::replace(&mut settings.policy, *policy);
+                Change::Policy {
+                    device,
+                    policy: old,
+                }
+            }),
+            Change::DeviceLimit { uuid, value } => self.device(Some(*uuid), |settings, _| {
+                let old = std::mem::replace(&mut settings.limit, *value);
+                Change::DeviceLimit {
+                    uuid: *uuid,
+                    value: old,
+                }
+            }),
+            Change::Group {
+                name,
+                memory,
+                weight,
+                cap,
+                remove,
+            } => self.group(name, *memory, *weight, *cap, *remove),
+        }
+    }
+
+    /// A living slot's settings without what has run out.
+    fn slot(&self, id: SlotId, now_ns: u64) -> Result<SlotSettings, EditError> {
+        let slot = self
+            .segments
+            .state()
+            .slots
+            .get(usize::from(id.index))
+            .ok_or(EditError::NoSuchTarget)?;
+        if claim::live(&slot.claim) != Some(id.epoch) {
+            return Err(EditError::NoSuchTarget);
+        }
+        let settings = self
+            .segments
+            .control()
+            .slot_settings(id)
+            .unwrap_or_default();
+        Ok(SlotSettings {
+            epoch: id.epoch,
+            ..settings.settled(now_ns)
+        })
+    }
+
+    fn process_quota(
+        &self,
+        id: SlotId,
+        device: Option<u8>,
+        value: QuotaValue,
+        until_ns: Option<u64>,
+        now_ns: u64,
+    ) -> Result<Plan, EditError> {
+        let mut settings = self.slot(id, now_ns)?;
+        let index = match device {
+            None => EVERY_DEVICE,
+            Some(entry) => self.known_entry(id, entry)?,
+        };
+        if until_ns.is_some_and(|until| until <= now_ns) {
+            return Err(EditError::Invalid {
+                field: "until",
+                why: "must be ahead".to_owned(),
+            });
+        }
+        let before = settings.quotas[index];
+        // A temporary quota reverts to the lasting one below it, not to another temporary one.
+        let lasting = if before.until_ns == 0 {
+            before.value
+        } else {
+            before.then
+        };
+        settings.quotas[index] = QuotaSetting {
+            value,
+            then: if until_ns.is_some() {
+                lasting
+            } else {
+                QuotaValue::Inherit
+            },
+            until_ns: until_ns.unwrap_or(0),
+        };
+        let mut words = settings.encode();
+        if device.is_none() {
+            // Set for every device, it must not hide behind what was set for one.
+            let mut every = settings;
+            every.quotas[..DEVICES_PER_PROCESS].fill(QuotaSetting::default());
+            words = every.encode();
+        }
+        let until = (before.until_ns != 0).then_some(before.until_ns);
+        let old = Change::ProcessQuota {
+            slot: id,
+            device,
+            value: before.value,
+            until_ns: until,
+        };
+        Ok(Plan {
+            record: RecordId::Slot(usize::from(id.index)),
+            words: words.to_vec(),
+            old,
+        })
+    }
+
+    fn known_entry(&self, id: SlotId, entry: u8) -> Result<usize, EditError> {
+        let slot = &self.segments.state().slots[usize::from(id.index)];
+        let words = slot
+            .entries
+            .get(usize::from(entry))
+            .ok_or(EditError::NoSuchTarget)?;
+        if words.device.load(Ordering::Relaxed) == 0 {
+            return Err(EditError::NoSuchTarget);
+        }
+        Ok(usize::from(entry))
+    }
+
+    fn process_share(&self, change: &Change, now_ns: u64) -> Result<Plan, EditError> {
+        let Change::ProcessShare {
+            slot,
+            weight,
+            priority,
+            cap,
+            paused,
+            boost,
+        } = change
+        else {
+            return Err(EditError::NoSuchTarget);
+        };
+        let mut settings = self.slot(*slot, now_ns)?;
+        if let Set::To(boost) = boost
+            && boost.until_ns <= now_ns
+        {
+            return Err(EditError::Invalid {
+                field: "boost",
+                why: "must end ahead".to_owned(),
+            });
+        }
+        let old = Change::ProcessShare {
+            slot: *slot,
+            weight: weight.apply(&mut settings.weight),
+            priority: priority.apply(&mut settings.priority),
+            cap: cap.apply(&mut settings.cap),
+            paused: paused.apply(&mut settings.paused),
+            boost: boost.apply(&mut settings.boost),
+        };
+        Ok(Plan {
+            record: RecordId::Slot(usize::from(slot.index)),
+            words: settings.encode().to_vec(),
+            old,
+        })
+    }
+
+    /// A device's settings, entered where there is room; the common ones without a device.
+    fn device(
+        &self,
+        device: Option<Uuid>,
+        change: impl FnOnce(&mut DeviceSettings, Option<Uuid>) -> Change,
+    ) -> Result<Plan, EditError> {
+        let control = self.segments.control();
+        let (record, mut settings) = match device {
+            None => (
+                RecordId::Common,
+                control.common_settings().unwrap_or_default(),
+            ),
+            Some(uuid) => {
+                let known = (0..control.devices.len()).map(|index| {
+                    let words = control.read::<SMALL_WORDS>(RecordId::Device(index));
+                    (
+                        RecordId::Device(index),
+                        DeviceSettings::decode(&words.unwrap_or_default()),
+                    )
+                });
+                let mut known =
+                    known.filter(|(_, settings)| !settings.present || settings.uuid == uuid);
+                known.next().ok_or(EditError::TooMany)?
+            }
+        };
+        let old = change(&mut settings, device);
+        let settings = DeviceSettings {
+            present: true,
+            uuid: device.unwrap_or_default(),
+            ..settings
+        };
+        Ok(Plan {
+            record,
+            words: settings.encode().to_vec(),
+            old,
+        })
+    }
+
+    fn group(
+        &self,
+        name: &str,
+        memory: Set<QuotaValue>,
+        weight: Set<u32>,
+        cap: Set<u32>,
+        remove: bool,
+    ) -> Result<Plan, EditError> {
+        let control = self.segments.control();
+        let words = codec::name_words(name).ok_or(EditError::NoSuchTarget)?;
+        let read = |index| {
+            let words = control.read::<SMALL_WORDS>(RecordId::Group(index));
+            GroupSettings::decode(&words.unwrap_or_default())
+        };
+        let find = |pass: &dyn Fn(&GroupSettings) -> bool| {
+            (0..control.groups.len()).find(|index| pass(&read(*index)))
+        };
+        let known = find(&|group| group.present && group.name == words);
+        if remove && known.is_none() {
+            return Err(EditError::NoSuchTarget);
+        }
+        let index = known
+            .or_else(|| find(&|group| !group.present))
+            .ok_or(EditError::TooMany)?;
+        let before = known.map(read);
+        let mut settings = before.unwrap_or_default();
+        (settings.name, settings.present) = (words, !remove);
+        let mut held = Some(settings.memory).filter(|memory| *memory != QuotaValue::Inherit);
+        let mut old_memory = memory.apply(&mut held);
+        let (mut old_weight, mut old_cap) = (
+            weight.apply(&mut settings.weight),
+            cap.apply(&mut settings.cap),
+        );
+        settings.memory = held.unwrap_or_default();
+        if let (true, Some(before)) = (remove, before) {
+            let set = |value: QuotaValue| {
+                if value == QuotaValue::Inherit {
+                    Set::Inherit
+                } else {
+                    Set::To(value)
+                }
+            };
+            old_memory = set(before.memory);
+            old_weight = before.weight.map_or(Set::Inherit, Set::To);
+            old_cap = before.cap.map_or(Set::Inherit, Set::To);
+            settings = GroupSettings::default();
+        }
+        let old = Change::Group {
+            name: name.to_owned(),
+            memory: old_memory,
+            weight: old_weight,
+            cap: old_cap,
+            remove: before.is_none(),
+        };
+        Ok(Plan {
+            record: RecordId::Group(index),
+            words: settings.encode().to_vec(),
+            old,
+        })
+    }
+}
+
+impl<T: Copy> Set<T> {
+    /// Sets, unsets or leaves; says what would restore what was.
+    fn apply(&self, setting: &mut Option<T>) -> Set<T> {
+        let before = setting.map_or(Set::Inherit, Set::To);
+        match self {
+            Set::Keep => return Set::Keep,
+            Set::Inherit => *setting = None,
+            Set::To(value) => *setting = Some(*value),
+        }
+        before
+    }
+}

@@ -1,0 +1,103 @@
+//! The layout macro: every offset and size is stated, and the build fails when one moves.
+
+use crate::primitive::{AtomicU8, AtomicU32, AtomicU64};
+
+/// A type that may lie in a segment: all its mutable bytes are inside atomics, it has no padding that matters, and
+/// all-zero bytes are a valid value. Only [`shared!`] implements it for structs.
+pub(crate) trait Shared {}
+impl Shared for AtomicU8 {}
+impl Shared for AtomicU32 {}
+impl Shared for AtomicU64 {}
+impl<T: Shared, const N: usize> Shared for [T; N] {}
+
+/// Fails to compile for a type that may not lie in a segment.
+pub(crate) const fn assert_shared<T: Shared>() {}
+
+/// One field of the layout, for the map.
+pub(crate) struct Field {
+    pub(crate) offset: usize,
+    pub(crate) size: usize,
+    pub(crate) name: &'static str,
+    pub(crate) kind: &'static str,
+}
+
+/// Declares a shared struct: its size and alignment, then offset, name and type of each field.
+macro_rules! shared {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident: $size:literal align $align:literal {
+        $($(#[$field_doc:meta])* $offset:literal $field:ident: $kind:ty,)*
+    }) => {
+        $(#[$doc])*
+        #[repr(C, align($align))]
+        $vis struct $name {
+            $($(#[$field_doc])* pub(crate) $field: $kind,)*
+        }
+
+        impl $crate::layout::Shared for $name {}
+
+        const _: () = {
+            assert!(size_of::<$name>() == $size, concat!(stringify!($name), " changed its size: bump ABI_VERSION"));
+            $($crate::layout::assert_shared::<$kind>();
+            assert!(
+                core::mem::offset_of!($name, $field) == $offset,
+                concat!(stringify!($name), "::", stringify!($field), " moved: bump ABI_VERSION")
+            );)*
+        };
+
+        #[allow(dead_code, reason = "only the structs named in the map are printed")]
+        impl $name {
+            /// Its line in the layout map.
+            pub(crate) const FIELDS: &'static [$crate::layout::Field] = &[
+                $($crate::layout::Field {
+                    offset: $offset,
+                    size: size_of::<$kind>(),
+                    name: stringify!($field),
+                    kind: stringify!($kind),
+                },)*
+            ];
+        }
+    };
+}
+pub(crate) use shared;
+
+/// The whole layout as text: what a second implementation would need, and what the golden test compares.
+pub fn map() -> String {
+    use crate::{control, state};
+    let mut text = format!("gpushare segments, ABI version {}\n", crate::ABI_VERSION);
+    let mut one = |name: &str, size: usize, align: usize, fields: &[Field]| {
+        text.push_str(&format!("\n{name}: {size} bytes, aligned to {align}\n"));
+        for field in fields {
+            let Field {
+                offset,
+                size,
+                name,
+                kind,
+            } = field;
+            text.push_str(&format!("{offset:>9} {size:>9}  {name}: {kind}\n"));
+        }
+    };
+    macro_rules! print {
+        ($($kind:ty),*) => {
+            $(one(stringify!($kind), size_of::<$kind>(), align_of::<$kind>(), <$kind>::FIELDS);)*
+        };
+    }
+    print!(
+        state::State,
+        state::Header,
+        state::Device,
+        state::Group,
+        state::Slot
+    );
+    print!(
+        state::DeviceEntry,
+        crate::Counters,
+        state::Ring,
+        state::Cell
+    );
+    print!(
+        control::Control,
+        control::Journal,
+        control::SlotRecord,
+        control::SmallRecord
+    );
+    text
+}

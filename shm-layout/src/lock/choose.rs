@@ -1,0 +1,201 @@
+//! Who is next.
+//!
+//! * `fifo`: who has waited longest.
+//! * `priority`: the highest priority, where every [`AGE_NS`] of waiting counts as one step, so nobody starves.
+//! * `fair`: the least virtual time, which is time held over weight. A newcomer starts at the least of the active, so
+//!   it gets no pay for the time it was away.
+
+use crate::{
+    book::Shares,
+    ids::SlotId,
+    liveness::{self, Mark},
+    primitive::Ordering,
+    protocol::claim,
+    segment::Segments,
+    settings::{Order, Share},
+    state::{DeviceEntry, Slot, State},
+};
+
+/// So much waiting is worth one step of priority.
+pub(crate) const AGE_NS: u64 = 100_000_000;
+/// A waiter that has not looked for so long may be stopped, and is not chosen; it takes part again once it looks.
+const PULSE_NS: u64 = 500_000_000;
+
+/// Somebody who may have the lock next, or has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) word: u64,
+    /// Less is better.
+    rank: i128,
+    since_ns: u64,
+}
+
+impl Candidate {
+    /// Whether we deserve the lock more than its holder does, or as much.
+    pub(crate) fn beats(&self, holder: &Candidate) -> bool {
+        self.rank <= holder.rank
+    }
+}
+
+/// The slot of a slot word, if it is that life of it and published.
+pub(crate) fn slot_of(state: &State, word: u64) -> Option<(SlotId, &Slot)> {
+    let id = SlotId::from_word(word)?;
+    let slot = state.slots.get(usize::from(id.index))?;
+    (claim::live(&slot.claim) == Some(id.epoch)).then_some((id, slot))
+}
+
+/// A slot's entry on a device.
+pub(crate) fn entry_on(slot: &Slot, device: usize) -> Option<&DeviceEntry> {
+    let entry = slot.entry_of_device.get(device)?.load(Ordering::Relaxed);
+    slot.entries.get(usize::from(entry).checked_sub(1)?)
+}
+
+/// The entry of a slot word on a device.
+pub(crate) fn entry_of(state: &State, word: u64, device: usize) -> Option<&DeviceEntry> {
+    entry_on(slot_of(state, word)?.1, device)
+}
+
+/// The waiters of a bitmap, with their entries.
+fn waiters<'s>(
+    state: &'s State,
+    device: usize,
+    bits: &[u64],
+) -> impl Iterator<Item = (SlotId, &'s Slot, &'s DeviceEntry)> {
+    let bits: Vec<u64> = bits.to_vec();
+    (0..state.slots.len())
+        .filter(move |index| {
+            bits.get(index / 64)
+                .is_some_and(|word| word >> (index % 64) & 1 == 1)
+        })
+        .filter_map(move |index| {
+            let slot = &state.slots[index];
+            let epoch = claim::live(&slot.claim)?;
+            let entry = entry_on(slot, device)?;
+            Some((
+                SlotId {
+                    index: index as u16,
+                    epoch,
+                },
+                slot,
+                entry,
+            ))
+        })
+}
+
+/// The best of the eligible waiters, but for one (an owner that is being put out).
+pub(crate) fn best(
+    segments: &Segments,
+    shares: &mut Shares,
+    device: usize,
+    bits: &[u64],
+    order: Order,
+    but: u64,
+    now_ns: u64,
+) -> Option<Candidate> {
+    let mut best: Option<Candidate> = None;
+    for (id, slot, entry) in waiters(segments.state(), device, bits) {
+        let stale = now_ns.saturating_sub(entry.pulse_ns.load(Ordering::Relaxed)) > PULSE_NS;
+        if id.to_word() == but || stale || liveness::mark_of(&slot.keeper) == Mark::Dead {
+            continue;
+        }
+        let share = shares.share_of(segments, id, slot, now_ns);
+        let capped = share.cap.is_some() && entry.cap_until.load(Ordering::Relaxed) > now_ns;
+        if share.paused || capped {
+            continue;
+        }
+        let since_ns = entry.lock_since.load(Ordering::Relaxed);
+        let rank = match order {
+            Order::Fifo => i128::from(since_ns),
+            Order::Priority => priority_rank(&share, now_ns.saturating_sub(since_ns)),
+            Order::Fair => i128::from(entry.vtime.load(Ordering::Relaxed)),
+        };
+        let candidate = Candidate {
+            word: id.to_word(),
+            rank,
+            since_ns,
+        };
+        if best.is_none_or(|best| (candidate.rank, candidate.since_ns) < (best.rank, best.since_ns))
+        {
+            best = Some(candidate);
+        }
+    }
+    best
+}
+
+fn priority_rank(share: &Share, waited_ns: u64) -> i128 {
+    -(i128::from(share.priority) * i128::from(AGE_NS) + i128::from(waited_ns))
+}
+
+/// How deserving the holder is that goes on holding.
+pub(crate) fn holder(
+    word: u64,
+    entry: &DeviceEntry,
+    share: &Share,
+    order: Order,
+    now_ns: u64,
+) -> Candidate {
+    let since_ns = entry.lock_since.load(Ordering::Relaxed);
+    let held = now_ns.saturating_sub(since_ns);
+    let spent = share.cap.is_some_and(|cap| {
+        super::stats::cap_left(
+            entry.cap_until.load(Ordering::Relaxed),
+            cap,
+            since_ns,
+            now_ns,
+        ) == 0
+    });
+    let rank = match order {
+        _ if share.paused || spent => i128::MAX,
+        Order::Fifo => i128::MAX,
+        Order::Priority => priority_rank(share, 0),
+        Order::Fair => i128::from(virtual_now(entry, share, held)),
+    };
+    Candidate {
+        word,
+        rank,
+        since_ns,
+    }
+}
+
+/// A holder's virtual time, the hold under way included.
+fn virtual_now(entry: &DeviceEntry, share: &Share, held_ns: u64) -> u64 {
+    entry
+        .vtime
+        .load(Ordering::Relaxed)
+        .saturating_add(super::stats::virtual_ns(held_ns, share.weight))
+}
+
+/// The least virtual time of those who hold or wait; `None` if nobody does.
+pub(crate) fn least_active(
+    segments: &Segments,
+    shares: &mut Shares,
+    device_index: usize,
+    me: u64,
+    now_ns: u64,
+) -> Option<u64> {
+    let state = segments.state();
+    let device = &state.devices[device_index];
+    let turn = device.turn();
+    let waiting = waiters(state, device_index, &turn.waiting())
+        .filter(|(id, _, _)| id.to_word() != me)
+        .map(|(_, _, entry)| entry.vtime.load(Ordering::Relaxed))
+        .min();
+    let owner = turn.owner();
+    let holding = slot_of(state, owner)
+        .filter(|_| owner != me)
+        .and_then(|(id, slot)| {
+            let entry = entry_on(slot, device_index)?;
+            let share = shares.share_of(segments, id, slot, now_ns);
+            let held = now_ns.saturating_sub(device.owner_since.load(Ordering::Relaxed));
+            Some(virtual_now(entry, &share, held))
+        });
+    waiting.into_iter().chain(holding).min()
+}
+
+/// A waiter other than the one whose turn it is.
+pub(crate) fn someone_else(state: &State, device: usize, next: u64) -> Option<&DeviceEntry> {
+    let bits = state.devices[device].turn().waiting();
+    waiters(state, device, &bits)
+        .find(|(id, slot, _)| id.to_word() != next && liveness::mark_of(&slot.keeper) != Mark::Dead)
+        .map(|(_, _, entry)| entry)
+}

@@ -1,0 +1,349 @@
+//! The device lock: the right to submit work to one device.
+//!
+//! What a user of it may rely on:
+//!
+//! * There is one owner. Its word changes only by compare-and-swap ([`crate::protocol::turn`]).
+//! * A release hands the lock *to* the waiter who is next, so nobody barges in, and a holder keeps it only while it
+//!   is the most deserving itself ([`DeviceLock::contended`]).
+//! * A dead owner loses it within microseconds: waiters sleep on its keeper's robust word as well as on their own
+//!   grant. A stopped or overdue one loses it after its hold limit and grace, and finds out by [`DeviceLock::held`].
+//! * Nothing sleeps longer than 50 ms without looking again.
+//!
+//! After a hand-off with others still waiting, the releaser pokes one of them, so that somebody sleeps on the *new*
+//! holder's robust word. The others look again on their own.
+
+mod choose;
+mod stats;
+mod wait;
+
+use crate::{
+    clock,
+    crash::crash_point,
+    events::{Event, EventKind, Reason},
+    futex,
+    ids::{Entry, SlotId},
+    primitive::{AtomicU32, Ordering},
+    protocol::turn::{Passed, Turn},
+    register::{Registration, event},
+    segment::Segments,
+    settings::{Order, Share},
+    state::{Device, DeviceEntry},
+};
+
+pub(crate) use stats::bucket_middle;
+
+/// How waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquire {
+    /// The lock is ours.
+    Held {
+        /// How long we waited.
+        waited_ns: u64,
+    },
+    /// The caller gave up; nothing is held.
+    GaveUp,
+}
+
+/// `lock_state` words.
+pub(crate) const IDLE: u32 = 0;
+pub(crate) const WAITS: u32 = 1;
+pub(crate) const HOLDS: u32 = 2;
+
+/// One device's lock, as one process uses it. One thread of the process at a time acquires or releases.
+#[derive(Clone, Copy)]
+pub struct DeviceLock<'r> {
+    registration: &'r Registration,
+    index: usize,
+    entry: Entry,
+    device: &'r Device,
+    words: &'r DeviceEntry,
+    me: u64,
+}
+
+impl Device {
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn {
+            owner: &self.owner,
+            waiters: &self.waiters,
+            inside: &self.inside,
+            evicted: &self.evicted,
+        }
+    }
+}
+
+impl<'r> DeviceLock<'r> {
+    pub(crate) fn new(registration: &'r Registration, entry: Entry) -> DeviceLock<'r> {
+        let state = registration.segments().state();
+        let index = usize::from(entry.device()) % state.devices.len();
+        let slot = &state.slots[usize::from(registration.slot().index)];
+        DeviceLock {
+            registration,
+            index,
+            entry,
+            device: &state.devices[index],
+            words: &slot.entries[usize::from(entry.index()) % slot.entries.len()],
+            me: registration.slot().to_word(),
+        }
+    }
+
+    /// Takes the lock if it is free and nobody else is to have it.
+    pub fn try_acquire(&self, now_ns: u64) -> bool {
+        let turn = self.device.turn();
+        if turn.owner() != 0 {
+            return false;
+        }
+        if self.registration.may_be_held_back() && !self.eligible(now_ns) {
+            return false;
+        }
+        if turn.anybody() && self.best_waiter(0, now_ns).is_some() {
+            return false;
+        }
+        if !turn.take(self.me) {
+            return false;
+        }
+        crash_point!("acquire:taken");
+        self.start_virtual_time(now_ns);
+        self.begin(now_ns, None);
+        true
+    }
+
+    /// Waits for the lock. `give_up` is asked at each wake-up, at most 50 ms apart.
+    pub fn acquire(&self, give_up: &dyn Fn() -> bool) -> Acquire {
+        if self.try_acquire(clock::now()) {
+            return Acquire::Held { waited_ns: 0 };
+        }
+        self.wait(give_up)
+    }
+
+    /// Gives the lock up, to the waiter who is next. Says to whom.
+    pub fn release(&self, reason: Reason, now_ns: u64) -> Option<SlotId> {
+        let turn = self.device.turn();
+        let since = self.held_since();
+        if self.words.lock_state.load(Ordering::Relaxed) == HOLDS {
+            self.words.lock_state.store(IDLE, Ordering::Relaxed);
+        }
+        if turn.owner() != self.me {
+            return None;
+        }
+        turn.exit(self.me);
+        self.device.passed_ns.store(now_ns, Ordering::Relaxed);
+        self.device.owner_since.store(now_ns, Ordering::Relaxed);
+        crash_point!("release:leaving");
+        let passed = self.pass(self.me, now_ns);
+        crash_point!("release:passed");
+        let next = match passed {
+            Passed::Moved => return None,
+            Passed::Free => 0,
+            Passed::To(next) => next,
+        };
+        let held = now_ns.saturating_sub(since);
+        self.words
+            .count_hold(held, reason, since, &self.own_share(now_ns));
+        let kind = EventKind::Release(reason);
+        self.publish(Event {
+            arg0: held,
+            arg1: next,
+            ..event(now_ns, self.registration.slot(), kind)
+        });
+        SlotId::from_word(next)
+    }
+
+    /// Whether the lock is ours; a lock forced away is not.
+    pub fn held(&self) -> bool {
+        // ORDER: Acquire pairs with the pass that made it ours.
+        self.device.owner.load(Ordering::Acquire) == self.me
+            && self.words.lock_state.load(Ordering::Relaxed) == HOLDS
+    }
+
+    /// Whether somebody eligible waits who deserves the lock more than we: by the device's order, so that under
+    /// `fair` a heavy holder goes on until its share is used, and under `priority` an urgent one until others have
+    /// aged enough. A holder that is paused or over its cap deserves it less than anybody.
+    pub fn contended(&self) -> bool {
+        self.device.turn().anybody() && {
+            let now = clock::now();
+            self.best_waiter(self.me, now)
+                .is_some_and(|best| best.beats(&self.holder(self.me, now)))
+        }
+    }
+
+    /// When we got it.
+    pub fn held_since(&self) -> u64 {
+        self.words.lock_since.load(Ordering::Relaxed)
+    }
+
+    /// The futex word that changes when a waiter joins this device's queue: a lone holder's keeper sleeps on it.
+    pub fn waiters_bell(&self) -> &'r AtomicU32 {
+        &self.device.arrivals
+    }
+
+    /// Sleeps until [`waiters_bell`](Self::waiters_bell) or the control bell no longer say what the caller saw, or
+    /// `timeout_ns` passed, or a signal came.
+    pub fn wait_bells(&self, seen_waiters: u32, seen_control: u32, timeout_ns: u64) {
+        let control = &self.registration.segments().control().bell;
+        futex::wait_any(
+            [
+                (&self.device.arrivals, seen_waiters),
+                (control, seen_control),
+            ],
+            timeout_ns,
+        );
+    }
+
+    /// Nanoseconds until this holder's cap asks it to pause, `Some(0)` when it is over; `None` without a cap.
+    pub fn cap_left(&self, now_ns: u64) -> Option<u64> {
+        let cap = self.own_share(now_ns).cap?;
+        Some(stats::cap_left(
+            self.words.cap_until.load(Ordering::Relaxed),
+            cap,
+            self.held_since(),
+            now_ns,
+        ))
+    }
+
+    fn eligible(&self, now_ns: u64) -> bool {
+        let share = self.own_share(now_ns);
+        !share.paused
+            && (share.cap.is_none() || self.words.cap_until.load(Ordering::Relaxed) <= now_ns)
+    }
+
+    fn own_share(&self, now_ns: u64) -> Share {
+        let slot = self.registration.words();
+        self.registration.shares().share_of(
+            self.registration.segments(),
+            self.registration.slot(),
+            slot,
+            now_ns,
+        )
+    }
+
+    fn order(&self) -> Order {
+        self.registration.policy(self.entry).0.order
+    }
+
+    fn publish(&self, event: Event) {
+        self.registration.segments().state().publish(Event {
+            device: self.index as u8,
+            ..event
+        });
+    }
+
+    /// The lock has become ours: proves that it is ours alone, and counts.
+    fn begin(&self, now_ns: u64, waited: Option<u64>) {
+        if !self.device.turn().enter(self.me) {
+            self.device.violations.fetch_add(1, Ordering::Relaxed);
+        }
+        self.device.owner_since.store(now_ns, Ordering::Relaxed);
+        self.words.lock_since.store(now_ns, Ordering::Relaxed);
+        self.words.lock_state.store(HOLDS, Ordering::Relaxed);
+        self.words.acquisitions.fetch_add(1, Ordering::Relaxed);
+        if let Some(waited) = waited {
+            self.words.count_wait(waited);
+            let handoff = now_ns.saturating_sub(self.device.passed_ns.load(Ordering::Relaxed));
+            self.device
+                .last_handoff_ns
+                .store(handoff, Ordering::Relaxed);
+        }
+        let kind = EventKind::Hold;
+        self.publish(Event {
+            arg0: waited.unwrap_or(0),
+            ..event(now_ns, self.registration.slot(), kind)
+        });
+    }
+
+    /// Passes the turn of `from` on, and wakes whose it is.
+    fn pass(&self, from: u64, now_ns: u64) -> Passed {
+        let order = self.order();
+        let mut shares = self.registration.shares();
+        pass(
+            self.registration.segments(),
+            self.index,
+            from,
+            order,
+            now_ns,
+            &mut shares,
+        )
+    }
+}
+
+/// Passes the turn of `from` (the caller; an evicted owner; or nobody) to the best waiter, and wakes it.
+fn pass(
+    segments: &Segments,
+    device_index: usize,
+    from: u64,
+    order: Order,
+    now_ns: u64,
+    shares: &mut crate::book::Shares,
+) -> Passed {
+    let state = segments.state();
+    let device = &state.devices[device_index];
+    let passed = device.turn().pass(from, |bits| {
+        choose::best(segments, shares, device_index, bits, order, from, now_ns)
+            .map(|candidate| candidate.word)
+    });
+    crash_point!("pass:swapped");
+    let Passed::To(next) = passed else {
+        return passed;
+    };
+    device.handoffs.fetch_add(1, Ordering::Relaxed);
+    if let Some(entry) = choose::entry_of(state, next, device_index) {
+        device
+            .floor
+            .fetch_max(entry.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
+        // ORDER: Release pairs with the futex wait's look at the word; the new owner word is visible before it.
+        entry.grant.fetch_add(1, Ordering::Release);
+        futex::wake(&entry.grant, i32::MAX);
+    }
+    crash_point!("pass:woken");
+    // Somebody has to sleep on the new owner's robust word: see the module's docs.
+    if let Some(watcher) = choose::someone_else(state, device_index, next) {
+        futex::wake(&watcher.grant, i32::MAX);
+    }
+    passed
+}
+
+/// Takes a slot that leaves (or is dead) out of a device's queue, and passes its turn on.
+pub(crate) fn withdraw(
+    segments: &Segments,
+    id: SlotId,
+    device_index: usize,
+    reason: Reason,
+    now_ns: u64,
+) {
+    let device = &segments.state().devices[device_index];
+    let turn = device.turn();
+    turn.leave(usize::from(id.index));
+    let word = id.to_word();
+    if turn.owner() != word {
+        return;
+    }
+    turn.evict(word);
+    device.passed_ns.store(now_ns, Ordering::Relaxed);
+    device.owner_since.store(now_ns, Ordering::Relaxed);
+    let settings = |settings: Option<crate::codec::DeviceSettings>| {
+        settings.and_then(|settings| settings.policy)
+    };
+    let control = segments.control();
+    let policy =
+        settings(control.device_settings(&device.uuid())).or(settings(control.common_settings()));
+    let order = policy.unwrap_or_default().order;
+    let mut shares = crate::book::Shares::default();
+    let passed = pass(segments, device_index, word, order, now_ns, &mut shares);
+    let next = match passed {
+        Passed::Moved => return,
+        Passed::Free => 0,
+        Passed::To(next) => next,
+    };
+    let kind = if reason == Reason::Exit {
+        EventKind::Release(Reason::Exit)
+    } else {
+        EventKind::Takeover
+    };
+    if kind == EventKind::Takeover {
+        device.takeovers.fetch_add(1, Ordering::Relaxed);
+    }
+    segments.state().publish(Event {
+        device: device_index as u8,
+        arg1: next,
+        ..event(now_ns, id, kind)
+    });
+}

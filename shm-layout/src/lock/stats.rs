@@ -1,0 +1,159 @@
+//! What the lock counts, and the arithmetic of shares and caps. Times are parameters.
+
+use crate::{
+    HISTOGRAM,
+    events::Reason,
+    primitive::{AtomicU32, AtomicU64, Ordering},
+    settings::Share,
+    state::DeviceEntry,
+};
+
+/// Bucket 0 ends at 128 ns, bucket 31 begins at 137 s.
+const FIRST_BIT: u32 = 6;
+
+/// A capped process may save up so much time ...
+const CREDIT_NS: u64 = 100_000_000;
+/// ... and overdraw so much before it must pause.
+const DEBT_NS: u64 = 20_000_000;
+
+fn bucket(ns: u64) -> usize {
+    (ns.max(1).ilog2().saturating_sub(FIRST_BIT) as usize).min(HISTOGRAM - 1)
+}
+
+/// The geometric middle of a bucket, in nanoseconds.
+pub(crate) fn bucket_middle(bucket: usize) -> u64 {
+    let low = 1u64 << (bucket as u32 + FIRST_BIT).min(62);
+    (low as f64 * std::f64::consts::SQRT_2) as u64
+}
+
+/// Adds to a word that only we write; a reader may see it a little late.
+fn add(word: &AtomicU64, amount: u64) {
+    word.store(
+        word.load(Ordering::Relaxed).wrapping_add(amount),
+        Ordering::Relaxed,
+    );
+}
+
+fn count(histogram: &[AtomicU32; HISTOGRAM], ns: u64) {
+    let word = &histogram[bucket(ns)];
+    word.store(
+        word.load(Ordering::Relaxed).wrapping_add(1),
+        Ordering::Relaxed,
+    );
+}
+
+/// Time held, over weight: 100 is the common weight.
+pub(crate) fn virtual_ns(held_ns: u64, weight: u32) -> u64 {
+    held_ns.saturating_mul(100) / u64::from(weight.max(1))
+}
+
+/// Until when a hold spends a cap: each nanosecond held costs `100 / cap` nanoseconds of time, counted from the end
+/// of what was spent before, or from a little before the hold if that is long past.
+pub(crate) fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, now_ns: u64) -> u64 {
+    let base = cap_until.max(since_ns.saturating_sub(CREDIT_NS));
+    let held = now_ns.saturating_sub(since_ns);
+    base.saturating_add(held.saturating_mul(100) / u64::from(cap.clamp(1, 100)))
+}
+
+/// How long a holder may go on before its cap asks it to pause.
+pub(crate) fn cap_left(cap_until: u64, cap: u32, since_ns: u64, now_ns: u64) -> u64 {
+    if cap >= 100 {
+        return u64::MAX;
+    }
+    let debt = cap_debt(cap_until, cap, since_ns, now_ns);
+    let room = now_ns.saturating_add(DEBT_NS).saturating_sub(debt);
+    // Holding for t costs t * 100 / cap and pays back t.
+    room.saturating_mul(u64::from(cap)) / u64::from(100 - cap)
+}
+
+impl DeviceEntry {
+    /// A hold has ended.
+    pub(crate) fn count_hold(&self, held_ns: u64, reason: Reason, since_ns: u64, share: &Share) {
+        add(&self.held_ns, held_ns);
+        count(&self.hold_hist, held_ns);
+        add(&self.releases[reason as usize], 1);
+        add(&self.vtime, virtual_ns(held_ns, share.weight));
+        if let Some(cap) = share.cap {
+            let until = self.cap_until.load(Ordering::Relaxed);
+            let until = cap_debt(until, cap, since_ns, since_ns.saturating_add(held_ns));
+            self.cap_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    /// A wait has ended.
+    pub(crate) fn count_wait(&self, waited_ns: u64) {
+        add(&self.waited_ns, waited_ns);
+        count(&self.wait_hist, waited_ns);
+    }
+
+    /// Waited so long for this holder: kept for the ones that cost most.
+    pub(crate) fn blame(&self, holder: u64, ns: u64) {
+        if holder == 0 || ns == 0 {
+            return;
+        }
+        let known = self
+            .blamed
+            .iter()
+            .find(|pair| pair[0].load(Ordering::Relaxed) == holder);
+        if let Some(pair) = known {
+            return add(&pair[1], ns);
+        }
+        let Some(least) = self
+            .blamed
+            .iter()
+            .min_by_key(|pair| pair[1].load(Ordering::Relaxed))
+        else {
+            return;
+        };
+        least[1].store(ns, Ordering::Relaxed);
+        least[0].store(holder, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_quarter_cap_makes_one_hold_cost_four_times_its_length() {
+        assert_eq!(cap_debt(1000 * MS, 25, 500 * MS, 510 * MS), 1040 * MS);
+    }
+
+    #[test]
+    fn time_away_is_worth_no_more_than_the_credit() {
+        assert_eq!(cap_debt(0, 50, 5000 * MS, 5000 * MS), 4900 * MS);
+    }
+
+    #[test]
+    fn a_lone_capped_holder_alternates_and_keeps_its_cap() {
+        for cap in [1, 10, 30, 50, 90] {
+            let (mut now, mut until, mut held) = (1_000_000 * MS, 1_000_000 * MS, 0);
+            let start = now;
+            while now - start < 10_000 * MS {
+                now = now.max(until);
+                let since = now;
+                let left = cap_left(until, cap, since, now);
+                assert!(left > 0, "an eligible holder may hold");
+                now += left.max(MS / 10);
+                held += now - since;
+                until = cap_debt(until, cap, since, now);
+            }
+            let share = held as f64 * 100.0 / (now - start) as f64;
+            assert!(
+                (share - f64::from(cap)).abs() < 1.0,
+                "cap {cap} gave {share}"
+            );
+        }
+    }
+
+    #[test]
+    fn histogram_buckets_cover_nanoseconds_to_minutes() {
+        assert_eq!(bucket(0), 0);
+        assert_eq!(bucket(127), 0);
+        assert_eq!(bucket(128), 1);
+        assert_eq!(bucket(u64::MAX), HISTOGRAM - 1);
+        assert!(bucket_middle(bucket(1_000_000)) > 500_000);
+    }
+}

@@ -1,0 +1,326 @@
+//! Waiting for the lock: queue up, sleep, look again, take over from the dead and the overdue.
+
+use super::{Acquire, DeviceLock, IDLE, WAITS, choose};
+use crate::{
+    clock,
+    crash::crash_point,
+    events::{Event, EventKind, Reason},
+    futex,
+    liveness::{self, Mark},
+    primitive::{AtomicU32, Ordering},
+    protocol::turn::Passed,
+    reap,
+    register::event,
+    settings::{LockPolicy, PolicyKind, Share},
+    state::{Slot, State},
+};
+
+/// Nobody sleeps longer without looking again.
+const LOOK_NS: u64 = 50_000_000;
+/// A keeper of a holder that has not ticked for so long is stopped.
+const QUIET_NS: u64 = 1_000_000_000;
+/// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
+/// against the holder.
+const STALL_NS: u64 = 2 * LOOK_NS;
+
+/// What a waiter has seen of the holder it waits for.
+#[derive(Default)]
+struct Watch {
+    owner: u64,
+    since_ns: u64,
+    heartbeat_ns: u64,
+    /// How long somebody deserved the lock more than this holder.
+    overdue_ns: u64,
+    /// How long its keeper has not ticked.
+    quiet_ns: u64,
+    looked_ns: u64,
+}
+
+/// Why a holder may be put out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Dead,
+    Overdue,
+}
+
+impl DeviceLock<'_> {
+    pub(super) fn wait(&self, give_up: &dyn Fn() -> bool) -> Acquire {
+        let turn = self.device.turn();
+        let slot = usize::from(self.registration.slot().index);
+        let began = clock::now();
+        self.start_virtual_time(began);
+        self.words.pulse_ns.store(began, Ordering::Relaxed);
+        self.words.lock_since.store(began, Ordering::Relaxed);
+        self.words.lock_state.store(WAITS, Ordering::Relaxed);
+        turn.join(slot);
+        crash_point!("acquire:joined");
+        self.device.arrivals.fetch_add(1, Ordering::Relaxed);
+        futex::wake(&self.device.arrivals, i32::MAX);
+        self.publish(event(began, self.registration.slot(), EventKind::Wait));
+        let mut watch = Watch {
+            looked_ns: began,
+            ..Watch::default()
+        };
+        loop {
+            // Before the looks below: whatever changes after them changes these words too, and the sleep ends.
+            let bell = self
+                .registration
+                .segments()
+                .control()
+                .bell
+                .load(Ordering::Relaxed);
+            // ORDER: Acquire pairs with the giver's Release; the owner word below is at least as new.
+            let grant = self.words.grant.load(Ordering::Acquire);
+            let now = clock::now();
+            self.words.pulse_ns.store(now, Ordering::Relaxed);
+            let owner = turn.owner();
+            if owner == self.me {
+                crash_point!("acquire:granted");
+                turn.leave(slot);
+                let waited = now.saturating_sub(began);
+                self.words
+                    .blame(watch.owner, now.saturating_sub(watch.looked_ns));
+                self.begin(now, Some(waited));
+                return Acquire::Held { waited_ns: waited };
+            }
+            if give_up() {
+                if self.cancel(slot, now) {
+                    continue;
+                }
+                self.words.count_wait(now.saturating_sub(began));
+                return Acquire::GaveUp;
+            }
+            self.words
+                .blame(watch.owner, now.saturating_sub(watch.looked_ns));
+            let holder = self.look_at(owner, now, &mut watch);
+            let moved = match holder {
+                Some(fault) => self.put_out(owner, fault, watch.since_ns, now),
+                None => owner == 0 && matches!(self.pass(0, now), Passed::To(_) | Passed::Moved),
+            };
+            if !moved {
+                self.sleep(owner, grant, bell, now, &watch);
+            }
+        }
+    }
+
+    /// A newcomer starts at the least virtual time of the active.
+    pub(super) fn start_virtual_time(&self, now_ns: u64) {
+        let mut shares = self.registration.shares();
+        let least = choose::least_active(
+            self.registration.segments(),
+            &mut shares,
+            self.index,
+            self.me,
+            now_ns,
+        );
+        let floor = least.unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed));
+        if self.words.vtime.load(Ordering::Relaxed) < floor {
+            self.words.vtime.store(floor, Ordering::Relaxed);
+        }
+        if least.is_none() {
+            self.device
+                .floor
+                .fetch_max(self.words.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn best_waiter(&self, but: u64, now_ns: u64) -> Option<choose::Candidate> {
+        let order = self.order();
+        let mut shares = self.registration.shares();
+        let bits = self.device.turn().waiting();
+        choose::best(
+            self.registration.segments(),
+            &mut shares,
+            self.index,
+            &bits,
+            order,
+            but,
+            now_ns,
+        )
+    }
+
+    /// How deserving an owner is.
+    pub(super) fn holder(&self, owner: u64, now_ns: u64) -> choose::Candidate {
+        let order = self.order();
+        let segments = self.registration.segments();
+        let found = choose::slot_of(segments.state(), owner);
+        let share = found.map(|(id, slot)| {
+            self.registration
+                .shares()
+                .share_of(segments, id, slot, now_ns)
+        });
+        let entry = found.and_then(|(_, slot)| choose::entry_on(slot, self.index));
+        choose::holder(
+            owner,
+            entry.unwrap_or(self.words),
+            &share.unwrap_or_default(),
+            order,
+            now_ns,
+        )
+    }
+
+    /// Leaves the queue. True if our turn came before we left: then it is ours after all.
+    fn cancel(&self, slot: usize, now_ns: u64) -> bool {
+        let turn = self.device.turn();
+        turn.leave(slot);
+        crash_point!("acquire:cancelled");
+        if turn.owner() == self.me {
+            // Held for a moment, so that it is passed on like any other turn.
+            self.begin(now_ns, None);
+            self.release(Reason::Explicit, now_ns);
+        }
+        self.words.lock_state.store(IDLE, Ordering::Relaxed);
+        false
+    }
+
+    /// Looks at the holder; a fault if it may be put out now.
+    fn look_at(&self, owner: u64, now_ns: u64, watch: &mut Watch) -> Option<Fault> {
+        let passed = now_ns.saturating_sub(watch.looked_ns).min(STALL_NS);
+        let first = watch.looked_ns;
+        watch.looked_ns = now_ns;
+        let since_ns = self.device.owner_since.load(Ordering::Relaxed);
+        if owner != watch.owner || since_ns != watch.since_ns {
+            *watch = Watch {
+                owner,
+                since_ns,
+                looked_ns: now_ns,
+                ..Watch::default()
+            };
+        }
+        if owner == 0 {
+            return None;
+        }
+        let state = self.registration.segments().state();
+        let Some((id, slot)) = choose::slot_of(state, owner) else {
+            return Some(Fault::Dead);
+        };
+        match liveness::mark_of(&slot.keeper) {
+            Mark::Dead => return Some(Fault::Dead),
+            Mark::None if now_ns.saturating_sub(first) >= LOOK_NS / 2 => {
+                // No keeper to tell; its byte does.
+                let index = usize::from(id.index);
+                if matches!(reap::is_gone(self.registration.segments(), index), Ok(true)) {
+                    return Some(Fault::Dead);
+                }
+            }
+            _ => {}
+        }
+        let heartbeat = slot.heartbeat_ns.load(Ordering::Relaxed);
+        watch.quiet_ns = if heartbeat == watch.heartbeat_ns {
+            watch.quiet_ns + passed
+        } else {
+            0
+        };
+        watch.heartbeat_ns = heartbeat;
+        let Some(best) = self.best_waiter(owner, now_ns) else {
+            (watch.overdue_ns, watch.quiet_ns) = (0, 0);
+            return None;
+        };
+        watch.overdue_ns = if best.beats(&self.holder(owner, now_ns)) {
+            watch.overdue_ns + passed
+        } else {
+            0
+        };
+        let policy = self.registration.policy(self.entry).0;
+        let stopped = watch.quiet_ns > QUIET_NS + policy.grace_ns
+            && liveness::mark_of(&slot.keeper) == Mark::Alive;
+        (stopped || watch.overdue_ns > self.patience(owner, &policy)).then_some(Fault::Overdue)
+    }
+
+    /// How long a holder may be overdue.
+    fn patience(&self, owner: u64, policy: &LockPolicy) -> u64 {
+        let grace = policy.grace_ns;
+        if self.device.inside.load(Ordering::Relaxed) != owner {
+            // It was given the lock and has not come for it.
+            return grace.max(2 * LOOK_NS);
+        }
+        let hold = match policy.kind {
+            PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
+            _ => policy.max_hold_ns,
+        };
+        // The holder itself gives up its drain after grace; this is for one that cannot.
+        hold.saturating_add(grace)
+            .saturating_add((grace / 4).max(20_000_000))
+    }
+
+    /// Puts a holder out and passes its turn on. True if anything moved.
+    fn put_out(&self, owner: u64, fault: Fault, since_ns: u64, now_ns: u64) -> bool {
+        let turn = self.device.turn();
+        turn.evict(owner);
+        self.device.passed_ns.store(now_ns, Ordering::Relaxed);
+        crash_point!("takeover:evicted");
+        let passed = self.pass(owner, now_ns);
+        let next = match passed {
+            Passed::Moved => return true,
+            Passed::Free => 0,
+            Passed::To(next) => next,
+        };
+        self.device.owner_since.store(now_ns, Ordering::Relaxed);
+        let (kind, counter) = match fault {
+            Fault::Dead => (EventKind::Takeover, &self.device.takeovers),
+            Fault::Overdue => (EventKind::Forced, &self.device.forced),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let held = now_ns.saturating_sub(since_ns);
+        let Some(victim) = crate::ids::SlotId::from_word(owner) else {
+            return true;
+        };
+        if fault == Fault::Overdue {
+            self.charge(owner, held, since_ns, now_ns);
+        }
+        self.publish(Event {
+            arg0: held,
+            arg1: next,
+            ..event(now_ns, victim, kind)
+        });
+        true
+    }
+
+    /// Counts the hold that a victim could not end itself.
+    fn charge(&self, owner: u64, held_ns: u64, since_ns: u64, now_ns: u64) {
+        let segments = self.registration.segments();
+        let Some((id, slot)) = choose::slot_of(segments.state(), owner) else {
+            return;
+        };
+        let Some(entry) = choose::entry_on(slot, self.index) else {
+            return;
+        };
+        let share: Share = self
+            .registration
+            .shares()
+            .share_of(segments, id, slot, now_ns);
+        entry.forced.fetch_add(1, Ordering::Relaxed);
+        entry.count_hold(held_ns, Reason::Forced, since_ns, &share);
+    }
+
+    /// Sleeps until our grant, the holder's death, an edit, or the next look.
+    fn sleep(&self, owner: u64, grant: u32, bell: u32, now_ns: u64, watch: &Watch) {
+        let policy = self.registration.policy(self.entry).0;
+        let mut timeout = LOOK_NS;
+        if watch.overdue_ns > 0 {
+            timeout = timeout.min(
+                self.patience(owner, &policy)
+                    .saturating_sub(watch.overdue_ns)
+                    + 1_000_000,
+            );
+        }
+        let until = self.words.cap_until.load(Ordering::Relaxed);
+        if self.registration.may_be_held_back() && until > now_ns {
+            timeout = timeout.min(until - now_ns);
+        }
+        let control = &self.registration.segments().control().bell;
+        let grant = (&self.words.grant, grant);
+        match keeper_of(self.registration.segments().state(), owner) {
+            Some(keeper) => futex::wait_any([grant, keeper, (control, bell)], timeout),
+            None => futex::wait_any([grant, (control, bell)], timeout),
+        }
+    }
+}
+
+/// The word a living holder's keeper owns, as it is now. A death after this look changes it.
+fn keeper_of(state: &State, owner: u64) -> Option<(&AtomicU32, u32)> {
+    let (_, slot): (_, &Slot) = choose::slot_of(state, owner)?;
+    let word = slot.keeper.load(Ordering::Relaxed);
+    // A word that is marked already is no reason to sleep: then the expected value makes the kernel refuse.
+    Some((&slot.keeper, if word & 0x4000_0000 != 0 { 0 } else { word }))
+}

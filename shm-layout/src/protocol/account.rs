@@ -1,0 +1,115 @@
+//! Bytes held, counted so that no interleaving exceeds a limit by one byte.
+//!
+//! Each process has two words on a device: `used`, the bytes it holds, and `trying`, the bytes of its attempts under
+//! way. There is no shared total, so a death leaves nothing to repair but the dead one's own words.
+//!
+//! * Only the process's own quota: one compare-and-swap on `used`.
+//! * A limit over several processes as well: announce in `trying`, *then* add up everybody's `trying` and `used`.
+//!   Of two rivals at least one sees the other. Admitted bytes enter `used` before they leave `trying`, and a reader
+//!   looks at `trying` first, so bytes on their way are counted twice now and then and missed never.
+
+use crate::primitive::{AtomicU64, Ordering};
+
+/// One process's words on one device.
+#[derive(Clone, Copy)]
+pub struct Account<'a> {
+    /// Bytes held.
+    pub used: &'a AtomicU64,
+    /// Bytes of attempts under way.
+    pub trying: &'a AtomicU64,
+}
+
+/// A limit over several processes: how much, and a walk over their accounts (the asker's own included).
+pub struct SharedLimit<'w> {
+    /// Bytes.
+    pub bytes: u64,
+    /// Calls its argument with each member's account.
+    pub walk: &'w dyn Fn(&mut dyn FnMut(Account<'_>)),
+}
+
+/// Why an attempt was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The process's own quota; bytes it holds.
+    Own(u64),
+    /// The shared limit of this index; bytes its members hold.
+    Shared(usize, u64),
+    /// Attempts of others are in the way of the limit of this index: to be tried again.
+    Crowded(usize, u64),
+}
+
+/// Adds bytes if the process's own quota allows it.
+pub fn reserve_own(account: Account<'_>, bytes: u64, quota: u64) -> Result<(), Refusal> {
+    let mut used = account.used.load(Ordering::Relaxed);
+    loop {
+        let Some(sum) = used.checked_add(bytes).filter(|sum| *sum <= quota) else {
+            return Err(Refusal::Own(used));
+        };
+        // ORDER: SeqCst, one of the total order in which rivals announce and add up (see reserve_shared).
+        match account
+            .used
+            .compare_exchange_weak(used, sum, Ordering::SeqCst, Ordering::Relaxed)
+        {
+            Ok(_) => return Ok(()),
+            Err(now) => used = now,
+        }
+    }
+}
+
+/// Adds bytes if the process's own quota and every shared limit allow it.
+pub fn reserve_shared(
+    account: Account<'_>,
+    bytes: u64,
+    quota: u64,
+    limits: &[SharedLimit<'_>],
+) -> Result<(), Refusal> {
+    // What can never fit is not announced: absurd sizes must not wrap the word.
+    if bytes > quota {
+        return Err(Refusal::Own(account.used.load(Ordering::Relaxed)));
+    }
+    if let Some(index) = limits.iter().position(|limit| bytes > limit.bytes) {
+        return Err(Refusal::Shared(index, add_up(&limits[index]).0));
+    }
+    // ORDER: SeqCst, before the sums below in the total order: of two rivals at least one sees the other.
+    account.trying.fetch_add(bytes, Ordering::SeqCst);
+    let verdict = (|| {
+        for (index, limit) in limits.iter().enumerate() {
+            let (held, attempts) = add_up(limit);
+            if held.saturating_add(attempts) > limit.bytes {
+                // Ours is among the attempts.
+                return Err(if held.saturating_add(bytes) > limit.bytes {
+                    Refusal::Shared(index, held)
+                } else {
+                    Refusal::Crowded(index, held)
+                });
+            }
+        }
+        reserve_own(account, bytes, quota)
+    })();
+    // ORDER: SeqCst, after `used` grew: a reader that misses the attempt finds the bytes in `used`.
+    account.trying.fetch_sub(bytes, Ordering::SeqCst);
+    verdict
+}
+
+/// What the members of a limit hold, and what they are trying to get.
+fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
+    let (mut held, mut attempts) = (0u64, 0u64);
+    (limit.walk)(&mut |account| {
+        // ORDER: SeqCst and in this order, `trying` before `used`; the writer moves bytes the other way.
+        attempts = attempts.saturating_add(account.trying.load(Ordering::SeqCst));
+        held = held.saturating_add(account.used.load(Ordering::SeqCst));
+    });
+    (held, attempts)
+}
+
+/// Gives bytes back; never wraps, whatever the caller lost count of. Says how many it could not find.
+pub fn release(used: &AtomicU64, bytes: u64) -> u64 {
+    let mut seen = used.load(Ordering::Relaxed);
+    loop {
+        let left = seen.saturating_sub(bytes);
+        match used.compare_exchange_weak(seen, left, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return bytes.saturating_sub(seen),
+            Err(now) => seen = now,
+        }
+    }
+}

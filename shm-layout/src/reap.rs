@@ -1,0 +1,178 @@
+//! Giving a slot back: by its process when it leaves, by any living process when it died.
+//!
+//! Whoever gives a dead process's slot back holds its byte. Every step leaves the slot in a state from which the
+//! next reaper can start over, so a reaper may die as well: locks first (someone waits for them), then the ledger,
+//! then the claim word last.
+
+use crate::{
+    crash::crash_point,
+    events::{Event, EventKind, Reason},
+    ids::SlotId,
+    liveness, lock,
+    primitive::Ordering,
+    protocol::claim,
+    register::event,
+    segment::Segments,
+    state::{DeviceEntry, Slot},
+};
+
+/// Why a slot is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Its process leaves.
+    Exit,
+    /// Its process died.
+    Death,
+}
+
+/// Gives back what dead processes held; any living process may call it. Returns how many slots it freed.
+pub fn reap(segments: &Segments, now_ns: u64) -> usize {
+    let state = segments.state();
+    let taken: Vec<usize> = (0..state.slots.len())
+        .filter(|index| !claim::is_free(&state.slots[*index].claim))
+        .collect();
+    if taken.is_empty() || !segments.may_write() {
+        return 0;
+    }
+    let Ok(probe) = segments.slot_bytes(false) else {
+        return 0;
+    };
+    let mut freed = 0;
+    for index in taken {
+        if !matches!(probe.is_locked(index), Ok(false)) {
+            continue;
+        }
+        // One descriptor each: closing it is what unlocks the byte.
+        let Ok(bytes) = segments.slot_bytes(true) else {
+            return freed;
+        };
+        if !matches!(bytes.try_lock(index), Ok(true)) {
+            continue;
+        }
+        crash_point!("reap:locked");
+        if let Some(epoch) = claim::begin_reaping(&state.slots[index].claim) {
+            crash_point!("reap:begun");
+            give_back(
+                segments,
+                SlotId {
+                    index: index as u16,
+                    epoch,
+                },
+                now_ns,
+                Cause::Death,
+            );
+            freed += 1;
+        }
+    }
+    freed
+}
+
+/// Whether a slot's process is gone; an error where the byte cannot be looked at.
+pub(crate) fn is_gone(segments: &Segments, index: usize) -> std::io::Result<bool> {
+    segments
+        .slot_bytes(false)?
+        .is_locked(index)
+        .map(|locked| !locked)
+}
+
+/// Takes a slot out of every queue and sum, and frees it. The caller is its process, or holds its byte.
+pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cause) {
+    let state = segments.state();
+    let slot = &state.slots[usize::from(id.index)];
+    let reason = if cause == Cause::Exit {
+        Reason::Exit
+    } else {
+        Reason::Forced
+    };
+    for device in 0..state.devices.len() {
+        lock::withdraw(segments, id, device, reason, now_ns);
+    }
+    crash_point!("reap:withdrawn");
+    for (device, member) in state.devices.iter().enumerate() {
+        slot.entry_of_device[device].store(0, Ordering::Relaxed);
+        member.members[usize::from(id.index / 64)]
+            .fetch_and(!(1 << (id.index % 64)), Ordering::Relaxed);
+    }
+    crash_point!("reap:left");
+    slot.clear();
+    crash_point!("reap:cleared");
+    if cause == Cause::Death {
+        state.reaped.fetch_add(1, Ordering::Relaxed);
+    }
+    state.publish(Event {
+        arg0: u64::from(cause == Cause::Death),
+        ..event(now_ns, id, EventKind::Exit)
+    });
+    claim::free(&slot.claim, id.epoch);
+    crash_point!("reap:freed");
+}
+
+impl Slot {
+    /// Back to zero, all but the claim word.
+    pub(crate) fn clear(&self) {
+        liveness::disown_word(&self.keeper);
+        for word in [
+            &self.heartbeat_ns,
+            &self.acked,
+            &self.registered_ns,
+            &self.launch_share,
+            &self.launch_priority,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.invalid.store(0, Ordering::Relaxed);
+        self.group.store(0, Ordering::Relaxed);
+        self.launch_policy_source.store(0, Ordering::Relaxed);
+        self.launch_policy
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        self.entry_of_device
+            .iter()
+            .for_each(|byte| byte.store(0, Ordering::Relaxed));
+        self.entries.iter().for_each(DeviceEntry::clear);
+    }
+}
+
+impl DeviceEntry {
+    fn clear(&self) {
+        if self.device.load(Ordering::Relaxed) == 0 {
+            // Entered last and cleared last: the rest is zero, but for what a reservation never touches.
+            return;
+        }
+        for word in [
+            &self.used,
+            &self.trying,
+            &self.peak,
+            &self.launch_quota,
+            &self.launch_bytes,
+            &self.lock_since,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [
+            &self.vtime,
+            &self.cap_until,
+            &self.held_ns,
+            &self.waited_ns,
+            &self.acquisitions,
+            &self.forced,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.lock_state.store(0, Ordering::Relaxed);
+        self.releases
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        self.hold_hist
+            .iter()
+            .chain(&self.wait_hist)
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        self.blamed
+            .iter()
+            .flatten()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        self.counters.clear();
+        self.ordinal.store(0, Ordering::Relaxed);
+        self.device.store(0, Ordering::Relaxed);
+    }
+}

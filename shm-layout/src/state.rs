@@ -1,0 +1,210 @@
+//! The state segment's types: workloads and tools write them.
+//!
+//! Every struct is the wire format itself. `Each word has one writer` unless its doc says otherwise: a slot's words
+//! are its process's, and a reaper's once the process is dead.
+
+use crate::{
+    DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
+    layout::shared,
+    ledger::Counters,
+    primitive::{AtomicU8, AtomicU32, AtomicU64},
+};
+
+/// Words of a policy record.
+pub(crate) const POLICY_WORDS: usize = 6;
+/// Words of the identity record.
+pub(crate) const IDENTITY_WORDS: usize = 79;
+/// Holders remembered as waited for.
+pub(crate) const BLAMED: usize = 12;
+
+shared! {
+    /// The first bytes of both segments.
+    pub(crate) struct Header: 128 align 64 {
+        /// `MAGIC`, or zero before the file is published.
+        0 magic: AtomicU64,
+        /// [`crate::ABI_VERSION`]; written last.
+        8 version: AtomicU32,
+        /// 1: made by `gpushare init` for everybody.
+        12 system: AtomicU32,
+        /// The file's size.
+        16 size: AtomicU64,
+        /// The boot it belongs to.
+        24 boot: [AtomicU64; 2],
+        /// When it was made.
+        40 created_ns: AtomicU64,
+        /// By whom.
+        48 uid: AtomicU32,
+        52 _reserved0: AtomicU32,
+        56 _reserved: [AtomicU64; 9],
+    }
+}
+
+shared! {
+    /// The state segment: workloads and tools write it.
+    pub struct State: 7622976 align 64 {
+        0 header: Header,
+        /// Processes that found no slot. Any process adds.
+        128 unmanaged: AtomicU64,
+        /// Slots given back for the dead. Any process adds.
+        136 reaped: AtomicU64,
+        144 _reserved: [AtomicU64; 14],
+        256 devices: [Device; MAX_DEVICES],
+        33024 groups: [Group; MAX_GROUPS],
+        37120 slots: [Slot; MAX_PROCESSES],
+        4477184 ring: Ring,
+    }
+}
+
+shared! {
+    /// A device anybody entered. Never removed: a device keeps its index.
+    pub(crate) struct Device: 512 align 64 {
+        /// Hash of the UUID; whoever swaps it in from zero, everybody with that UUID writes the same words below.
+        0 key: AtomicU64,
+        8 uuid: [AtomicU64; 2],
+        24 total_bytes: AtomicU64,
+        32 flags: AtomicU32,
+        /// 1 when the words above are written.
+        36 ready: AtomicU32,
+        40 name: [AtomicU64; 8],
+        /// Slots with an entry here. Each process sets its own bit.
+        104 members: [AtomicU64; 4],
+        136 _reserved0: [AtomicU64; 7],
+        /// Whose turn it is (`protocol::turn`).
+        192 owner: AtomicU64,
+        /// When it began; written by who gave the turn, then by the owner.
+        200 owner_since: AtomicU64,
+        208 waiters: [AtomicU64; 4],
+        /// Who is inside, and who was last put out; only to prove that there is never a second one.
+        240 inside: AtomicU64,
+        248 evicted: AtomicU64,
+        /// Counts arrivals in the queue; a futex word.
+        256 arrivals: AtomicU32,
+        260 _reserved2: AtomicU32,
+        /// The virtual time a newcomer starts at: the least of the active.
+        264 floor: AtomicU64,
+        /// When the last turn was passed on.
+        272 passed_ns: AtomicU64,
+        280 last_handoff_ns: AtomicU64,
+        288 handoffs: AtomicU64,
+        296 forced: AtomicU64,
+        304 takeovers: AtomicU64,
+        /// Times somebody entered while another was inside: always 0.
+        312 violations: AtomicU64,
+        /// Deadlines of `gpushare pick` claims; tools write.
+        320 picks: [AtomicU64; 8],
+        384 _reserved: [AtomicU64; 16],
+    }
+}
+
+shared! {
+    /// A group anybody named. Never removed while it has members.
+    pub(crate) struct Group: 64 align 64 {
+        /// Hash of the name; claimed as a device is.
+        0 key: AtomicU64,
+        8 name: [AtomicU64; 4],
+        40 ready: AtomicU32,
+        44 _reserved0: AtomicU32,
+        48 _reserved: [AtomicU64; 2],
+    }
+}
+
+shared! {
+    /// A process.
+    pub(crate) struct Slot: 17344 align 64 {
+        /// Epoch and phase (`protocol::claim`).
+        0 claim: AtomicU64,
+        /// The robust futex word: the keeper thread's id, and the kernel's mark when it dies.
+        8 keeper: AtomicU32,
+        /// 1: a launch variable had a bad value.
+        12 invalid: AtomicU32,
+        16 heartbeat_ns: AtomicU64,
+        /// The last control generation it obeyed.
+        24 acked: AtomicU64,
+        32 registered_ns: AtomicU64,
+        /// Its group's index + 1.
+        40 group: AtomicU32,
+        44 _reserved0: AtomicU32,
+        /// Weight and cap as launched, with their presence (`settings::LaunchShare`).
+        48 launch_share: AtomicU64,
+        /// Priority and source as launched.
+        56 launch_priority: AtomicU64,
+        /// Its entry on each device of the segment, + 1.
+        64 entry_of_device: [AtomicU8; MAX_DEVICES],
+        /// Its lock policy as launched.
+        128 launch_policy: [AtomicU64; POLICY_WORDS],
+        176 launch_policy_source: AtomicU64,
+        184 _reserved1: AtomicU64,
+        /// A seqlock over who it is.
+        192 identity_seq: AtomicU64,
+        200 identity: [AtomicU64; IDENTITY_WORDS],
+        832 _reserved: [AtomicU64; 16],
+        960 entries: [DeviceEntry; DEVICES_PER_PROCESS],
+    }
+}
+
+shared! {
+    /// A process on a device.
+    pub(crate) struct DeviceEntry: 1024 align 64 {
+        /// The device's index + 1; written last.
+        0 device: AtomicU32,
+        /// The process's own ordinal of it.
+        4 ordinal: AtomicU32,
+        /// Bytes held (`protocol::account`).
+        8 used: AtomicU64,
+        /// Bytes of attempts under way.
+        16 trying: AtomicU64,
+        24 peak: AtomicU64,
+        /// The quota as launched: kind and source.
+        32 launch_quota: AtomicU64,
+        40 launch_bytes: AtomicU64,
+        48 _reserved0: [AtomicU64; 2],
+        /// Futex word: changes when a turn is given to us. The giver adds.
+        64 grant: AtomicU32,
+        /// 0 idle, 1 waits, 2 holds.
+        68 lock_state: AtomicU32,
+        /// Since when it waits or holds.
+        72 lock_since: AtomicU64,
+        /// Nanoseconds held, over weight (`lock::choose`). Its holder adds, or who evicts it.
+        80 vtime: AtomicU64,
+        /// Until then its cap is spent (`lock::cap`).
+        88 cap_until: AtomicU64,
+        96 held_ns: AtomicU64,
+        104 waited_ns: AtomicU64,
+        112 acquisitions: AtomicU64,
+        120 forced: AtomicU64,
+        128 releases: [AtomicU64; 16],
+        256 hold_hist: [AtomicU32; HISTOGRAM],
+        384 wait_hist: [AtomicU32; HISTOGRAM],
+        /// Whom it waited for: slot word and nanoseconds.
+        512 blamed: [[AtomicU64; 2]; BLAMED],
+        704 counters: Counters,
+        /// When its waiting thread last looked; who has not looked for long is not chosen.
+        960 pulse_ns: AtomicU64,
+        968 _reserved: [AtomicU64; 7],
+    }
+}
+
+shared! {
+    /// The event ring.
+    pub(crate) struct Ring: 3145792 align 64 {
+        /// The next event's number. Any process adds.
+        0 head: AtomicU64,
+        8 _reserved: [AtomicU64; 7],
+        64 cells: [Cell; EVENT_RING],
+    }
+}
+
+shared! {
+    /// One event.
+    pub(crate) struct Cell: 48 align 8 {
+        /// Twice its number + 1 while it is written, + 2 when it is.
+        0 stamp: AtomicU64,
+        8 time_ns: AtomicU64,
+        /// Slot, epoch.
+        16 who: AtomicU64,
+        /// Kind, reason, device, call.
+        24 what: AtomicU64,
+        32 arg0: AtomicU64,
+        40 arg1: AtomicU64,
+    }
+}

@@ -1,0 +1,164 @@
+//! What the tests share: a private directory, and children that are this test binary again.
+
+#![allow(dead_code, reason = "each test file uses its own part of it")]
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use shm_layout::*;
+
+pub const MIB: u64 = 1 << 20;
+pub const GPU: Uuid = [7; 16];
+
+/// A private directory with segments, removed at the end. In shared memory where there is some.
+pub struct Dir(tempfile::TempDir);
+
+impl Dir {
+    pub fn new() -> Dir {
+        let shm = Path::new("/dev/shm");
+        let base = if shm.is_dir() {
+            shm.to_path_buf()
+        } else {
+            std::env::temp_dir()
+        };
+        Dir(tempfile::Builder::new()
+            .prefix("gpushare-test-")
+            .tempdir_in(base)
+            .expect("a directory"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn open(&self) -> Segments {
+        Segments::open_workload(self.path()).expect("segments")
+    }
+
+    pub fn operator(&self) -> Operator {
+        Segments::open_operator(self.path()).expect("operator")
+    }
+
+    pub fn viewer(&self) -> Segments {
+        Segments::open_viewer(self.path()).expect("viewer")
+    }
+}
+
+/// A registered process (in this one) with one device.
+pub fn process(segments: &Segments, label: &str) -> (Registration, Entry) {
+    with_limits(segments, label, &LaunchLimits::default())
+}
+
+pub fn with_limits(
+    segments: &Segments,
+    label: &str,
+    limits: &LaunchLimits,
+) -> (Registration, Entry) {
+    let registration = register(segments, &Identity::of_self(label), limits).expect("a slot");
+    let entry = registration
+        .add_device(GPU, 0, "Test GPU", 1024 * MIB, DEVICE_SIM)
+        .expect("an entry");
+    (registration, entry)
+}
+
+pub fn look(segments: &Segments) -> Snapshot {
+    snapshot(segments, clock::now())
+}
+
+/// Polls until something holds; a watchdog, not a measurement.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "never happened: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A child that is killed with its guard.
+pub struct Kid(pub Child);
+
+impl Kid {
+    /// This test binary again, running only `test`, which finds `role` in its environment.
+    pub fn spawn(test: &str, dir: &Dir, role: &str, extra: &[(&str, &str)]) -> Kid {
+        let mut command = Command::new(std::env::current_exe().expect("our own path"));
+        command
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(DIR, dir.path())
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        for (name, value) in extra {
+            command.env(name, value);
+        }
+        Kid(command.spawn().expect("a child"))
+    }
+
+    /// Reads until the child has said a word.
+    pub fn hear(&mut self, word: &str) {
+        let out = self.0.stdout.as_mut().expect("its output");
+        let mut heard = Vec::new();
+        let mut byte = [0];
+        while !heard.ends_with(word.as_bytes()) {
+            let got = out.read(&mut byte).expect("readable");
+            assert!(
+                got == 1,
+                "the child ended before it said {word:?}: {}",
+                String::from_utf8_lossy(&heard)
+            );
+            heard.push(byte[0]);
+        }
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).expect("it is ours");
+    }
+
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("it is ours") {
+                return status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "the child hangs");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Kid {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const DIR: &str = "GPUSHARE_TEST_DIR";
+const ROLE: &str = "GPUSHARE_TEST_ROLE";
+
+/// In a child: the role it plays and where.
+pub fn role() -> Option<(String, PathBuf)> {
+    Some((std::env::var(ROLE).ok()?, std::env::var_os(DIR)?.into()))
+}
+
+/// In a child: says a word to the parent.
+pub fn say(word: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{word}").and_then(|()| out.flush());
+}
+
+/// In a child: sleeps until the parent goes away or kills us.
+pub fn sleep_on() -> ! {
+    let mut byte = [0];
+    let _ = std::io::stdin().read(&mut byte);
+    std::process::exit(0)
+}
