@@ -1,0 +1,93 @@
+/* Calls the driver in tight loops and prints nanoseconds a call, the best of several rounds: `name ns`.
+ * caller [threads] */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static launch_t launch;
+static int (*alloc)(uint64_t *, size_t), (*release)(uint64_t), (*info)(size_t *, size_t *);
+static void *cuda;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static void launches(long n) {
+    for (long i = 0; i < n; i++) launch((void *)16, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+}
+static void pairs(long n) {
+    for (long i = 0; i < n; i++) {
+        uint64_t address;
+        alloc(&address, 4096);
+        release(address);
+    }
+}
+static void infos(long n) {
+    size_t a, b;
+    for (long i = 0; i < n; i++) info(&a, &b);
+}
+static void lookups(long n) {
+    for (long i = 0; i < n; i++) dlsym(cuda, "strlen");
+}
+
+static void measure(const char *name, void (*body)(long), long n) {
+    double best = 1e18;
+    body(n / 10 + 1);
+    for (int round = 0; round < 7; round++) {
+        double start = now();
+        body(n);
+        double took = (now() - start) / n;
+        if (took < best) best = took;
+    }
+    printf("%s %.3f\n", name, best);
+    fflush(stdout);
+}
+
+static void *body(void *_) {
+    launches(3000000);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!cuda) { puts(dlerror()); return 1; }
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(cuda, "cuInit");
+    launch = (launch_t)dlsym(cuda, "cuLaunchKernel");
+    alloc = (int (*)(uint64_t *, size_t))dlsym(cuda, "cuMemAlloc_v2");
+    release = (int (*)(uint64_t))dlsym(cuda, "cuMemFree_v2");
+    info = (int (*)(size_t *, size_t *))dlsym(cuda, "cuMemGetInfo_v2");
+    if (init(0)) return 1;
+
+    measure("launch", launches, 3000000);
+    for (int threads = 2; threads <= 4; threads *= 2) {
+        double best = 1e18;
+        for (int round = 0; round < 3; round++) {
+            pthread_t ids[4];
+            double start = now();
+            for (int i = 0; i < threads; i++) pthread_create(&ids[i], NULL, body, NULL);
+            for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+            double took = (now() - start) / 3000000 / threads;
+            if (took < best) best = took;
+        }
+        printf("launch_%d %.3f\n", threads, best);
+    }
+    measure("info", infos, 1000000);
+    measure("dlsym", lookups, 300000);
+    static uint64_t live[100000];
+    int held = 0;
+    const int steps[] = {0, 1000, 100000};
+    for (int i = 0; i < 3; i++) {
+        for (; held < steps[i]; held++) alloc(&live[held], 4096);
+        char name[32];
+        snprintf(name, sizeof name, "pair_%d", steps[i]);
+        measure(name, pairs, 300000);
+    }
+    return 0;
+}

@@ -1,0 +1,147 @@
+//! What a call costs with the preload and without: `cargo bench -p gpushare-shim --bench call`.
+//!
+//! One C program calls a driver that does nothing, in tight loops; it runs bare, preloaded with policy `off`,
+//! and preloaded holding the lock, in turns. The table is one run of one machine; the ratios, last, are what to
+//! compare.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use gpushare_testbed::{artifact, cc};
+
+const TURNS: usize = 3;
+const STARTS: usize = 200;
+
+/// Best nanoseconds by name.
+type Times = BTreeMap<String, f64>;
+
+fn main() {
+    let driver_dir = tempfile::tempdir().expect("a temporary directory");
+    symlink(noop_driver(), driver_dir.path().join("libcuda.so.1"))
+        .expect("a fresh directory takes links");
+    let caller = source("benches/apps/caller.c");
+    let caller = cc(&caller, "caller", &["-O2", "-w"]);
+    let ways = [
+        ("bare", None),
+        ("off", Some("off")),
+        ("held", Some("timeslice=1s")),
+    ];
+    let mut times: Vec<Times> = vec![Times::new(); ways.len()];
+    for _ in 0..TURNS {
+        for (best, (_, policy)) in times.iter_mut().zip(ways) {
+            keep_best(best, &run(&caller, driver_dir.path(), policy));
+        }
+    }
+    print(&times[0], &times[1], &times[2]);
+}
+
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn noop_driver() -> PathBuf {
+    let flags = [
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-Wl,-soname,libcuda.so.1",
+        "-Wl,-Bsymbolic",
+        "-w",
+    ];
+    cc(&source("tests/apps/noop_driver.c"), "libcuda.so.1", &flags)
+}
+
+/// Runs the caller once; `None` is without the preload.
+fn run(caller: &Path, driver: &Path, policy: Option<&str>) -> Times {
+    let segments = tempfile::tempdir().expect("a temporary directory");
+    let mut command = Command::new(caller);
+    command
+        .env("LD_LIBRARY_PATH", driver)
+        .env("GPUSHARE_DIR", segments.path());
+    if let Some(policy) = policy {
+        command
+            .env("LD_PRELOAD", artifact("libgpushare.so"))
+            .env("GPUSHARE_POLICY", policy);
+    }
+    let output = command.output().expect("the caller starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.is_empty(),
+        "{} {said}",
+        output.status
+    );
+    let mut times: Times = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, ns)| (name.to_owned(), ns.parse().expect("nanoseconds")))
+        .collect();
+    times.insert("start".to_owned(), start(policy.is_some()));
+    times
+}
+
+/// Nanoseconds to start and end a process that never touches CUDA: the median of many.
+fn start(preloaded: bool) -> f64 {
+    let mut times: Vec<Duration> = (0..STARTS)
+        .map(|_| {
+            let mut command = Command::new("/bin/true");
+            if preloaded {
+                command.env("LD_PRELOAD", artifact("libgpushare.so"));
+            }
+            let began = Instant::now();
+            command.status().expect("a program that does nothing");
+            began.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[STARTS / 2].as_nanos() as f64
+}
+
+fn keep_best(best: &mut Times, now: &Times) {
+    for (name, &ns) in now {
+        let known = best.entry(name.clone()).or_insert(f64::INFINITY);
+        *known = known.min(ns);
+    }
+}
+
+const ROWS: [(&str, &str); 9] = [
+    ("launch", "launch"),
+    ("launch_2", "launch, 2 threads"),
+    ("launch_4", "launch, 4 threads"),
+    ("info", "cuMemGetInfo"),
+    ("pair_0", "alloc+free, 0 live"),
+    ("pair_1000", "alloc+free, 1 000 live"),
+    ("pair_100000", "alloc+free, 100 000 live"),
+    ("dlsym", "dlsym of a foreign name"),
+    ("start", "process start and end"),
+];
+
+#[allow(clippy::print_stdout, reason = "a benchmark prints")]
+fn print(bare: &Times, off: &Times, held: &Times) {
+    println!(
+        "{:<26}{:>12}{:>12}{:>10}{:>12}{:>10}",
+        "ns a call", "bare", "off", "+", "held", "+"
+    );
+    for (name, label) in ROWS {
+        let (bare, off, held) = (bare[name], off[name], held[name]);
+        println!(
+            "{label:<26}{bare:>12.2}{off:>12.2}{:>10.2}{held:>12.2}{:>10.2}",
+            off - bare,
+            held - bare
+        );
+    }
+    println!();
+    for (name, label) in ROWS {
+        println!(
+            "{label:<26} off ÷ bare {:>6.3}   held ÷ bare {:>6.3}",
+            off[name] / bare[name],
+            held[name] / bare[name]
+        );
+    }
+}
