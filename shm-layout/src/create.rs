@@ -225,6 +225,19 @@ fn check_header(
     Ok(())
 }
 
+/// Whether a state file's header says that it was made for everybody.
+pub(crate) fn says_system(path: &Path) -> bool {
+    let mut header = [0u8; 16];
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    let whole = opened
+        .and_then(|mut file| read_up_to(&mut file, &mut header))
+        .is_ok_and(|got| got == header.len());
+    whole && header[..8] == Kind::State.magic().to_ne_bytes() && header[12..] == 1u32.to_ne_bytes()
+}
+
 /// This boot's id; zero where the system does not tell.
 fn boot_id() -> [u64; 2] {
     let Ok(text) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {

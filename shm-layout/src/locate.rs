@@ -3,7 +3,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -12,7 +12,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::error::OpenError;
+use crate::{create, error::OpenError};
 
 /// The directory made by `gpushare init`.
 pub const SYSTEM_DIR: &str = "/run/gpushare";
@@ -70,11 +70,9 @@ fn choose() -> SegmentDir {
     }
 }
 
-/// In a system installation anybody may look at the directory and at `state`; at a user's own nobody else.
+/// A system installation says so in its header.
 pub(crate) fn mode_of(dir: &Path) -> Mode {
-    let open =
-        |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o044 != 0);
-    if open(dir) && open(&dir.join("state")) {
+    if create::says_system(&dir.join("state")) {
         Mode::System
     } else {
         Mode::User

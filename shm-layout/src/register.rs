@@ -379,6 +379,14 @@ impl Registration {
         Some(Entry { index, device })
     }
 
+    /// Gives the slot back at the end of the process, whatever its other threads are doing. Nobody else can claim the
+    /// slot before the process is gone (its byte stays locked), so what they still write disturbs nobody.
+    pub fn leave(&self) {
+        if claim::live(&self.words().claim) == Some(self.slot.epoch) {
+            give_back(&self.segments, self.slot, clock::now(), Cause::Exit);
+        }
+    }
+
     /// In a forked child: lets go of the parent's slot and touches nothing of it.
     pub fn forget_after_fork(self) {
         std::mem::forget(self);

@@ -141,7 +141,8 @@ fn a_foreign_file_is_refused_and_left_alone() {
         "these are not the bytes you are looking for",
     )
     .expect("written");
-    assert!(matches!(refuse(&dir), OpenError::Foreign { .. }));
+    let error = refuse(&dir);
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
     assert_eq!(fs::read(dir.path().join("state")).expect("there").len(), 43);
 }
 

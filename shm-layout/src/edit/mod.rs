@@ -263,15 +263,17 @@ impl Operator {
         let journal = &control.journal;
         // ORDER: pairs with the Release in write; the journal's words are those of that record.
         let record = RecordId::from_word(journal.record.load(Ordering::Acquire));
-        if journal.generation.load(Ordering::Relaxed) == control.generation() {
-            if let Some((seq, words)) = record.and_then(|record| control.record(record)) {
-                let old: Vec<u64> = journal
-                    .words
-                    .iter()
-                    .map(|word| word.load(Ordering::Relaxed))
-                    .collect();
-                seqlock::write(seq, words, &old);
-            }
+        let undone = journal.generation.load(Ordering::Relaxed) == control.generation();
+        if let Some((seq, words)) = record
+            .filter(|_| undone)
+            .and_then(|record| control.record(record))
+        {
+            let old: Vec<u64> = journal
+                .words
+                .iter()
+                .map(|word| word.load(Ordering::Relaxed))
+                .collect();
+            seqlock::write(seq, words, &old);
         }
         // ORDER: Release, behind the record; a reader that finds no journal finds a whole record.
         journal.record.store(0, Ordering::Release);

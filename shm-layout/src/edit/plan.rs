@@ -251,14 +251,10 @@ impl Operator {
         );
         settings.memory = held.unwrap_or_default();
         if let (true, Some(before)) = (remove, before) {
-            let set = |value: QuotaValue| {
-                if value == QuotaValue::Inherit {
-                    Set::Inherit
-                } else {
-                    Set::To(value)
-                }
+            old_memory = match before.memory {
+                QuotaValue::Inherit => Set::Inherit,
+                value => Set::To(value),
             };
-            old_memory = set(before.memory);
             old_weight = before.weight.map_or(Set::Inherit, Set::To);
             old_cap = before.cap.map_or(Set::Inherit, Set::To);
             settings = GroupSettings::default();

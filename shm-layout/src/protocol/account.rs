@@ -24,8 +24,11 @@ pub struct SharedLimit<'w> {
     /// Bytes.
     pub bytes: u64,
     /// Calls its argument with each member's account.
-    pub walk: &'w dyn Fn(&mut dyn FnMut(Account<'_>)),
+    pub walk: Walk<'w>,
 }
+
+/// A walk over accounts.
+pub type Walk<'w> = &'w dyn Fn(&mut dyn FnMut(Account<'_>));
 
 /// Why an attempt was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

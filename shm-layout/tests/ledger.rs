@@ -1,0 +1,360 @@
+//! The ledger: nothing exceeds a limit, and nothing is lost.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::sync::{
+    Barrier,
+    atomic::{AtomicU64, Ordering},
+};
+
+use common::*;
+use proptest::prelude::*;
+use shm_layout::*;
+
+fn quota(bytes: u64) -> LaunchLimits {
+    let mut limits = LaunchLimits {
+        memory_source: Source::LaunchEnv,
+        ..LaunchLimits::default()
+    };
+    limits.memory[0] = MemoryLimit::Bytes(bytes);
+    limits
+}
+
+fn member(group: &str) -> LaunchLimits {
+    LaunchLimits {
+        group: Some(group.to_owned()),
+        ..LaunchLimits::default()
+    }
+}
+
+#[test]
+fn a_reservation_that_is_dropped_gives_its_bytes_back() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (process, entry) = with_limits(&segments, "", &quota(10));
+    let ledger = process.ledger(entry);
+    drop(ledger.reserve(10).expect("room"));
+    assert_eq!(ledger.reserve(10).expect("room again").commit(), 10);
+    let denial = ledger.reserve(1).err().expect("spent");
+    assert_eq!(
+        denial,
+        Denial {
+            limit: Limit::Process,
+            used: 10,
+            quota: 10,
+            asked: 1
+        }
+    );
+    ledger.release(4);
+    assert_eq!((ledger.used(), ledger.room()), (6, Some(4)));
+    assert_eq!(
+        ledger.quota(),
+        Quota {
+            bytes: Some(10),
+            source: Source::LaunchEnv
+        }
+    );
+}
+
+#[test]
+fn freeing_more_than_is_held_never_wraps() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (process, entry) = process(&segments, "");
+    let ledger = process.ledger(entry);
+    ledger.charge_unchecked(5);
+    ledger.release(u64::MAX);
+    assert_eq!(ledger.used(), 0);
+    ledger.charge_unchecked(u64::MAX);
+    ledger.charge_unchecked(u64::MAX);
+    assert_eq!(ledger.used(), u64::MAX);
+    assert!(ledger.reserve(1).is_err(), "the sum would wrap");
+}
+
+#[test]
+fn absurd_sizes_are_refused_and_leave_no_trace() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let limit = Change::DeviceLimit {
+        uuid: GPU,
+        value: QuotaValue::Bytes(100),
+    };
+    operator.edit(None, &limit, clock::now()).expect("edited");
+    let (process, entry) = process(&segments, "");
+    let ledger = process.ledger(entry);
+    for bytes in [101, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+        assert_eq!(
+            ledger.reserve(bytes).err().expect("absurd").limit,
+            Limit::Device
+        );
+    }
+    assert_eq!(ledger.reserve(100).expect("room").commit(), 100);
+}
+
+#[test]
+fn percentages_are_of_the_devices_memory() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let mut limits = LaunchLimits::default();
+    limits.memory[0] = MemoryLimit::Percent(25);
+    let (process, entry) = with_limits(&segments, "", &limits);
+    assert_eq!(process.ledger(entry).quota().bytes, Some(256 * MIB));
+}
+
+#[test]
+fn a_group_shares_its_quota_and_only_its_members_feel_it() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (first, entry) = with_limits(&segments, "first", &member("team"));
+    let (second, _) = with_limits(&segments, "second", &member("team"));
+    let (stranger, _) = with_limits(&segments, "stranger", &member("other"));
+    first.ledger(entry).charge_unchecked(30);
+    let group = Change::Group {
+        name: "team".to_owned(),
+        memory: Set::To(QuotaValue::Bytes(100)),
+        weight: Set::Keep,
+        cap: Set::Keep,
+        remove: false,
+    };
+    operator.edit(None, &group, clock::now()).expect("edited");
+    assert_eq!(second.ledger(entry).room(), Some(70));
+    assert_eq!(second.ledger(entry).reserve(70).expect("room").commit(), 70);
+    let denial = first
+        .ledger(entry)
+        .reserve(1)
+        .err()
+        .expect("spent together");
+    assert_eq!(
+        denial,
+        Denial {
+            limit: Limit::Group,
+            used: 100,
+            quota: 100,
+            asked: 1
+        }
+    );
+    assert_eq!(
+        stranger
+            .ledger(entry)
+            .reserve(1000)
+            .expect("no limit")
+            .commit(),
+        1000
+    );
+}
+
+#[test]
+fn lowering_a_quota_below_use_denies_and_kills_nobody() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, entry) = process(&segments, "");
+    let ledger = process.ledger(entry);
+    ledger.charge_unchecked(100);
+    let change = |value| Change::ProcessQuota {
+        slot: process.slot(),
+        device: Some(0),
+        value,
+        until_ns: None,
+    };
+    operator
+        .edit(None, &change(QuotaValue::Bytes(50)), clock::now())
+        .expect("edited");
+    assert_eq!((ledger.used(), ledger.room()), (100, Some(0)));
+    assert_eq!(
+        ledger.quota(),
+        Quota {
+            bytes: Some(50),
+            source: Source::Operator
+        }
+    );
+    assert!(ledger.reserve(1).is_err());
+    operator
+        .edit(None, &change(QuotaValue::Bytes(101)), clock::now())
+        .expect("edited");
+    assert_eq!(ledger.reserve(1).expect("raised").commit(), 1);
+}
+
+/// Rivals start together; every admitted byte is summed and watched.
+fn race(limits: impl Fn(usize) -> LaunchLimits, limit: u64, edit: Option<Change>) {
+    let dir = Dir::new();
+    let segments = dir.open();
+    if let Some(change) = edit {
+        dir.operator()
+            .edit(None, &change, clock::now())
+            .expect("edited");
+    }
+    let rivals: Vec<_> = (0..6)
+        .map(|index| with_limits(&segments, "rival", &limits(index)))
+        .collect();
+    let held = AtomicU64::new(0);
+    let barrier = Barrier::new(rivals.len());
+    std::thread::scope(|scope| {
+        for (index, (process, entry)) in rivals.iter().enumerate() {
+            let (barrier, held) = (&barrier, &held);
+            scope.spawn(move || {
+                let ledger = process.ledger(*entry);
+                for round in 0..300 {
+                    barrier.wait();
+                    let bytes = 1 + ((index * 7 + round * 13) as u64 % (limit / 2));
+                    if let Ok(reservation) = ledger.reserve(bytes) {
+                        let sum = held.fetch_add(bytes, Ordering::SeqCst) + bytes;
+                        assert!(sum <= limit, "{sum} of {limit}");
+                        held.fetch_sub(bytes, Ordering::SeqCst);
+                        drop(reservation);
+                    }
+                }
+            });
+        }
+    });
+    for (process, entry) in &rivals {
+        assert_eq!(process.ledger(*entry).used(), 0, "all went back");
+    }
+}
+
+#[test]
+fn no_interleaving_exceeds_a_device_limit_by_one_byte() {
+    let limit = Change::DeviceLimit {
+        uuid: GPU,
+        value: QuotaValue::Bytes(1000),
+    };
+    race(|_| LaunchLimits::default(), 1000, Some(limit));
+}
+
+#[test]
+fn no_interleaving_exceeds_a_group_quota_by_one_byte() {
+    let group = Change::Group {
+        name: "team".to_owned(),
+        memory: Set::To(QuotaValue::Bytes(1000)),
+        weight: Set::Keep,
+        cap: Set::Keep,
+        remove: false,
+    };
+    race(|_| member("team"), 1000, Some(group));
+}
+
+#[test]
+fn what_fits_is_admitted_even_when_everybody_asks_at_once() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let limit = Change::DeviceLimit {
+        uuid: GPU,
+        value: QuotaValue::Bytes(600),
+    };
+    dir.operator()
+        .edit(None, &limit, clock::now())
+        .expect("edited");
+    let rivals: Vec<_> = (0..6).map(|_| process(&segments, "rival")).collect();
+    let barrier = Barrier::new(rivals.len());
+    std::thread::scope(|scope| {
+        for (process, entry) in &rivals {
+            let barrier = &barrier;
+            scope.spawn(move || {
+                barrier.wait();
+                process
+                    .ledger(*entry)
+                    .reserve(100)
+                    .expect("six times a sixth")
+                    .commit();
+            });
+        }
+    });
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reserve(u8, u64),
+    Keep(u8),
+    Drop(u8),
+    Release(u8, u64),
+    Quota(u8, Option<u64>),
+    Device(Option<u64>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = 0u8..3;
+    let bytes = prop_oneof![0u64..200, Just(u64::MAX), Just(u64::MAX - 3)];
+    prop::collection::vec(
+        prop_oneof![
+            4 => (who.clone(), bytes.clone()).prop_map(|(who, bytes)| Step::Reserve(who, bytes)),
+            2 => who.clone().prop_map(Step::Keep),
+            2 => who.clone().prop_map(Step::Drop),
+            2 => (who.clone(), 0u64..200).prop_map(|(who, bytes)| Step::Release(who, bytes)),
+            1 => (who, prop::option::of(0u64..300)).prop_map(|(who, quota)| Step::Quota(who, quota)),
+            1 => prop::option::of(0u64..600).prop_map(Step::Device),
+        ],
+        1..60,
+    )
+}
+
+fn value(bytes: Option<u64>) -> QuotaValue {
+    bytes.map_or(QuotaValue::Inherit, QuotaValue::Bytes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_ledger_agrees_with_plain_arithmetic(steps in steps()) {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let operator = dir.operator();
+        let processes: Vec<_> = (0..3).map(|_| process(&segments, "")).collect();
+        let mut pending: Vec<Vec<Reservation<'_>>> = (0..3).map(|_| Vec::new()).collect();
+        let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); 3];
+        let (mut used, mut quotas, mut device) = ([0u64; 3], [u64::MAX; 3], u64::MAX);
+        for step in steps {
+            match step {
+                Step::Reserve(who, bytes) => {
+                    let at = usize::from(who);
+                    let (process, entry) = &processes[at];
+                    let fits = used[at].checked_add(bytes).is_some_and(|sum| sum <= quotas[at])
+                        && (device == u64::MAX
+                            || used.iter().try_fold(bytes, |sum, one| sum.checked_add(*one)).is_some_and(|sum| sum <= device));
+                    let reservation = process.ledger(*entry).reserve(bytes);
+                    prop_assert_eq!(reservation.is_ok(), fits);
+                    if let Ok(reservation) = reservation {
+                        used[at] += bytes;
+                        pending[at].push(reservation);
+                        sizes[at].push(bytes);
+                    }
+                }
+                Step::Keep(who) => {
+                    let at = usize::from(who);
+                    if let Some(reservation) = pending[at].pop() {
+                        prop_assert_eq!(reservation.commit(), sizes[at].pop().expect("as many"));
+                    }
+                }
+                Step::Drop(who) => {
+                    let at = usize::from(who);
+                    if pending[at].pop().is_some() {
+                        used[at] = used[at].saturating_sub(sizes[at].pop().expect("as many"));
+                    }
+                }
+                Step::Release(who, bytes) => {
+                    let at = usize::from(who);
+                    processes[at].0.ledger(processes[at].1).release(bytes);
+                    used[at] = used[at].saturating_sub(bytes);
+                }
+                Step::Quota(who, bytes) => {
+                    let at = usize::from(who);
+                    let slot = processes[at].0.slot();
+                    let change = Change::ProcessQuota { slot, device: Some(0), value: value(bytes), until_ns: None };
+                    operator.edit(None, &change, clock::now()).expect("edited");
+                    quotas[at] = bytes.unwrap_or(u64::MAX);
+                }
+                Step::Device(bytes) => {
+                    let change = Change::DeviceLimit { uuid: GPU, value: value(bytes) };
+                    operator.edit(None, &change, clock::now()).expect("edited");
+                    device = bytes.unwrap_or(u64::MAX);
+                }
+            }
+            for (at, (process, entry)) in processes.iter().enumerate() {
+                prop_assert_eq!(process.ledger(*entry).used(), used[at]);
+            }
+        }
+    }
+}
