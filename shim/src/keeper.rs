@@ -197,6 +197,8 @@ pub fn fold(guest: &Guest, now: u64) {
         put(&counters.syncs, sum(|tally| &tally.syncs));
         put(&counters.captured, sum(|tally| &tally.captured));
         put(&counters.gate_misses, sum(|tally| &tally.gate_misses));
+        put(&counters.allocations, sum(|tally| &tally.allocations));
+        put(&counters.frees, sum(|tally| &tally.frees));
         let after = counters.launches.load(Relaxed)
             + counters.graphs.load(Relaxed)
             + counters.copies.load(Relaxed)

@@ -50,6 +50,10 @@ pub struct Tally {
     pub captured: AtomicU64,
     /// Calls that found the gate closed.
     pub gate_misses: AtomicU64,
+    /// Allocations granted.
+    pub allocations: AtomicU64,
+    /// Frees.
+    pub frees: AtomicU64,
 }
 
 /// Adds without a locked instruction: the word has one writer.

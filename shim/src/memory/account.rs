@@ -1,15 +1,16 @@
 //! Where bytes are charged, and the two roads every allocation and every free takes.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::CUdevice;
-use shm_layout::{Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
+use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
 use crate::context;
 use crate::guest::{Device, Guest, guest};
 use crate::real::Real;
 use crate::symbols::Symbol;
+use crate::thread;
 
 use super::live::Record;
 
@@ -43,6 +44,16 @@ impl Kind {
         Self::Shared,
         Self::External,
     ];
+
+    /// The word that counts what no ledger is charged for.
+    #[inline]
+    fn uncharged(self, counters: &Counters) -> Option<&AtomicU64> {
+        match self {
+            Self::Linear | Self::Array | Self::Mipmapped => None,
+            Self::Host | Self::Registered => Some(&counters.host_pinned_bytes),
+            Self::Shared | Self::External => Some(&counters.imported_bytes),
+        }
+    }
 }
 
 /// One device's account in this process.
@@ -145,18 +156,11 @@ impl Account {
     #[inline]
     pub fn enter(self, bytes: u64, kind: Kind) -> Record {
         let counters = self.guest.registration.count(self.device.entry);
-        match kind {
-            Kind::Host | Kind::Registered => counters.host_pinned_bytes.fetch_add(bytes, Relaxed),
-            Kind::Shared | Kind::External => counters.imported_bytes.fetch_add(bytes, Relaxed),
-            Kind::Linear | Kind::Array | Kind::Mipmapped => {
-                counters.allocations.fetch_add(1, Relaxed)
-            }
-        };
-        [
-            bytes,
-            context::current() as u64,
-            pack(kind, self.device.ordinal),
-        ]
+        match kind.uncharged(counters) {
+            Some(word) => _ = word.fetch_add(bytes, Relaxed),
+            None => thread::add(&thread::attached().tally(self.ordinal()).allocations, 1),
+        }
+        [bytes, context::current() as u64, pack(kind, self.ordinal())]
     }
 
     /// The driver did something whose size we do not know.
@@ -249,15 +253,13 @@ pub fn settle(guest: &Guest, record: &Record) {
     ) else {
         return;
     };
-    let counters = guest.registration.count(device.entry);
-    match kind {
-        Kind::Host | Kind::Registered => counters.host_pinned_bytes.fetch_sub(bytes, Relaxed),
-        Kind::Shared | Kind::External => counters.imported_bytes.fetch_sub(bytes, Relaxed),
-        Kind::Linear | Kind::Array | Kind::Mipmapped => {
+    match kind.uncharged(guest.registration.count(device.entry)) {
+        Some(word) => _ = word.fetch_sub(bytes, Relaxed),
+        None => {
             guest.registration.ledger(device.entry).release(bytes);
-            counters.frees.fetch_add(1, Relaxed)
+            thread::add(&thread::attached().tally(device.ordinal).frees, 1);
         }
-    };
+    }
 }
 
 /// The context a record belongs to.

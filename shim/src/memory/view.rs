@@ -22,8 +22,10 @@ pub fn info(
     real.call()?;
     if let Some(account) = account::here() {
         let ledger = account.ledger();
-        lower(free, room(ledger));
-        lower(total, whole(ledger));
+        if let Some(room) = ledger.room() {
+            lower(free, room);
+            lower(total, whole(ledger));
+        }
     }
     Ok(())
 }
