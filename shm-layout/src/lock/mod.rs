@@ -139,6 +139,12 @@ impl<'r> DeviceLock<'r> {
         let held = now_ns.saturating_sub(since);
         self.words
             .count_hold(held, reason, since, &self.own_share(now_ns));
+        if next == 0 {
+            // Whoever comes while nobody is active starts level with us.
+            self.device
+                .floor
+                .fetch_max(self.words.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let kind = EventKind::Release(reason);
         self.publish(Event {
             arg0: held,

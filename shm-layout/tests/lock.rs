@@ -1,0 +1,454 @@
+//! The device lock among living processes.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use common::*;
+use shm_layout::*;
+
+const MS: u64 = 1_000_000;
+
+fn never() -> bool {
+    false
+}
+
+fn policy(operator: &Operator, order: Order) {
+    let policy = LockPolicy {
+        kind: PolicyKind::Always,
+        order,
+        ..LockPolicy::default()
+    };
+    let change = Change::Policy {
+        device: None,
+        policy: Some(policy),
+    };
+    operator.edit(None, &change, clock::now()).expect("edited");
+}
+
+fn share(operator: &Operator, process: &Registration, change: impl FnOnce(&mut Wish)) {
+    let mut wish = Wish::default();
+    change(&mut wish);
+    let change = Change::ProcessShare {
+        slot: process.slot(),
+        weight: wish.weight,
+        priority: wish.priority,
+        cap: wish.cap,
+        paused: wish.paused,
+        boost: wish.boost,
+    };
+    operator.edit(None, &change, clock::now()).expect("edited");
+}
+
+#[derive(Default)]
+struct Wish {
+    weight: Set<u32>,
+    priority: Set<i32>,
+    cap: Set<u32>,
+    paused: Set<bool>,
+    boost: Set<Boost>,
+}
+
+fn waiting(segments: &Segments, count: usize) {
+    eventually("all of them wait", || {
+        look(segments).devices[0].waiters.len() == count
+    });
+}
+
+#[test]
+fn a_free_lock_is_taken_and_released() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (process, entry) = process(&segments, "");
+    let lock = process.lock(entry);
+    assert!(lock.try_acquire(clock::now()));
+    assert!(lock.held() && !lock.contended());
+    let view = look(&segments);
+    assert_eq!(view.devices[0].owner, Some(process.slot()));
+    assert_eq!(view.processes[0].devices[0].lock.state, LockState::Hold);
+    assert_eq!(lock.release(Reason::Idle, clock::now()), None);
+    assert!(!lock.held());
+    let view = look(&segments).processes[0].devices[0].lock.clone();
+    assert_eq!((view.state, view.acquisitions), (LockState::Idle, 1));
+    assert_eq!(view.releases[Reason::Idle as usize], 1);
+    assert_eq!(view.hold_hist.iter().sum::<u32>(), 1);
+}
+
+#[test]
+fn a_release_hands_the_lock_to_the_waiter_and_nobody_barges_in() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (first, entry) = process(&segments, "first");
+    let (second, _) = process(&segments, "second");
+    assert!(first.lock(entry).try_acquire(clock::now()));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| second.lock(entry).acquire(&never));
+        waiting(&segments, 1);
+        assert!(first.lock(entry).contended());
+        assert_eq!(
+            first.lock(entry).release(Reason::Slice, clock::now()),
+            Some(second.slot())
+        );
+        assert!(
+            !first.lock(entry).try_acquire(clock::now()),
+            "the turn is the waiter's"
+        );
+        assert!(
+            matches!(waiter.join().expect("no panic"), Acquire::Held { waited_ns } if waited_ns > 0)
+        );
+        assert!(second.lock(entry).held());
+    });
+    let view = look(&segments);
+    let lock = &view.processes[1].devices[0].lock;
+    assert_eq!(lock.wait_hist.iter().sum::<u32>(), 1);
+    assert_eq!(
+        lock.waited_for.first().map(|(who, _)| *who),
+        Some(first.slot())
+    );
+    assert_eq!((view.devices[0].handoffs, view.violations), (1, 0));
+}
+
+#[test]
+fn a_waiter_may_give_up() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (first, entry) = process(&segments, "first");
+    let (second, _) = process(&segments, "second");
+    assert!(first.lock(entry).try_acquire(clock::now()));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| second.lock(entry).acquire(&|| stop.load(Ordering::Relaxed)));
+        waiting(&segments, 1);
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(waiter.join().expect("no panic"), Acquire::GaveUp);
+    });
+    assert!(!first.lock(entry).contended());
+    assert_eq!(first.lock(entry).release(Reason::Idle, clock::now()), None);
+}
+
+/// Starts waiters one after the other, releases, and says in which order they got the lock.
+fn order_of(order: Order, prepare: impl Fn(&Operator, &[(Registration, Entry)])) -> Vec<usize> {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    policy(&operator, order);
+    let (holder, entry) = process(&segments, "holder");
+    let others: Vec<_> = (0..3)
+        .map(|index| process(&segments, &format!("waiter {index}")))
+        .collect();
+    prepare(&operator, &others);
+    assert!(holder.lock(entry).try_acquire(clock::now()));
+    let got = std::sync::Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for (index, (process, entry)) in others.iter().enumerate() {
+            let got = &got;
+            scope.spawn(move || {
+                assert!(matches!(
+                    process.lock(*entry).acquire(&never),
+                    Acquire::Held { .. }
+                ));
+                got.lock().expect("no panic").push(index);
+                process.lock(*entry).release(Reason::Count, clock::now());
+            });
+            waiting(&segments, index + 1);
+        }
+        holder.lock(entry).release(Reason::Count, clock::now());
+    });
+    assert_eq!(look(&segments).violations, 0);
+    got.into_inner().expect("no panic")
+}
+
+#[test]
+fn fifo_serves_who_came_first() {
+    assert_eq!(order_of(Order::Fifo, |_, _| ()), [0, 1, 2]);
+}
+
+#[test]
+fn priority_serves_the_most_urgent() {
+    let order = order_of(Order::Priority, |operator, others| {
+        for (process, priority) in others.iter().zip([-20, 0, 19]) {
+            share(operator, &process.0, |wish| {
+                wish.priority = Set::To(priority)
+            });
+        }
+    });
+    assert_eq!(order, [2, 1, 0]);
+}
+
+#[test]
+fn a_boost_counts_while_it_lasts() {
+    let order = order_of(Order::Priority, |operator, others| {
+        let until_ns = clock::now() + 3600 * 1000 * MS;
+        share(operator, &others[1].0, |wish| {
+            wish.boost = Set::To(Boost {
+                priority: 19,
+                until_ns,
+            })
+        });
+        assert_eq!(others[1].0.share().boost_until_ns, Some(until_ns));
+    });
+    assert_eq!(order[0], 1);
+}
+
+#[test]
+fn fair_serves_who_held_least() {
+    let order = order_of(Order::Fair, |_, others| {
+        for ((process, entry), ms) in others.iter().zip([30, 1, 15]) {
+            let lock = process.lock(*entry);
+            let begun = clock::now();
+            assert!(lock.try_acquire(begun));
+            lock.release(Reason::Idle, begun + ms * MS);
+        }
+    });
+    // Each took the lock when it was free, so it started level with the last one and then spent its own.
+    assert_eq!(order, [0, 1, 2]);
+}
+
+#[test]
+fn a_paused_process_is_passed_over_until_it_is_resumed() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (holder, entry) = process(&segments, "holder");
+    let (paused, _) = process(&segments, "paused");
+    share(&operator, &paused, |wish| wish.paused = Set::To(true));
+    assert!(!paused.lock(entry).try_acquire(clock::now()));
+    assert!(holder.lock(entry).try_acquire(clock::now()));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| paused.lock(entry).acquire(&never));
+        waiting(&segments, 1);
+        assert!(!holder.lock(entry).contended());
+        assert_eq!(holder.lock(entry).release(Reason::Idle, clock::now()), None);
+        assert!(!paused.lock(entry).held());
+        assert_eq!(
+            look(&segments).processes[1].devices[0].lock.state,
+            LockState::Paused
+        );
+        share(&operator, &paused, |wish| wish.paused = Set::To(false));
+        assert!(matches!(
+            waiter.join().expect("no panic"),
+            Acquire::Held { .. }
+        ));
+    });
+}
+
+#[test]
+fn a_capped_process_must_pause_even_alone() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, entry) = process(&segments, "");
+    share(&operator, &process, |wish| wish.cap = Set::To(10));
+    let lock = process.lock(entry);
+    let begun = clock::now();
+    assert!(lock.try_acquire(begun));
+    assert!(
+        lock.cap_left(lock.held_since())
+            .is_some_and(|left| left > 0)
+    );
+    assert_eq!(lock.cap_left(begun + 1000 * MS), Some(0));
+    // A hold of 50 ms costs half a second at 10 per cent.
+    lock.release(Reason::Paused, lock.held_since() + 50 * MS);
+    assert!(!lock.try_acquire(clock::now()), "its time is spent");
+    assert!(lock.try_acquire(clock::now() + 10_000 * MS), "time heals");
+    lock.release(Reason::Idle, clock::now());
+    share(&operator, &process, |wish| wish.cap = Set::Inherit);
+    assert!(lock.try_acquire(clock::now()), "the cap is off");
+    assert_eq!(lock.cap_left(clock::now()), None);
+}
+
+#[test]
+fn contended_acquisitions_change_the_owner_every_time() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    policy(&operator, Order::Fifo);
+    let all: Vec<_> = (0..4).map(|_| process(&segments, "")).collect();
+    let inside = AtomicU32::new(0);
+    let last = AtomicU64::new(0);
+    let repeats = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for (process, entry) in &all {
+            let (inside, last, repeats) = (&inside, &last, &repeats);
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    let lock = process.lock(*entry);
+                    assert!(matches!(lock.acquire(&never), Acquire::Held { .. }));
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+                    let me = process.slot().to_word();
+                    let contended = lock.contended();
+                    if last.swap(me, Ordering::SeqCst) == me && contended {
+                        repeats.fetch_add(1, Ordering::Relaxed);
+                    }
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    let next = lock.release(Reason::Count, clock::now());
+                    assert!(
+                        next.is_some() || !contended,
+                        "it was handed to one of those who waited"
+                    );
+                }
+            });
+        }
+    });
+    let view = look(&segments);
+    assert_eq!(view.violations, 0);
+    assert_eq!(view.devices[0].owner, None);
+    let acquisitions: u64 = view
+        .processes
+        .iter()
+        .map(|one| one.devices[0].lock.acquisitions)
+        .sum();
+    assert_eq!(acquisitions, 2000);
+}
+
+#[test]
+fn a_holder_that_overstays_is_forced_out_and_finds_out() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let kind = PolicyKind::Timeslice(MS);
+    let policy = LockPolicy {
+        kind,
+        max_hold_ns: 20 * MS,
+        grace_ns: 10 * MS,
+        ..LockPolicy::default()
+    };
+    operator
+        .edit(
+            None,
+            &Change::Policy {
+                device: Some(GPU),
+                policy: Some(policy),
+            },
+            clock::now(),
+        )
+        .expect("edited");
+    let (holder, entry) = process(&segments, "holder");
+    let (waiter, _) = process(&segments, "waiter");
+    let _keeper = holder.attach_keeper().expect("a robust list");
+    assert!(holder.lock(entry).try_acquire(clock::now()));
+    assert!(matches!(
+        waiter.lock(entry).acquire(&never),
+        Acquire::Held { .. }
+    ));
+    assert!(!holder.lock(entry).held());
+    assert_eq!(
+        holder.lock(entry).release(Reason::Slice, clock::now()),
+        None
+    );
+    assert!(
+        waiter.lock(entry).held(),
+        "a late release takes nothing away"
+    );
+    let view = look(&segments);
+    assert_eq!(
+        (
+            view.devices[0].forced,
+            view.processes[0].devices[0].lock.forced
+        ),
+        (1, 1)
+    );
+    assert_eq!(view.violations, 0);
+}
+
+/// The shares of saturated processes, in simulated time: whoever is next holds for one slice.
+fn shares_of(wishes: &[(u32, Option<u32>)], seconds: u64) -> Vec<f64> {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let kind = PolicyKind::Timeslice(5 * MS);
+    let policy = LockPolicy {
+        kind,
+        ..LockPolicy::default()
+    };
+    operator
+        .edit(
+            None,
+            &Change::Policy {
+                device: None,
+                policy: Some(policy),
+            },
+            clock::now(),
+        )
+        .expect("edited");
+    let stop = AtomicBool::new(false);
+    let all: Vec<_> = wishes.iter().map(|_| process(&segments, "")).collect();
+    for ((process, _), (weight, cap)) in all.iter().zip(wishes) {
+        share(&operator, process, |wish| {
+            wish.weight = Set::To(*weight);
+            wish.cap = cap.map_or(Set::Keep, Set::To);
+        });
+    }
+    thread::scope(|scope| {
+        for (process, entry) in &all {
+            let stop = &stop;
+            scope.spawn(move || {
+                let lock = process.lock(*entry);
+                while !stop.load(Ordering::Relaxed) {
+                    if lock.acquire(&|| stop.load(Ordering::Relaxed)) == Acquire::GaveUp {
+                        break;
+                    }
+                    // As a keeper does: look at the end of each slice.
+                    loop {
+                        thread::sleep(Duration::from_millis(5));
+                        process.heartbeat(clock::now());
+                        let spent = lock.cap_left(clock::now()) == Some(0);
+                        if spent || lock.contended() || stop.load(Ordering::Relaxed) || !lock.held()
+                        {
+                            break;
+                        }
+                    }
+                    lock.release(Reason::Slice, clock::now());
+                }
+            });
+        }
+        thread::sleep(Duration::from_secs(seconds));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let view = look(&segments);
+    assert_eq!(view.violations, 0);
+    let held: Vec<f64> = view
+        .processes
+        .iter()
+        .map(|one| one.devices[0].lock.held_ns as f64)
+        .collect();
+    let total: f64 = held.iter().sum();
+    held.iter().map(|one| one * 100.0 / total).collect()
+}
+
+#[test]
+fn weights_set_the_shares_of_a_saturated_device() {
+    let shares = shares_of(&[(100, None), (200, None), (400, None)], 4);
+    for (share, want) in shares.iter().zip([14.3, 28.6, 57.1]) {
+        assert!((share - want).abs() < 4.0, "{shares:?}");
+    }
+}
+
+#[test]
+fn everybody_gets_in_with_many_waiters() {
+    let dir = Dir::new();
+    let segments = Arc::new(dir.open());
+    let all: Vec<_> = (0..40).map(|_| process(&segments, "")).collect();
+    thread::scope(|scope| {
+        for (process, entry) in &all {
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    assert!(matches!(
+                        process.lock(*entry).acquire(&never),
+                        Acquire::Held { .. }
+                    ));
+                    process.lock(*entry).release(Reason::Count, clock::now());
+                }
+            });
+        }
+    });
+    assert_eq!(look(&segments).violations, 0);
+}
