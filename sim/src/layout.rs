@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use crate::{MAX_DEVICES, MAX_PROCESSES};
 
 /// `GPUSIM` and the version of this layout; written last when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x03");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x04");
 
 /// Words of scenario text a world keeps.
 pub(crate) const SCENARIO_WORDS: usize = 2048;
@@ -15,6 +15,9 @@ pub(crate) const TICKETS: usize = 4096;
 
 /// Busy-time buckets a process keeps per device.
 pub(crate) const BUCKETS: usize = 16;
+
+/// The step of [`Ticket::ready`].
+pub(crate) const READY_STEP: u64 = 16;
 
 /// A world. Made under the world's lock file; read and written by all its processes.
 #[repr(C)]
@@ -47,6 +50,8 @@ pub(crate) struct Timeline {
 pub(crate) struct Ticket {
     /// lap (14 bits) · process slot (10 bits) · duration in nanoseconds (40 bits).
     pub claim: AtomicU64,
+    /// lap (14 bits) · since when it could run, in steps of [`READY_STEP`] nanoseconds (50 bits).
+    pub ready: AtomicU64,
     /// When it started; belongs to this lap if not before the previous ticket's end.
     pub start: AtomicU64,
     /// When it ended; belongs to this lap if after `start`.

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::layout::{BUCKETS, Layout, ProcessDevice, TICKETS, Ticket};
+use crate::layout::{BUCKETS, Layout, ProcessDevice, READY_STEP, TICKETS, Ticket};
 use crate::{MAX_DEVICES, Member, clock, process};
 
 /// Kernels the log remembers at most.
@@ -91,6 +91,13 @@ fn ticket_at(layout: &Layout, device: usize, ticket: u64) -> &Ticket {
     &layout.devices[device].tickets[ticket as usize % TICKETS]
 }
 
+/// Since when a ticket could run, if its claimant has said so.
+fn ready_of(ticket: &Ticket, number: u64) -> Option<u64> {
+    // ORDER: pairs with the Release in `claim`.
+    let word = ticket.ready.load(Acquire);
+    (word >> 50 == lap_of(number)).then_some((word & ((1 << 50) - 1)) * READY_STEP)
+}
+
 /// When the ticket before this one ended. It has, because tickets run in order.
 fn previous_end(layout: &Layout, device: usize, ticket: u64) -> u64 {
     match ticket.checked_sub(1) {
@@ -102,13 +109,7 @@ fn previous_end(layout: &Layout, device: usize, ticket: u64) -> u64 {
 
 /// Ends what has run its time and starts what is next. `gone` tells whether a slot's process is dead;
 /// it is asked about the running ticket only.
-fn advance(
-    layout: &Layout,
-    device: usize,
-    now: u64,
-    ready: Option<(u64, u64)>,
-    gone: &dyn Fn(usize) -> bool,
-) -> Now {
+fn advance(layout: &Layout, device: usize, now: u64, gone: &dyn Fn(usize) -> bool) -> Now {
     let engine = &layout.devices[device];
     loop {
         // ORDER: pairs with the CAS below; the previous ticket's end is there.
@@ -121,10 +122,8 @@ fn advance(
         let floor = previous_end(layout, device, head);
         let mut start = ticket.start.load(Acquire);
         if start < floor || start == 0 {
-            // The claimant says since when its stream was ready; anyone else starts it now.
-            let since = ready
-                .filter(|(own, _)| *own == head)
-                .map_or(now, |(_, since)| since);
+            // A claimant that was killed before it could say started now.
+            let since = ready_of(ticket, head).unwrap_or(now);
             let begin = floor.max(since.min(now)).max(1);
             // ORDER: publishes the start; the loser takes the winner's.
             match ticket.start.compare_exchange(start, begin, AcqRel, Acquire) {
@@ -187,7 +186,7 @@ fn account(books: &ProcessDevice, start: u64, end: u64) {
 pub(crate) fn cancel(layout: &Layout, slot: usize) {
     let now = clock::now();
     for device in 0..MAX_DEVICES {
-        advance(layout, device, now, None, &|running| running == slot);
+        advance(layout, device, now, &|running| running == slot);
         let engine = &layout.devices[device];
         for number in engine.head.load(Acquire)..engine.tail.load(Acquire) {
             let ticket = ticket_at(layout, device, number);
@@ -206,7 +205,7 @@ pub(crate) fn cancel(layout: &Layout, slot: usize) {
 
 /// How much of a device's running kernel has passed: (slot, nanoseconds).
 pub(crate) fn running(layout: &Layout, device: usize, now: u64) -> Option<(usize, u64)> {
-    match advance(layout, device, now, None, &|_| false) {
+    match advance(layout, device, now, &|_| false) {
         Now::Idle => None,
         Now::Runs { ticket, .. } => {
             let entry = ticket_at(layout, device, ticket);
@@ -239,7 +238,7 @@ impl Member {
     /// Runs a kernel of this duration: waits for its turn and until it has ended, and returns when that
     /// was. `ready` is since when it could have run (when its stream's previous work ended).
     pub fn run_kernel(&self, device: usize, duration: u64, ready: u64) -> u64 {
-        let number = self.claim(device, duration.clamp(1, LONGEST));
+        let number = self.claim(device, duration.clamp(1, LONGEST), ready);
         let layout = self.world().layout();
         let mut next_look = 0;
         loop {
@@ -249,7 +248,7 @@ impl Member {
                 next_look = now + LOOK;
             }
             let gone = |slot| look && self.is_gone(slot);
-            let state = advance(layout, device, now, Some((number, ready)), &gone);
+            let state = advance(layout, device, now, &gone);
             let (running, until) = match state {
                 Now::Runs { ticket, until } if ticket <= number => (ticket, until),
                 _ => return self.end_of(device, number, now),
@@ -270,15 +269,13 @@ impl Member {
         }
     }
 
-    fn claim(&self, device: usize, duration: u64) -> u64 {
+    fn claim(&self, device: usize, duration: u64, ready: u64) -> u64 {
         let layout = self.world().layout();
         let engine = &layout.devices[device];
         loop {
             let number = engine.tail.load(Acquire);
             if number.saturating_sub(engine.head.load(Acquire)) >= TICKETS as u64 - ROOM {
-                advance(layout, device, clock::now(), None, &|slot| {
-                    self.is_gone(slot)
-                });
+                advance(layout, device, clock::now(), &|slot| self.is_gone(slot));
                 std::thread::yield_now();
                 continue;
             }
@@ -293,7 +290,10 @@ impl Member {
                     .compare_exchange(old, mine, AcqRel, Acquire)
                     .is_ok();
             if won {
-                ticket.pid.store(u64::from(std::process::id()), Release);
+                let word = lap_of(number) << 50 | ready / READY_STEP & ((1 << 50) - 1);
+                // ORDER: tells everyone who moves the timeline since when it could run.
+                ticket.ready.store(word, Release);
+                ticket.pid.store(u64::from(std::process::id()), Relaxed);
             }
             // ORDER: the tail is a hint; whoever sees a taken ticket moves it on.
             let _ = engine
@@ -376,7 +376,7 @@ mod tests {
         let private = Private::new("ready");
         let world = private.open(None);
         let member = Member::join(&world).unwrap();
-        let ready = clock::now() - 50_000_000;
+        let ready = (clock::now() - 50_000_000) / READY_STEP * READY_STEP;
         assert_eq!(member.run_kernel(0, 1_000_000, ready), ready + 1_000_000);
     }
 
@@ -400,8 +400,8 @@ mod tests {
         let world = private.open(None);
         let (one, two) = (Member::join(&world).unwrap(), Member::join(&world).unwrap());
         let one = Arc::new(one);
-        one.claim(0, LONGEST);
-        one.claim(0, LONGEST);
+        one.claim(0, LONGEST, 0);
+        one.claim(0, LONGEST, 0);
         drop(one);
         let before = clock::now();
         two.run_kernel(0, 1_000, before);

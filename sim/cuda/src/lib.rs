@@ -1,1 +1,46 @@
-//! The simulator's libcuda.so.1.
+//! The simulator's `libcuda.so.1`: the CUDA driver API over [`gpushare_sim`]'s world.
+//!
+//! Real clients run on it unmodified: what a program can see of a driver through this interface behaves as
+//! the driver's documentation says, down to error codes. What a GPU would compute is not computed:
+//! a kernel takes its time on the shared engine and writes nothing.
+//!
+//! * The C edge: [`faces`] makes the exports, [`c`] checks what comes over them, [`exports`] knows them all.
+//! * Who and where: [`driver`], `device`, [`context`].
+//! * Memory: [`heap`] (addresses), `memory`, `host`, `array`, `vmm`, `pool`, `ipc`.
+//! * Work: [`task`] (what is done), [`stream`] (in which order), `event`, `copy`, `launch`, [`module`].
+//! * Graphs: [`graph`], [`capture`].
+//!
+//! # Simulated
+//!
+//! Where it differs from a driver: kernels compute nothing; copies take the time they take on the host;
+//! a graph's nodes run one after the other; peer devices never reach each other's memory directly;
+//! functions that are exported but not simulated answer `CUDA_ERROR_NOT_SUPPORTED`; NVIDIA's private
+//! export tables are not answered, so programs on the CUDA runtime library do not start.
+
+#![recursion_limit = "512"]
+
+mod array;
+pub mod c;
+#[cfg(any())]
+pub mod capture;
+#[cfg(not(any()))]
+#[path = "capture_none.rs"]
+pub mod capture;
+pub mod context;
+mod copy;
+mod device;
+pub mod driver;
+pub mod event;
+pub mod exports;
+pub mod faces;
+pub mod handles;
+pub mod heap;
+pub mod image;
+mod init;
+pub mod launch;
+mod memory;
+pub mod module;
+mod queue;
+pub mod stream;
+mod stubs;
+pub mod task;

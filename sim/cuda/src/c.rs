@@ -1,0 +1,182 @@
+//! What comes over the C edge: pointers that may be NULL, strings, arrays.
+//!
+//! The types here stand for raw pointers in the exported signatures. Reading or writing through them checks
+//! for NULL and answers `CUDA_ERROR_INVALID_VALUE`, as the driver does; that a pointer which is not NULL
+//! is good is the caller's promise, made by the driver's documentation.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_void};
+
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::types::CUstream;
+
+/// Where to put a result.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Out<T>(pub *mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// NULL is an invalid value.
+    pub fn check(self) -> CUresult {
+        if self.0.is_null() { Err(CUDA_ERROR_INVALID_VALUE) } else { Ok(()) }
+    }
+
+    /// Writes the result; NULL is an invalid value.
+    pub fn set(self, value: T) -> CUresult {
+        self.check()?;
+        // SAFETY: not NULL, and the caller promised room for a T.
+        unsafe { self.0.write_unaligned(value) };
+        Ok(())
+    }
+
+    /// Writes the result if it is wanted.
+    pub fn set_if_wanted(self, value: T) {
+        let _ = self.set(value);
+    }
+
+    /// Writes the result at `index` of an array; the caller of this function knows its length.
+    pub fn set_at(self, index: usize, value: T) -> CUresult {
+        Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).set(value)
+    }
+
+    /// Nothing is wanted.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The same place, to read from.
+    pub fn input(self) -> In<T> {
+        In(self.0)
+    }
+}
+
+/// Something to read.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct In<T>(pub *const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T: Copy> In<T> {
+    /// Reads it; NULL is an invalid value.
+    pub fn get(self) -> Result<T, CUerror> {
+        self.at(0)
+    }
+
+    /// Reads element `index` of an array.
+    pub fn at(self, index: usize) -> Result<T, CUerror> {
+        if self.0.is_null() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: not NULL, and the caller promised that many elements.
+        Ok(unsafe { self.0.add(index).read_unaligned() })
+    }
+
+    /// Reads an array of `count`; NULL is good only for none.
+    pub fn all(self, count: usize) -> Result<Vec<T>, CUerror> {
+        (0..count).map(|index| self.at(index)).collect()
+    }
+}
+
+impl<T> In<T> {
+    /// Nothing is given.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+/// A string that ends in NUL.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Text(pub *const c_char);
+
+impl Text {
+    /// Reads it; NULL is an invalid value.
+    pub fn get(self) -> Result<String, CUerror> {
+        if self.0.is_null() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: not NULL, and the caller promised a string.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        Ok(text.to_string_lossy().into_owned())
+    }
+}
+
+/// A C struct kept as it was given. Its pointers are the application's: they are handed back, not followed.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<T>(pub T);
+
+// SAFETY: the pointers in it are not followed, so they are numbers to us.
+unsafe impl<T> Send for Plain<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Plain<T> {}
+
+/// Room for a string.
+pub fn put_text(room: Out<c_char>, length: i32, text: &str) -> CUresult {
+    let length = usize::try_from(length).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+    room.check()?;
+    if length == 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let bytes = text.bytes().take(length - 1).chain([0]);
+    for (index, byte) in bytes.enumerate() {
+        room.set_at(index, byte as c_char)?;
+    }
+    Ok(())
+}
+
+/// Bytes at an address. The address is a device address that [`crate::heap`] knows, or the host memory
+/// that the caller gave for a copy.
+pub fn read_bytes(address: u64, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    copy_bytes(bytes.as_mut_ptr() as u64, address, count);
+    bytes
+}
+
+/// Copies bytes from one such address to another; they may overlap.
+pub fn copy_bytes(to: u64, from: u64, count: usize) {
+    if count > 0 {
+        // SAFETY: both ranges were checked against the heap or promised by the caller of the copy.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, count) };
+    }
+}
+
+/// Fills `count` elements from an address of the heap on.
+pub fn fill<T: Copy>(to: u64, value: T, count: usize) {
+    let start = to as *mut T;
+    for index in 0..count {
+        // SAFETY: the range was checked against the heap.
+        unsafe { start.add(index).write_unaligned(value) };
+    }
+}
+
+/// Calls a host function that the application queued.
+pub fn call_host(function: unsafe extern "C" fn(*mut c_void), data: u64) {
+    // SAFETY: the application queued both to be called together.
+    unsafe { function(data as *mut c_void) };
+}
+
+/// Calls a stream callback that the application queued.
+pub fn call_back(
+    function: unsafe extern "C" fn(CUstream, u32, *mut c_void),
+    stream: u64,
+    data: u64,
+) {
+    // SAFETY: the application queued them to be called together.
+    unsafe { function(stream as CUstream, 0, data as *mut c_void) };
+}

@@ -1,0 +1,263 @@
+//! Devices: what there is, and what it can do.
+
+use std::ffi::c_char;
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
+    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult,
+};
+use gpushare_abi::types::{CUcontext, CUdevice, CUdevprop, CUuuid};
+use gpushare_sim::Device;
+
+use crate::c::{Out, Text, put_text};
+use crate::context::{by_handle, current};
+use crate::driver::driver;
+use crate::faces::faces;
+
+/// An attribute by its number in the driver's header.
+fn attribute(device: &Device, attribute: u32) -> Result<i32, CUerror> {
+    let multiprocessors = device.multiprocessors as i32;
+    Ok(match attribute {
+        1..=3 => 1024,
+        4 => 64,
+        5 => i32::MAX,
+        6 | 7 => 65535,
+        8 => 48 << 10,
+        9 => 64 << 10,
+        10 => 32,
+        11 => i32::MAX,
+        12 | 82 => 65536,
+        13 => 1_980_000,
+        14 => 512,
+        15 => 1,
+        16 => multiprocessors,
+        17 => 0,
+        18 => 0,
+        19 => 1,
+        20 => 0,
+        21 => 131_072,
+        22 => 131_072,
+        23 => 65536,
+        24..=26 => 16384,
+        27 | 28 => 32768,
+        29 => 2048,
+        30 => 512,
+        31 => 1,
+        32 => 0,
+        33 => device.pci_bus() as i32,
+        34 | 50 => 0,
+        35 => 0,
+        36 => 2_619_000,
+        37 => 5120,
+        38 => 50 << 20,
+        39 => 2048,
+        40 => 3,
+        41 => 1,
+        42 => 32768,
+        43 => 2048,
+        44 => 1,
+        45 | 46 => 32768,
+        47..=49 => 8192,
+        51 => 32,
+        52 => 32768,
+        53 => 2046,
+        54 => 32768,
+        55 | 56 => 65536,
+        57 => 131_072,
+        58..=60 => 16384,
+        61 | 62 => 32768,
+        63 => 2048,
+        64 => 32768,
+        65 => 2046,
+        66 => 32768,
+        67 | 68 => 2046,
+        69 => 268_435_456,
+        70 => 131_072,
+        71 => 65000,
+        72 => 2_097_120,
+        73 => 32768,
+        74 => 32768,
+        75 => device.compute.major as i32,
+        76 => device.compute.minor as i32,
+        77 => 32768,
+        78..=80 => 1,
+        81 => 233_472,
+        83 => 1,
+        84 | 85 => 0,
+        86 => 0,
+        87 => 2,
+        88 => 0,
+        89 => 1,
+        90 => 1,
+        91 => 1,
+        92 => 1,
+        93 => 1,
+        94 => 1,
+        95 => 1,
+        96 => 0,
+        97 => 227 << 10,
+        98 => 1,
+        99 => 1,
+        100 => 0,
+        101 => 0,
+        102 => 1,
+        103 => 1,
+        104 | 105 => 0,
+        106 => 32,
+        107 => 0,
+        108 => 128 << 20,
+        109 => 32 << 20,
+        110 => 0,
+        111 => 1024,
+        112 => 0,
+        113 => 1,
+        114 => 1,
+        115 => 1,
+        116 => 0,
+        117 => 0,
+        118 => 0,
+        119 => 0,
+        120 => 1,
+        121 => 0,
+        122 => 1,
+        123 => 1,
+        124 => 0,
+        125 => 0,
+        126 => 1,
+        127 | 128 => 0,
+        129 => 0,
+        130 => 0,
+        131 => 0,
+        132 => 0,
+        133..=148 => 0,
+        _ => return Err(CUDA_ERROR_INVALID_VALUE),
+    })
+}
+
+fn uuid(out: Out<CUuuid>, bytes: [u8; 16]) -> CUresult {
+    out.set(CUuuid { bytes })
+}
+
+/// `0000:10:00.0`.
+fn bus_id(device: &Device) -> String {
+    format!("0000:{:02X}:00.0", device.pci_bus())
+}
+
+fn peers(one: CUdevice, other: CUdevice) -> CUresult {
+    let driver = driver()?;
+    driver.device(one)?;
+    driver.device(other)?;
+    if one == other { Err(CUDA_ERROR_INVALID_DEVICE) } else { Ok(()) }
+}
+
+faces! {
+    "cuDeviceGet" 2000 cuDeviceGet (out: Out<CUdevice>, ordinal: i32) {
+        driver()?.device(ordinal)?;
+        out.set(ordinal)
+    }
+    "cuDeviceGetCount" 2000 cuDeviceGetCount (out: Out<i32>) { out.set(driver()?.devices.len() as i32) }
+    "cuDeviceGetName" 2000 cuDeviceGetName (out: Out<c_char>, length: i32, device: CUdevice) {
+        put_text(out, length, &driver()?.device(device)?.name)
+    }
+    "cuDeviceGetUuid" 9020 cuDeviceGetUuid (out: Out<CUuuid>, device: CUdevice) {
+        uuid(out, driver()?.device(device)?.gpu_uuid)
+    }
+    "cuDeviceGetUuid" 11040 cuDeviceGetUuid_v2 (out: Out<CUuuid>, device: CUdevice) {
+        uuid(out, driver()?.device(device)?.uuid)
+    }
+    "cuDeviceGetLuid" 10000 cuDeviceGetLuid (luid: Out<c_char>, mask: Out<u32>, device: CUdevice) {
+        let _ = (luid, mask);
+        driver()?.device(device)?;
+        Err(CUDA_ERROR_NOT_SUPPORTED)
+    }
+    "cuDeviceTotalMem" 3020 cuDeviceTotalMem_v2 (out: Out<usize>, device: CUdevice) {
+        out.set(driver()?.device(device)?.memory as usize)
+    }
+    "cuDeviceGetTexture1DLinearMaxWidth" 11010 cuDeviceGetTexture1DLinearMaxWidth (out: Out<usize>, format: u32, channels: u32, device: CUdevice) {
+        driver()?.device(device)?;
+        gpushare_abi::types::channel_bytes(format).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if !matches!(channels, 1 | 2 | 4) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        out.set(1 << 28)
+    }
+    "cuDeviceGetAttribute" 2000 cuDeviceGetAttribute (out: Out<i32>, which: u32, device: CUdevice) {
+        let device = driver()?.device(device)?;
+        out.check()?;
+        out.set(attribute(device, which)?)
+    }
+    "cuDeviceGetProperties" 2000 cuDeviceGetProperties (out: Out<CUdevprop>, device: CUdevice) {
+        let device = driver()?.device(device)?;
+        let get = |which| attribute(device, which);
+        out.set(CUdevprop {
+            maxThreadsPerBlock: get(1)?,
+            maxThreadsDim: [get(2)?, get(3)?, get(4)?],
+            maxGridSize: [get(5)?, get(6)?, get(7)?],
+            sharedMemPerBlock: get(8)?,
+            totalConstantMemory: get(9)?,
+            SIMDWidth: get(10)?,
+            memPitch: get(11)?,
+            regsPerBlock: get(12)?,
+            clockRate: get(13)?,
+            textureAlign: get(14)?,
+        })
+    }
+    "cuDeviceComputeCapability" 2000 cuDeviceComputeCapability (major: Out<i32>, minor: Out<i32>, device: CUdevice) {
+        let compute = driver()?.device(device)?.compute;
+        major.set(compute.major as i32)?;
+        minor.set(compute.minor as i32)
+    }
+    "cuDeviceGetPCIBusId" 4010 cuDeviceGetPCIBusId (out: Out<c_char>, length: i32, device: CUdevice) {
+        put_text(out, length, &bus_id(driver()?.device(device)?))
+    }
+    "cuDeviceGetByPCIBusId" 4010 cuDeviceGetByPCIBusId (out: Out<CUdevice>, text: Text) {
+        let driver = driver()?;
+        let wanted = text.get()?.to_ascii_uppercase();
+        let wanted = if wanted.matches(':').count() == 1 { format!("0000:{wanted}") } else { wanted };
+        let wanted = wanted.trim_start_matches("0000").trim_end_matches(".0");
+        let found = driver.devices.iter().position(|device| {
+            bus_id(device).trim_start_matches("0000").trim_end_matches(".0") == wanted
+        });
+        out.set(found.ok_or(CUDA_ERROR_INVALID_DEVICE)? as i32)
+    }
+    "cuDeviceGetExecAffinitySupport" 11040 cuDeviceGetExecAffinitySupport (out: Out<i32>, kind: u32, device: CUdevice) {
+        let _ = kind;
+        driver()?.device(device)?;
+        out.set(0)
+    }
+    "cuDeviceCanAccessPeer" 4000 cuDeviceCanAccessPeer (out: Out<i32>, one: CUdevice, other: CUdevice) {
+        let driver = driver()?;
+        driver.device(one)?;
+        driver.device(other)?;
+        out.set(0)
+    }
+    "cuDeviceGetP2PAttribute" 8000 cuDeviceGetP2PAttribute (out: Out<i32>, attribute: u32, one: CUdevice, other: CUdevice) {
+        peers(one, other)?;
+        if attribute == 0 || attribute > 5 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        out.set(0)
+    }
+    "cuCtxEnablePeerAccess" 4000 cuCtxEnablePeerAccess (peer: CUcontext, flags: u32) {
+        current()?;
+        by_handle(peer)?;
+        if flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        Err(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+    }
+    "cuCtxDisablePeerAccess" 4000 cuCtxDisablePeerAccess (peer: CUcontext) {
+        current()?;
+        by_handle(peer)?;
+        Err(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+    }
+    "cuFlushGPUDirectRDMAWrites" 11030 cuFlushGPUDirectRDMAWrites (target: u32, scope: u32) {
+        let _ = (target, scope);
+        current().map(|_| ())
+    }
+    "cuDeviceGetNvSciSyncAttributes" 10020 cuDeviceGetNvSciSyncAttributes (list: u64, device: CUdevice, flags: i32) {
+        let _ = (list, flags);
+        driver()?.device(device)?;
+        Err(CUDA_ERROR_NOT_SUPPORTED)
+    }
+}

@@ -1,0 +1,102 @@
+//! The driver in this process: its part in the world and the devices it sees.
+
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED,
+    CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_SYSTEM_NOT_READY, CUerror, CUresult,
+};
+use gpushare_sim::{Device, Member, World, visible};
+
+use crate::context::Primary;
+use crate::handles::lock;
+
+/// The version of the driver API: 13.0.
+pub const VERSION: i32 = 13000;
+
+/// The initialised driver.
+#[derive(Debug)]
+pub struct Driver {
+    /// This process's part in the world.
+    pub member: Member,
+    /// The devices this process sees, by ordinal.
+    pub devices: Vec<Device>,
+    /// The primary context of each.
+    pub primaries: Vec<Mutex<Primary>>,
+    /// How long each allocation takes.
+    pub slow_alloc: Duration,
+}
+
+static DRIVER: OnceLock<Driver> = OnceLock::new();
+
+/// Set in a child that was forked after `cuInit`: the driver does not work there.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_forked_child() {
+    FORKED.store(true, Relaxed);
+}
+
+/// `cuInit`.
+pub fn init() -> CUresult {
+    static STARTING: Mutex<()> = Mutex::new(());
+    if FORKED.load(Relaxed) {
+        return Err(CUDA_ERROR_NOT_INITIALIZED);
+    }
+    let _one_at_a_time = lock(&STARTING);
+    if DRIVER.get().is_some() {
+        return Ok(());
+    }
+    let driver = start()?;
+    // SAFETY: the handler stores one flag and is never unloaded (the library is linked nodelete).
+    unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+    DRIVER.set(driver).map_err(|_| CUDA_ERROR_NOT_INITIALIZED)
+}
+
+/// The world, opened at its first use: functions may be looked up before `cuInit`.
+pub fn world() -> Option<&'static Arc<World>> {
+    static WORLD: OnceLock<Option<Arc<World>>> = OnceLock::new();
+    let open = || World::open().map(Arc::new).inspect_err(|error| note(&error.to_string())).ok();
+    WORLD.get_or_init(open).as_ref()
+}
+
+fn start() -> Result<Driver, CUerror> {
+    let world = world().ok_or(CUDA_ERROR_SYSTEM_NOT_READY)?;
+    let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let devices: Vec<_> = visible::visible(world.devices(), variable.as_deref()).into_iter().cloned().collect();
+    if devices.is_empty() {
+        return Err(CUDA_ERROR_NO_DEVICE);
+    }
+    let member = Member::join(world).map_err(|error| {
+        note(&error.to_string());
+        CUDA_ERROR_OPERATING_SYSTEM
+    })?;
+    let primaries = devices.iter().map(|_| Mutex::default()).collect();
+    let slow_alloc = world.scenario().mishaps.slow_alloc.0;
+    Ok(Driver { member, devices, primaries, slow_alloc })
+}
+
+/// One line on stderr: the simulator cannot start, and an error code could not say why.
+fn note(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "gpushare simulator: {line}");
+}
+
+/// The driver, if it is initialised in this process.
+pub fn driver() -> Result<&'static Driver, CUerror> {
+    if FORKED.load(Relaxed) {
+        return Err(CUDA_ERROR_NOT_INITIALIZED);
+    }
+    DRIVER.get().ok_or(CUDA_ERROR_NOT_INITIALIZED)
+}
+
+impl Driver {
+    /// The device with this ordinal.
+    pub fn device(&self, ordinal: i32) -> Result<&Device, CUerror> {
+        let index = usize::try_from(ordinal).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?;
+        self.devices.get(index).ok_or(CUDA_ERROR_INVALID_DEVICE)
+    }
+}

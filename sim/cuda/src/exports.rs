@@ -1,0 +1,49 @@
+//! All exports, and looking one up as `cuGetProcAddress` does.
+
+use gpushare_abi::types::{
+    CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+};
+
+use crate::driver;
+use crate::faces::Face;
+
+/// What each file exports.
+pub const ALL: &[&[Face]] = &[
+    crate::array::FACES,
+    crate::context::FACES,
+    crate::copy::FACES,
+    crate::device::FACES,
+    crate::event::FACES,
+    crate::init::FACES,
+    crate::launch::FACES,
+    crate::memory::FACES,
+    crate::module::FACES,
+    crate::queue::FACES,
+    crate::stubs::FACES,
+];
+
+/// What a look-up comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The function is here.
+    At(*const ()),
+    /// It is not; the status tells why.
+    Not(u32),
+}
+
+/// The form of a function that CUDA version `version` had, or the nearest older one; the form for the
+/// per-thread default stream if wanted and there is one.
+pub fn find(name: &str, version: i32, per_thread: bool) -> Found {
+    let world = driver::world();
+    if world.is_some_and(|world| world.scenario().mishaps.missing.iter().any(|other| other == name)) {
+        return Found::Not(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    }
+    let forms = || ALL.iter().copied().flatten().filter(|face| face.base == name);
+    let twins = per_thread && forms().any(|face| face.per_thread);
+    let best = forms().filter(|face| face.per_thread == twins && face.since <= version);
+    match best.max_by_key(|face| face.since) {
+        Some(face) => Found::At(face.address.0),
+        None if forms().next().is_some() => Found::Not(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT),
+        None => Found::Not(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
+    }
+}

@@ -1,0 +1,99 @@
+//! One row an exported function: the name `cuGetProcAddress` knows it by, the CUDA version that introduced
+//! this form of it, its symbol, its arguments and its body.
+//!
+//! ```text
+//! faces! {
+//!     "cuMemAlloc" 3020 cuMemAlloc_v2 (dptr: Out<CUdeviceptr>, bytes: usize) { … }
+//!     "cuStreamQuery" 2000 cuStreamQuery (stream: CUstream) / cuStreamQuery_ptsz 7000 |default| { … }
+//! }
+//! ```
+//!
+//! A second symbol is the form for the per-thread default stream: the same body, told so by `default`.
+//! A body is plain safe Rust: the arguments' types ([`crate::c`]) check pointers where they are used.
+//! Nothing unwinds into the caller.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gpushare_abi::errors::{CUDA_ERROR_UNKNOWN, CUresult};
+
+/// An exported function.
+#[derive(Debug)]
+pub struct Face {
+    /// The name without version and stream suffixes.
+    pub base: &'static str,
+    /// The CUDA version that introduced this form: 12030 is 12.3.
+    pub since: i32,
+    /// The exported symbol.
+    pub symbol: &'static str,
+    /// It is the form for the per-thread default stream.
+    pub per_thread: bool,
+    /// Where it is.
+    pub address: Address,
+}
+
+/// The address of a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Address(pub *const ());
+
+// SAFETY: a function's address is not data.
+#[allow(unsafe_code)]
+unsafe impl Sync for Address {}
+
+/// Runs a body; a panic becomes an error code.
+pub fn guarded(body: impl FnOnce() -> CUresult) -> CUresult {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(CUDA_ERROR_UNKNOWN))
+}
+
+macro_rules! faces {
+    ($($base:literal $since:literal $symbol:ident $args:tt $(/ $twin:ident $twin_since:literal)? $(|$default:ident|)? $body:block)*) => {
+        $(
+            faces!(@body $symbol $args [$($default)?] $body);
+            faces!(@export $symbol $symbol Legacy $args [$($default)?]);
+            $(faces!(@export $twin $symbol PerThread $args [default]);)?
+        )*
+
+        /// What this file exports.
+        pub const FACES: &[$crate::faces::Face] = &[$(
+            $crate::faces::Face {
+                base: $base,
+                since: $since,
+                symbol: stringify!($symbol),
+                per_thread: false,
+                address: $crate::faces::Address($symbol as *const ()),
+            },
+            $($crate::faces::Face {
+                base: $base,
+                since: $twin_since,
+                symbol: stringify!($twin),
+                per_thread: true,
+                address: $crate::faces::Address($twin as *const ()),
+            },)?
+        )*];
+    };
+    (@body $symbol:ident ($($arg:ident: $type:ty),* $(,)?) [$($default:ident)?] $body:block) => {
+        #[allow(non_snake_case, reason = "the driver's own name")]
+        mod $symbol {
+            #[allow(unused_imports, reason = "not each body needs all")]
+            use super::*;
+            #[allow(clippy::too_many_arguments, reason = "as many as the driver's function has")]
+            pub(super) fn body($($default: $crate::stream::DefaultStream,)? $($arg: $type),*) -> CUresult $body
+        }
+    };
+    (@export $name:ident $symbol:ident $which:ident ($($arg:ident: $type:ty),* $(,)?) []) => {
+        faces!(@function $name ($($arg: $type),*) { $symbol::body($($arg),*) });
+    };
+    (@export $name:ident $symbol:ident $which:ident ($($arg:ident: $type:ty),* $(,)?) [$default:ident]) => {
+        faces!(@function $name ($($arg: $type),*) {
+            $symbol::body($crate::stream::DefaultStream::$which, $($arg),*)
+        });
+    };
+    (@function $name:ident ($($arg:ident: $type:ty),*) $call:block) => {
+        #[doc = concat!("The driver's `", stringify!($name), "`.")]
+        #[allow(unsafe_code, non_snake_case, clippy::too_many_arguments, reason = "an export of the driver's own name")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($arg: $type),*) -> CUresult {
+            $crate::faces::guarded(|| $call)
+        }
+    };
+}
+pub(crate) use faces;

@@ -1,0 +1,343 @@
+//! Addresses: where device memory is in this process, and what each address belongs to.
+//!
+//! Device memory is a range of this process's own address space, backed by an unnamed file, whose pages
+//! exist only once they are touched; so a large allocation costs nothing until it is used, and another
+//! process can map the same bytes ([`crate::ipc`]). Addresses come from a best-fit list in steps of 512
+//! bytes, as many as there are devices' worth of memory and more. Freed pages go back to the host.
+
+#![allow(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::{Mutex, OnceLock};
+
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
+
+use crate::driver::driver;
+use crate::handles::lock;
+
+/// Alignment and step of device addresses.
+pub const STEP: u64 = 512;
+
+/// Freed blocks above this give their pages back to the host.
+const WORTH_RETURNING: u64 = 64 << 10;
+
+/// What an address belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `cuMemAlloc`, `cuMemAllocPitch`.
+    Device,
+    /// `cuMemAllocManaged`.
+    Managed,
+    /// `cuMemAllocAsync`: from this pool, which holds the capacity.
+    Ordered,
+    /// An array's memory.
+    Array,
+    /// Allocated by a graph, which holds the capacity.
+    Graph,
+    /// `cuMemHostAlloc`, with its flags.
+    Host(u32),
+    /// `cuMemHostRegister`, with its flags.
+    Registered(u32),
+    /// Part of a reserved range, mapped.
+    Mapped,
+    /// Another process's memory.
+    Imported,
+}
+
+impl Kind {
+    /// It is memory of the host.
+    pub fn is_host(self) -> bool {
+        matches!(self, Self::Host(_) | Self::Registered(_))
+    }
+}
+
+/// A range of addresses with an owner.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The first address.
+    pub base: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Bytes taken of the device's capacity.
+    pub charged: u64,
+    /// The device's ordinal.
+    pub device: i32,
+    /// The context's handle.
+    pub context: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// A number no other block has.
+    pub id: u64,
+    /// The pool, for [`Kind::Ordered`].
+    pub pool: u64,
+}
+
+#[derive(Default)]
+struct Heap {
+    /// Free ranges by start, and by length.
+    free: BTreeMap<u64, u64>,
+    by_length: BTreeSet<(u64, u64)>,
+    blocks: BTreeMap<u64, Block>,
+}
+
+static HEAP: Mutex<Heap> =
+    Mutex::new(Heap { free: BTreeMap::new(), by_length: BTreeSet::new(), blocks: BTreeMap::new() });
+
+/// The range that device memory is in.
+#[derive(Debug)]
+pub struct Region {
+    /// Its first address.
+    pub base: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The file behind it.
+    pub file: OwnedFd,
+}
+
+/// The region, made at its first use.
+pub fn region() -> Result<&'static Region, CUerror> {
+    static REGION: OnceLock<Option<Region>> = OnceLock::new();
+    let region = REGION.get_or_init(|| {
+        let region = reserve()?;
+        lock(&HEAP).give(region.base, region.bytes);
+        Some(region)
+    });
+    region.as_ref().ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+fn reserve() -> Option<Region> {
+    // SAFETY: the name is a NUL-terminated literal.
+    let raw = unsafe { libc::memfd_create(c"gpushare-sim-device".as_ptr(), libc::MFD_CLOEXEC) };
+    if raw < 0 {
+        return None;
+    }
+    // SAFETY: the descriptor was just made and has no other owner.
+    let file = unsafe { OwnedFd::from_raw_fd(raw) };
+    // Ever less, for those who limit address space.
+    for shift in (30..=42).rev() {
+        let bytes = 1u64 << shift;
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::ftruncate(raw, bytes as i64) } != 0 {
+            continue;
+        }
+        if let Some(base) = map(raw, 0, bytes, std::ptr::null_mut()) {
+            return Some(Region { base, bytes, file });
+        }
+    }
+    None
+}
+
+/// Maps a file's bytes, shared, at an address of the kernel's or of our choice.
+pub fn map(file: i32, offset: u64, bytes: u64, at: *mut libc::c_void) -> Option<u64> {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    // SAFETY: a new mapping, or one over a range that the caller reserved.
+    let address = unsafe {
+        libc::mmap(
+            at,
+            bytes as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_NORESERVE | fixed,
+            file,
+            offset as i64,
+        )
+    };
+    (address != libc::MAP_FAILED).then_some(address as u64)
+}
+
+impl Heap {
+    /// Takes a range of free addresses.
+    fn take(&mut self, bytes: u64, align: u64) -> Option<u64> {
+        let wanted = (bytes + align.saturating_sub(STEP), 0);
+        let &(length, start) = self.by_length.range(wanted..).next()?;
+        self.by_length.remove(&(length, start));
+        self.free.remove(&start);
+        let address = start.next_multiple_of(align);
+        if address > start {
+            self.give(start, address - start);
+        }
+        let end = address + bytes;
+        if start + length > end {
+            self.give(end, start + length - end);
+        }
+        Some(address)
+    }
+
+    /// Makes a range free, joined with its neighbours.
+    fn give(&mut self, mut start: u64, mut length: u64) {
+        if let Some((&before, &bytes)) = self.free.range(..start).next_back()
+            && before + bytes == start
+        {
+            self.free.remove(&before);
+            self.by_length.remove(&(bytes, before));
+            (start, length) = (before, length + bytes);
+        }
+        if let Some(bytes) = self.free.remove(&(start + length)) {
+            self.by_length.remove(&(bytes, start + length));
+            length += bytes;
+        }
+        self.free.insert(start, length);
+        self.by_length.insert((length, start));
+    }
+
+    fn find(&self, address: u64) -> Option<&Block> {
+        let (_, block) = self.blocks.range(..=address).next_back()?;
+        (address - block.base < block.bytes.max(1)).then_some(block)
+    }
+}
+
+fn fresh_id() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Room in the region, for a block of this many bytes.
+pub fn rounded(bytes: u64) -> Option<u64> {
+    bytes.max(1).checked_next_multiple_of(STEP)
+}
+
+/// Allocates device memory: capacity first, then addresses.
+pub fn allocate(bytes: u64, align: u64, ordinal: i32, context: u64, kind: Kind) -> Result<Block, CUerror> {
+    let driver = driver()?;
+    let device = driver.device(ordinal)?;
+    if !driver.slow_alloc.is_zero() {
+        std::thread::sleep(driver.slow_alloc);
+    }
+    let charged = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    driver.member.take_memory(device.index, charged).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+    place(bytes, charged, align, ordinal, context, kind, 0).inspect_err(|_| {
+        driver.member.give_memory(device.index, charged);
+    })
+}
+
+/// Gives a block its addresses; its capacity is already taken (`charged` bytes of it are its own).
+pub fn place(
+    bytes: u64,
+    charged: u64,
+    align: u64,
+    device: i32,
+    context: u64,
+    kind: Kind,
+    pool: u64,
+) -> Result<Block, CUerror> {
+    region()?;
+    let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    let mut heap = lock(&HEAP);
+    let base = heap.take(room, align.max(STEP)).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    let block = Block { base, bytes, charged, device, context, kind, id: fresh_id(), pool };
+    heap.blocks.insert(base, block.clone());
+    Ok(block)
+}
+
+/// Notes memory that has its addresses from elsewhere.
+pub fn note(base: u64, bytes: u64, device: i32, context: u64, kind: Kind) -> Result<Block, CUerror> {
+    let mut heap = lock(&HEAP);
+    let next = heap.blocks.range((Excluded(base), Unbounded)).next();
+    let overlaps = heap.find(base).is_some()
+        || next.is_some_and(|(start, _)| *start < base.saturating_add(bytes));
+    if bytes == 0 || overlaps {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let block = Block { base, bytes, charged: 0, device, context, kind, id: fresh_id(), pool: 0 };
+    heap.blocks.insert(base, block.clone());
+    Ok(block)
+}
+
+/// Forgets memory that was noted.
+pub fn forget(base: u64, which: impl FnOnce(&Block) -> bool) -> Result<Block, CUerror> {
+    let mut heap = lock(&HEAP);
+    let block = heap.blocks.get(&base).filter(|block| which(block)).cloned();
+    let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    heap.blocks.remove(&base);
+    Ok(block)
+}
+
+/// Frees a block by its first address.
+pub fn free(base: u64, kind: Kind) -> Result<Block, CUerror> {
+    let block = forget(base, |block| block.kind == kind)?;
+    release(&block)?;
+    Ok(block)
+}
+
+/// Gives back the addresses and the capacity of a block that is forgotten already.
+fn release(block: &Block) -> CUresult {
+    let room = rounded(block.bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    if room >= WORTH_RETURNING {
+        let first = block.base.next_multiple_of(4096);
+        let pages = (block.base + room) / 4096 * 4096 - first;
+        // SAFETY: the range is in the region and belongs to nobody now.
+        unsafe { libc::madvise(first as *mut _, pages as usize, libc::MADV_REMOVE) };
+    }
+    lock(&HEAP).give(block.base, room);
+    if block.charged > 0 {
+        let driver = driver()?;
+        driver.member.give_memory(driver.device(block.device)?.index, block.charged);
+    }
+    Ok(())
+}
+
+/// The block that an address is in.
+pub fn find(address: u64) -> Option<Block> {
+    lock(&HEAP).find(address).cloned()
+}
+
+/// The block that holds all of a range; what is not ours is an invalid value.
+pub fn check(address: u64, bytes: u64) -> Result<Block, CUerror> {
+    let block = find(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let end = address.checked_add(bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    if end <= block.base + block.bytes {
+        return Ok(block);
+    }
+    // A range may run over several mappings of one reservation.
+    let next = check(block.base + block.bytes, end - block.base - block.bytes);
+    if block.kind == Kind::Mapped { next.map(|_| block) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+}
+
+/// Frees all device memory of a context.
+pub fn free_all(context: u64) {
+    let gone: Vec<Block> = {
+        let mut heap = lock(&HEAP);
+        let owned = |block: &Block| {
+            block.context == context && matches!(block.kind, Kind::Device | Kind::Managed | Kind::Array)
+        };
+        let bases: Vec<_> = heap.blocks.values().filter(|b| owned(b)).map(|b| b.base).collect();
+        bases.iter().filter_map(|base| heap.blocks.remove(base)).collect()
+    };
+    for block in gone {
+        // The driver is there: a context of it was.
+        let _ = release(&block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_ranges_join_and_the_best_fit_is_taken() {
+        let mut heap = Heap::default();
+        heap.give(0x10000, 0x10000);
+        let one = heap.take(0x200, STEP).expect("room");
+        let two = heap.take(0x400, STEP).expect("room");
+        let three = heap.take(0x200, STEP).expect("room");
+        assert_eq!((one, two, three), (0x10000, 0x10200, 0x10600));
+        heap.give(two, 0x400);
+        assert_eq!(heap.take(0x400, STEP), Some(two), "the hole fits best");
+        heap.give(one, 0x200);
+        heap.give(three, 0x200);
+        heap.give(two, 0x400);
+        assert_eq!(heap.free.len(), 1, "all of it is one range again");
+        assert_eq!(heap.take(0x20000, STEP), None);
+    }
+
+    #[test]
+    fn an_alignment_is_kept_and_nothing_is_lost() {
+        let mut heap = Heap::default();
+        heap.give(0x10200, 0x20000);
+        let address = heap.take(0x1000, 0x10000).expect("room");
+        assert_eq!(address % 0x10000, 0);
+        heap.give(address, 0x1000);
+        assert_eq!(heap.free.len(), 1);
+    }
+}
