@@ -8,7 +8,10 @@
 //!   Of two rivals at least one sees the other. Admitted bytes enter `used` before they leave `trying`, and a reader
 //!   looks at `trying` first, so bytes on their way are counted twice now and then and missed never.
 
-use crate::primitive::{AtomicU64, Ordering};
+use crate::{
+    crash::crash_point,
+    primitive::{AtomicU64, Ordering},
+};
 
 /// One process's words on one device.
 #[derive(Clone, Copy)]
@@ -75,6 +78,7 @@ pub fn reserve_shared(
     }
     // ORDER: SeqCst, before the sums below in the total order: of two rivals at least one sees the other.
     account.trying.fetch_add(bytes, Ordering::SeqCst);
+    crash_point!("reserve:announced");
     let verdict = (|| {
         for (index, limit) in limits.iter().enumerate() {
             let (held, attempts) = add_up(limit);
@@ -89,6 +93,7 @@ pub fn reserve_shared(
         }
         reserve_own(account, bytes, quota)
     })();
+    crash_point!("reserve:decided");
     // ORDER: SeqCst, after `used` grew: a reader that misses the attempt finds the bytes in `used`.
     account.trying.fetch_sub(bytes, Ordering::SeqCst);
     verdict

@@ -1,0 +1,415 @@
+//! A process may die between any two instructions: here it does, at every named step, and the survivors cope.
+//!
+//! The child is this test binary again. It kills itself with SIGKILL when it reaches its step; what was left is then
+//! looked at from outside.
+#![cfg(all(not(loom), debug_assertions))]
+
+mod common;
+
+use std::{os::unix::process::ExitStatusExt as _, path::Path, thread};
+
+use common::*;
+use rustix::process::Signal;
+use shm_layout::*;
+
+const ACTION: &str = "GPUSHARE_TEST_ACTION";
+
+/// Plays the child's part, if we are the child.
+fn child() {
+    let Some((point, dir)) = role() else { return };
+    let action = std::env::var(ACTION).expect("an action");
+    crash::arm(&point);
+    act(&action, &dir);
+    say("survived");
+    std::process::exit(7);
+}
+
+fn act(action: &str, dir: &Path) {
+    if action == "create" {
+        drop(Segments::open_workload(dir));
+        return;
+    }
+    let segments = Segments::open_workload(dir).expect("segments");
+    match action {
+        "edit" => return edit(dir),
+        "reap" => {
+            reap(&segments, clock::now());
+            return;
+        }
+        _ => {}
+    }
+    let (process, entry) = process(&segments, "child");
+    thread::scope(|scope| {
+        let (send, ready) = std::sync::mpsc::channel();
+        let process = &process;
+        scope.spawn(move || {
+            let _mark = process.attach_keeper().expect("a robust list");
+            send.send(()).expect("heard");
+            loop {
+                process.heartbeat(clock::now());
+                thread::sleep(std::time::Duration::from_millis(50));
+            }
+        });
+        ready.recv().expect("a keeper");
+        let ledger = process.ledger(entry);
+        ledger.charge_unchecked(MIB);
+        match action {
+            "reserve" => drop(ledger.reserve(5)),
+            "hold" => {
+                assert!(process.lock(entry).try_acquire(clock::now()));
+                say("holding");
+                let mut line = String::new();
+                std::io::stdin().read_line(&mut line).expect("told");
+                process.lock(entry).release(Reason::Slice, clock::now());
+            }
+            "wait" => {
+                say("waiting");
+                process.lock(entry).acquire(&|| false);
+                process.lock(entry).release(Reason::Slice, clock::now());
+            }
+            "give up" => {
+                let looks = std::cell::Cell::new(0);
+                process
+                    .lock(entry)
+                    .acquire(&|| looks.replace(looks.get() + 1) > 1);
+            }
+            _ => {}
+        }
+        say("survived");
+        std::process::exit(7);
+    });
+}
+
+fn edit(dir: &Path) {
+    let operator = Segments::open_operator(dir).expect("operator");
+    let change = Change::DeviceLimit {
+        uuid: GPU,
+        value: QuotaValue::Bytes(2000),
+    };
+    operator.edit(None, &change, clock::now()).expect("edited");
+}
+
+fn spawn(test: &str, dir: &Dir, point: &str, action: &str) -> Kid {
+    Kid::spawn(test, dir, point, &[(ACTION, action)])
+}
+
+/// The child must have died of its step, not of something else.
+fn dies(mut kid: Kid, point: &str) {
+    let status = kid.wait();
+    assert_eq!(status.signal(), Some(9), "never reached {point}: {status}");
+}
+
+/// Nothing of the dead is left, and everything works.
+fn healthy(dir: &Dir, point: &str) {
+    let segments = dir.open();
+    reap(&segments, clock::now());
+    let view = look(&segments);
+    assert!(view.processes.is_empty(), "{point}: {:?}", view.processes);
+    assert_eq!(view.violations, 0, "{point}");
+    for device in &view.devices {
+        assert_eq!(device.owner, None, "{point}");
+        assert!(device.waiters.is_empty(), "{point}");
+    }
+    let limit = Change::DeviceLimit {
+        uuid: GPU,
+        value: QuotaValue::Bytes(100),
+    };
+    dir.operator()
+        .edit(None, &limit, clock::now())
+        .expect("edited");
+    let all: Vec<_> = (0..MAX_PROCESSES)
+        .map(|_| register(&segments, &Identity::default(), &LaunchLimits::default()))
+        .collect();
+    assert!(all.iter().all(Result::is_ok), "{point}: a slot was lost");
+    drop(all);
+    let (process, entry) = process(&segments, "survivor");
+    process
+        .ledger(entry)
+        .reserve(100)
+        .expect("no byte was lost")
+        .commit();
+    let lock = process.lock(entry);
+    assert!(lock.try_acquire(clock::now()), "{point}: the lock was lost");
+    lock.release(Reason::Explicit, clock::now());
+    assert_eq!(look(&segments).violations, 0, "{point}");
+}
+
+#[test]
+fn a_creator_may_die_at_any_step() {
+    child();
+    for point in [
+        "create:made",
+        "create:allocated",
+        "create:initialised",
+        "create:named",
+    ] {
+        let dir = Dir::new();
+        dies(
+            spawn("a_creator_may_die_at_any_step", &dir, point, "create"),
+            point,
+        );
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn a_newcomer_may_die_at_any_step() {
+    child();
+    let dir = Dir::new();
+    for point in [
+        "register:locked",
+        "register:claiming",
+        "register:claimed",
+        "register:filled",
+        "register:published",
+        "device:entered",
+        "keeper:attached",
+        "event:writing",
+    ] {
+        dies(
+            spawn("a_newcomer_may_die_at_any_step", &dir, point, ""),
+            point,
+        );
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn a_process_may_die_at_any_step_of_a_reservation() {
+    child();
+    for (point, value) in [
+        ("reserve:begin", QuotaValue::Inherit),
+        ("reserve:done", QuotaValue::Inherit),
+        ("reserve:announced", QuotaValue::Bytes(2 * MIB)),
+        ("reserve:decided", QuotaValue::Bytes(2 * MIB)),
+        ("reserve:done", QuotaValue::Bytes(2 * MIB)),
+    ] {
+        let dir = Dir::new();
+        dir.operator()
+            .edit(
+                None,
+                &Change::DeviceLimit { uuid: GPU, value },
+                clock::now(),
+            )
+            .expect("edited");
+        dies(
+            spawn(
+                "a_process_may_die_at_any_step_of_a_reservation",
+                &dir,
+                point,
+                "reserve",
+            ),
+            point,
+        );
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn a_holder_may_die_at_any_step_of_a_release_and_the_waiter_gets_the_lock() {
+    child();
+    const TEST: &str = "a_holder_may_die_at_any_step_of_a_release_and_the_waiter_gets_the_lock";
+    for point in [
+        "release:leaving",
+        "pass:swapped",
+        "pass:woken",
+        "release:passed",
+    ] {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let mut kid = spawn(TEST, &dir, point, "hold");
+        kid.hear("holding");
+        let (waiter, entry) = process(&segments, "waiter");
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| waiter.lock(entry).acquire(&|| false));
+            eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+            std::io::Write::write_all(kid.0.stdin.as_mut().expect("its input"), b"release\n")
+                .expect("told");
+            assert!(
+                matches!(waiting.join().expect("no panic"), Acquire::Held { .. }),
+                "{point}"
+            );
+        });
+        dies(kid, point);
+        assert_eq!(look(&segments).violations, 0, "{point}");
+        waiter.lock(entry).release(Reason::Explicit, clock::now());
+        drop(waiter);
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn a_process_may_die_as_it_takes_a_free_lock() {
+    child();
+    let dir = Dir::new();
+    dies(
+        spawn(
+            "a_process_may_die_as_it_takes_a_free_lock",
+            &dir,
+            "acquire:taken",
+            "wait",
+        ),
+        "acquire:taken",
+    );
+    let segments = dir.open();
+    {
+        let (waiter, entry) = process(&segments, "waiter");
+        assert!(matches!(
+            waiter.lock(entry).acquire(&|| false),
+            Acquire::Held { .. }
+        ));
+        assert_eq!(look(&segments).devices[0].takeovers, 1);
+    }
+    healthy(&dir, "acquire:taken");
+}
+
+#[test]
+fn a_waiter_may_die_at_any_step_and_the_next_one_gets_the_lock() {
+    child();
+    const TEST: &str = "a_waiter_may_die_at_any_step_and_the_next_one_gets_the_lock";
+    for (point, action) in [
+        ("acquire:joined", "wait"),
+        ("acquire:granted", "wait"),
+        ("acquire:cancelled", "give up"),
+    ] {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let (holder, entry) = process(&segments, "holder");
+        let (other, _) = process(&segments, "other");
+        assert!(holder.lock(entry).try_acquire(clock::now()));
+        let kid = spawn(TEST, &dir, point, action);
+        if point == "acquire:granted" {
+            eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+        } else {
+            dies(kid, point);
+            holder.heartbeat(clock::now());
+            holder.lock(entry).release(Reason::Slice, clock::now());
+            assert!(
+                matches!(other.lock(entry).acquire(&|| false), Acquire::Held { .. }),
+                "{point}"
+            );
+            drop((holder, other));
+            healthy(&dir, point);
+            continue;
+        }
+        holder.lock(entry).release(Reason::Slice, clock::now());
+        assert!(
+            matches!(other.lock(entry).acquire(&|| false), Acquire::Held { .. }),
+            "{point}"
+        );
+        dies(kid, point);
+        drop((holder, other));
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn who_takes_over_may_die_as_well() {
+    child();
+    const TEST: &str = "who_takes_over_may_die_as_well";
+    for point in ["takeover:evicted", "pass:swapped", "pass:woken"] {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let mut first = spawn(TEST, &dir, "nowhere", "hold");
+        first.hear("holding");
+        let second = spawn(TEST, &dir, point, "wait");
+        eventually("it waits", || look(&segments).devices[0].waiters.len() == 1);
+        first.signal(Signal::KILL);
+        dies(first, "its parent's signal");
+        dies(second, point);
+        {
+            let (last, entry) = process(&segments, "last");
+            assert!(
+                matches!(last.lock(entry).acquire(&|| false), Acquire::Held { .. }),
+                "{point}"
+            );
+            assert_eq!(look(&segments).violations, 0, "{point}");
+        }
+        healthy(&dir, point);
+    }
+}
+
+const REAPING: [&str; 7] = [
+    "reap:locked",
+    "reap:begun",
+    "reap:withdrawn",
+    "reap:left",
+    "reap:cleared",
+    "event:writing",
+    "reap:freed",
+];
+
+#[test]
+fn a_reaper_may_die_at_any_step_and_no_slot_is_lost() {
+    child();
+    const TEST: &str = "a_reaper_may_die_at_any_step_and_no_slot_is_lost";
+    for point in REAPING {
+        let dir = Dir::new();
+        drop(dir.open());
+        let mut victim = spawn(TEST, &dir, "nowhere", "hold");
+        victim.hear("holding");
+        victim.signal(Signal::KILL);
+        dies(victim, "its parent's signal");
+        dies(spawn(TEST, &dir, point, "reap"), point);
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn an_editor_may_die_at_any_step_and_readers_see_the_old_or_the_new() {
+    child();
+    const TEST: &str = "an_editor_may_die_at_any_step_and_readers_see_the_old_or_the_new";
+    for (point, done) in [
+        ("edit:locked", false),
+        ("edit:journalled", false),
+        ("edit:odd", false),
+        ("edit:written", false),
+        ("edit:counted", true),
+    ] {
+        let dir = Dir::new();
+        let before = Change::DeviceLimit {
+            uuid: GPU,
+            value: QuotaValue::Bytes(1000),
+        };
+        let generation = dir
+            .operator()
+            .edit(None, &before, clock::now())
+            .expect("edited")
+            .generation;
+        let segments = dir.open();
+        dies(spawn(TEST, &dir, point, "edit"), point);
+        {
+            let (process, entry) = process(&segments, "newcomer");
+            let room = process
+                .ledger(entry)
+                .room()
+                .expect("a limit holds all the while");
+            assert!(room == 1000 || room == 2000, "{point}: {room}");
+            if point == "edit:odd" {
+                assert_eq!(room, 1000, "the journal tells what was");
+            }
+            assert_eq!(
+                process.control_generation(),
+                generation + u64::from(done),
+                "{point}"
+            );
+        }
+        // Somebody edits something else: what was left half done is undone, what was done stays.
+        let other = Change::Policy {
+            device: None,
+            policy: Some(LockPolicy::default()),
+        };
+        dir.operator()
+            .edit(Some(generation + u64::from(done)), &other, clock::now())
+            .expect("edited");
+        {
+            let (process, entry) = process(&segments, "newcomer");
+            assert_eq!(
+                process.ledger(entry).room(),
+                Some(if done { 2000 } else { 1000 }),
+                "{point}"
+            );
+        }
+        healthy(&dir, point);
+    }
+}
