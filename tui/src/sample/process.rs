@@ -162,7 +162,7 @@ pub struct Holding {
     pub lock: Lock,
 }
 
-/// A log₂ histogram of times: bucket `i` counts those in `[2^i, 2^(i+1))` nanoseconds.
+/// A log₂ histogram of times: each bucket spans twice the time of the one before; [`bucket_start_ns`] has the scale.
 pub type Histogram = [u32; shm_layout::HISTOGRAM];
 
 /// One process and one device's lock.
@@ -251,4 +251,14 @@ impl ProcessSample {
 /// The time below which a share `q` of the histogram lies, in nanoseconds; `None` when it is empty.
 pub fn quantile(histogram: &Histogram, q: f64) -> Option<u64> {
     shm_layout::quantile(histogram, q)
+}
+
+/// The shortest time that bucket `index` counts. The segment tells a bucket's geometric middle, √2 times that.
+pub fn bucket_start_ns(index: usize) -> u64 {
+    let mut alone = Histogram::default();
+    if let Some(count) = alone.get_mut(index) {
+        *count = 1;
+    }
+    let middle = quantile(&alone, 0.5).unwrap_or(0);
+    (middle as f64 / std::f64::consts::SQRT_2).round() as u64
 }

@@ -47,11 +47,7 @@ impl PolicySubject {
             title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
             fields: vec![
                 Field::choice("Yield", &RULES, rule),
-                Field::text(
-                    "After",
-                    after,
-                    "launches: a number   timeslice: a time, 100us to 1m",
-                ),
+                Field::text("After", after, "launches: a number; timeslice: 100us to 1m"),
                 Field::choice("Next", &ORDERS, order),
                 span("Idle", "idle", base.idle_ns),
                 span("Max hold", "max-hold", base.max_hold_ns),

@@ -96,7 +96,7 @@ impl QuotaSubject {
         ))];
         if bytes < holding.used_bytes {
             checks.push(Check::warn(format!(
-                "below the {} in use: nothing is taken away, new allocations are denied",
+                "below the {} in use: new allocations are denied, nothing is freed",
                 human_size(holding.used_bytes)
             )));
         } else if bytes < holding.peak_bytes {

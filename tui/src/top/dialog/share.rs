@@ -51,7 +51,7 @@ impl ShareSubject {
                     process.priority.to_string(),
                     "-20 to 19, higher goes first, or inherit",
                 ),
-                Field::text("Cap", cap, "1% to 100% of the GPU's time, none, or inherit"),
+                Field::text("Cap", cap, "1% to 100% of the GPU's time, none or inherit"),
                 Field::choice("Paused", &["no", "yes"], process.paused.into()),
                 Field::text("Reason", "", "for the audit log"),
             ],

@@ -17,6 +17,11 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         full(pen, state, device);
         return;
     }
+    if pen.height() == 1 {
+        // Who holds it matters more than how full it is.
+        lock(pen, 0, state, gpu, device);
+        return;
+    }
     one_line(pen, 0, state, gpu);
     lock(pen, 1, state, gpu, device);
     let others = (0..state.data().sample.devices.len()).filter(|other| *other != gpu);
@@ -155,13 +160,16 @@ fn lock(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSam
         .iter()
         .map(|who| data.spent(*who, gpu).hold)
         .sum();
-    let mut x = pen.put(1, y, "lock", pen.style(Role::Dim));
-    x = pen.put(
-        x + 1,
-        y,
-        &format!("{:>3.0}% busy  ", busy.min(1.0) * 100.0),
-        pen.style(Role::Text),
-    );
+    let mut x = 0;
+    if pen.width() >= 50 {
+        x = pen.put(1, y, "lock", pen.style(Role::Dim));
+        x = pen.put(
+            x + 1,
+            y,
+            &format!("{:>3.0}% busy  ", busy.min(1.0) * 100.0),
+            pen.style(Role::Text),
+        );
+    }
     match device
         .owner
         .map(Who::Slot)

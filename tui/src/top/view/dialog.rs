@@ -10,9 +10,12 @@ use crate::top::dialog::{Check, Control, Dialog, Field, Progress, Verdict};
 use crate::top::palette::Role;
 use crate::top::state::State;
 
-const WIDTH: u16 = 80;
+const WIDTH: u16 = 92;
+/// Where what is filled in begins.
 const LABEL: u16 = 12;
-const INPUT: u16 = 18;
+/// Where sentences begin.
+const SENTENCE: u16 = 6;
+const INPUT: u16 = 12;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, dialog: &Dialog) {
     let data = state.data();
@@ -24,7 +27,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
 
     inside.put(1, 0, "Now", inside.style(Role::Dim));
     inside.put_within(
-        LABEL,
+        SENTENCE,
         0,
         &dialog.now(data),
         u16::MAX,
@@ -99,7 +102,7 @@ fn check(pen: &mut Pen<'_>, y: u16, check: &Check) {
         Verdict::Bad => ("no", Role::Bad),
     };
     pen.put(1, y, word, pen.style(role));
-    pen.put_within(LABEL, y, &check.text, u16::MAX, pen.style(Role::Text));
+    pen.put_within(SENTENCE, y, &check.text, u16::MAX, pen.style(Role::Text));
 }
 
 fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
@@ -115,7 +118,7 @@ fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
     }
     let help = match read_only {
         true => "read-only: nothing can be changed",
-        false => "Tab move  Left Right choose  Enter apply  Esc close",
+        false => "Tab next  arrows choose  Enter apply  Esc",
     };
     pen.put_within(x + 1, y, help, u16::MAX, pen.style(Role::Dim));
 }

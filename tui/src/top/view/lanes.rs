@@ -19,19 +19,19 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(pen: &Pen<'_>, state: &State) -> Self {
-        let wide = pen.width() >= 96;
-        let left = match pen.width() {
+    fn of(columns: u16, state: &State) -> Self {
+        let wide = columns >= 96;
+        let left = match columns {
             0..40 => 2,
             40..96 => 14,
             _ => 24,
         };
-        let right = match pen.width() {
+        let right = match columns {
             0..40 => 0,
             40..96 => 17,
             _ => 24,
         };
-        let width = pen.width().saturating_sub(left + right);
+        let width = columns.saturating_sub(left + right);
         let bins = state.choices.bins_per_column();
         let columns = u64::from(width) + state.choices.pan;
         // Columns begin at multiples of their width, so that what is drawn moves and does not shimmer.
@@ -58,30 +58,32 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     if pen.height() < 3 {
         return;
     }
-    let axis = Axis::of(pen, state);
-    let glyphs = pen.glyphs();
+    let axis = Axis::of(pen.width().saturating_sub(2), state);
+    let all = state.data().on(state.choices.gpu);
+    // Axis, queue and utilisation go one by one when the processes need the lines.
+    let extra = match pen.height() - 2 {
+        0..3 => 0,
+        3..6 => 1,
+        _ => 3,
+    };
+    let lines = usize::from(pen.height() - 2 - extra);
+    let first = window(&all, lines, state.choices.selected);
+    let some = match all.len() > lines {
+        true => format!("  {lines} of {}", all.len()),
+        false => String::new(),
+    };
     let title = format!(
-        "Lock lanes GPU{}  last {}  {}/column",
+        "Lock lanes GPU{}{some}  last {}  {}/column",
         state.choices.gpu,
         short_time(axis.span_ns()),
         short_time(axis.bins * BIN_NS)
     );
+    let glyphs = pen.glyphs();
     let legend = format!(
         "{} hold {} part {} wait {} denied {} holder",
         glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
     );
     let mut inside = pen.pane(&title, &legend);
-    let axis = Axis::of(&inside, state);
-
-    let all = state.data().on(state.choices.gpu);
-    // Axis, queue and utilisation go one by one when the processes need the lines.
-    let extra = match inside.height() {
-        0..3 => 0,
-        3..6 => 1,
-        _ => 3,
-    };
-    let lines = usize::from(inside.height() - extra);
-    let first = window(&all, lines, state.choices.selected);
     let mut y = 0;
     if extra > 0 {
         ruler(&mut inside, state, &axis);
@@ -95,15 +97,6 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         let bottom = inside.height();
         queue(&mut inside, bottom - 2, state, &axis);
         utilisation(&mut inside, bottom - 1, state, &axis);
-    }
-    if all.len() > lines && lines > 0 {
-        let hidden = format!(" {} more ", all.len() - lines);
-        inside.put_before(
-            inside.width(),
-            y.saturating_sub(1),
-            &hidden,
-            inside.style(Role::Dim),
-        );
     }
 }
 

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::pen::Pen;
 use super::{Look, events, footer};
-use crate::sample::{Histogram, Holding, ProcessSample, quantile};
+use crate::sample::{Histogram, Holding, ProcessSample, bucket_start_ns, quantile};
 use crate::top::palette::Role;
 use crate::top::state::{Data, State, Who};
 use crate::units::{human_size, short_count, short_size, short_time};
@@ -170,8 +170,8 @@ fn histogram(pen: &mut Pen<'_>, title: &str, histogram: &Histogram, note: &str, 
     let most = histogram.iter().copied().max().unwrap_or(1).max(1);
     let bar = inside.width().saturating_sub(26);
     for (bucket, y) in (first..=last).zip(0..inside.height().saturating_sub(2)) {
-        let (from, to) = (1_u64 << bucket, 1_u64 << (bucket + 1).min(63));
-        let label = format!("{:>6} .. {:<6}", short_time(from), short_time(to));
+        let from = bucket_start_ns(bucket);
+        let label = format!("{:>6} .. {:<6}", short_time(from), short_time(from * 2));
         inside.put(1, y, &label, inside.style(Role::Dim));
         let share = f64::from(histogram[bucket]) / f64::from(most);
         let style = inside.style(role);
@@ -180,11 +180,7 @@ fn histogram(pen: &mut Pen<'_>, title: &str, histogram: &Histogram, note: &str, 
         inside.put(19 + bar, y, &text, inside.style(Role::Text));
     }
     let show = |q| quantile(histogram, q).map_or("-".into(), short_time);
-    let line = format!(
-        "{count} times   half under {}   99% under {}",
-        show(0.5),
-        show(0.99)
-    );
+    let line = format!("{count} times   p50 {}   p99 {}", show(0.5), show(0.99));
     let bottom = inside.height();
     inside.put_within(
         1,

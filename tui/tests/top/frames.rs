@@ -1,0 +1,138 @@
+//! What a person sees: whole frames of the dashboard at the sizes people have, and no panic at any other.
+
+use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::sample::Sample;
+use gpushare_tui::top::app;
+use gpushare_tui::top::state::State;
+use gpushare_tui::top::view;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use crate::support::{look, state};
+
+fn frame(state: &State, width: u16, height: u16, ascii: bool) -> TestBackend {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let look = look(ascii);
+    terminal
+        .draw(|frame| view::draw(frame, state, &look))
+        .unwrap();
+    terminal.backend().clone()
+}
+
+fn press(state: &mut State, keys: &[KeyCode]) {
+    for code in keys {
+        app::key(state, KeyEvent::from(*code));
+    }
+}
+
+fn after(keys: &[KeyCode]) -> State {
+    let mut state = state();
+    press(&mut state, keys);
+    state
+}
+
+/// Selects B and opens what `key` opens.
+fn on_b(key: char) -> State {
+    let mut state = state();
+    let b = state.data().on(0)[1];
+    state.choices.selected = Some(b);
+    press(&mut state, &[KeyCode::Char(key)]);
+    state
+}
+
+#[test]
+fn the_main_screen_answers_who_holds_and_who_waits() {
+    let state = state();
+    insta::assert_snapshot!("main-120x40", frame(&state, 120, 40, false));
+    insta::assert_snapshot!("main-80x24", frame(&state, 80, 24, false));
+    insta::assert_snapshot!("main-60x20", frame(&state, 60, 20, false));
+    insta::assert_snapshot!("main-20x5", frame(&state, 20, 5, false));
+}
+
+#[test]
+fn the_main_screen_reads_in_ascii() {
+    let backend = frame(&state(), 80, 24, true);
+    assert!(backend.to_string().is_ascii(), "{backend}");
+    insta::assert_snapshot!("main-80x24-ascii", backend);
+}
+
+#[test]
+fn one_process_is_told_in_full() {
+    let mut state = on_b(' ');
+    press(&mut state, &[KeyCode::Enter]);
+    insta::assert_snapshot!("detail-120x40", frame(&state, 120, 40, false));
+    insta::assert_snapshot!("detail-80x24", frame(&state, 80, 24, false));
+}
+
+#[test]
+fn the_quota_dialog_says_what_it_would_do() {
+    let mut state = on_b('e');
+    let line = std::iter::repeat_n(KeyCode::Backspace, 8).chain("20G".chars().map(KeyCode::Char));
+    press(&mut state, &line.collect::<Vec<_>>());
+    insta::assert_snapshot!("quota-120x40", frame(&state, 120, 40, false));
+    insta::assert_snapshot!("quota-80x24", frame(&state, 80, 24, false));
+}
+
+#[test]
+fn the_policy_dialog_says_what_it_would_do() {
+    insta::assert_snapshot!("policy-120x40", frame(&on_b('p'), 120, 40, false));
+    insta::assert_snapshot!("policy-80x24", frame(&on_b('p'), 80, 24, false));
+}
+
+#[test]
+fn the_share_dialog_says_what_it_would_do() {
+    insta::assert_snapshot!("share-80x24", frame(&on_b('w'), 80, 24, false));
+}
+
+#[test]
+fn the_help_lists_every_key() {
+    insta::assert_snapshot!(
+        "help-120x60",
+        frame(&after(&[KeyCode::Char('?')]), 120, 60, false)
+    );
+}
+
+#[test]
+fn an_empty_machine_says_how_to_start() {
+    let mut state = State::default();
+    let mut sample = Sample {
+        time_ns: 1,
+        ..Sample::default()
+    };
+    sample.segment.waiting = Some("there is no segment in /dev/shm/gpushare-0 yet".into());
+    state.update(sample);
+    insta::assert_snapshot!("empty-80x24", frame(&state, 80, 24, false));
+}
+
+#[test]
+fn no_size_and_no_screen_makes_it_panic() {
+    let screens: Vec<State> = [
+        vec![],
+        vec![KeyCode::Enter],
+        vec![KeyCode::Char('e')],
+        vec![KeyCode::Char('p')],
+        vec![KeyCode::Char('w')],
+        vec![KeyCode::Char('a')],
+        vec![KeyCode::Char('?')],
+        vec![KeyCode::Char('/'), KeyCode::Char('x')],
+        vec![KeyCode::Tab],
+        vec![
+            KeyCode::Char('G'),
+            KeyCode::Char('f'),
+            KeyCode::Char('z'),
+            KeyCode::Char('<'),
+        ],
+    ]
+    .iter()
+    .map(|keys| after(keys))
+    .chain([State::default()])
+    .collect();
+    let sizes = |most: u16, step: usize| (0..=12).chain((13..=most).step_by(step));
+    for state in &screens {
+        for width in sizes(130, 9) {
+            for height in sizes(45, 5) {
+                frame(state, width, height, (width + height) % 2 == 0);
+            }
+        }
+    }
+}

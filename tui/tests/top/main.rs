@@ -1,0 +1,5 @@
+//! The dashboard, from samples to what is on the screen.
+
+mod frames;
+mod state;
+mod support;

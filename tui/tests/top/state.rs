@@ -1,0 +1,219 @@
+//! What follows from the samples: lanes, shares, alerts, sorting, filters, the selection.
+
+use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::top::app::{self, Next};
+use gpushare_tui::top::columns;
+use gpushare_tui::top::operator::Task;
+use gpushare_tui::top::overlay::Overlay;
+use gpushare_tui::top::state::alerts::Severity;
+use gpushare_tui::top::state::filter::Filter;
+use gpushare_tui::top::state::{State, Who};
+
+use crate::support::{state, story};
+
+fn names(state: &State) -> Vec<&str> {
+    state.rows().iter().map(|row| row.process.name()).collect()
+}
+
+fn press(state: &mut State, key: KeyCode) -> Next {
+    app::key(state, KeyEvent::from(key))
+}
+
+#[test]
+fn shares_of_the_lock_follow_the_turns() {
+    let state = state();
+    let spent: Vec<_> = state
+        .data()
+        .on(0)
+        .iter()
+        .map(|who| state.data().spent(*who, 0))
+        .collect();
+    let hold: f32 = spent.iter().map(|cell| cell.hold).sum();
+    assert!(
+        (0.98..=1.01).contains(&hold),
+        "somebody always holds: {hold}"
+    );
+    assert!(
+        (0.30..0.42).contains(&spent[0].hold),
+        "2.1 of 5.75 s: {:?}",
+        spent[0]
+    );
+    assert!(spent[0].wait > 0.5);
+    assert_eq!(spent[5].hold, 0.0);
+}
+
+#[test]
+fn a_dashboard_started_late_shows_the_past_from_the_ring() {
+    let mut late = State::default();
+    let mut samples: Vec<_> = story().collect();
+    let events = samples
+        .iter_mut()
+        .flat_map(|sample| std::mem::take(&mut sample.events))
+        .collect();
+    let mut last = samples.pop().unwrap();
+    last.events = events;
+    late.update(last);
+    let who = late.data().on(0)[0];
+    let early = state();
+    let (a, b) = (late.data().spent(who, 0), early.data().spent(who, 0));
+    assert!((a.hold - b.hold).abs() < 0.02, "{a:?} {b:?}");
+}
+
+#[test]
+fn each_trouble_is_one_sentence() {
+    let state = state();
+    let kinds: Vec<_> = state.data().alerts.iter().map(|alert| alert.kind).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "denials").count(), 1);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "unmanaged").count(), 1);
+    let denied = state
+        .data()
+        .alerts
+        .iter()
+        .find(|alert| alert.kind == "denials")
+        .unwrap();
+    assert!(
+        denied
+            .sentence
+            .contains("notebook-bob was denied 5 allocations"),
+        "{}",
+        denied.sentence
+    );
+    assert_eq!(denied.severity, Severity::Warning);
+}
+
+#[test]
+fn rows_sort_by_any_column_and_absent_values_go_last() {
+    let mut state = state();
+    state.choices.sort = columns::position("used").unwrap();
+    assert_eq!(names(&state)[..2], ["train-7b", "vllm-worker"]);
+    press(&mut state, KeyCode::Char('r'));
+    assert_eq!(names(&state)[0], "notebook-dave");
+    state.choices.sort = columns::position("quota").unwrap();
+    let last: Vec<_> = names(&state)[5..].to_vec();
+    assert_eq!(last, ["ci-job-3312", "render"], "those without a quota");
+}
+
+#[test]
+fn filters_name_columns_or_just_a_word() {
+    let mut state = state();
+    let mut listed = |text: &str| {
+        state.choices.filter = Filter::parse(text).unwrap();
+        let mut names: Vec<_> = names(&state).into_iter().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(listed("user=alice"), ["vllm-worker"]);
+    assert_eq!(listed("notebook"), ["notebook-bob", "notebook-dave"]);
+    assert_eq!(listed("used>20G"), ["train-7b", "vllm-worker"]);
+    assert_eq!(listed("used>20G user!=alice"), ["train-7b"]);
+    assert_eq!(listed("denials>=1"), ["notebook-bob"]);
+    assert_eq!(listed("state=hold").len(), 1);
+    assert_eq!(listed("name~ci-"), ["ci-job-3312"]);
+    assert_eq!(listed("group=prod").len(), 2);
+    assert_eq!(listed(""), listed("gpu=0"));
+    assert!(Filter::parse("size>3").unwrap_err().contains("no column"));
+    assert!(
+        Filter::parse("used>much")
+            .unwrap_err()
+            .contains("not a number")
+    );
+}
+
+#[test]
+fn the_selection_follows_the_process_and_not_the_row() {
+    let mut state = state();
+    press(&mut state, KeyCode::Down);
+    let chosen = state.choices.selected;
+    press(&mut state, KeyCode::Char('r'));
+    assert_eq!(state.choices.selected, chosen);
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    sample.processes.retain(|p| Some(Who::of(p)) != chosen);
+    state.update(sample);
+    assert_eq!(state.choices.selected, None, "it has gone");
+}
+
+#[test]
+fn a_frozen_screen_stands_still_and_catches_up() {
+    let mut samples = story();
+    let mut state = State::default();
+    state.update(samples.next().unwrap());
+    press(&mut state, KeyCode::Char('f'));
+    let then = state.data().sample.time_ns;
+    samples.for_each(|sample| state.update(sample));
+    assert_eq!(state.data().sample.time_ns, then);
+    press(&mut state, KeyCode::Char('f'));
+    assert!(state.data().sample.time_ns > then);
+}
+
+#[test]
+fn a_quota_dialog_sends_the_edit_for_the_process_it_was_opened_on() {
+    let mut state = state();
+    state.choices.selected = Some(state.data().on(0)[1]);
+    press(&mut state, KeyCode::Char('e'));
+    // The selection moves while the dialog is open: the edit must not.
+    state.choices.selected = Some(state.data().on(0)[0]);
+    for _ in 0..8 {
+        press(&mut state, KeyCode::Backspace);
+    }
+    for key in "32G".chars() {
+        press(&mut state, KeyCode::Char(key));
+    }
+    let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
+        panic!("no edit was sent");
+    };
+    assert_eq!(request.target, "41849 vllm-worker");
+    assert_eq!(request.target_start_time, Some(1000));
+    let shm_layout::Change::ProcessQuota { slot, value, .. } = request.change else {
+        panic!("not a quota");
+    };
+    assert_eq!((slot.index, slot.epoch), (1, 7));
+    assert_eq!(value, shm_layout::QuotaValue::Bytes(32 << 30));
+}
+
+#[test]
+fn a_wrong_value_is_not_sent() {
+    let mut state = state();
+    press(&mut state, KeyCode::Char('e'));
+    for key in "Q".chars() {
+        press(&mut state, KeyCode::Char(key));
+    }
+    assert!(matches!(press(&mut state, KeyCode::Enter), Next::Continue));
+    assert!(
+        matches!(state.overlay, Some(Overlay::Dialog(_))),
+        "the dialog stays open"
+    );
+}
+
+#[test]
+fn read_only_sends_nothing() {
+    let mut state = state();
+    state.choices.read_only = true;
+    for key in ['e', 'p', 'w'] {
+        press(&mut state, KeyCode::Char(key));
+        assert!(
+            matches!(press(&mut state, KeyCode::Enter), Next::Continue),
+            "{key}"
+        );
+        press(&mut state, KeyCode::Esc);
+    }
+    assert!(matches!(
+        press(&mut state, KeyCode::Char('P')),
+        Next::Continue
+    ));
+}
+
+#[test]
+fn a_policy_dialog_sends_what_is_filled_in() {
+    let mut state = state();
+    press(&mut state, KeyCode::Char('p'));
+    press(&mut state, KeyCode::Right);
+    let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
+        panic!("no edit was sent");
+    };
+    let shm_layout::Change::Policy { device, policy } = request.change else {
+        panic!("not a policy");
+    };
+    assert!(device.is_some(), "this GPU only");
+    assert_eq!(policy.unwrap().kind, shm_layout::PolicyKind::Always);
+}
