@@ -98,7 +98,7 @@ fn a_refused_allocation_is_reported_and_the_work_goes_on() {
     let args = [
         "--until-oom",
         "--piece",
-        "64M",
+        "8M",
         "--kernel-us",
         "100",
         "--seconds",

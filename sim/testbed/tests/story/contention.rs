@@ -65,7 +65,7 @@ fn a_timeslice_makes_two_spinning_processes_alternate_until_it_is_taken_off() {
 fn the_next_runs_at_once_when_the_holder_is_killed_and_what_it_held_comes_back() {
     let stage = Stage::new();
     // A hold that nothing ends: no slice, no idle release, no deadline comes within the test.
-    let policy = ["timeslice=60s", "idle=10m", "max-hold=10m"];
+    let policy = ["timeslice=60s", "idle=60s", "max-hold=60s"];
     stage.gpushare(&[["policy", "set", "all"].as_slice(), &policy].concat());
     let mut holder = stage.puppet(&["--name", "holder"]);
     let mut waiter = stage.puppet(&["--name", "waiter"]);
