@@ -271,4 +271,5 @@ extern "C" fn leave() {
         };
         futex::wait_any(&[watch], Duration::from_millis(10));
     }
+    guest.registration.leave();
 }

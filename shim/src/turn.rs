@@ -49,6 +49,9 @@ pub struct Rules {
     pub paused: bool,
 }
 
+/// How often a hold that is over its time is looked at.
+const OVERTIME: u64 = 1_000_000;
+
 struct State {
     phase: Phase,
     rules: Rules,
@@ -360,7 +363,8 @@ impl Turn {
         } else {
             idle_at - now
         };
-        let slice_wait = if now >= end { u64::MAX } else { end - now };
+        // Behind its end a slice goes on only until somebody deserves the lock more, which time alone may bring.
+        let slice_wait = if now >= end { OVERTIME } else { end - now };
         let cap_wait = lock.cap_left(now).unwrap_or(u64::MAX);
         Some(Duration::from_nanos(
             idle_wait.min(slice_wait).min(cap_wait).max(50_000),
