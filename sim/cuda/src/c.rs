@@ -118,8 +118,14 @@ impl Text {
 }
 
 /// A C struct kept as it was given. Its pointers are the application's: they are handed back, not followed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Plain<T>(pub T);
+
+impl<T> std::fmt::Debug for Plain<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(std::any::type_name::<T>())
+    }
+}
 
 // SAFETY: the pointers in it are not followed, so they are numbers to us.
 unsafe impl<T> Send for Plain<T> {}

@@ -291,14 +291,14 @@ fn nowhere<T>() -> Out<T> {
 }
 
 faces! {
-    "cuStreamBeginCapture" 10000 cuStreamBeginCapture / cuStreamBeginCapture_ptsz 10000 (stream: CUstream) |default| {
+    "cuStreamBeginCapture" 10000 cuStreamBeginCapture (stream: CUstream) / cuStreamBeginCapture_ptsz 10000 |default| {
         begin_new(default, stream, CU_STREAM_CAPTURE_MODE_GLOBAL)
     }
-    "cuStreamBeginCapture" 10010 cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz 10010 (stream: CUstream, mode: u32) |default| {
+    "cuStreamBeginCapture" 10010 cuStreamBeginCapture_v2 (stream: CUstream, mode: u32) / cuStreamBeginCapture_v2_ptsz 10010 |default| {
         begin_new(default, stream, mode)
     }
-    "cuStreamBeginCaptureToGraph" 12030 cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz 12030
-        (stream: CUstream, graph: CUgraph, nodes: In<CUgraphNode>, edges: In<CUgraphEdgeData>, count: usize, mode: u32) |default| {
+    "cuStreamBeginCaptureToGraph" 12030 cuStreamBeginCaptureToGraph
+        (stream: CUstream, graph: CUgraph, nodes: In<CUgraphNode>, edges: In<CUgraphEdgeData>, count: usize, mode: u32) / cuStreamBeginCaptureToGraph_ptsz 12030 |default| {
         let _ = edges;
         let stream = stream::by_handle(default, stream)?;
         let graph = graph::by_handle(graph)?;
@@ -308,30 +308,30 @@ faces! {
         }
         begin(&stream, mode, &graph, false, tails)
     }
-    "cuStreamEndCapture" 10000 cuStreamEndCapture / cuStreamEndCapture_ptsz 10000 (stream: CUstream, out: Out<CUgraph>) |default| {
+    "cuStreamEndCapture" 10000 cuStreamEndCapture (stream: CUstream, out: Out<CUgraph>) / cuStreamEndCapture_ptsz 10000 |default| {
         end(default, stream, out)
     }
-    "cuStreamIsCapturing" 10000 cuStreamIsCapturing / cuStreamIsCapturing_ptsz 10000 (stream: CUstream, out: Out<u32>) |default| {
+    "cuStreamIsCapturing" 10000 cuStreamIsCapturing (stream: CUstream, out: Out<u32>) / cuStreamIsCapturing_ptsz 10000 |default| {
         out.check()?;
         out.set(status(default, stream)?.0)
     }
-    "cuStreamGetCaptureInfo" 10010 cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz 10010 (stream: CUstream, status: Out<u32>, id: Out<u64>) |default| {
+    "cuStreamGetCaptureInfo" 10010 cuStreamGetCaptureInfo (stream: CUstream, status: Out<u32>, id: Out<u64>) / cuStreamGetCaptureInfo_ptsz 10010 |default| {
         info(default, stream, Info { status, id, graph: nowhere(), tails: nowhere(), edges: nowhere(), count: nowhere() })
     }
-    "cuStreamGetCaptureInfo" 11030 cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz 11030
-        (stream: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<CUgraph>, tails: Out<*const CUgraphNode>, count: Out<usize>) |default| {
+    "cuStreamGetCaptureInfo" 11030 cuStreamGetCaptureInfo_v2
+        (stream: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<CUgraph>, tails: Out<*const CUgraphNode>, count: Out<usize>) / cuStreamGetCaptureInfo_v2_ptsz 11030 |default| {
         info(default, stream, Info { status, id, graph, tails, edges: nowhere(), count })
     }
-    "cuStreamGetCaptureInfo" 12030 cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz 12030
-        (stream: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<CUgraph>, tails: Out<*const CUgraphNode>, edges: Out<*const CUgraphEdgeData>, count: Out<usize>) |default| {
+    "cuStreamGetCaptureInfo" 12030 cuStreamGetCaptureInfo_v3
+        (stream: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<CUgraph>, tails: Out<*const CUgraphNode>, edges: Out<*const CUgraphEdgeData>, count: Out<usize>) / cuStreamGetCaptureInfo_v3_ptsz 12030 |default| {
         info(default, stream, Info { status, id, graph, tails, edges, count })
     }
-    "cuStreamUpdateCaptureDependencies" 11030 cuStreamUpdateCaptureDependencies / cuStreamUpdateCaptureDependencies_ptsz 11030
-        (stream: CUstream, nodes: In<CUgraphNode>, count: usize, flags: u32) |default| {
+    "cuStreamUpdateCaptureDependencies" 11030 cuStreamUpdateCaptureDependencies
+        (stream: CUstream, nodes: In<CUgraphNode>, count: usize, flags: u32) / cuStreamUpdateCaptureDependencies_ptsz 11030 |default| {
         redirect(default, stream, nodes, count, flags)
     }
-    "cuStreamUpdateCaptureDependencies" 12030 cuStreamUpdateCaptureDependencies_v2 / cuStreamUpdateCaptureDependencies_v2_ptsz 12030
-        (stream: CUstream, nodes: In<CUgraphNode>, edges: In<CUgraphEdgeData>, count: usize, flags: u32) |default| {
+    "cuStreamUpdateCaptureDependencies" 12030 cuStreamUpdateCaptureDependencies_v2
+        (stream: CUstream, nodes: In<CUgraphNode>, edges: In<CUgraphEdgeData>, count: usize, flags: u32) / cuStreamUpdateCaptureDependencies_v2_ptsz 12030 |default| {
         let _ = edges;
         redirect(default, stream, nodes, count, flags)
     }

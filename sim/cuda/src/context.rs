@@ -10,14 +10,14 @@ use gpushare_abi::errors::{
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNSUPPORTED_LIMIT, CUerror, CUresult,
 };
-use gpushare_abi::types::{CUcontext, CUdevice, CUexecAffinityParam, CUctxCreateParams};
+use gpushare_abi::types::{CUcontext, CUdevice, CUevent, CUexecAffinityParam, CUctxCreateParams};
 
 use crate::c::{In, Out};
 use crate::driver::{Driver, driver};
 use crate::faces::faces;
 use crate::handles::{Table, fresh, lock};
-use crate::stream::Stream;
-use crate::{capture, heap};
+use crate::stream::{Mark, Stream};
+use crate::{capture, event, heap};
 
 /// One process's state on one device.
 #[derive(Debug)]
@@ -132,13 +132,20 @@ impl Context {
 
     /// Waits for all work of the context.
     pub fn synchronize(&self) {
-        let marks: Vec<_> = {
-            let streams = lock(&self.streams);
-            streams.all.iter().filter_map(Weak::upgrade).map(|stream| stream.tail()).collect()
-        };
-        for mark in marks {
+        for mark in self.tails() {
             mark.wait();
         }
+        crate::pool::after_synchronisation();
+    }
+
+    /// Marks of all work of the context.
+    pub fn tails(&self) -> Vec<Mark> {
+        self.live_streams().iter().map(Stream::tail).collect()
+    }
+
+    /// All its streams that may have work.
+    pub fn live_streams(&self) -> Vec<Arc<Stream>> {
+        lock(&self.streams).all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Ends the context: its work is waited for, its memory given back.
@@ -149,7 +156,7 @@ impl Context {
         self.synchronize();
         CONTEXTS.remove(self.handle);
         crate::stream::close_all(self.handle);
-        for stream in lock(&self.streams).all.iter().filter_map(Weak::upgrade) {
+        for stream in self.live_streams() {
             stream.close();
         }
         crate::module::unload_all(self.handle);
@@ -282,6 +289,12 @@ faces! {
         capture::forbid_in_context(&context)?;
         context.synchronize();
         Ok(())
+    }
+    "cuCtxRecordEvent" 12050 cuCtxRecordEvent (context: CUcontext, event: CUevent) {
+        event::record_all(&*by_handle_or_current(context)?, &event::by_handle(event)?)
+    }
+    "cuCtxWaitEvent" 12050 cuCtxWaitEvent (context: CUcontext, event: CUevent) {
+        event::await_in_all(&*by_handle_or_current(context)?, &*event::by_handle(event)?)
     }
     "cuCtxGetApiVersion" 3020 cuCtxGetApiVersion (context: CUcontext, out: Out<u32>) {
         by_handle_or_current(context)?;

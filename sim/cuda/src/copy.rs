@@ -8,7 +8,7 @@ use gpushare_abi::types::{
     CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUmemorytype, CUstream,
 };
 
-use crate::c::In;
+use crate::c::{In, Out};
 use crate::context::{self, current};
 use crate::faces::faces;
 use crate::stream::{self, DefaultStream};
@@ -355,4 +355,33 @@ faces! {
         current()?;
         plan_peer(copy)?.queue(default, stream)
     }
+    "cuMemcpyBatchAsync" 12080 cuMemcpyBatchAsync (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, failed: Out<usize>, stream: CUstream) / cuMemcpyBatchAsync_ptsz 12080 |default| {
+        let _ = (attributes, starts, attribute_count);
+        batch(default, (to, from, sizes), count, failed, stream)
+    }
+    "cuMemcpyBatchAsync" 13000 cuMemcpyBatchAsync_v2 (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, stream: CUstream) / cuMemcpyBatchAsync_v2_ptsz 13000 |default| {
+        let _ = (attributes, starts, attribute_count);
+        batch(default, (to, from, sizes), count, Out(std::ptr::null_mut()), stream)
+    }
+}
+
+/// Copies one after the other; on an error, `failed` says which one was wrong and none is queued.
+fn batch(
+    default: DefaultStream,
+    (to, from, sizes): (In<CUdeviceptr>, In<CUdeviceptr>, In<usize>),
+    count: usize,
+    failed: Out<usize>,
+    stream: CUstream,
+) -> CUresult {
+    current()?;
+    if count == 0 || matches!(stream as usize, 0..=2) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let mut plans = Vec::new();
+    for index in 0..count {
+        let plan = (to.at(index).and_then(|to| Ok((to, from.at(index)?, sizes.at(index)?))))
+            .and_then(|(to, from, bytes)| Plan::linear((to, None), (from, None), bytes));
+        plans.push(plan.inspect_err(|_| failed.set_if_wanted(index))?);
+    }
+    plans.into_iter().try_for_each(|plan| plan.queue(default, stream))
 }

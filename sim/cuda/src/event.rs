@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_CAPTURED_EVENT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUerror,
+    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUerror,
     CUresult,
 };
 use gpushare_abi::types::{CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS, CUevent, CUstream};
 
 use crate::c::Out;
 use crate::capture::{self, CaptureMark};
-use crate::context::current;
+use crate::context::{Context, current};
 use crate::driver::driver;
 use crate::faces::faces;
 use crate::handles::{Table, fresh, lock};
@@ -64,8 +64,8 @@ impl Event {
 
     fn is_done(&self) -> Result<bool, CUerror> {
         let state = lock(&self.state);
-        if state.captured.is_some() {
-            return Err(CUDA_ERROR_CAPTURED_EVENT);
+        if let Some(mark) = &state.captured {
+            capture::forbid_captured(mark)?;
         }
         Ok(state.mark.as_ref().is_none_or(Mark::is_done))
     }
@@ -96,6 +96,28 @@ fn record(default: DefaultStream, event: CUevent, stream: CUstream) -> CUresult 
     let mut state = lock(&event.state);
     state.captured = None;
     state.mark = Some(mark);
+    Ok(())
+}
+
+/// Records an event behind all work of a context.
+pub fn record_all(context: &Context, event: &Arc<Event>) -> CUresult {
+    capture::forbid_in_context(context)?;
+    let legacy = Arc::clone(&lock(&context.streams).legacy);
+    let mark = legacy.submit(Task::Record(Arc::clone(event)), context.tails())?;
+    let mut state = lock(&event.state);
+    state.captured = None;
+    state.mark = Some(mark);
+    Ok(())
+}
+
+/// Lets all streams of a context wait for an event.
+pub fn await_in_all(context: &Context, event: &Event) -> CUresult {
+    capture::forbid_in_context(context)?;
+    let mark = lock(&event.state).mark.clone();
+    let Some(mark) = mark else { return Ok(()) };
+    for stream in context.live_streams() {
+        stream.submit(Task::Nothing, vec![mark.clone()])?;
+    }
     Ok(())
 }
 
@@ -163,6 +185,7 @@ faces! {
         event.is_done()?;
         capture::forbid_unsafe()?;
         event.wait();
+        crate::pool::after_synchronisation();
         Ok(())
     }
     "cuEventElapsedTime" 2000 cuEventElapsedTime (out: Out<f32>, start: CUevent, end: CUevent) { elapsed(out, start, end) }

@@ -10,16 +10,28 @@ use crate::faces::Face;
 /// What each file exports.
 pub const ALL: &[&[Face]] = &[
     crate::array::FACES,
+    crate::capture::FACES,
     crate::context::FACES,
     crate::copy::FACES,
     crate::device::FACES,
     crate::event::FACES,
+    crate::graph::add::FACES,
+    crate::graph::edit::FACES,
+    crate::graph::exec::FACES,
+    crate::graph::exec_params::FACES,
+    crate::graph::memory::FACES,
+    crate::graph::params::FACES,
+    crate::graph::user_object::FACES,
+    crate::host::FACES,
     crate::init::FACES,
     crate::launch::FACES,
+    crate::link::FACES,
     crate::memory::FACES,
     crate::module::FACES,
+    crate::pool::calls::FACES,
     crate::queue::FACES,
     crate::stubs::FACES,
+    crate::vmm::calls::FACES,
 ];
 
 /// What a look-up comes to.

@@ -157,3 +157,12 @@ pub fn names(nodes: In<CUgraphNode>, count: usize) -> Result<Vec<NodeId>, CUerro
 pub fn is_in(node: NodeId, graph: u64) -> bool {
     home(node as CUgraphNode).is_ok_and(|(home, _)| home.handle == graph)
 }
+
+/// The address of a node that allocates.
+pub fn allocated_by(node: NodeId) -> Result<u64, CUerror> {
+    let (graph, id) = home(node as CUgraphNode)?;
+    graph.with(id, |node| match node {
+        Node::Alloc(allocation) => Ok(allocation.address()),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
+    })
+}

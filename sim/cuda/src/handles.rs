@@ -61,6 +61,13 @@ impl<T> Table<T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
     }
 
+    /// An object of which this holds, with its handle.
+    pub fn find(&self, which: impl Fn(&T) -> bool) -> Option<(u64, Arc<T>)> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let found = table.iter().find(|(_, object)| which(object));
+        found.map(|(handle, object)| (*handle, Arc::clone(object)))
+    }
+
     /// All objects there are now.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()

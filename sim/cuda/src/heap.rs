@@ -146,6 +146,21 @@ pub fn map(file: i32, offset: u64, bytes: u64, at: *mut libc::c_void) -> Option<
     (address != libc::MAP_FAILED).then_some(address as u64)
 }
 
+/// Zeroed memory of the host.
+pub fn map_host(bytes: u64) -> Option<u64> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping where the kernel likes.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, access, flags, -1, 0) };
+    (address != libc::MAP_FAILED).then_some(address as u64)
+}
+
+/// Gives memory of [`map_host`] back.
+pub fn unmap_host(address: u64, bytes: u64) {
+    // SAFETY: the range came from `map_host` and nobody knows it any more.
+    unsafe { libc::munmap(address as *mut _, bytes as usize) };
+}
+
 impl Heap {
     /// Takes a range of free addresses.
     fn take(&mut self, bytes: u64, align: u64) -> Option<u64> {
@@ -205,7 +220,12 @@ pub fn allocate(bytes: u64, align: u64, ordinal: i32, context: u64, kind: Kind) 
         std::thread::sleep(driver.slow_alloc);
     }
     let charged = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    driver.member.take_memory(device.index, charged).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+    let taken = driver.member.take_memory(device.index, charged).or_else(|_| {
+        // Pools keep what nobody uses until somebody needs it.
+        crate::pool::trim_device(ordinal);
+        driver.member.take_memory(device.index, charged)
+    });
+    taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
     place(bytes, charged, align, ordinal, context, kind, 0).inspect_err(|_| {
         driver.member.give_memory(device.index, charged);
     })
@@ -262,19 +282,31 @@ pub fn free(base: u64, kind: Kind) -> Result<Block, CUerror> {
 
 /// Gives back the addresses and the capacity of a block that is forgotten already.
 fn release(block: &Block) -> CUresult {
-    let room = rounded(block.bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    if room >= WORTH_RETURNING {
-        let first = block.base.next_multiple_of(4096);
-        let pages = (block.base + room) / 4096 * 4096 - first;
-        // SAFETY: the range is in the region and belongs to nobody now.
-        unsafe { libc::madvise(first as *mut _, pages as usize, libc::MADV_REMOVE) };
-    }
-    lock(&HEAP).give(block.base, room);
+    give_addresses(block.base, rounded(block.bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?);
     if block.charged > 0 {
         let driver = driver()?;
         driver.member.give_memory(driver.device(block.device)?.index, block.charged);
     }
     Ok(())
+}
+
+/// Addresses without a block; whoever takes them says what is there by [`note`].
+pub fn take_addresses(bytes: u64) -> Result<u64, CUerror> {
+    region()?;
+    let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    lock(&HEAP).take(room, STEP).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+/// Gives back addresses; nothing is noted there any more.
+pub fn give_addresses(base: u64, bytes: u64) {
+    let Some(room) = rounded(bytes) else { return };
+    if room >= WORTH_RETURNING {
+        let first = base.next_multiple_of(4096);
+        let pages = (base + room) / 4096 * 4096 - first;
+        // SAFETY: the range is in the region and belongs to nobody now.
+        unsafe { libc::madvise(first as *mut _, pages as usize, libc::MADV_REMOVE) };
+    }
+    lock(&HEAP).give(base, room);
 }
 
 /// The block that an address is in.

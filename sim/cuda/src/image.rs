@@ -29,7 +29,8 @@ pub enum Image {
 }
 
 const ELF: &[u8] = b"\x7fELF";
-const FATBIN: u32 = 0xba55_ed50;
+/// The first bytes of a fatbinary.
+pub const FATBIN: u32 = 0xba55_ed50;
 const FATBIN_WRAPPER: u32 = 0x4662_43b1;
 
 impl Image {

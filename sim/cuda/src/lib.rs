@@ -21,10 +21,6 @@
 
 mod array;
 pub mod c;
-#[cfg(any())]
-pub mod capture;
-#[cfg(not(any()))]
-#[path = "capture_none.rs"]
 pub mod capture;
 pub mod context;
 mod copy;
@@ -33,14 +29,19 @@ pub mod driver;
 pub mod event;
 pub mod exports;
 pub mod faces;
+pub mod graph;
 pub mod handles;
 pub mod heap;
+mod host;
 pub mod image;
 mod init;
 pub mod launch;
+mod link;
 mod memory;
 pub mod module;
+pub mod pool;
 mod queue;
 pub mod stream;
 mod stubs;
 pub mod task;
+pub mod vmm;

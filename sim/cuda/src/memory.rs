@@ -12,7 +12,7 @@ use crate::faces::faces;
 use crate::heap::{self, Block, Kind};
 use crate::stream::{self, DefaultStream};
 use crate::task::{Fill, Task};
-use crate::{capture, copy};
+use crate::{capture, copy, pool};
 
 /// Bytes between rows that start well.
 const PITCH: usize = 512;
@@ -38,14 +38,13 @@ pub fn free(address: CUdeviceptr) -> CUresult {
     capture::forbid_unsafe()?;
     let block = heap::find(address).filter(|block| block.base == address);
     let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    if !matches!(block.kind, Kind::Device | Kind::Managed | Kind::Ordered) {
+    if !matches!(block.kind, Kind::Device | Kind::Managed | Kind::Ordered | Kind::Graph) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     if let Ok(owner) = context::by_handle(block.context as _) {
         owner.synchronize();
     }
-    heap::free(address, block.kind)?;
-    Ok(())
+    pool::free_now(address)
 }
 
 /// A memset, in stream order; `sync` waits for it.
@@ -102,6 +101,8 @@ faces! {
         total.check()?;
         let driver = driver()?;
         let device = driver.device(context.device)?;
+        // Nobody else may have noticed yet who died, and what they held is free.
+        gpushare_sim::process::reap(driver.member.world());
         free.set(driver.member.free_memory(device.index) as usize)?;
         total.set(device.memory as usize)
     }

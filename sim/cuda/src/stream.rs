@@ -302,7 +302,9 @@ pub fn close_all(context: u64) {
 /// `cuStreamSynchronize`.
 pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
     capture::forbid_on(stream)?;
-    stream.settle()
+    stream.settle()?;
+    crate::pool::after_synchronisation();
+    Ok(())
 }
 
 /// `cuStreamQuery`.

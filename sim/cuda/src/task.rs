@@ -23,6 +23,8 @@ pub enum Task {
     Callback(Callback),
     /// Gives an allocation back, in stream order.
     Free(u64),
+    /// Comes to the free of a pool's allocation.
+    Settle(crate::pool::Settle),
     /// Waits until a word in memory compares as wanted, or writes one.
     Word(Word),
     /// Nothing; it only has a place in the order.
@@ -227,7 +229,12 @@ impl Task {
                 clock::now()
             }
             Self::Free(address) => {
-                let _ = crate::heap::free(*address, crate::heap::Kind::Ordered);
+                // The application may have freed it twice; a stream has nobody to tell.
+                let _ = crate::pool::free_now(*address);
+                ready
+            }
+            Self::Settle(free) => {
+                free.run();
                 ready
             }
         }

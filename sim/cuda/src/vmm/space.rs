@@ -60,6 +60,14 @@ pub struct Space {
 }
 
 impl Space {
+    /// Nothing is reserved.
+    pub const fn new() -> Self {
+        Self {
+            reserved: BTreeMap::new(),
+            mapped: BTreeMap::new(),
+        }
+    }
+
     /// Notes a reservation; its addresses are fresh.
     pub fn reserve(&mut self, address: u64, size: u64) {
         self.reserved.insert(address, size);
@@ -141,14 +149,9 @@ impl Space {
     }
 
     /// The reservation that holds an address: where it starts and its size.
-    pub fn reservation(&self, address: u64) -> Option<(u64, u64)> {
+    fn reservation(&self, address: u64) -> Option<(u64, u64)> {
         let (start, size) = self.reserved.range(..=address).next_back()?;
         (address - start < *size).then_some((*start, *size))
-    }
-
-    /// Whether the physical allocation is mapped anywhere.
-    pub fn shows(&self, physical: u64) -> bool {
-        self.mapped.values().any(|m| m.physical == physical)
     }
 
     /// Where the mappings start that make up exactly this range.
@@ -212,7 +215,7 @@ mod tests {
         assert_eq!(space.unmap(100, 0), Err(Refused));
         let gone = space.unmap(100, 5).unwrap();
         assert_eq!(gone.iter().map(|m| m.physical).collect::<Vec<_>>(), [1, 2]);
-        assert!(!space.shows(1) && !space.shows(2));
+        assert!(space.at(100).is_none() && space.at(104).is_none());
     }
 
     #[test]

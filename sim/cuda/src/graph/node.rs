@@ -1,0 +1,251 @@
+//! What a node does, and the parameters it was given.
+
+use std::sync::Arc;
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror,
+};
+use gpushare_abi::types::{
+    CU_MEMORYTYPE_UNIFIED, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
+    CUDA_MEMSET_NODE_PARAMS, CUevent, CUfunction,
+};
+
+use super::Graph;
+use super::dag::NodeId;
+use super::memory::Allocation;
+use crate::c::{In, Plain};
+use crate::copy;
+use crate::event::{self, Event};
+use crate::handles::lock;
+use crate::launch::{self, Launch, Shape};
+use crate::module;
+use crate::task::{Copy, Fill, Host, Side, Task, Word};
+
+/// A node.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// A kernel.
+    Kernel(Arc<Launch>),
+    /// A copy, as it was described.
+    Copy(Plain<CUDA_MEMCPY3D>, Copy),
+    /// A memset, as it was described.
+    Fill(Plain<CUDA_MEMSET_NODE_PARAMS>, Fill),
+    /// A call of the application.
+    Host(Host),
+    /// A whole graph.
+    Child(Arc<Graph>),
+    /// Nothing.
+    Empty,
+    /// Waits for an event.
+    Await(u64, Arc<Event>),
+    /// Records an event.
+    Record(u64, Arc<Event>),
+    /// Makes memory.
+    Alloc(Arc<Allocation>),
+    /// Frees memory.
+    Free(u64),
+    /// Waits for and writes words.
+    Words(Arc<[Word]>),
+}
+
+/// A `CUgraphNodeType`.
+pub type Kind = u32;
+
+impl Node {
+    /// The driver's number for what it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Kernel(_) => 0,
+            Self::Copy(..) => 1,
+            Self::Fill(..) => 2,
+            Self::Host(_) => 3,
+            Self::Child(_) => 4,
+            Self::Empty => 5,
+            Self::Await(..) => 6,
+            Self::Record(..) => 7,
+            Self::Alloc(_) => 10,
+            Self::Free(_) => 11,
+            Self::Words(_) => 12,
+        }
+    }
+
+    /// The same node in another graph: a child graph is copied along.
+    pub fn copied(&self) -> Self {
+        match self {
+            Self::Child(child) => Self::Child(child.copy(true)),
+            other => other.clone(),
+        }
+    }
+
+    /// The node that a captured task becomes.
+    pub fn of_task(task: &Task) -> Result<Self, CUerror> {
+        match task {
+            Task::Kernel(launch) => Ok(Self::Kernel(Arc::clone(launch))),
+            Task::Copy(copy) => Ok(Self::Copy(Plain(described(copy)), copy.clone())),
+            Task::Fill(fill) => Ok(Self::Fill(Plain(fill_params(fill)), *fill)),
+            Task::Host(host) => Ok(Self::Host(*host)),
+            Task::Nothing => Ok(Self::Empty),
+            Task::Free(address) => Ok(Self::Free(*address)),
+            Task::Word(word) => Ok(Self::Words(Arc::new([*word]))),
+            Task::All(tasks) => {
+                let words = tasks.iter().map(|task| match task {
+                    Task::Word(word) => Ok(*word),
+                    _ => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+                });
+                Ok(Self::Words(words.collect::<Result<_, _>>()?))
+            }
+            _ => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+        }
+    }
+
+    /// What a stream does when it comes to the node. `None` for a child graph, which is many tasks.
+    pub fn task(&self) -> Option<Task> {
+        Some(match self {
+            Self::Kernel(launch) => Task::Kernel(Arc::clone(launch)),
+            Self::Copy(_, copy) => Task::Copy(copy.clone()),
+            Self::Fill(_, fill) => Task::Fill(*fill),
+            Self::Host(host) => Task::Host(*host),
+            Self::Child(_) => return None,
+            Self::Empty => Task::Nothing,
+            // Its pages are taken when the graph is launched; in the stream there is nothing left to do.
+            Self::Alloc(_) => Task::Nothing,
+            Self::Await(_, event) => Task::Await(Arc::clone(event)),
+            Self::Record(_, event) => Task::Record(Arc::clone(event)),
+            Self::Free(address) => Task::Free(*address),
+            Self::Words(words) => Task::All(words.iter().map(|word| Task::Word(*word)).collect()),
+        })
+    }
+
+    /// A kernel node.
+    pub fn kernel(params: In<CUDA_KERNEL_NODE_PARAMS>) -> Result<Self, CUerror> {
+        let p = params.get()?;
+        let function = if p.func.is_null() { p.kern.cast() } else { p.func };
+        let shape = Shape {
+            grid: [p.gridDimX, p.gridDimY, p.gridDimZ],
+            block: [p.blockDimX, p.blockDimY, p.blockDimZ],
+            shared: p.sharedMemBytes,
+        };
+        let (params, extra) = (p.kernelParams.cast_const(), p.extra.cast_const());
+        let function = module::function(function)?;
+        let launch = launch::prepare(&function, shape, In(params.cast()), In(extra.cast()))?;
+        Ok(Self::Kernel(launch))
+    }
+
+    /// A copy node.
+    pub fn copy(params: In<CUDA_MEMCPY3D>) -> Result<Self, CUerror> {
+        Ok(Self::Copy(Plain(params.get()?), copy::plan_3d(params)?.into_copy()))
+    }
+
+    /// A memset node.
+    pub fn fill(params: In<CUDA_MEMSET_NODE_PARAMS>) -> Result<Self, CUerror> {
+        let p = params.get()?;
+        let fill = Fill {
+            to: p.dst,
+            pitch: p.pitch,
+            value: p.value,
+            element: p.elementSize as usize,
+            width: p.width,
+            height: p.height,
+        };
+        if !matches!(p.elementSize, 1 | 2 | 4) || p.width == 0 || p.height == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let row = p.width.checked_mul(fill.element).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if p.height > 1 && p.pitch < row {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        crate::heap::check(p.dst, copy::span(row, p.pitch, p.height)?)?;
+        Ok(Self::Fill(Plain(p), fill))
+    }
+
+    /// A host node.
+    pub fn host(params: In<CUDA_HOST_NODE_PARAMS>) -> Result<Self, CUerror> {
+        let p = params.get()?;
+        let function = p.func.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let data = p.userData as u64;
+        Ok(Self::Host(Host { function, data }))
+    }
+
+    /// A node that records an event.
+    pub fn record(event: CUevent) -> Result<Self, CUerror> {
+        Ok(Self::Record(event as u64, event::by_handle(event)?))
+    }
+
+    /// A node that waits for an event.
+    pub fn wait(event: CUevent) -> Result<Self, CUerror> {
+        Ok(Self::Await(event as u64, event::by_handle(event)?))
+    }
+
+    /// A child graph node.
+    pub fn child(graph: &Graph) -> Result<Self, CUerror> {
+        let dag = lock(&graph.dag);
+        let memory = |id: &NodeId| matches!(dag.get(*id), Some(Self::Alloc(_) | Self::Free(_)));
+        if dag.nodes().iter().any(memory) {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        drop(dag);
+        Ok(Self::Child(graph.copy(true)))
+    }
+}
+
+/// A kernel node's parameters: the arguments are our copies, there as long as the node.
+pub fn kernel_params(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS {
+    let Shape { grid, block, shared } = launch.shape;
+    CUDA_KERNEL_NODE_PARAMS {
+        func: launch.function.handle as CUfunction,
+        gridDimX: grid[0],
+        gridDimY: grid[1],
+        gridDimZ: grid[2],
+        blockDimX: block[0],
+        blockDimY: block[1],
+        blockDimZ: block[2],
+        sharedMemBytes: shared,
+        kernelParams: launch.pointers(),
+        extra: std::ptr::null_mut(),
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    }
+}
+
+/// The description of a captured copy: both sides by address.
+fn described(copy: &Copy) -> CUDA_MEMCPY3D {
+    let rows = |side: &Side| side.slice.checked_div(side.pitch).unwrap_or(0);
+    CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: CU_MEMORYTYPE_UNIFIED,
+        srcHost: std::ptr::null(),
+        srcDevice: copy.from.address,
+        srcArray: std::ptr::null_mut(),
+        reserved0: std::ptr::null_mut(),
+        srcPitch: copy.from.pitch,
+        srcHeight: rows(&copy.from),
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: CU_MEMORYTYPE_UNIFIED,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: copy.to.address,
+        dstArray: std::ptr::null_mut(),
+        reserved1: std::ptr::null_mut(),
+        dstPitch: copy.to.pitch,
+        dstHeight: rows(&copy.to),
+        WidthInBytes: copy.width,
+        Height: copy.height,
+        Depth: copy.depth,
+    }
+}
+
+fn fill_params(fill: &Fill) -> CUDA_MEMSET_NODE_PARAMS {
+    CUDA_MEMSET_NODE_PARAMS {
+        dst: fill.to,
+        pitch: fill.pitch,
+        value: fill.value,
+        elementSize: fill.element as u32,
+        width: fill.width,
+        height: fill.height,
+    }
+}

@@ -1,0 +1,111 @@
+//! User objects: things of the application that graphs keep alive, and that are destroyed by a call back.
+//!
+//! An object has references; the last one released calls its destructor. A graph's references are released
+//! when the graph is destroyed.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::types::{CUgraph, CUhostFn, CUuserObject};
+
+use crate::c::{self, Out};
+use crate::driver::driver;
+use crate::faces::faces;
+use crate::graph;
+use crate::handles::{Table, fresh, lock};
+
+#[derive(Debug)]
+struct Object {
+    references: Mutex<u32>,
+    destructor: unsafe extern "C" fn(*mut c_void),
+    data: u64,
+}
+
+static OBJECTS: Table<Object> = Table::new();
+
+/// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, the one kind there is.
+const NO_DESTRUCTOR_SYNC: u32 = 1;
+/// `CU_GRAPH_USER_OBJECT_MOVE`: the caller's references become the graph's.
+const MOVE: u32 = 1;
+
+fn get(handle: u64) -> Result<Arc<Object>, CUerror> {
+    driver()?;
+    OBJECTS.get(handle).ok_or(CUDA_ERROR_INVALID_VALUE)
+}
+
+fn retain(handle: u64, count: u32) -> CUresult {
+    let object = get(handle)?;
+    let mut references = lock(&object.references);
+    *references = references.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    Ok(())
+}
+
+fn release(handle: u64, count: u32) -> CUresult {
+    let object = get(handle)?;
+    let left = {
+        let mut references = lock(&object.references);
+        *references = references.checked_sub(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        *references
+    };
+    if left == 0 && OBJECTS.remove(handle).is_some() {
+        c::call_host(object.destructor, object.data);
+    }
+    Ok(())
+}
+
+/// Releases all that a graph holds.
+pub fn release_all(held: &mut HashMap<u64, u32>) {
+    for (handle, count) in held.drain() {
+        // The graph's references keep the object there.
+        let _ = release(handle, count);
+    }
+}
+
+faces! {
+    "cuUserObjectCreate" 11030 cuUserObjectCreate (out: Out<CUuserObject>, data: u64, destructor: CUhostFn, references: u32, flags: u32) {
+        driver()?;
+        out.check()?;
+        let destructor = destructor.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if references == 0 || references > i32::MAX as u32 || flags != NO_DESTRUCTOR_SYNC {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let handle = fresh();
+        OBJECTS.insert(handle, Arc::new(Object { references: Mutex::new(references), destructor, data }));
+        out.set(handle as CUuserObject)
+    }
+    "cuUserObjectRetain" 11030 cuUserObjectRetain (object: CUuserObject, count: u32) {
+        if count == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        retain(object as u64, count)
+    }
+    "cuUserObjectRelease" 11030 cuUserObjectRelease (object: CUuserObject, count: u32) {
+        if count == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        release(object as u64, count)
+    }
+    "cuGraphRetainUserObject" 11030 cuGraphRetainUserObject (graph: CUgraph, object: CUuserObject, count: u32, flags: u32) {
+        let graph = graph::by_handle(graph)?;
+        get(object as u64)?;
+        if count == 0 || flags > MOVE {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if flags != MOVE {
+            retain(object as u64, count)?;
+        }
+        *lock(&graph.objects).entry(object as u64).or_default() += count;
+        Ok(())
+    }
+    "cuGraphReleaseUserObject" 11030 cuGraphReleaseUserObject (graph: CUgraph, object: CUuserObject, count: u32) {
+        let graph = graph::by_handle(graph)?;
+        {
+            let mut held = lock(&graph.objects);
+            let own = held.get_mut(&(object as u64)).filter(|own| count > 0 && **own >= count);
+            *own.ok_or(CUDA_ERROR_INVALID_VALUE)? -= count;
+        }
+        release(object as u64, count)
+    }
+}

@@ -1,0 +1,259 @@
+//! Memory pools: memory in stream order.
+//!
+//! An allocation can be used as soon as its call returns; a free takes effect when its stream comes to it,
+//! for others than that stream. [`books`] says what is where, this file takes and gives the device's memory, [`calls`]
+//! is the interface. A pool keeps memory that nobody uses until a synchronisation finds more than its release
+//! threshold, until it is trimmed, or until the device runs out.
+
+pub mod books;
+pub mod calls;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
+};
+use gpushare_abi::types::{CUdeviceptr, CUmemoryPool};
+
+use crate::capture;
+use crate::driver::driver;
+use crate::graph::memory::{self, Allocation};
+use crate::graph::node::Node;
+use crate::handles::{Table, fresh, lock};
+use crate::heap::{self, Kind};
+use crate::stream::Stream;
+use crate::task::Task;
+use books::{Books, CHUNK, CHUNK_GRAIN, Rest};
+
+/// A pool of a device's memory.
+#[derive(Debug)]
+pub struct Pool {
+    /// Its handle.
+    pub handle: u64,
+    /// Its device's ordinal.
+    pub device: i32,
+    /// The device's own pool, which is never destroyed.
+    is_default: bool,
+    books: Mutex<Books>,
+    settings: Mutex<Settings>,
+}
+
+/// What can be said of a pool.
+#[derive(Debug, Default)]
+struct Settings {
+    /// Unused bytes it keeps through a synchronisation.
+    threshold: u64,
+    /// The most it may hold; 0 for no limit of its own.
+    max_size: u64,
+    /// Handle types it was made for.
+    handle_types: u32,
+    /// The three ways to reuse memory earlier, which are on unless switched off.
+    no_reuse: [bool; 3],
+    /// Access of other devices.
+    access: BTreeMap<i32, u32>,
+}
+
+static POOLS: Table<Pool> = Table::new();
+/// The pool of each allocation in use, by address.
+static OWNERS: Table<Pool> = Table::new();
+/// Each device's default and current pool.
+static OF_DEVICE: Mutex<BTreeMap<i32, (Arc<Pool>, Arc<Pool>)>> = Mutex::new(BTreeMap::new());
+/// Something was freed since the last synchronisation.
+static FREED: AtomicBool = AtomicBool::new(false);
+
+/// The pool behind a handle.
+pub fn by_handle(handle: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
+    driver()?;
+    POOLS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
+}
+
+/// A device's default and current pool.
+fn of_device(ordinal: i32) -> Result<(Arc<Pool>, Arc<Pool>), CUerror> {
+    driver()?.device(ordinal)?;
+    let mut all = lock(&OF_DEVICE);
+    let pools = all.entry(ordinal).or_insert_with(|| {
+        let pool = Pool::keep(ordinal, true, Settings::default());
+        (Arc::clone(&pool), pool)
+    });
+    Ok(pools.clone())
+}
+
+/// The pool that a device's allocations come from when none is named.
+pub fn current(ordinal: i32) -> Result<Arc<Pool>, CUerror> {
+    Ok(of_device(ordinal)?.1)
+}
+
+/// A free whose stream has not come to it.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    pool: Arc<Pool>,
+    rest: Rest,
+}
+
+impl Settle {
+    /// The stream has come to it.
+    pub fn run(&self) {
+        lock(&self.pool.books).settle(self.rest);
+        FREED.store(true, Relaxed);
+    }
+}
+
+impl Pool {
+    fn keep(device: i32, is_default: bool, settings: Settings) -> Arc<Self> {
+        let (books, settings) = (Mutex::default(), Mutex::new(settings));
+        let pool = Arc::new(Self { handle: fresh(), device, is_default, books, settings });
+        POOLS.insert(pool.handle, Arc::clone(&pool));
+        pool
+    }
+
+    /// Allocates in the order of a stream.
+    pub fn allocate(self: &Arc<Self>, bytes: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr, CUerror> {
+        if bytes == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let captured = capture::add_node(stream, || {
+            Ok(Node::Alloc(Allocation::captured(bytes as usize, self.device)?))
+        })?;
+        if let Some(id) = captured {
+            return crate::graph::allocated_by(id);
+        }
+        let driver = driver()?;
+        if !driver.slow_alloc.is_zero() {
+            std::thread::sleep(driver.slow_alloc);
+        }
+        let mut books = lock(&self.books);
+        let address = match books.allocate(bytes, stream.handle) {
+            Some(address) => address,
+            None => {
+                self.grow(&mut books, bytes)?;
+                books.allocate(bytes, stream.handle).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
+            }
+        };
+        heap::note(address, bytes, self.device, stream.context, Kind::Ordered)?;
+        OWNERS.insert(address, Arc::clone(self));
+        Ok(address)
+    }
+
+    /// Takes another chunk: a large one if there is room, else what is needed.
+    fn grow(&self, books: &mut Books, bytes: u64) -> CUresult {
+        let needed = bytes.checked_next_multiple_of(CHUNK_GRAIN).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let limit = lock(&self.settings).max_size;
+        let exact = books::rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        for size in [needed.max(CHUNK), needed, exact] {
+            if fits(books, limit, size) && let Ok(base) = take(self.device, size) {
+                books.grow(base, size);
+                return Ok(());
+            }
+        }
+        // What other pools do not use is for those who need it, and what this one has in pieces too.
+        give(self.device, books.trim(0));
+        trim_others(self);
+        if !fits(books, limit, exact) {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        books.grow(take(self.device, exact)?, exact);
+        Ok(())
+    }
+
+    /// Gives unused memory back while more than `keep` bytes are held.
+    pub fn trim(&self, keep: u64) {
+        give(self.device, lock(&self.books).trim(keep));
+    }
+}
+
+/// Whether a pool may hold so many bytes more.
+fn fits(books: &Books, limit: u64, size: u64) -> bool {
+    limit == 0 || books.reserved().saturating_add(size) <= limit
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        give(self.device, lock(&self.books).chunks().collect());
+    }
+}
+
+/// Takes a chunk of a device's memory, and addresses for it.
+fn take(ordinal: i32, bytes: u64) -> Result<u64, CUerror> {
+    let driver = driver()?;
+    let index = driver.device(ordinal)?.index;
+    driver.member.take_memory(index, bytes).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+    heap::take_addresses(bytes).inspect_err(|_| driver.member.give_memory(index, bytes))
+}
+
+fn give(ordinal: i32, chunks: Vec<(u64, u64)>) {
+    for (base, bytes) in chunks {
+        heap::give_addresses(base, bytes);
+        if let Ok(driver) = driver()
+            && let Ok(device) = driver.device(ordinal)
+        {
+            driver.member.give_memory(device.index, bytes);
+        }
+    }
+}
+
+/// Gives back what the other pools of a pool's device do not use.
+fn trim_others(own: &Pool) {
+    for pool in POOLS.all() {
+        if pool.device == own.device && pool.handle != own.handle {
+            pool.trim(0);
+        }
+    }
+}
+
+/// The device has run out: what its pools do not use is given back.
+pub fn trim_device(ordinal: i32) {
+    for pool in POOLS.all().iter().filter(|pool| pool.device == ordinal) {
+        pool.trim(0);
+    }
+}
+
+/// Something was waited for: pools give back what they do not use above their thresholds.
+pub fn after_synchronisation() {
+    if FREED.swap(false, Relaxed) {
+        for pool in POOLS.all() {
+            let threshold = lock(&pool.settings).threshold;
+            pool.trim(threshold);
+        }
+    }
+}
+
+/// Frees in the order of a stream what any allocation call made.
+pub fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
+    let block = heap::find(address).filter(|block| block.base == address);
+    let kind = block.ok_or(CUDA_ERROR_INVALID_VALUE)?.kind;
+    if !matches!(kind, Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    if kind != Kind::Ordered || capture::is_capturing(stream) {
+        return stream.issue(Task::Free(address));
+    }
+    let (pool, rest) = leave(address, |books| books.rest(address, stream.handle))?;
+    stream.issue(Task::Settle(Settle { pool, rest }))
+}
+
+/// Frees now what any allocation call made.
+pub fn free_now(address: CUdeviceptr) -> CUresult {
+    let block = heap::find(address).filter(|block| block.base == address);
+    match block.ok_or(CUDA_ERROR_INVALID_VALUE)?.kind {
+        Kind::Ordered => {
+            leave(address, |books| books.free(address))?;
+            FREED.store(true, Relaxed);
+            Ok(())
+        }
+        Kind::Graph => memory::free(address),
+        kind @ (Kind::Device | Kind::Managed) => heap::free(address, kind).map(|_| ()),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// An allocation goes out of use; tells its pool.
+fn leave<T>(address: u64, how: impl FnOnce(&mut Books) -> Option<T>) -> Result<(Arc<Pool>, T), CUerror> {
+    let pool = OWNERS.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let mut books = lock(&pool.books);
+    heap::forget(address, |block| block.kind == Kind::Ordered)?;
+    let done = how(&mut books).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    drop(books);
+    Ok((pool, done))
+}
