@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn short_forms_keep_their_width() {
         for shift in 0..64 {
-            let value = (1_u64 << shift) | (1_u64 << shift).wrapping_sub(1) / 3;
+            let value = (1_u64 << shift) | ((1_u64 << shift).wrapping_sub(1) / 3);
             assert!(short_size(value).len() <= 9, "{}", short_size(value));
             assert!(short_time(value).len() <= 10, "{}", short_time(value));
         }

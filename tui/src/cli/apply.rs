@@ -37,7 +37,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = world::dir_or_new()?;
     let sample = world::look(&dir)?;
     let reason = format!("apply {}", args.file.display());
-    let requests = requests(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
+    let plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
         sentence: format!("{}: {failure}", args.file.display()),
         ..failure
     })?;
@@ -45,11 +45,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     if let Some(refusal) = editor.refusal() {
         return Err(refusal.into());
     }
-    for request in &requests {
+    for request in plan.everywhere.iter().chain(&plan.rest) {
         editor.check(&request.change, &request.target)?;
     }
     if args.dry_run {
-        for request in &requests {
+        for request in plan.everywhere.iter().chain(&plan.rest) {
             writeln!(
                 out,
                 "{}: {}",
@@ -57,60 +57,84 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
                 StoredChange::from(&request.change).summary()
             )?;
         }
+        let edits = plan.rest.len() + usize::from(plan.everywhere.is_some());
         writeln!(
             out,
-            "dry run: {} edits would be made, nothing was changed",
-            requests.len()
+            "dry run: {edits} edits would be made, nothing was changed"
         )?;
         return Ok(Exit::Done);
     }
-    world::apply_all(&editor, requests, &sample, out)?;
+    if let Some(everywhere) = plan.everywhere {
+        let change = everywhere.change.clone();
+        world::apply_all(&editor, vec![everywhere], &sample, out)?;
+        let own = policy::clear_own(&change, &sample, &dir, &plan.own, Some(&reason))?;
+        world::apply_all(&editor, own, &sample, out)?;
+    }
+    world::apply_all(&editor, plan.rest, &sample, out)?;
     Ok(Exit::Done)
 }
 
 /// The edits, in the order in which they make sense: policies, limits, groups, then processes.
-fn requests(
-    manifest: &Manifest,
-    sample: &Sample,
-    dir: &SegmentDir,
-    reason: &str,
-) -> Result<Vec<EditRequest>, Failure> {
-    let mut requests = Vec::new();
-    let mut policies: Vec<(&String, &String)> = manifest.policy.iter().collect();
-    // `all` takes a device's own policy away, so it goes first.
-    policies.sort_by_key(|(device, _)| *device != "all");
-    for (device, words) in policies {
-        let gpu = if device == "all" {
-            None
-        } else {
-            Some(targets::device(device, sample)?)
+struct Plan {
+    everywhere: Option<EditRequest>,
+    /// Devices that get a policy of their own.
+    own: Vec<usize>,
+    rest: Vec<EditRequest>,
+}
+
+impl Plan {
+    fn new(
+        manifest: &Manifest,
+        sample: &Sample,
+        dir: &SegmentDir,
+        reason: &str,
+    ) -> Result<Self, Failure> {
+        let mut plan = Self {
+            everywhere: None,
+            own: Vec::new(),
+            rest: Vec::new(),
         };
-        let edit = policy::parse(std::slice::from_ref(words))?;
-        requests.extend(policy::requests(gpu, edit, sample, dir, Some(reason))?);
+        for (device, words) in &manifest.policy {
+            let edit = policy::parse(std::slice::from_ref(words))?;
+            let gpu = if device == "all" {
+                None
+            } else {
+                Some(targets::device(device, sample)?)
+            };
+            let request = policy::request(gpu, edit, sample, dir, Some(reason))?;
+            match gpu {
+                None => plan.everywhere = Some(request),
+                Some(gpu) => {
+                    plan.own.push(gpu);
+                    plan.rest.push(request);
+                }
+            }
+        }
+        for (device, value) in &manifest.limit {
+            let gpu = targets::device(device, sample)?;
+            let uuid = uuids::parse(&sample.devices[gpu].uuid)
+                .ok_or_else(|| Failure::failed(format!("gpu{gpu} has no UUID that can be read")))?;
+            let change = Change::DeviceLimit {
+                uuid,
+                value: quota::parse_value(&value.text())?,
+            };
+            plan.rest.push(request(change, format!("gpu{gpu}"), reason));
+        }
+        for (name, settings) in &manifest.group {
+            let named = [
+                ("memory", &settings.memory),
+                ("weight", &settings.weight),
+                ("cap", &settings.cap),
+            ];
+            let change = group::change(name, &words(&named))?;
+            plan.rest
+                .push(request(change, format!("group {name}"), reason));
+        }
+        for process in &manifest.process {
+            plan.rest.extend(of_process(process, sample, reason)?);
+        }
+        Ok(plan)
     }
-    for (device, value) in &manifest.limit {
-        let gpu = targets::device(device, sample)?;
-        let uuid = uuids::parse(&sample.devices[gpu].uuid)
-            .ok_or_else(|| Failure::failed(format!("gpu{gpu} has no UUID that can be read")))?;
-        let change = Change::DeviceLimit {
-            uuid,
-            value: quota::parse_value(&value.text())?,
-        };
-        requests.push(request(change, format!("gpu{gpu}"), reason));
-    }
-    for (name, settings) in &manifest.group {
-        let named = [
-            ("memory", &settings.memory),
-            ("weight", &settings.weight),
-            ("cap", &settings.cap),
-        ];
-        let change = group::change(name, &words(&named))?;
-        requests.push(request(change, format!("group {name}"), reason));
-    }
-    for process in &manifest.process {
-        requests.extend(of_process(process, sample, reason)?);
-    }
-    Ok(requests)
 }
 
 fn of_process(

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::Done;
+use super::{Done, world};
 use crate::artifacts;
 use crate::doctor::{Finding, Level, Patient, examine};
 use crate::exit::Exit;
@@ -29,7 +29,7 @@ struct Document<'a> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let patient = Patient {
-        dir: shm_layout::locate_existing().map_err(|error| error.to_string()),
+        dir: world::dir().map_err(|failure| failure.sentence),
         library: artifacts::library().map_err(|failure| failure.sentence),
     };
     let findings = examine(&patient);

@@ -23,7 +23,7 @@ pub enum Verb {
 
 /// Change a device's lock policy while programs run
 #[derive(Debug, clap::Args)]
-#[command(after_help = POLICY_HELP)]
+#[command(after_help = policy_help())]
 pub struct SetArgs {
     /// Number or UUID of a device, or all
     gpu: String,
@@ -35,18 +35,29 @@ pub struct SetArgs {
     reason: Option<String>,
 }
 
-const POLICY_HELP: &str = "\
-off                 only watch; nobody waits for anybody
-always              yield after every launch
-launches=N          yield after N launches or copies, 1..1000000
-timeslice=T         yield after this time, 100us..60s
-order=O             who is next: fifo, priority or fair
-idle=T              release when nothing was submitted for this time, 100us..10m
-max-hold=T          the longest hold while others wait, 1ms..10m
-grace=T             how long a drain may take before it is forced, 1ms..1m
-sync-skips=N        keep the lock over the first N synchronisations, 0..1000000
-A holder yields only when somebody waits. What is not written stays as it is.
-Example: gpushare policy set all timeslice=5ms order=fair";
+/// From the table of fields, so that no range is written twice.
+fn policy_help() -> String {
+    let mut help = String::from("off                 only watch; nobody waits for anybody\n");
+    help.push_str("always              yield after every launch\n");
+    for field in units::POLICY_FIELDS {
+        let (least, most) = field.range();
+        let range = if field.name == "order" {
+            String::new()
+        } else {
+            format!(", {least}..{most}")
+        };
+        help.push_str(&format!(
+            "{:<20}{}{range}\n",
+            format!("{}=", field.name),
+            field.about
+        ));
+    }
+    help.push_str(
+        "A holder yields only when somebody waits. What is not written stays as it is.\n",
+    );
+    help.push_str("Example: gpushare policy set all timeslice=5ms order=fair");
+    help
+}
 
 /// Show every device's lock policy
 #[derive(Debug, clap::Args)]
@@ -68,13 +79,23 @@ pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
     if words == ["inherit"] {
         return Ok(None);
     }
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let edit =
-        units::parse_policy(&words).map_err(|error| Failure::usage(format!("policy: {error}")))?;
+    let words: Vec<&str> = words
+        .iter()
+        .flat_map(|words| words.split_whitespace())
+        .collect();
+    // Alone, so that the sentence names the word that is wrong.
+    for word in &words {
+        units::parse_policy(&[*word]).map_err(|error| wrong(word, &error))?;
+    }
+    let edit = units::parse_policy(&words).map_err(|error| wrong("policy", &error))?;
     // Whether its own words go together does not depend on what is in force.
     edit.apply(LockPolicy::default())
-        .map_err(|error| Failure::usage(format!("policy: {error}")))?;
+        .map_err(|error| wrong("policy", &error))?;
     Ok(Some(edit))
+}
+
+fn wrong(what: &str, error: &units::TextError) -> Failure {
+    Failure::usage(format!("{what}: {error}"))
 }
 
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
@@ -86,52 +107,72 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         gpu => Some(targets::device(gpu, &sample)?),
     };
     let editor = Editor::open(&dir);
-    let requests = requests(device, edit, &sample, &dir, args.reason.as_deref())?;
-    world::apply_all(&editor, requests, &sample, out)?;
+    let reason = args.reason.as_deref();
+    let first = request(device, edit, &sample, &dir, reason)?;
+    let everywhere = first.change.clone();
+    world::apply_all(&editor, vec![first], &sample, out)?;
+    if device.is_none() {
+        world::apply_all(
+            &editor,
+            clear_own(&everywhere, &sample, &dir, &[], reason)?,
+            &sample,
+            out,
+        )?;
+    }
     Ok(Exit::Done)
 }
 
-/// The edits for one device or, without one, for all: those with a policy of their own lose it.
-pub fn requests(
+/// The edit for one device or, without one, for all.
+pub fn request(
     device: Option<usize>,
     edit: Option<PolicyEdit>,
     sample: &Sample,
     dir: &SegmentDir,
     reason: Option<&str>,
-) -> Result<Vec<EditRequest>, Failure> {
-    let reason = reason.map(ToOwned::to_owned);
+) -> Result<EditRequest, Failure> {
     let present = Present::read(dir);
-    let on_top = |base| {
-        edit.map(|edit| edit.apply(base))
-            .transpose()
-            .map_err(|error| Failure::usage(format!("policy: {error}")))
-    };
-    if let Some(gpu) = device {
-        let uuid = uuid(sample, gpu)?;
-        let change = Change::Policy {
-            device: Some(uuid),
-            policy: on_top(present.of(&uuid))?,
-        };
-        return Ok(vec![
-            EditRequest::new(change, format!("gpu{gpu}"), Place::Ctl).because(reason),
-        ]);
-    }
+    let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
+    let base = uuid.map_or_else(|| present.everywhere(), |uuid| present.of(&uuid));
+    let policy = edit
+        .map(|edit| edit.apply(base))
+        .transpose()
+        .map_err(|error| wrong("policy", &error))?;
+    let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));
     let change = Change::Policy {
-        device: None,
-        policy: on_top(present.everywhere)?,
+        device: uuid,
+        policy,
     };
-    let mut requests =
-        vec![EditRequest::new(change, "all GPUs", Place::Ctl).because(reason.clone())];
-    for gpu in 0..sample.devices.len() {
+    Ok(EditRequest::new(change, target, Place::Ctl).because(reason.map(ToOwned::to_owned)))
+}
+
+/// After an edit for all: the edits that take a device's own policy away where it still hides that
+/// one. `spared` are left alone.
+pub fn clear_own(
+    everywhere: &Change,
+    sample: &Sample,
+    dir: &SegmentDir,
+    spared: &[usize],
+    reason: Option<&str>,
+) -> Result<Vec<EditRequest>, Failure> {
+    let Change::Policy {
+        device: None,
+        policy,
+    } = everywhere
+    else {
+        return Ok(Vec::new());
+    };
+    let wanted = policy.unwrap_or_default();
+    let present = Present::read(dir);
+    let mut requests = Vec::new();
+    for gpu in (0..sample.devices.len()).filter(|gpu| !spared.contains(gpu)) {
         let uuid = uuid(sample, gpu)?;
-        if present.own(&uuid) {
+        if present.of(&uuid) != wanted && present.knows(&uuid) {
             let change = Change::Policy {
                 device: Some(uuid),
                 policy: None,
             };
-            requests.push(
-                EditRequest::new(change, format!("gpu{gpu}"), Place::Ctl).because(reason.clone()),
-            );
+            let request = EditRequest::new(change, format!("gpu{gpu}"), Place::Ctl);
+            requests.push(request.because(reason.map(ToOwned::to_owned)));
         }
     }
     Ok(requests)
@@ -146,12 +187,9 @@ fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
     })
 }
 
-/// The policies in force.
+/// The policies in force, by device.
 #[derive(Default)]
-struct Present {
-    everywhere: LockPolicy,
-    devices: Vec<(shm_layout::Uuid, LockPolicy)>,
-}
+struct Present(Vec<(shm_layout::Uuid, LockPolicy)>);
 
 impl Present {
     /// A segment that is not there yet has the default everywhere.
@@ -159,32 +197,30 @@ impl Present {
         let Ok(segments) = Segments::open_viewer(&dir.path) else {
             return Self::default();
         };
-        let snapshot = snapshot(&segments, clock::now());
-        let devices: Vec<_> = snapshot
-            .devices
-            .iter()
-            .map(|device| (device.uuid, device.policy.0))
-            .collect();
-        Self {
-            everywhere: devices
-                .first()
-                .map(|(_, policy)| *policy)
-                .unwrap_or_default(),
-            devices,
-        }
+        let devices = snapshot(&segments, clock::now()).devices;
+        Self(
+            devices
+                .iter()
+                .map(|device| (device.uuid, device.policy.0))
+                .collect(),
+        )
+    }
+
+    /// What an edit for all starts from: the policy on which all devices agree, else the default.
+    fn everywhere(&self) -> LockPolicy {
+        let first = self.0.first().map(|(_, policy)| *policy);
+        first
+            .filter(|first| self.0.iter().all(|(_, policy)| policy == first))
+            .unwrap_or_default()
     }
 
     fn of(&self, uuid: &shm_layout::Uuid) -> LockPolicy {
-        self.devices
-            .iter()
-            .find(|(known, _)| known == uuid)
-            .map_or(self.everywhere, |(_, policy)| *policy)
+        let found = self.0.iter().find(|(known, _)| known == uuid);
+        found.map_or_else(|| self.everywhere(), |(_, policy)| *policy)
     }
 
-    fn own(&self, uuid: &shm_layout::Uuid) -> bool {
-        self.devices
-            .iter()
-            .any(|(known, policy)| known == uuid && *policy != self.everywhere)
+    fn knows(&self, uuid: &shm_layout::Uuid) -> bool {
+        self.0.iter().any(|(known, _)| known == uuid)
     }
 }
 
@@ -265,27 +301,4 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     }
     table.write(out)?;
     Ok(Exit::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_help_names_every_field_with_its_range() {
-        for field in units::POLICY_FIELDS
-            .iter()
-            .filter(|field| field.name != "order")
-        {
-            let line = POLICY_HELP
-                .lines()
-                .find(|line| line.starts_with(&format!("{}=", field.name)));
-            let (least, most) = field.range();
-            assert!(
-                line.is_some_and(|line| line.ends_with(&format!("{least}..{most}"))),
-                "{}",
-                field.name
-            );
-        }
-    }
 }

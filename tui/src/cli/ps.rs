@@ -43,9 +43,14 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         });
     }
     if sample.refused > 0 {
+        let (count, run) = match sample.refused {
+            1 => ("1 program".to_owned(), "runs"),
+            more => (format!("{more} programs"), "run"),
+        };
         note(&format!(
-            "{} processes found no free slot and run uncounted; end some or raise the limits of others",
-            sample.refused
+            "{count} found no free slot and {run} uncounted: {} fit at once; end some, or give some a GPUSHARE_DIR \
+             of their own",
+            shm_layout::MAX_PROCESSES
         ));
     }
     Ok(Exit::Done)
@@ -62,11 +67,11 @@ fn table(sample: &Sample) -> Table {
         ("HELD", Side::Right),
         ("WAITED", Side::Right),
         ("P99", Side::Right),
-        ("DENIED", Side::Right),
+        ("DENY", Side::Right),
         ("STATE", Side::Left),
     ]);
     for process in &sample.processes {
-        let name = clip(process.name(), 16);
+        let name = clip(process.name(), 13);
         if process.devices.is_empty() {
             let none = || "-".to_owned();
             table.row([

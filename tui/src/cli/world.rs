@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use shm_layout::{OpenError, SegmentDir};
+use shm_layout::{Mode, OpenError, SegmentDir};
 
 use crate::edits::{Applied, EditRequest, Editor};
 use crate::exit::{Exit, Failure};
@@ -16,9 +16,15 @@ use super::note;
 /// How long a look waits for NVML's first answer.
 const NVML: Duration = Duration::from_secs(5);
 
-/// The segments' directory; nothing is created.
+/// The segments' directory; nothing is created. One that is not there yet is an empty one.
 pub fn dir() -> Result<SegmentDir, Failure> {
-    shm_layout::locate_existing().map_err(|error| cannot_open(&error))
+    match shm_layout::locate_existing() {
+        Err(OpenError::Missing { path }) => Ok(SegmentDir {
+            path,
+            mode: Mode::User,
+        }),
+        found => found.map_err(|error| cannot_open(&error)),
+    }
 }
 
 /// The segments' directory, made when it is the user's own and missing.

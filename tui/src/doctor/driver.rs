@@ -41,7 +41,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         Err(why) => {
             findings.push(Finding::warn(
                 "driver",
-                format!("no device to be had: {why}"),
+                format!("no device to be had: {}", why.split(';').next().unwrap_or(&why)),
                 "install NVIDIA's driver and check nvidia-smi; without one, gpushare run --sim uses the simulated GPU",
             ));
             false

@@ -149,13 +149,14 @@ mod tests {
             Measured::new("first", 1.0, &[5]).finish(),
             Measured::new("second", 1.0, &[]).finish(),
         ];
-        for form in [
-            |rows: &[Measured], out: &mut Vec<u8>| table(rows, out),
-            |rows, out| csv(rows, out),
-            |rows, out| json(rows, true, out),
-        ] {
+        for form in 0..3 {
             let mut out = Vec::new();
-            form(&rows, &mut out).expect("memory");
+            let written = match form {
+                0 => table(&rows, &mut out),
+                1 => csv(&rows, &mut out),
+                _ => json(&rows, true, &mut out),
+            };
+            written.expect("memory");
             let text = String::from_utf8(out).expect("text");
             assert!(text.contains("first") && text.contains("second"), "{text}");
         }

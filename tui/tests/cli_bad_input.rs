@@ -1,0 +1,171 @@
+//! Segments that are broken, foreign or full: a clear sentence, an exit code, and nothing lost.
+
+mod cli_support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use cli_support::World;
+
+/// A world with sound segments in it.
+fn made() -> World {
+    let world = World::new();
+    world.gpushare(&["init"]).done();
+    world
+}
+
+/// Every verb that looks at the segments.
+const LOOKING: [&[&str]; 5] = [
+    &["ps"],
+    &["ps", "--json"],
+    &["quota", "show"],
+    &["quota", "set", "all", "1G"],
+    &["policy", "set", "all", "off"],
+];
+
+fn all_refuse(world: &World, words: &[&str]) {
+    for verb in LOOKING {
+        let said = world.gpushare(verb).refused(1, words);
+        assert_eq!(said.out, "", "{verb:?}");
+        assert_eq!(said.err.lines().count(), 1, "one sentence: {said:?}");
+    }
+}
+
+#[test]
+fn a_segment_cut_short_is_named_and_left_as_it_is() {
+    let world = made();
+    let state = world.dir().join("state");
+    fs::File::options()
+        .write(true)
+        .open(&state)
+        .expect("ours")
+        .set_len(4096)
+        .expect("shorter");
+    all_refuse(&world, &["state", "cut short", "4096"]);
+    assert_eq!(fs::metadata(&state).expect("still there").len(), 4096);
+}
+
+#[test]
+fn a_file_of_somebody_else_is_not_touched() {
+    let world = made();
+    let state = world.dir().join("state");
+    let text = "not a segment\n".repeat(1000);
+    fs::write(&state, &text).expect("ours");
+    for verb in [&["ps"][..], &["quota", "show"]] {
+        world
+            .gpushare(verb)
+            .refused(1, &["state", "not a gpushare segment"]);
+    }
+    world.gpushare(&["run", "--", "true"]);
+    assert_eq!(fs::read_to_string(&state).expect("still there"), text);
+}
+
+#[test]
+fn another_version_says_both_numbers() {
+    let world = made();
+    let state = world.dir().join("state");
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&state)
+        .expect("ours");
+    // The header: magic, then the version as a 32-bit word.
+    let mut version = [0; 4];
+    file.read_exact_at(&mut version, 8).expect("a header");
+    assert_eq!(
+        u32::from_ne_bytes(version),
+        shm_layout::ABI_VERSION,
+        "the header moved"
+    );
+    file.write_all_at(&99_u32.to_ne_bytes(), 8).expect("ours");
+    all_refuse(
+        &world,
+        &[
+            "version 99",
+            &format!("version {}", shm_layout::ABI_VERSION),
+        ],
+    );
+}
+
+#[test]
+fn an_empty_file_is_no_segment() {
+    let world = made();
+    fs::write(world.dir().join("control"), "").expect("ours");
+    all_refuse(&world, &["control"]);
+}
+
+#[test]
+fn a_full_slot_table_shows_everybody_and_counts_who_found_no_slot() {
+    let world = World::new();
+    let actors: Vec<_> = (0..shm_layout::MAX_PROCESSES)
+        .map(|number| world.actor(&format!("actor-{number}")))
+        .collect();
+    let segments = shm_layout::Segments::open_workload(world.dir()).expect("ours");
+    let one_more = shm_layout::register(
+        &segments,
+        &shm_layout::Identity::of_self("late"),
+        &Default::default(),
+    );
+    assert!(matches!(
+        one_more,
+        Err(shm_layout::RegisterError::Full { .. })
+    ));
+    let said = world.gpushare(&["ps", "--json"]).done();
+    assert_eq!(
+        said.json()["processes"].as_array().map(Vec::len),
+        Some(shm_layout::MAX_PROCESSES)
+    );
+    let said = world.gpushare(&["ps"]).done();
+    assert!(
+        said.err.contains("1 program found no free slot"),
+        "{}",
+        said.err
+    );
+    drop(actors);
+    let left = world.gpushare(&["ps", "--json"]).done().json();
+    assert_eq!(
+        left["processes"],
+        serde_json::json!([]),
+        "all slots came back"
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_a_sentence() {
+    let world = World::new();
+    let file = world.dir().join("file");
+    fs::write(&file, "").expect("ours");
+    let said = world
+        .command(&["run", "--", "true"])
+        .env("GPUSHARE_DIR", file.join("below"))
+        .output();
+    let said = cli_support::Said::from(said.expect("built"));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("below"), "{said:?}");
+}
+
+#[test]
+fn who_may_not_write_is_told_so_with_code_four() {
+    if rustix::process::geteuid().is_root() {
+        // Root may write everywhere; only another user can see this sentence.
+        return;
+    }
+    let world = made();
+    for file in ["control", "state"] {
+        fs::set_permissions(world.dir().join(file), fs::Permissions::from_mode(0o400))
+            .expect("ours");
+    }
+    world
+        .gpushare(&["policy", "set", "all", "off"])
+        .refused(4, &["may look", "not edit"]);
+}
+
+#[test]
+fn an_installation_for_all_is_made_by_root_only() {
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    World::new()
+        .gpushare(&["init", "--group", "users"])
+        .refused(4, &["root"]);
+}

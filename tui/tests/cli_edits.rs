@@ -1,0 +1,365 @@
+//! Quotas, shares, policies and groups: changed, obeyed, written down, taken back.
+
+mod cli_support;
+
+use cli_support::{World, uuid};
+use shm_layout::PolicyKind;
+
+const GIB: u64 = 1 << 30;
+
+#[test]
+fn a_quota_is_obeyed_at_the_next_allocation_and_logged_with_its_reason() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    assert!(train.takes(gpu, 2 * GIB));
+
+    let said = world
+        .gpushare(&[
+            "quota",
+            "set",
+            "name:train",
+            "3GiB",
+            "--reason",
+            "ticket 4471",
+        ])
+        .done();
+    assert!(
+        said.out.contains("quota 3GiB") && said.out.contains("obeyed by all 1"),
+        "{said:?}"
+    );
+    assert!(!train.takes(gpu, 2 * GIB), "over the new quota");
+    assert!(train.takes(gpu, GIB), "up to the new quota");
+
+    let quota = world.gpushare(&["quota", "show", "--json"]).done().json();
+    assert_eq!(quota["quotas"][0]["quota_bytes"], 3 * GIB);
+    assert_eq!(quota["quotas"][0]["quota_source"], "operator");
+
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    let edit = &audit["edits"][0];
+    assert_eq!(edit["where"], "ctl");
+    assert_eq!(edit["result"], "applied");
+    assert_eq!(edit["reason"], "ticket 4471");
+    assert_eq!(edit["generation"], 1);
+    assert_eq!(edit["new"], "quota 3GiB");
+    assert_eq!(edit["old"], "quota inherit");
+    assert!(
+        edit["target"]
+            .as_str()
+            .is_some_and(|target| target.ends_with("train"))
+    );
+    assert!(
+        edit["target_start_time"]
+            .as_u64()
+            .is_some_and(|ticks| ticks > 0)
+    );
+    assert!(
+        edit["time"]
+            .as_str()
+            .is_some_and(|time| time.ends_with('Z'))
+    );
+}
+
+#[test]
+fn a_quota_below_use_warns_takes_nothing_and_refuses_more() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    assert!(train.takes(gpu, 2 * GIB));
+    let said = world.gpushare(&["quota", "set", "all", "1GiB"]).done();
+    assert!(said.err.contains("keeps what it has"), "{said:?}");
+    assert_eq!(train.registration.ledger(gpu).used(), 2 * GIB);
+    assert!(!train.takes(gpu, 1));
+}
+
+#[test]
+fn a_quota_for_a_while_says_when_it_ends() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world
+        .gpushare(&["quota", "set", "all", "25%", "--for", "10m"])
+        .done();
+    let quota = world
+        .gpushare(&["quota", "show", "name:train", "--json"])
+        .done()
+        .json();
+    assert_eq!(quota["quotas"][0]["quota_bytes"], 4 * GIB);
+    let left = quota["quotas"][0]["reverts_in_ns"]
+        .as_u64()
+        .expect("a time");
+    assert!(left <= 600_000_000_000, "{left}");
+}
+
+#[test]
+fn a_quota_on_one_device_leaves_the_others() {
+    let world = World::new();
+    let train = world.actor("train");
+    let (first, second) = (train.enter(0), train.enter(1));
+    world
+        .gpushare(&["quota", "set", "all", "1GiB", "--gpu", "1"])
+        .done();
+    assert!(train.takes(first, 2 * GIB));
+    assert!(!train.takes(second, 2 * GIB));
+    let other = world.actor("other");
+    world
+        .gpushare(&["quota", "set", "name:other", "1GiB", "--gpu", "1"])
+        .refused(5, &["does not use gpu1"]);
+    drop(other);
+}
+
+#[test]
+fn wrong_values_change_nothing_and_say_what_would_be_right() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let set = |value: &str| world.gpushare(&["quota", "set", "all", value]);
+    set("8Q").refused(2, &["8Q", "unit"]);
+    set("101%").refused(2, &["101%"]);
+    set("").refused(2, &["quota"]);
+    world
+        .gpushare(&["quota", "set", "everybody", "1G"])
+        .refused(2, &["everybody", "pid"]);
+    world
+        .gpushare(&["quota", "set", "all", "1G", "--for", "5"])
+        .refused(2, &["--for", "unit"]);
+    world
+        .gpushare(&["quota", "set", "all", "1G", "--for", "0s"])
+        .refused(2, &["--for"]);
+    let share = |value: &str| world.gpushare(&["set", "all", value]);
+    share("weight=0").refused(2, &["weight", "between 1 and 1000"]);
+    share("priority=20").refused(2, &["priority", "between -20 and 19"]);
+    share("cap=0").refused(2, &["cap"]);
+    share("speed=1").refused(2, &["speed", "weight="]);
+    let policy = |words: &[&str]| world.gpushare(&[&["policy", "set", "all"], words].concat());
+    policy(&["timeslice=0"]).refused(2, &["timeslice", "between 100us and 1m"]);
+    policy(&["timeslice=99h"]).refused(2, &["out of range"]);
+    policy(&["timeslice=5"]).refused(2, &["5", "unit"]);
+    policy(&["slice=5ms"]).refused(2, &["slice", "timeslice="]);
+    policy(&["off", "always"]).refused(2, &["said once"]);
+    policy(&["timeslice=20s", "max-hold=1s"]).refused(2, &["max-hold"]);
+    world
+        .gpushare(&["policy", "set", "7", "off"])
+        .refused(5, &["no GPU 7"]);
+    let ps = world.gpushare(&["policy", "show", "--json"]).done().json();
+    assert_eq!(ps["generation"], 0, "nothing was changed");
+}
+
+#[test]
+fn nobody_there_is_exit_code_five() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world
+        .gpushare(&["quota", "set", "4000000", "1G"])
+        .refused(5, &["no process 4000000"]);
+    world
+        .gpushare(&["quota", "set", "1", "1G"])
+        .refused(5, &["process 1 has not used a GPU"]);
+    world
+        .gpushare(&["pause", "name:nobody"])
+        .refused(5, &["nobody"]);
+    world
+        .gpushare(&["resume", "group:none"])
+        .refused(5, &["group none"]);
+    world
+        .gpushare(&["group", "set", "none", "memory=1G"])
+        .refused(5, &["no group none"]);
+    world
+        .gpushare(&["group", "rm", "none"])
+        .refused(5, &["no group none"]);
+}
+
+#[test]
+fn a_policy_for_all_reaches_the_processes_and_takes_a_devices_own_away() {
+    let world = World::new();
+    let train = world.actor("train");
+    let (first, second) = (train.enter(0), train.enter(1));
+    world.gpushare(&["policy", "set", "1", "launches=7"]).done();
+    assert_eq!(
+        train.registration.policy(second).0.kind,
+        PolicyKind::Launches(7)
+    );
+    assert_eq!(train.registration.policy(first).0.kind, PolicyKind::Off);
+    world
+        .gpushare(&["policy", "set", "all", "timeslice=5ms", "order=fifo"])
+        .done();
+    for entry in [first, second] {
+        assert_eq!(
+            train.registration.policy(entry).0.kind,
+            PolicyKind::Timeslice(5_000_000)
+        );
+    }
+    // What is not written stays: the slice, here.
+    world
+        .gpushare(&["policy", "set", "all", "grace=50ms"])
+        .done();
+    assert_eq!(
+        train.registration.policy(first).0.kind,
+        PolicyKind::Timeslice(5_000_000)
+    );
+    assert_eq!(train.registration.policy(first).0.grace_ns, 50_000_000);
+    world.gpushare(&["policy", "set", "all", "off"]).done();
+    assert_eq!(train.registration.policy(second).0.kind, PolicyKind::Off);
+    let shown = world.gpushare(&["policy", "show"]).done();
+    assert!(shown.out.contains("fifo"), "{shown:?}");
+}
+
+#[test]
+fn shares_pauses_and_boosts_reach_the_process() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world
+        .gpushare(&["set", "name:train", "weight=200", "priority=-3", "cap=30%"])
+        .done();
+    let share = train.registration.share();
+    assert_eq!(
+        (share.weight, share.priority, share.cap),
+        (200, -3, Some(30))
+    );
+    world
+        .gpushare(&["set", "name:train", "priority=10", "--for", "10m"])
+        .done();
+    assert_eq!(train.registration.share().priority, 10);
+    assert!(train.registration.share().boost_until_ns.is_some());
+    world
+        .gpushare(&["pause", "name:train", "--reason", "making room"])
+        .done();
+    assert!(train.registration.share().paused);
+    world.gpushare(&["resume", "name:train"]).done();
+    assert!(!train.registration.share().paused);
+    world
+        .gpushare(&["set", "name:train", "weight=1", "--for", "1m"])
+        .refused(2, &["--for", "priority"]);
+}
+
+#[test]
+fn a_group_limits_its_members_together() {
+    let world = World::new();
+    world
+        .gpushare(&["group", "create", "team", "memory=3GiB", "weight=50"])
+        .done();
+    world
+        .gpushare(&["group", "create", "team"])
+        .refused(1, &["is there already"]);
+    let limits = || shm_layout::LaunchLimits {
+        group: Some("team".into()),
+        ..Default::default()
+    };
+    let (one, two) = (
+        world.actor_with("one", &limits()),
+        world.actor_with("two", &limits()),
+    );
+    let (a, b) = (one.enter(0), two.enter(0));
+    assert!(one.takes(a, 2 * GIB));
+    assert!(!two.takes(b, 2 * GIB), "the group's quota is spent");
+    let shown = world
+        .gpushare(&["group", "show", "team", "--json"])
+        .done()
+        .json();
+    assert_eq!(shown["groups"][0]["members"], 2);
+    assert_eq!(shown["groups"][0]["memory_bytes"], 3 * GIB);
+    assert_eq!(shown["groups"][0]["used_bytes"][0], 2 * GIB);
+    world
+        .gpushare(&["group", "set", "team", "memory=8GiB"])
+        .done();
+    assert!(two.takes(b, 2 * GIB));
+    assert_eq!(two.registration.share().weight, 50);
+    world.gpushare(&["group", "rm", "team"]).done();
+    let groups = world.gpushare(&["group", "create", "x", "memory=8Q"]);
+    groups.refused(2, &["8Q"]);
+}
+
+#[test]
+fn undo_restores_what_was_and_goes_one_edit_further_each_time() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    world
+        .gpushare(&["undo"])
+        .refused(1, &["no edit to take back"]);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    world.gpushare(&["quota", "set", "all", "1GiB"]).done();
+    world.gpushare(&["undo"]).done();
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, Some(4 * GIB));
+    world.gpushare(&["undo"]).done();
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
+    world
+        .gpushare(&["undo"])
+        .refused(1, &["no edit to take back"]);
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    let edits = audit["edits"].as_array().expect("a list");
+    assert_eq!(edits.len(), 4, "an undo is an edit forward");
+    assert_eq!(edits[2]["undoes"], 2);
+}
+
+#[test]
+fn undo_is_refused_when_the_settings_moved_outside_the_log() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    let operator = shm_layout::Segments::open_operator(world.dir()).expect("our own");
+    let change = shm_layout::Change::Policy {
+        device: Some(uuid(0)),
+        policy: None,
+    };
+    operator
+        .edit(None, &change, shm_layout::clock::now())
+        .expect("a valid edit");
+    world.gpushare(&["undo"]).refused(1, &["outside the log"]);
+}
+
+#[test]
+fn several_edits_are_undone_in_one_go() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    for quota in ["4GiB", "3GiB", "2GiB"] {
+        world.gpushare(&["quota", "set", "all", quota]).done();
+    }
+    world.gpushare(&["undo", "2"]).done();
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, Some(4 * GIB));
+    world
+        .gpushare(&["undo", "0"])
+        .code
+        .eq(&2)
+        .then_some(())
+        .expect("a count of 0 is a usage error");
+}
+
+#[test]
+fn a_refused_edit_is_in_the_log_too() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    let slot = train.registration.slot();
+    drop(train);
+    // The dashboard may hold a row of a process that has gone meanwhile.
+    let dir = shm_layout::SegmentDir {
+        path: world.dir().to_owned(),
+        mode: shm_layout::Mode::User,
+    };
+    let editor = gpushare_tui::edits::Editor::open(&dir);
+    let change = shm_layout::Change::ProcessQuota {
+        slot,
+        device: None,
+        value: shm_layout::QuotaValue::Bytes(GIB),
+        until_ns: None,
+    };
+    let request =
+        gpushare_tui::edits::EditRequest::new(change, "7 train", gpushare_tui::audit::Place::Tui);
+    let failure = editor.apply(request).expect_err("it is gone");
+    assert_eq!(failure.exit(), gpushare_tui::exit::Exit::NoSuchTarget);
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    let last = audit["edits"]
+        .as_array()
+        .and_then(|edits| edits.last())
+        .expect("a record");
+    assert_eq!(last["result"], "refused");
+    assert_eq!(last["where"], "tui");
+    let table = world.gpushare(&["audit"]).done();
+    assert!(table.out.contains("REFUSED"), "{table:?}");
+}

@@ -1,0 +1,109 @@
+//! `gpushare pick`: the least busy device, and never the same one twice at once.
+
+mod cli_support;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use cli_support::{World, uuid};
+
+fn name(number: u8) -> String {
+    gpushare_tui::uuids::format(uuid(number), false)
+}
+
+/// A world with so many devices, known from a process that entered them.
+fn devices(world: &World, count: u8) -> cli_support::Actor {
+    let actor = world.actor("resident");
+    for number in 0..count {
+        actor.enter(number);
+    }
+    actor
+}
+
+#[test]
+fn the_device_with_the_most_room_is_picked() {
+    let world = World::new();
+    let actor = devices(&world, 3);
+    for (number, gib) in [(0, 8_u64), (1, 2), (2, 4)] {
+        let entry = actor.registration.entry(number).expect("entered");
+        assert!(actor.takes(entry, gib << 30));
+    }
+    let said = world.gpushare(&["pick"]).done();
+    assert_eq!(said.out, format!("{}\n", name(1)));
+    let said = world
+        .gpushare(&["pick", "--memory", "9GiB", "--json"])
+        .done()
+        .json();
+    assert_ne!(said["gpu"], 0, "8 of 16 GiB are taken there");
+    world
+        .gpushare(&["pick", "--memory", "15GiB"])
+        .refused(1, &["no GPU has 15.0 GiB free"]);
+}
+
+#[test]
+fn a_number_or_uuid_names_one() {
+    let world = World::new();
+    let _actor = devices(&world, 2);
+    assert_eq!(
+        world.gpushare(&["pick", "1"]).done().out,
+        format!("{}\n", name(1))
+    );
+    assert_eq!(
+        world.gpushare(&["pick", &name(0)]).done().out,
+        format!("{}\n", name(0))
+    );
+    world.gpushare(&["pick", "2"]).refused(5, &["no GPU 2"]);
+    world
+        .gpushare(&["pick", "--memory", "8Q"])
+        .refused(2, &["8Q"]);
+}
+
+#[test]
+fn picks_that_race_get_a_device_each() {
+    let world = World::new();
+    let _actor = devices(&world, 4);
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            world
+                .command(&["pick"])
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("built")
+        })
+        .collect();
+    let picked: BTreeSet<String> = running
+        .into_iter()
+        .map(|child| child.wait_with_output().expect("our child"))
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .collect();
+    assert_eq!(picked.len(), 4, "{picked:?}");
+}
+
+#[test]
+fn only_listed_devices_are_picked() {
+    let world = World::new();
+    let _actor = devices(&world, 3);
+    let list = world.dir().join("ids");
+    fs::write(&list, format!("# the quiet one\n{}\n", name(2))).expect("ours");
+    let pick = |args: &[&str]| {
+        let output = world
+            .command(args)
+            .env("GPUSHARE_ALLOWED_GPUS", &list)
+            .output()
+            .expect("built");
+        cli_support::Said::from(output)
+    };
+    for _ in 0..3 {
+        assert_eq!(pick(&["pick"]).done().out, format!("{}\n", name(2)));
+    }
+    pick(&["pick", "0"]).refused(1, &["not in the list"]);
+    fs::write(&list, "gpu0\n").expect("ours");
+    pick(&["pick"]).refused(2, &["no UUID"]);
+}
+
+#[test]
+fn no_device_at_all_is_a_sentence() {
+    World::new()
+        .gpushare(&["pick"])
+        .refused(5, &["no GPU here", "doctor"]);
+}

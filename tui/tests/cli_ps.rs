@@ -1,0 +1,106 @@
+//! `gpushare ps`, for people and for programs.
+
+mod cli_support;
+
+use cli_support::World;
+use shm_layout::{LaunchLimits, MemoryLimit, Source};
+
+#[test]
+fn the_json_has_the_promised_keys_and_the_ledger_to_the_byte() {
+    let world = World::new();
+    let limits = LaunchLimits {
+        memory: [MemoryLimit::Bytes(8 << 30); 16],
+        memory_source: Source::LaunchEnv,
+        weight: Some(200),
+        cap: Some(30),
+        share_source: Source::LaunchEnv,
+        group: Some("team-a".into()),
+        ..LaunchLimits::default()
+    };
+    let train = world.actor_with("train", &limits);
+    let gpu = train.enter(0);
+    assert!(train.takes(gpu, 6_000_000_001));
+    assert!(!train.takes(gpu, 8 << 30));
+
+    let said = world.gpushare(&["ps", "--json"]).done();
+    let process = &said.json()["processes"][0];
+    assert_eq!(process["pid"], std::process::id());
+    assert_eq!(process["ns_pid"], std::process::id());
+    assert_eq!(process["devices"][0]["used_bytes"], 6_000_000_001_u64);
+    insta::assert_snapshot!("ps_json", without_this_machine(&said.out));
+}
+
+/// The text with what differs from machine to machine taken out of its lines.
+fn without_this_machine(text: &str) -> String {
+    let varying = ["pid", "ns_pid", "user", "exe", "container"];
+    let line = |line: &str| match line.split_once(": ") {
+        Some((key, _)) if varying.contains(&key.trim().trim_matches('"')) => {
+            format!("{key}: […],\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn an_empty_world_is_an_empty_list_and_not_a_failure() {
+    let world = World::new();
+    let said = world.gpushare(&["ps", "--json"]).done();
+    assert_eq!(
+        said.json(),
+        serde_json::json!({"schema_version": 1, "processes": []})
+    );
+    let said = world.gpushare(&["ps"]).done();
+    assert!(said.out.starts_with("PID"), "{said:?}");
+    assert!(said.err.contains("gpushare run"), "{said:?}");
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_empty_world_too() {
+    let world = World::new();
+    let absent = world.dir().join("absent");
+    let output = world
+        .command(&["ps", "--json"])
+        .env("GPUSHARE_DIR", &absent)
+        .output()
+        .expect("built");
+    assert!(output.status.success(), "{output:?}");
+    assert!(!absent.exists(), "looking makes nothing");
+}
+
+#[test]
+fn the_table_shows_who_holds_what_in_eighty_columns() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    assert!(train.takes(gpu, 6 << 30));
+    let idle = world.actor("no-device-yet");
+    let said = world.gpushare(&["ps"]).done();
+    let line = said
+        .out
+        .lines()
+        .find(|line| line.contains("train"))
+        .expect("its line");
+    assert!(line.contains("6.0G"), "{line}");
+    assert!(
+        said.out.lines().any(|line| line.contains("no-device-yet")),
+        "{said:?}"
+    );
+    assert!(said.out.lines().all(|line| line.len() <= 80), "{said:?}");
+    drop(idle);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let world = World::new();
+    let _actors: Vec<_> = (0..20)
+        .map(|number| world.actor(&format!("actor-{number}")))
+        .collect();
+    let mut child = world
+        .command(&["ps", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program is built");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("our child").success());
+}

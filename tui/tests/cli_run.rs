@@ -1,0 +1,182 @@
+//! `gpushare run`: everything is checked first, and then it is the program.
+
+mod cli_support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use cli_support::{Said, World};
+
+/// A library that loads everywhere and does nothing.
+fn library() -> std::path::PathBuf {
+    let source = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.c");
+    fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
+    gpushare_testbed::cc(&source, "libempty.so", &["-shared", "-fPIC"])
+}
+
+fn command(world: &World, args: &[&str]) -> Command {
+    let mut command = world.command(&[&["run"], args].concat());
+    command.env("GPUSHARE_LIB", library());
+    command
+}
+
+fn run(world: &World, args: &[&str]) -> Said {
+    command(world, args).output().expect("built").into()
+}
+
+#[test]
+fn wrong_settings_are_refused_before_anything_starts() {
+    let world = World::new();
+    let mark = world.dir().join("started");
+    let touch = format!("touch {}", mark.display());
+    for (option, value, word) in [
+        ("--memory", "8Q", "unknown unit"),
+        ("--memory", "0:1G,0:2G", "two amounts"),
+        ("--weight", "0", "between 1 and 1000"),
+        ("--weight", "-1", "between 1 and 1000"),
+        ("--priority", "20", "between -20 and 19"),
+        ("--cap", "0%", "between 1% and 100%"),
+        ("--group", "", "empty"),
+        ("--name", "a\nb", "control characters"),
+        ("--policy", "timeslice=5", "unknown unit"),
+    ] {
+        run(&world, &[option, value, "--", "sh", "-c", &touch]).refused(2, &[option, word]);
+    }
+    assert!(!mark.exists());
+}
+
+#[test]
+fn the_settings_and_the_preload_reach_the_program() {
+    let world = World::new();
+    let script = "echo $GPUSHARE_MEMORY $GPUSHARE_WEIGHT $GPUSHARE_PRIORITY $GPUSHARE_CAP $GPUSHARE_GROUP \
+                  $GPUSHARE_NAME; echo $GPUSHARE_POLICY; echo $LD_PRELOAD";
+    let said = run(
+        &world,
+        &[
+            "--memory=0:8GiB,1:50%",
+            "--weight=200",
+            "--priority=-5",
+            "--cap=30%",
+            "--group=team",
+            "--name=train",
+            "--policy=timeslice=5ms order=fifo",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ],
+    )
+    .done();
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!(lines[0], "0:8GiB,1:50% 200 -5 30% team train");
+    assert_eq!(lines[1], "timeslice=5ms order=fifo");
+    assert_eq!(lines[2], library().display().to_string());
+}
+
+#[test]
+fn a_preload_that_is_there_stays_behind_ours_and_ours_is_there_once() {
+    let world = World::new();
+    let ours = library().display().to_string();
+    let print = ["--", "sh", "-c", "echo $LD_PRELOAD"];
+    let said = command(&world, &print)
+        .env("LD_PRELOAD", format!("{ours}:libm.so.6"))
+        .output();
+    assert_eq!(
+        Said::from(said.expect("built")).done().out,
+        format!("{ours}:libm.so.6\n")
+    );
+}
+
+#[test]
+fn the_exit_code_the_pid_and_the_signals_are_the_programs_own() {
+    let world = World::new();
+    assert_eq!(run(&world, &["--", "sh", "-c", "exit 42"]).code, 42);
+    let child = command(&world, &["--", "sh", "-c", "echo $$; kill -TERM $$"])
+        .stdout(Stdio::piped())
+        .spawn();
+    let child = child.expect("built");
+    let pid = child.id();
+    let output = child.wait_with_output().expect("our child");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        pid.to_string()
+    );
+    assert_eq!(output.status.signal(), Some(15));
+}
+
+#[test]
+fn a_program_that_is_not_there_or_not_executable_has_the_shells_codes() {
+    let world = World::new();
+    run(&world, &["--", "no-such-program-here"])
+        .refused(127, &["no-such-program-here", "not in PATH"]);
+    run(&world, &["--", "/nonexistent/program"]).refused(127, &["no such file"]);
+    let plain = world.dir().join("plain");
+    fs::write(&plain, "echo started\n").expect("ours");
+    let path = plain.display().to_string();
+    run(&world, &["--", &path]).refused(126, &["may not execute"]);
+    run(&world, &["--", "/"]).refused(126, &["a directory"]);
+    // Executable and without a first line: a shell would run it, so it runs.
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("ours");
+    assert_eq!(run(&world, &["--", &path]).done().out, "started\n");
+}
+
+#[test]
+fn the_dashes_before_the_program_may_be_left_out() {
+    let world = World::new();
+    assert_eq!(
+        run(&world, &["--name", "x", "echo", "--memory", "y"])
+            .done()
+            .out,
+        "--memory y\n"
+    );
+    assert_eq!(run(&world, &[]).code, 2);
+}
+
+#[test]
+fn a_library_that_is_not_there_ends_it_with_what_to_do() {
+    let world = World::new();
+    let output = world
+        .command(&["run", "--", "true"])
+        .env("GPUSHARE_LIB", "/nonexistent/lib.so")
+        .output();
+    Said::from(output.expect("built")).refused(1, &["GPUSHARE_LIB", "/nonexistent/lib.so"]);
+}
+
+#[test]
+fn a_static_program_runs_with_a_warning() {
+    let source = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("static.c");
+    fs::write(&source, "int main(void) { return 3; }\n").expect("ours");
+    let program = gpushare_testbed::cc(&source, "static-program", &["-static"])
+        .display()
+        .to_string();
+    let said = run(&World::new(), &["--", &program]);
+    assert_eq!(said.code, 3);
+    assert!(said.err.contains("statically linked"), "{said:?}");
+}
+
+#[test]
+fn a_set_user_id_program_runs_with_a_warning() {
+    let world = World::new();
+    let copy = world.dir().join("true");
+    fs::copy("/bin/true", &copy).expect("a small program");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("ours");
+    let said = run(&world, &["--", &copy.display().to_string()]).done();
+    assert!(said.err.contains("setuid"), "{said:?}");
+}
+
+#[test]
+fn a_named_device_is_the_only_one_the_program_sees() {
+    let world = World::new();
+    let actor = world.actor("resident");
+    actor.enter(0);
+    actor.enter(1);
+    let second = gpushare_tui::uuids::format(cli_support::uuid(1), false);
+    let print = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"];
+    let said = run(&world, &[&["--gpu", "1", "--"], &print[..]].concat()).done();
+    assert_eq!(said.out.trim(), second);
+    let said = run(&world, &[&["--gpu", "auto", "--"], &print[..]].concat()).done();
+    assert!(said.out.starts_with("GPU-"), "{said:?}");
+    run(&world, &["--gpu", "9", "--", "true"]).refused(5, &["--gpu 9", "no GPU 9"]);
+}

@@ -1,0 +1,163 @@
+//! Test support: a private segment directory, the program in it, and processes that are played here.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use shm_layout::{
+    DEVICE_SIM, Entry, Identity, LaunchLimits, Registration, Segments, Uuid, clock, control_bell,
+};
+
+/// A segment directory of its own, without any GPU.
+pub struct World {
+    dir: tempfile::TempDir,
+}
+
+/// What the program did.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    /// Its output as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// The same, having ended with 0.
+    pub fn done(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// One sentence on stderr and this exit code.
+    pub fn refused(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "{word:?} is not in {self:?}");
+        }
+        assert!(self.err.starts_with("gpushare: "), "{self:?}");
+        self
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The control program in this world, and nothing else of the caller's environment.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpushare"));
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("GPUSHARE_") || text.starts_with("CUDA_") || text == "LD_PRELOAD" {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(args)
+            .env("GPUSHARE_DIR", self.dir())
+            .env("GPUSHARE_ALLOWED_GPUS", "/nonexistent/ids");
+        command
+    }
+
+    pub fn gpushare(&self, args: &[&str]) -> Said {
+        self.command(args)
+            .output()
+            .expect("the program is built")
+            .into()
+    }
+
+    /// A process that is registered and obeys, played by this one.
+    pub fn actor(&self, label: &str) -> Actor {
+        self.actor_with(label, &LaunchLimits::default())
+    }
+
+    pub fn actor_with(&self, label: &str, limits: &LaunchLimits) -> Actor {
+        let segments = Segments::open_workload(self.dir()).expect("our own directory");
+        let registration = shm_layout::register(&segments, &Identity::of_self(label), limits)
+            .expect("a free slot");
+        let registration = Arc::new(registration);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (theirs, end) = (Arc::clone(&registration), Arc::clone(&stop));
+        let keeper = std::thread::spawn(move || {
+            let mark = theirs.attach_keeper().expect("a keeper's mark");
+            while !end.load(Ordering::Relaxed) {
+                let seen = control_bell(theirs.segments()).load(Ordering::Acquire);
+                theirs.acknowledge(theirs.control_generation());
+                theirs.heartbeat(clock::now());
+                shm_layout::settings::wait_bell(theirs.segments(), seen, 20_000_000);
+            }
+            drop(mark);
+        });
+        Actor {
+            registration,
+            stop,
+            keeper: Some(keeper),
+        }
+    }
+}
+
+/// The UUID of the test's device `number`.
+pub fn uuid(number: u8) -> Uuid {
+    [number; 16]
+}
+
+/// A played process.
+pub struct Actor {
+    pub registration: Arc<Registration>,
+    stop: Arc<AtomicBool>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Actor {
+    /// Enters the test's device `number`, of 16 GiB.
+    pub fn enter(&self, number: u8) -> Entry {
+        self.registration
+            .add_device(uuid(number), number, "Test GPU", 16 << 30, DEVICE_SIM)
+            .expect("room for a device")
+    }
+
+    /// Takes memory; says whether it was granted.
+    pub fn takes(&self, entry: Entry, bytes: u64) -> bool {
+        self.registration
+            .ledger(entry)
+            .reserve(bytes)
+            .map(|reservation| reservation.commit())
+            .is_ok()
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `gpushare wrap` and `unwrap`: nothing of the program is lost.
+
+mod cli_support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::Command;
+
+use cli_support::World;
+
+const PROGRAM: &str =
+    "#!/bin/sh\necho \"memory=$GPUSHARE_MEMORY name=$GPUSHARE_NAME args=$*\"\nexit 7\n";
+
+fn program(world: &World) -> PathBuf {
+    let path = world.dir().join("it's a program");
+    fs::write(&path, PROGRAM).expect("ours");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).expect("ours");
+    path
+}
+
+#[test]
+fn a_wrapped_program_starts_under_gpushare_and_unwraps_to_the_same_file() {
+    let world = World::new();
+    let library = world.dir().join("libgpushare.so");
+    fs::write(&library, "").expect("ours");
+    let path = program(&world);
+    let exe = path.display().to_string();
+    let before = fs::metadata(&path).expect("there");
+
+    world
+        .gpushare(&["wrap", &exe, "--memory", "8GiB", "--name", "two words"])
+        .done();
+    assert_eq!(
+        fs::metadata(&path).expect("the wrapper").mode(),
+        before.mode()
+    );
+    let output = Command::new(&path)
+        .args(["a b", "c"])
+        .env("GPUSHARE_DIR", world.dir())
+        .env("GPUSHARE_LIB", &library)
+        .output()
+        .expect("the wrapper runs");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "memory=8GiB name=two words args=a b c\n"
+    );
+
+    world
+        .gpushare(&["wrap", &exe])
+        .refused(2, &["a wrapper already"]);
+    world.gpushare(&["unwrap", &exe]).done();
+    let after = fs::metadata(&path).expect("the program");
+    assert_eq!(fs::read_to_string(&path).expect("text"), PROGRAM);
+    assert_eq!(
+        (after.ino(), after.mode(), after.mtime()),
+        (before.ino(), before.mode(), before.mtime())
+    );
+    let names = fs::read_dir(world.dir())
+        .expect("ours")
+        .flatten()
+        .map(|entry| entry.file_name());
+    assert!(
+        !names
+            .into_iter()
+            .any(|name| name.to_string_lossy().contains("wrap")),
+        "nothing is left behind"
+    );
+    world
+        .gpushare(&["unwrap", &exe])
+        .refused(1, &["not wrapped"]);
+}
+
+#[test]
+fn a_wrapper_without_gpushare_starts_the_program_all_the_same() {
+    let world = World::new();
+    let path = program(&world);
+    let gone = world.dir().join("gpushare-gone");
+    gpushare_tui::wrapping::wrap(&path, &gone, &[]).expect("wrapped");
+    let output = Command::new(&path)
+        .arg("x")
+        .env_remove("GPUSHARE_MEMORY")
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).ends_with("args=x\n"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn what_cannot_or_should_not_be_wrapped_is_refused_and_left_alone() {
+    let world = World::new();
+    let refuse = |path: &str, code: i32, word: &str| {
+        world.gpushare(&["wrap", path]).refused(code, &[word]);
+    };
+    refuse("/nonexistent/program", 5, "no file");
+    refuse("/bin/sh", 2, "needs it");
+    refuse(&world.dir().display().to_string(), 2, "not a file");
+    let plain = world.dir().join("plain");
+    fs::write(&plain, "text").expect("ours");
+    refuse(&plain.display().to_string(), 2, "not executable");
+    let path = program(&world);
+    let exe = path.display().to_string();
+    world
+        .gpushare(&["wrap", &exe, "--memory", "8Q"])
+        .refused(2, &["--memory", "8Q"]);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).expect("ours");
+    refuse(&exe, 2, "setuid");
+    assert_eq!(fs::read_to_string(&path).expect("text"), PROGRAM);
+}
