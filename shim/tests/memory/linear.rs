@@ -1,4 +1,6 @@
-use gpushare_testbed::Testbed;
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, eventually};
 
 use crate::client::{Client, INVALID_VALUE, KIB, MIB};
 
@@ -15,10 +17,13 @@ fn plain_and_managed_memory_are_charged_to_the_byte_and_given_back() {
     assert_eq!(client.used(), 77);
     client.ok("free b");
     assert_eq!(client.used(), 0);
-    let counters = client.process().devices[0].counters;
-    assert_eq!(
-        (counters.allocations, counters.frees, counters.denials),
-        (2, 2, 0)
+    eventually(
+        "the keeper has added the counts up",
+        Duration::from_secs(60),
+        || {
+            let counters = client.process().devices[0].counters;
+            (counters.allocations, counters.frees, counters.denials) == (2, 2, 0)
+        },
     );
 }
 

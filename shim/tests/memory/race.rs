@@ -8,7 +8,7 @@ use shm_layout::{Change, QuotaValue, Segments, Set, clock};
 use crate::client::{Client, MIB, look};
 
 const RIVALS: u64 = 6;
-const ROUNDS: u64 = 120;
+const ROUNDS: u64 = 1000;
 const LIMIT: u64 = 64 * MIB;
 
 /// Runs the rivals as so many processes of as many threads as it takes, and checks what they were granted.
