@@ -12,6 +12,7 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal};
 
 /// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
@@ -46,8 +47,11 @@ impl Screen {
     }
 
     /// Forgets what is on the screen, so that the next frame draws all of it.
+    ///
+    /// `Terminal::clear` would ask the terminal where its cursor is, and the answer may never come.
     pub fn forget(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
 
     /// Gives the terminal back, stops this process as the shell's ^Z would, and takes it again when it goes on.
@@ -60,7 +64,7 @@ impl Screen {
     /// Takes the terminal again after a stop.
     pub fn resume(&mut self) -> io::Result<()> {
         enter()?;
-        self.terminal.clear()
+        self.forget()
     }
 }
 

@@ -64,7 +64,11 @@ pub fn help_lines() -> usize {
 /// How many lines [`text`] wants.
 pub fn text_height(state: &State) -> u16 {
     let data = state.data();
-    let lines = 1 + 2 * data.sample.devices.len() + state.rows().len() + 3 + data.alerts.len();
+    let table = match data.sample.processes.is_empty() {
+        true => 1,
+        false => state.rows().len() + 3,
+    };
+    let lines = 1 + 2 * data.sample.devices.len() + table + data.alerts.len();
     u16::try_from(lines).unwrap_or(u16::MAX)
 }
 

@@ -1,6 +1,6 @@
 //! All that follows from the samples seen so far.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::alerts::{self, Alert};
 use super::lanes::{BIN_NS, Cell, Lanes};
@@ -27,6 +27,8 @@ pub struct Data {
     pub alerts: Vec<Alert>,
     letters: Letters,
     pulses: HashMap<(Who, usize), Pulse>,
+    /// How each process spent the last [`WINDOW_NS`] on each lock it wanted.
+    spent: HashMap<(Who, usize), Cell>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
     /// Hand-offs of each device by UUID: time, count and how many a second.
@@ -50,7 +52,9 @@ impl Data {
                 pulse.update(process, holding, sample.time_ns);
             }
         }
+        let present: HashSet<Who> = present.into_iter().collect();
         self.pulses.retain(|(who, _), _| present.contains(who));
+        self.spent = self.lanes.spent(sample.time_ns, WINDOW_NS);
         self.remember_utilisation(&sample);
         self.count_handoffs(&sample);
         self.samples += 1;
@@ -128,7 +132,7 @@ impl Data {
 
     /// How a process spent its recent time on one device's lock.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
-        self.lanes.spent(who, gpu, self.sample.time_ns, WINDOW_NS)
+        self.spent.get(&(who, gpu)).copied().unwrap_or_default()
     }
 
     /// A device's highest utilisation in the `count` bins from `number` on; the last one known before, if none is inside.

@@ -3,7 +3,7 @@
 //! Time is cut into bins of [`BIN_NS`], counted from boot, so all lanes share one axis. Events paint exact spans; the
 //! state in each sample corrects what lost events left wrong. A bin keeps time in 2 µs steps.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::sample::{EventLine, LockState, Sample, What};
 
@@ -151,8 +151,9 @@ impl Lanes {
             .first()
             .map_or(sample.time_ns, |event| event.time_ns);
         self.since_ns.get_or_insert(first);
+        let present: HashSet<Who> = sample.processes.iter().map(Who::of).collect();
         for event in &sample.events {
-            self.event(event, sample);
+            self.event(event, &present);
         }
         for process in &sample.processes {
             for holding in &process.devices {
@@ -172,18 +173,18 @@ impl Lanes {
                 lane.extend(sample.time_ns);
             }
         }
-        self.lanes
-            .retain(|(who, _), _| sample.processes.iter().any(|p| Who::of(p) == *who));
+        self.lanes.retain(|(who, _), _| present.contains(who));
     }
 
-    fn event(&mut self, event: &EventLine, sample: &Sample) {
+    fn event(&mut self, event: &EventLine, present: &HashSet<Who>) {
         let (Some(slot), Some(gpu)) = (event.slot, event.gpu) else {
             return;
         };
-        if sample.process(slot).is_none() {
+        let who = Who::Slot(slot);
+        if !present.contains(&who) {
             return;
         }
-        let lane = self.lanes.entry((Who::Slot(slot), gpu)).or_default();
+        let lane = self.lanes.entry((who, gpu)).or_default();
         match event.what {
             What::Wait => lane.turn(Some(Doing::Wait), event.time_ns),
             What::Hold { .. } => lane.turn(Some(Doing::Hold), event.time_ns),
@@ -200,16 +201,17 @@ impl Lanes {
         self.lanes.get(&(who, gpu))
     }
 
-    /// How a process spent the last `window_ns` on a device, or as much of it as is known.
-    pub fn spent(&self, who: Who, gpu: usize, now_ns: u64, window_ns: u64) -> Cell {
-        let known = now_ns
-            .saturating_sub(self.since_ns.unwrap_or(now_ns))
-            .min(window_ns);
+    /// How each process spent the last `window_ns` on each device, or as much of it as is known.
+    pub fn spent(&self, now_ns: u64, window_ns: u64) -> HashMap<(Who, usize), Cell> {
+        let since = self.since_ns.unwrap_or(now_ns);
+        let known = now_ns.saturating_sub(since).min(window_ns);
         let bins = (known / BIN_NS).max(1);
-        let last = now_ns / BIN_NS;
-        self.get(who, gpu)
-            .map(|lane| lane.cell(last.saturating_sub(bins), bins))
-            .unwrap_or_default()
+        let first = (now_ns / BIN_NS).saturating_sub(bins);
+        let of = |lane: &Lane| lane.cell(first, bins);
+        self.lanes
+            .iter()
+            .map(|(key, lane)| (*key, of(lane)))
+            .collect()
     }
 
     /// How many waited on a device in the `count` bins from `number` on, on average.
