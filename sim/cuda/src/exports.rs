@@ -24,13 +24,16 @@ pub const ALL: &[&[Face]] = &[
     crate::graph::user_object::FACES,
     crate::host::FACES,
     crate::init::FACES,
+    crate::ipc::FACES,
     crate::launch::FACES,
     crate::link::FACES,
     crate::memory::FACES,
     crate::module::FACES,
+    crate::pointer::FACES,
     crate::pool::calls::FACES,
     crate::queue::FACES,
     crate::stubs::FACES,
+    crate::texture::FACES,
     crate::vmm::calls::FACES,
 ];
 
@@ -47,10 +50,22 @@ pub enum Found {
 /// per-thread default stream if wanted and there is one.
 pub fn find(name: &str, version: i32, per_thread: bool) -> Found {
     let world = driver::world();
-    if world.is_some_and(|world| world.scenario().mishaps.missing.iter().any(|other| other == name)) {
+    if world.is_some_and(|world| {
+        world
+            .scenario()
+            .mishaps
+            .missing
+            .iter()
+            .any(|other| other == name)
+    }) {
         return Found::Not(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     }
-    let forms = || ALL.iter().copied().flatten().filter(|face| face.base == name);
+    let forms = || {
+        ALL.iter()
+            .copied()
+            .flatten()
+            .filter(|face| face.base == name)
+    };
     let twins = per_thread && forms().any(|face| face.per_thread);
     let best = forms().filter(|face| face.per_thread == twins && face.since <= version);
     match best.max_by_key(|face| face.since) {

@@ -12,9 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
-};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::{CUdeviceptr, CUmemoryPool};
 
 use crate::capture;
@@ -103,18 +101,31 @@ impl Settle {
 impl Pool {
     fn keep(device: i32, is_default: bool, settings: Settings) -> Arc<Self> {
         let (books, settings) = (Mutex::default(), Mutex::new(settings));
-        let pool = Arc::new(Self { handle: fresh(), device, is_default, books, settings });
+        let pool = Arc::new(Self {
+            handle: fresh(),
+            device,
+            is_default,
+            books,
+            settings,
+        });
         POOLS.insert(pool.handle, Arc::clone(&pool));
         pool
     }
 
     /// Allocates in the order of a stream.
-    pub fn allocate(self: &Arc<Self>, bytes: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr, CUerror> {
+    pub fn allocate(
+        self: &Arc<Self>,
+        bytes: u64,
+        stream: &Arc<Stream>,
+    ) -> Result<CUdeviceptr, CUerror> {
         if bytes == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let captured = capture::add_node(stream, || {
-            Ok(Node::Alloc(Allocation::captured(bytes as usize, self.device)?))
+            Ok(Node::Alloc(Allocation::captured(
+                bytes as usize,
+                self.device,
+            )?))
         })?;
         if let Some(id) = captured {
             return crate::graph::allocated_by(id);
@@ -128,7 +139,9 @@ impl Pool {
             Some(address) => address,
             None => {
                 self.grow(&mut books, bytes)?;
-                books.allocate(bytes, stream.handle).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
+                books
+                    .allocate(bytes, stream.handle)
+                    .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
             }
         };
         heap::note(address, bytes, self.device, stream.context, Kind::Ordered)?;
@@ -138,11 +151,15 @@ impl Pool {
 
     /// Takes another chunk: a large one if there is room, else what is needed.
     fn grow(&self, books: &mut Books, bytes: u64) -> CUresult {
-        let needed = bytes.checked_next_multiple_of(CHUNK_GRAIN).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let needed = bytes
+            .checked_next_multiple_of(CHUNK_GRAIN)
+            .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let limit = lock(&self.settings).max_size;
         let exact = books::rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         for size in [needed.max(CHUNK), needed, exact] {
-            if fits(books, limit, size) && let Ok(base) = take(self.device, size) {
+            if fits(books, limit, size)
+                && let Ok(base) = take(self.device, size)
+            {
                 books.grow(base, size);
                 return Ok(());
             }
@@ -178,7 +195,10 @@ impl Drop for Pool {
 fn take(ordinal: i32, bytes: u64) -> Result<u64, CUerror> {
     let driver = driver()?;
     let index = driver.device(ordinal)?.index;
-    driver.member.take_memory(index, bytes).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+    driver
+        .member
+        .take_memory(index, bytes)
+        .map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
     heap::take_addresses(bytes).inspect_err(|_| driver.member.give_memory(index, bytes))
 }
 
@@ -223,7 +243,10 @@ pub fn after_synchronisation() {
 pub fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
     let block = heap::find(address).filter(|block| block.base == address);
     let kind = block.ok_or(CUDA_ERROR_INVALID_VALUE)?.kind;
-    if !matches!(kind, Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed) {
+    if !matches!(
+        kind,
+        Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed
+    ) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     if kind != Kind::Ordered || capture::is_capturing(stream) {
@@ -248,8 +271,16 @@ pub fn free_now(address: CUdeviceptr) -> CUresult {
     }
 }
 
+/// The pool that an allocation came from.
+pub fn of_address(address: u64) -> Option<u64> {
+    OWNERS.get(address).map(|pool| pool.handle)
+}
+
 /// An allocation goes out of use; tells its pool.
-fn leave<T>(address: u64, how: impl FnOnce(&mut Books) -> Option<T>) -> Result<(Arc<Pool>, T), CUerror> {
+fn leave<T>(
+    address: u64,
+    how: impl FnOnce(&mut Books) -> Option<T>,
+) -> Result<(Arc<Pool>, T), CUerror> {
     let pool = OWNERS.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let mut books = lock(&pool.books);
     heap::forget(address, |block| block.kind == Kind::Ordered)?;

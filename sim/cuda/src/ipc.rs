@@ -1,0 +1,233 @@
+//! Memory of another process: an exporter's allocation, mapped here.
+//!
+//! All device memory of a process lies in one unnamed file ([`heap::region`]). A handle says which process,
+//! which of its descriptors and which bytes; the importer opens that file through `/proc` and maps the
+//! bytes, so both see the same. Imported memory is charged to its exporter only. It works between
+//! processes of one user and one pid namespace. Events are not shared: the simulator says so.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
+use std::sync::Mutex;
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE,
+    CUDA_ERROR_MAP_FAILED, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult,
+};
+use gpushare_abi::types::{CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle};
+
+use crate::c::Out;
+use crate::capture;
+use crate::context::current;
+use crate::driver::driver;
+use crate::event;
+use crate::faces::faces;
+use crate::handles::lock;
+use crate::heap::{self, Kind};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0I");
+const PAGE: u64 = 4096;
+
+/// What a handle's 64 bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    pid: u64,
+    descriptor: u64,
+    /// Where in the file.
+    offset: u64,
+    bytes: u64,
+    /// The exporter's number of the allocation.
+    id: u64,
+    /// The device's index in the world.
+    device: u64,
+}
+
+impl Told {
+    fn write(self) -> [u8; 64] {
+        let words = [
+            MAGIC,
+            self.pid,
+            self.descriptor,
+            self.offset,
+            self.bytes,
+            self.id,
+            self.device,
+            0,
+        ];
+        let mut bytes = [0; 64];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8; 64]) -> Result<Self, CUerror> {
+        let mut words = [0; 8];
+        for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(place);
+            *word = u64::from_le_bytes(eight);
+        }
+        let [magic, pid, descriptor, offset, bytes, id, device, _] = words;
+        let sane = offset.checked_add(bytes).is_some_and(|end| end < 1 << 48) && bytes > 0;
+        if magic != MAGIC || !sane {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        Ok(Self {
+            pid,
+            descriptor,
+            offset,
+            bytes,
+            id,
+            device,
+        })
+    }
+}
+
+/// An allocation of another process, mapped here.
+#[derive(Clone, Copy, Debug)]
+struct Import {
+    address: u64,
+    references: u32,
+}
+
+static IMPORTS: Mutex<BTreeMap<Told, Import>> = Mutex::new(BTreeMap::new());
+
+fn export(address: u64) -> Result<Told, CUerror> {
+    let block = heap::find(address).filter(|block| block.kind == Kind::Device);
+    let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let region = heap::region()?;
+    Ok(Told {
+        pid: std::process::id().into(),
+        descriptor: region.file.as_raw_fd() as u64,
+        offset: block.base - region.base,
+        bytes: block.bytes,
+        id: block.id,
+        device: driver()?.device(block.device)?.index as u64,
+    })
+}
+
+/// Maps what a handle tells of, or counts one more user of what is mapped already.
+fn open(told: Told) -> Result<u64, CUerror> {
+    let context = current()?;
+    if told.pid == u64::from(std::process::id()) {
+        return Err(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    let mut imports = lock(&IMPORTS);
+    if let Some(import) = imports.get_mut(&told) {
+        import.references += 1;
+        return Ok(import.address);
+    }
+    let path = format!("/proc/{}/fd/{}", told.pid, told.descriptor);
+    let is_region = std::fs::read_link(&path)
+        .is_ok_and(|link| link.to_string_lossy().contains("gpushare-sim-device"));
+    if !is_region {
+        return Err(CUDA_ERROR_INVALID_HANDLE);
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(|_| CUDA_ERROR_INVALID_HANDLE)?;
+    let (first, within) = (told.offset / PAGE * PAGE, told.offset % PAGE);
+    let mapped = heap::map(file.as_raw_fd(), first, within + told.bytes);
+    let start = mapped.ok_or(CUDA_ERROR_MAP_FAILED)?;
+    let address = start + within;
+    heap::note(
+        address,
+        told.bytes,
+        context.device,
+        context.handle,
+        Kind::Imported,
+    )?;
+    imports.insert(
+        told,
+        Import {
+            address,
+            references: 1,
+        },
+    );
+    Ok(address)
+}
+
+fn close(address: u64) -> CUresult {
+    let context = current()?;
+    let mut imports = lock(&IMPORTS);
+    let found = imports.iter().find(|(_, import)| import.address == address);
+    let told = *found.ok_or(CUDA_ERROR_INVALID_VALUE)?.0;
+    let Some(import) = imports
+        .get_mut(&told)
+        .filter(|import| import.references > 1)
+    else {
+        context.synchronize();
+        imports.remove(&told);
+        let block = heap::forget(address, |block| block.kind == Kind::Imported)?;
+        let within = address % PAGE;
+        heap::unmap_host(address - within, within + block.bytes);
+        return Ok(());
+    };
+    import.references -= 1;
+    Ok(())
+}
+
+fn open_checked(out: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32) -> CUresult {
+    current()?;
+    out.check()?;
+    if flags > 1 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    capture::forbid_unsafe()?;
+    out.set(open(Told::read(&handle.reserved)?)?)
+}
+
+faces! {
+    "cuIpcGetMemHandle" 4010 cuIpcGetMemHandle (out: Out<CUipcMemHandle>, address: CUdeviceptr) {
+        driver()?;
+        out.check()?;
+        out.set(CUipcMemHandle { reserved: export(address)?.write() })
+    }
+    "cuIpcOpenMemHandle" 4010 cuIpcOpenMemHandle (out: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32) {
+        open_checked(out, handle, flags)
+    }
+    "cuIpcOpenMemHandle" 11000 cuIpcOpenMemHandle_v2 (out: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32) {
+        open_checked(out, handle, flags)
+    }
+    "cuIpcCloseMemHandle" 4010 cuIpcCloseMemHandle (address: CUdeviceptr) {
+        driver()?;
+        capture::forbid_unsafe()?;
+        close(address)
+    }
+    "cuIpcGetEventHandle" 4010 cuIpcGetEventHandle (out: Out<CUipcEventHandle>, event: CUevent) {
+        event::by_handle(event)?;
+        out.check()?;
+        Err(CUDA_ERROR_NOT_SUPPORTED)
+    }
+    "cuIpcOpenEventHandle" 4010 cuIpcOpenEventHandle (out: Out<CUevent>, handle: CUipcEventHandle) {
+        let _ = handle;
+        driver()?;
+        out.check()?;
+        Err(CUDA_ERROR_NOT_SUPPORTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_says_what_was_told_and_a_foreign_one_is_refused() {
+        let told = Told {
+            pid: 7,
+            descriptor: 3,
+            offset: 512,
+            bytes: 100,
+            id: 9,
+            device: 1,
+        };
+        assert_eq!(Told::read(&told.write()), Ok(told));
+        assert_eq!(Told::read(&[0; 64]), Err(CUDA_ERROR_INVALID_HANDLE));
+        assert_eq!(Told::read(&[0xff; 64]), Err(CUDA_ERROR_INVALID_HANDLE));
+        let huge = Told {
+            offset: u64::MAX,
+            ..told
+        };
+        assert_eq!(Told::read(&huge.write()), Err(CUDA_ERROR_INVALID_HANDLE));
+    }
+}
