@@ -227,7 +227,11 @@ mod tests {
     #[test]
     fn a_bad_edge_changes_nothing() {
         let mut dag = diamond();
-        assert_eq!(dag.connect(&[(2, 3), (1, 2)]), Err(BadEdge), "there already");
+        assert_eq!(
+            dag.connect(&[(2, 3), (1, 2)]),
+            Err(BadEdge),
+            "there already"
+        );
         assert_eq!(dag.connect(&[(2, 2)]), Err(BadEdge));
         assert_eq!(dag.connect(&[(2, 9)]), Err(BadEdge));
         assert_eq!(dag.connect(&[(2, 3), (2, 3)]), Err(BadEdge));

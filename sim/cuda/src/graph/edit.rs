@@ -11,7 +11,12 @@ use crate::faces::faces;
 use crate::handles::lock;
 
 /// An edge without ports; every edge of the simulator is one.
-const PLAIN_EDGE: CUgraphEdgeData = CUgraphEdgeData { from_port: 0, to_port: 0, type_: 0, reserved: [0; 5] };
+const PLAIN_EDGE: CUgraphEdgeData = CUgraphEdgeData {
+    from_port: 0,
+    to_port: 0,
+    type_: 0,
+    reserved: [0; 5],
+};
 
 /// Lists nodes the driver's way: without room, how many there are; with room, as many as fit, then NULL.
 fn list(found: &[NodeId], out: Out<CUgraphNode>, count: Out<usize>) -> CUresult {
@@ -20,7 +25,9 @@ fn list(found: &[NodeId], out: Out<CUgraphNode>, count: Out<usize>) -> CUresult 
         return count.set(found.len());
     }
     for index in 0..room {
-        let node = found.get(index).map_or(std::ptr::null_mut(), |id| *id as CUgraphNode);
+        let node = found
+            .get(index)
+            .map_or(std::ptr::null_mut(), |id| *id as CUgraphNode);
         out.set_at(index, node)?;
     }
     count.set(found.len().min(room))
@@ -74,7 +81,12 @@ fn connect(graph: CUgraph, from: In<CUgraphNode>, to: In<CUgraphNode>, count: us
     connected.map_err(|_| CUDA_ERROR_INVALID_VALUE)
 }
 
-fn disconnect(graph: CUgraph, from: In<CUgraphNode>, to: In<CUgraphNode>, count: usize) -> CUresult {
+fn disconnect(
+    graph: CUgraph,
+    from: In<CUgraphNode>,
+    to: In<CUgraphNode>,
+    count: usize,
+) -> CUresult {
     let graph = by_handle(graph)?;
     let edges = pairs(&graph, from, to, count)?;
     let disconnected = lock(&graph.dag).disconnect(&edges);
@@ -85,10 +97,17 @@ fn edges(graph: CUgraph) -> Result<Vec<(NodeId, NodeId)>, gpushare_abi::errors::
     Ok(lock(&by_handle(graph)?.dag).edges())
 }
 
-fn neighbours(node: CUgraphNode, later: bool) -> Result<Vec<NodeId>, gpushare_abi::errors::CUerror> {
+fn neighbours(
+    node: CUgraphNode,
+    later: bool,
+) -> Result<Vec<NodeId>, gpushare_abi::errors::CUerror> {
     let (graph, id) = home(node)?;
     let dag = lock(&graph.dag);
-    let found = if later { dag.after(id) } else { dag.before(id).map(<[_]>::to_vec) };
+    let found = if later {
+        dag.after(id)
+    } else {
+        dag.before(id).map(<[_]>::to_vec)
+    };
     found.ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 

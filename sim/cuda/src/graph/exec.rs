@@ -8,7 +8,8 @@ use gpushare_abi::errors::{
     CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
 };
 use gpushare_abi::types::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUstream,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode,
+    CUstream,
 };
 
 use super::dag::NodeId;
@@ -64,14 +65,33 @@ pub fn exec(handle: CUgraphExec) -> Result<Arc<Exec>, CUerror> {
 pub fn steps(graph: &Graph) -> Result<Vec<Step>, CUerror> {
     let dag = lock(&graph.dag);
     let order = dag.sorted().map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-    let places: HashMap<_, _> = order.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+    let places: HashMap<_, _> = order
+        .iter()
+        .enumerate()
+        .map(|(place, id)| (*id, place))
+        .collect();
     let mut steps = Vec::with_capacity(order.len());
     for id in order {
         let node = dag.get(id).ok_or(CUDA_ERROR_INVALID_VALUE)?.clone();
-        let inner = if let Node::Child(child) = &node { self::steps(child)? } else { Vec::new() };
-        let mut after: Vec<_> = dag.before(id).unwrap_or_default().iter().map(|id| places[id]).collect();
+        let inner = if let Node::Child(child) = &node {
+            self::steps(child)?
+        } else {
+            Vec::new()
+        };
+        let mut after: Vec<_> = dag
+            .before(id)
+            .unwrap_or_default()
+            .iter()
+            .map(|id| places[id])
+            .collect();
         after.sort_unstable();
-        steps.push(Step { id, node, enabled: true, inner, after });
+        steps.push(Step {
+            id,
+            node,
+            enabled: true,
+            inner,
+            after,
+        });
     }
     Ok(steps)
 }
@@ -106,17 +126,36 @@ impl Exec {
             let child = || Ok(Node::Child(chain(&steps)?));
             return capture::add_node(stream, child).map(|_| ());
         }
-        for step in steps.iter() {
-            if let Node::Alloc(allocation) = &step.node {
-                allocation.launch(self.flags & AUTO_FREE != 0)?;
-            }
-        }
+        self.allocate(&steps)?;
         let mut all = Vec::new();
         tasks(&steps, &mut all);
         drop(steps);
         let mut latest = lock(&self.latest);
-        let after = latest.take().filter(|mark| !mark.is_done()).into_iter().collect();
+        let after = latest
+            .take()
+            .filter(|mark| !mark.is_done())
+            .into_iter()
+            .collect();
         *latest = Some(stream.submit(Task::All(all.into()), after)?);
+        Ok(())
+    }
+
+    /// Takes the memory of the graph's allocations: all of it or none.
+    fn allocate(&self, steps: &[Step]) -> CUresult {
+        let allocations = steps.iter().filter_map(|step| match &step.node {
+            Node::Alloc(allocation) => Some(allocation),
+            _ => None,
+        });
+        for allocation in allocations.clone() {
+            if allocation.is_live() && self.flags & AUTO_FREE == 0 {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+            allocation.back()?;
+        }
+        for allocation in allocations {
+            let frees = |step: &Step| matches!(step.node, Node::Free(address) if address == allocation.address());
+            allocation.begin(steps.iter().any(frees));
+        }
         Ok(())
     }
 
@@ -168,7 +207,15 @@ fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
     let steps = Mutex::new(steps(&graph)?);
     let handle = fresh();
     let (uploaded, latest) = (AtomicBool::new(false), Mutex::default());
-    EXECS.insert(handle, Arc::new(Exec { flags, steps, uploaded, latest }));
+    EXECS.insert(
+        handle,
+        Arc::new(Exec {
+            flags,
+            steps,
+            uploaded,
+            latest,
+        }),
+    );
     out.set(handle as CUgraphExec)
 }
 

@@ -2,8 +2,8 @@
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{
-    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext,
-    CUevent, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
+    CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
 };
 
 use super::exec::{Step, exec, steps};
@@ -14,7 +14,11 @@ use crate::c::{In, Out};
 use crate::context;
 use crate::faces::faces;
 
-fn replace(handle: CUgraphExec, node: CUgraphNode, new: impl FnOnce() -> Result<Node, CUerror>) -> CUresult {
+fn replace(
+    handle: CUgraphExec,
+    node: CUgraphNode,
+    new: impl FnOnce() -> Result<Node, CUerror>,
+) -> CUresult {
     let exec = exec(handle)?;
     exec.change(node as u64, |step| {
         let new = new()?;
@@ -29,7 +33,11 @@ fn replace(handle: CUgraphExec, node: CUgraphNode, new: impl FnOnce() -> Result<
 /// Kernels, copies and memsets can be switched off.
 fn switchable(node: &Node) -> CUresult {
     let yes = matches!(node, Node::Kernel(_) | Node::Copy(..) | Node::Fill(..));
-    if yes { Ok(()) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    if yes {
+        Ok(())
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
 }
 
 faces! {

@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
-};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_DEVICE, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUmemLocation, CUmemPoolProps,
+    CU_MEM_LOCATION_TYPE_DEVICE, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUmemLocation,
+    CUmemPoolProps,
 };
 
 use super::node::Node;
@@ -61,10 +60,6 @@ fn count(device: i32, change: impl FnOnce(&mut Numbers)) {
     numbers.reserved_high = numbers.reserved_high.max(numbers.reserved);
 }
 
-fn allocation(address: u64) -> Option<Arc<Allocation>> {
-    ALLOCATIONS.get(address)?.upgrade()
-}
-
 /// A node that frees an allocation of a graph, or of a pool.
 pub fn free_node(address: u64) -> Result<Node, CUerror> {
     let block = heap::find(address).filter(|block| block.base == address);
@@ -78,7 +73,9 @@ pub fn free_node(address: u64) -> Result<Node, CUerror> {
 pub fn free(address: u64) -> CUresult {
     let allocation = LIVE.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     lock(&allocation.state).live = false;
-    count(allocation.device, |numbers| numbers.used -= allocation.bytes);
+    count(allocation.device, |numbers| {
+        numbers.used -= allocation.bytes
+    });
     Ok(())
 }
 
@@ -94,7 +91,12 @@ impl Allocation {
         let bytes = heap::rounded(params.bytesize as u64).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let block = heap::place(bytes, 0, heap::STEP, location.id, 0, Kind::Graph, 0)?;
         let state = Mutex::default();
-        let allocation = Arc::new(Self { address: block.base, bytes, device: location.id, state });
+        let allocation = Arc::new(Self {
+            address: block.base,
+            bytes,
+            device: location.id,
+            state,
+        });
         ALLOCATIONS.insert(block.base, Arc::new(Arc::downgrade(&allocation)));
         Ok(allocation)
     }
@@ -114,24 +116,45 @@ impl Allocation {
         params(self.bytes as usize, self.device, self.address)
     }
 
-    /// A launch allocates it; `again` if it may be in use.
-    pub fn launch(self: &Arc<Self>, again: bool) -> CUresult {
+    /// A launch has allocated it, and nobody has freed it since.
+    pub fn is_live(&self) -> bool {
+        lock(&self.state).live
+    }
+
+    /// Takes the device's memory for it, if it has none yet.
+    pub fn back(&self) -> CUresult {
         let mut state = lock(&self.state);
-        if state.live {
-            return if again { Ok(()) } else { Err(CUDA_ERROR_INVALID_VALUE) };
+        if state.backed {
+            return Ok(());
         }
-        if !state.backed {
-            let driver = driver()?;
-            let index = driver.device(self.device)?.index;
-            let taken = driver.member.take_memory(index, self.bytes);
-            taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-            count(self.device, |numbers| numbers.reserved += self.bytes);
-            state.backed = true;
-        }
-        state.live = true;
-        count(self.device, |numbers| numbers.used += self.bytes);
-        LIVE.insert(self.address, Arc::clone(self));
+        let driver = driver()?;
+        let index = driver.device(self.device)?.index;
+        let take = || driver.member.take_memory(index, self.bytes);
+        let taken = take().or_else(|_| {
+            crate::pool::trim_device(self.device);
+            take()
+        });
+        taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+        count(self.device, |numbers| numbers.reserved += self.bytes);
+        state.backed = true;
         Ok(())
+    }
+
+    /// A launch allocates it, and frees it again before it ends if `within`.
+    pub fn begin(self: &Arc<Self>, within: bool) {
+        if within {
+            let bytes = self.bytes;
+            count(self.device, |n| {
+                n.used_high = n.used_high.max(n.used + bytes)
+            });
+            return;
+        }
+        let mut state = lock(&self.state);
+        if !state.live {
+            state.live = true;
+            count(self.device, |numbers| numbers.used += self.bytes);
+            LIVE.insert(self.address, Arc::clone(self));
+        }
     }
 
     /// Gives the memory behind it back if it is not in use.
@@ -159,7 +182,10 @@ impl Drop for Allocation {
 }
 
 fn params(bytes: usize, device: i32, address: u64) -> CUDA_MEM_ALLOC_NODE_PARAMS {
-    let location = CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: device };
+    let location = CUmemLocation {
+        type_: CU_MEM_LOCATION_TYPE_DEVICE,
+        id: device,
+    };
     CUDA_MEM_ALLOC_NODE_PARAMS {
         poolProps: CUmemPoolProps {
             allocType: gpushare_abi::types::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -210,9 +236,4 @@ faces! {
         }
         Ok(())
     }
-}
-
-/// Frees what a captured `cuMemFreeAsync` or a free node names, when its stream comes to it.
-pub fn is_allocation(address: u64) -> bool {
-    allocation(address).is_some()
 }

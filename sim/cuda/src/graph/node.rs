@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+    CUerror,
 };
 use gpushare_abi::types::{
     CU_MEMORYTYPE_UNIFIED, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
@@ -119,7 +120,11 @@ impl Node {
     /// A kernel node.
     pub fn kernel(params: In<CUDA_KERNEL_NODE_PARAMS>) -> Result<Self, CUerror> {
         let p = params.get()?;
-        let function = if p.func.is_null() { p.kern.cast() } else { p.func };
+        let function = if p.func.is_null() {
+            p.kern.cast()
+        } else {
+            p.func
+        };
         let shape = Shape {
             grid: [p.gridDimX, p.gridDimY, p.gridDimZ],
             block: [p.blockDimX, p.blockDimY, p.blockDimZ],
@@ -133,7 +138,10 @@ impl Node {
 
     /// A copy node.
     pub fn copy(params: In<CUDA_MEMCPY3D>) -> Result<Self, CUerror> {
-        Ok(Self::Copy(Plain(params.get()?), copy::plan_3d(params)?.into_copy()))
+        Ok(Self::Copy(
+            Plain(params.get()?),
+            copy::plan_3d(params)?.into_copy(),
+        ))
     }
 
     /// A memset node.
@@ -150,7 +158,10 @@ impl Node {
         if !matches!(p.elementSize, 1 | 2 | 4) || p.width == 0 || p.height == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let row = p.width.checked_mul(fill.element).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let row = p
+            .width
+            .checked_mul(fill.element)
+            .ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if p.height > 1 && p.pitch < row {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -190,7 +201,11 @@ impl Node {
 
 /// A kernel node's parameters: the arguments are our copies, there as long as the node.
 pub fn kernel_params(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS {
-    let Shape { grid, block, shared } = launch.shape;
+    let Shape {
+        grid,
+        block,
+        shared,
+    } = launch.shape;
     CUDA_KERNEL_NODE_PARAMS {
         func: launch.function.handle as CUfunction,
         gridDimX: grid[0],

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{
     CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
-    CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphNode, CUgraphNodeParams,
-    CUstreamBatchMemOpParams,
+    CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphNode,
+    CUgraphNodeParams, CUstreamBatchMemOpParams,
 };
 
 use super::memory::{self, Allocation};
@@ -14,8 +14,8 @@ use super::node::{Node, kernel_params};
 use super::{by_handle, home};
 use crate::c::{In, Out, Plain};
 use crate::faces::faces;
-use crate::task::{Host, Word};
 use crate::queue;
+use crate::task::{Host, Word};
 
 /// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
 #[repr(C)]
@@ -115,7 +115,10 @@ fn kernel(node: CUgraphNode) -> Result<CUDA_KERNEL_NODE_PARAMS, CUerror> {
 }
 
 fn host_params(host: &Host) -> CUDA_HOST_NODE_PARAMS {
-    CUDA_HOST_NODE_PARAMS { func: Some(host.function), userData: host.data as *mut _ }
+    CUDA_HOST_NODE_PARAMS {
+        func: Some(host.function),
+        userData: host.data as *mut _,
+    }
 }
 
 faces! {

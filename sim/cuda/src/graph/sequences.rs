@@ -128,8 +128,14 @@ impl Sequences {
 
     /// Ends the stream's sequence and tells the graph.
     pub fn end(&mut self, stream: u64, thread: u64) -> Result<Target, Ended> {
-        let number = *self.of_stream.get(&stream).ok_or(Ended::Still(CUDA_ERROR_ILLEGAL_STATE))?;
-        let sequence = self.sequences.get_mut(&number).expect("streams name live sequences");
+        let number = *self
+            .of_stream
+            .get(&stream)
+            .ok_or(Ended::Still(CUDA_ERROR_ILLEGAL_STATE))?;
+        let sequence = self
+            .sequences
+            .get_mut(&number)
+            .expect("streams name live sequences");
         if sequence.origin != stream {
             sequence.valid = false;
             return Err(Ended::Still(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
@@ -141,9 +147,15 @@ impl Sequences {
         let sequence = self.forget(number);
         let tails = &sequence.streams[&stream].tails;
         if !sequence.valid {
-            Err(Ended::Broken(sequence.target, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED))
+            Err(Ended::Broken(
+                sequence.target,
+                CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            ))
         } else if !sequence.leaves.iter().all(|leaf| tails.contains(leaf)) {
-            Err(Ended::Broken(sequence.target, CUDA_ERROR_STREAM_CAPTURE_UNJOINED))
+            Err(Ended::Broken(
+                sequence.target,
+                CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+            ))
         } else {
             Ok(sequence.target)
         }
@@ -151,7 +163,9 @@ impl Sequences {
 
     fn forget(&mut self, number: u64) -> Sequence {
         self.of_stream.retain(|_, of| *of != number);
-        self.sequences.remove(&number).expect("streams name live sequences")
+        self.sequences
+            .remove(&number)
+            .expect("streams name live sequences")
     }
 
     /// The stream is being destroyed: its sequence, if it has one, comes to nothing. Tells the graph.
@@ -190,7 +204,10 @@ impl Sequences {
     /// A node has been added for the stream; it waits for the stream's tails.
     pub fn advance(&mut self, stream: u64, node: NodeId) {
         self.with(stream, |sequence| {
-            let member = sequence.streams.get_mut(&stream).expect("it is of this sequence");
+            let member = sequence
+                .streams
+                .get_mut(&stream)
+                .expect("it is of this sequence");
             for tail in member.tails.drain(..) {
                 sequence.leaves.remove(&tail);
             }
@@ -202,7 +219,10 @@ impl Sequences {
     /// Changes what the stream's next node waits for (`cuStreamUpdateCaptureDependencies`).
     pub fn redirect(&mut self, stream: u64, tails: Vec<NodeId>) {
         self.with(stream, |sequence| {
-            let member = sequence.streams.get_mut(&stream).expect("it is of this sequence");
+            let member = sequence
+                .streams
+                .get_mut(&stream)
+                .expect("it is of this sequence");
             for dropped in member.tails.iter().filter(|tail| !tails.contains(tail)) {
                 sequence.leaves.remove(dropped);
             }
@@ -229,7 +249,11 @@ impl Sequences {
 
     /// Lets a stream wait for an event; `mark` if it was last recorded in a capture. True if the wait is a
     /// part of a capture, so that nothing is to be done.
-    pub fn wait(&mut self, facts: StreamFacts, mark: Option<&CaptureMark>) -> Result<bool, CUerror> {
+    pub fn wait(
+        &mut self,
+        facts: StreamFacts,
+        mark: Option<&CaptureMark>,
+    ) -> Result<bool, CUerror> {
         let own = self.active(facts.stream)?;
         let Some(mark) = mark else {
             if own.is_some() {
@@ -243,7 +267,10 @@ impl Sequences {
             self.invalidate(mark.sequence);
             return Err(CUDA_ERROR_STREAM_CAPTURE_MERGE);
         }
-        let sequence = self.sequences.get_mut(&mark.sequence).ok_or(CUDA_ERROR_CAPTURED_EVENT)?;
+        let sequence = self
+            .sequences
+            .get_mut(&mark.sequence)
+            .ok_or(CUDA_ERROR_CAPTURED_EVENT)?;
         if !sequence.valid {
             return Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         }

@@ -38,7 +38,9 @@ fn get(handle: u64) -> Result<Arc<Object>, CUerror> {
 fn retain(handle: u64, count: u32) -> CUresult {
     let object = get(handle)?;
     let mut references = lock(&object.references);
-    *references = references.checked_add(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    *references = references
+        .checked_add(count)
+        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
     Ok(())
 }
 
@@ -46,7 +48,9 @@ fn release(handle: u64, count: u32) -> CUresult {
     let object = get(handle)?;
     let left = {
         let mut references = lock(&object.references);
-        *references = references.checked_sub(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        *references = references
+            .checked_sub(count)
+            .ok_or(CUDA_ERROR_INVALID_VALUE)?;
         *references
     };
     if left == 0 && OBJECTS.remove(handle).is_some() {

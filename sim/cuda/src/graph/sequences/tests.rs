@@ -5,7 +5,10 @@ use gpushare_abi::types::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 
 const GLOBAL: u32 = CU_STREAM_CAPTURE_MODE_GLOBAL;
 const RELAXED: u32 = CU_STREAM_CAPTURE_MODE_RELAXED;
-const GRAPH: Target = Target { graph: 77, own: true };
+const GRAPH: Target = Target {
+    graph: 77,
+    own: true,
+};
 
 fn stream(stream: u64) -> StreamFacts {
     StreamFacts {
@@ -75,7 +78,10 @@ fn an_event_of_a_finished_capture_is_no_good_until_recorded_again() {
     let mut all = begun(GLOBAL);
     let mark = all.record(1).unwrap();
     assert!(is_valid(&mut all));
-    assert_eq!(all.wait(stream(2), mark.as_ref()), Err(CUDA_ERROR_CAPTURED_EVENT));
+    assert_eq!(
+        all.wait(stream(2), mark.as_ref()),
+        Err(CUDA_ERROR_CAPTURED_EVENT)
+    );
     assert_eq!(all.record(2), Ok(None));
     assert_eq!(all.wait(stream(2), None), Ok(false));
 }
@@ -83,13 +89,29 @@ fn an_event_of_a_finished_capture_is_no_good_until_recorded_again() {
 #[test]
 fn captures_do_not_merge_and_do_not_wait_for_what_is_outside() {
     let mut all = begun(GLOBAL);
-    all.begin(stream(2), 10, GLOBAL, Target { graph: 78, own: false }, Vec::new()).unwrap();
+    all.begin(
+        stream(2),
+        10,
+        GLOBAL,
+        Target {
+            graph: 78,
+            own: false,
+        },
+        Vec::new(),
+    )
+    .unwrap();
     let other = all.record(2).unwrap();
-    assert_eq!(all.wait(stream(1), other.as_ref()), Err(CUDA_ERROR_STREAM_CAPTURE_MERGE));
+    assert_eq!(
+        all.wait(stream(1), other.as_ref()),
+        Err(CUDA_ERROR_STREAM_CAPTURE_MERGE)
+    );
     assert!(!is_valid(&mut all));
 
     let mut all = begun(GLOBAL);
-    assert_eq!(all.wait(stream(1), None), Err(CUDA_ERROR_STREAM_CAPTURE_ISOLATION));
+    assert_eq!(
+        all.wait(stream(1), None),
+        Err(CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+    );
     assert_eq!(all.active(1), Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
 }
 
@@ -102,7 +124,10 @@ fn only_the_origin_ends_a_capture_and_in_its_own_thread() {
     assert_eq!(all.end(2, 10), still(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
     assert_eq!(all.end(3, 10), still(CUDA_ERROR_ILLEGAL_STATE));
     let mut all = begun(THREAD_LOCAL);
-    assert_eq!(all.end(1, 11), still(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
+    assert_eq!(
+        all.end(1, 11),
+        still(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+    );
     assert_eq!(begun(RELAXED).end(1, 11), Ok(GRAPH));
 }
 
@@ -131,9 +156,15 @@ fn what_captures_is_not_synchronised() {
     let mut all = begun(RELAXED);
     assert_eq!(all.synchronise_stream(2), Ok(()));
     assert_eq!(all.synchronise_context(2), Ok(()));
-    assert_eq!(all.synchronise_stream(1), Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    assert_eq!(
+        all.synchronise_stream(1),
+        Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    );
     let mut all = begun(RELAXED);
-    assert_eq!(all.synchronise_context(1), Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    assert_eq!(
+        all.synchronise_context(1),
+        Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    );
     let mut all = begun(RELAXED);
     let mark = all.record(1).unwrap().unwrap();
     assert_eq!(all.synchronise_event(&mark), CUDA_ERROR_CAPTURED_EVENT);
@@ -146,6 +177,7 @@ fn the_legacy_stream_is_closed_while_a_blocking_stream_captures() {
     assert_eq!(all.use_legacy(2), Ok(()), "another context");
     assert_eq!(all.use_legacy(1), Err(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
     let mut all = Sequences::default();
-    all.begin(stream(100), 10, GLOBAL, GRAPH, Vec::new()).unwrap();
+    all.begin(stream(100), 10, GLOBAL, GRAPH, Vec::new())
+        .unwrap();
     assert_eq!(all.use_legacy(1), Ok(()), "a non-blocking stream");
 }
