@@ -3,7 +3,11 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for argument in ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"] {
+    for argument in [
+        "-Wl,-soname,libcuda.so.1",
+        "-Wl,-Bsymbolic",
+        "-Wl,-z,nodelete",
+    ] {
         println!("cargo::rustc-cdylib-link-arg={argument}");
     }
 }

@@ -290,7 +290,7 @@ impl Member {
                     .compare_exchange(old, mine, AcqRel, Acquire)
                     .is_ok();
             if won {
-                let word = lap_of(number) << 50 | ready / READY_STEP & ((1 << 50) - 1);
+                let word = lap_of(number) << 50 | ((ready / READY_STEP) & ((1 << 50) - 1));
                 // ORDER: tells everyone who moves the timeline since when it could run.
                 ticket.ready.store(word, Release);
                 ticket.pid.store(u64::from(std::process::id()), Relaxed);

@@ -3,21 +3,22 @@
 use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult,
+    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror,
+    CUresult,
 };
 use gpushare_abi::types::{
     CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES,
-    CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_DEFERRED_MAPPING, CUDA_ARRAY3D_DESCRIPTOR, CUDA_ARRAY3D_LAYERED,
-    CUDA_ARRAY3D_SPARSE, CUarray, CUdevice, CUmipmappedArray, channel_bytes,
+    CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_DEFERRED_MAPPING, CUDA_ARRAY3D_DESCRIPTOR,
+    CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_SPARSE, CUarray, CUdevice, CUmipmappedArray, channel_bytes,
 };
 
 use crate::c::{In, Out};
+use crate::capture;
 use crate::context::{self, current};
 use crate::faces::faces;
 use crate::handles::{Table, fresh, lock};
 use crate::heap::{self, Kind};
 use crate::task::Side;
-use crate::capture;
 
 /// An array.
 struct Array {
@@ -48,7 +49,7 @@ fn element(shape: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<usize, CUerror> {
     let channel = channel_bytes(shape.Format).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let sizes = [shape.Width, shape.Height, shape.Depth];
     let cubes = shape.Flags & CUDA_ARRAY3D_CUBEMAP == 0
-        || shape.Width == shape.Height && shape.Depth > 0 && shape.Depth % 6 == 0;
+        || shape.Width == shape.Height && shape.Depth > 0 && shape.Depth.is_multiple_of(6);
     let flat = shape.Depth == 0 || shape.Height > 0 || shape.Flags & CUDA_ARRAY3D_LAYERED != 0;
     let good = matches!(shape.NumChannels, 1 | 2 | 4)
         && shape.Width > 0
@@ -56,15 +57,28 @@ fn element(shape: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<usize, CUerror> {
         && shape.Flags & !KNOWN_FLAGS == 0
         && cubes
         && flat;
-    if good { Ok(channel * shape.NumChannels as usize) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    if good {
+        Ok(channel * shape.NumChannels as usize)
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
 }
 
 /// Its memory's layout, at address zero, and how many bytes that are.
 fn layout(shape: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<(Side, u64), CUerror> {
     let pitch = shape.Width * element(shape)?;
     let slice = pitch * shape.Height.max(1);
-    let bytes = slice.checked_mul(shape.Depth.max(1)).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    Ok((Side { address: 0, pitch, slice }, bytes as u64))
+    let bytes = slice
+        .checked_mul(shape.Depth.max(1))
+        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    Ok((
+        Side {
+            address: 0,
+            pitch,
+            slice,
+        },
+        bytes as u64,
+    ))
 }
 
 /// Has it memory of its own from the start?
@@ -78,14 +92,29 @@ fn create(out: Out<CUarray>, shape: CUDA_ARRAY3D_DESCRIPTOR) -> CUresult {
     let (mut side, bytes) = layout(&shape)?;
     capture::forbid_unsafe()?;
     let block = if has_memory(&shape) {
-        let block = heap::allocate(bytes, heap::STEP, context.device, context.handle, Kind::Array)?;
+        let block = heap::allocate(
+            bytes,
+            heap::STEP,
+            context.device,
+            context.handle,
+            Kind::Array,
+        )?;
         side.address = block.base;
         Some(block.base)
     } else {
         None
     };
     let handle = fresh();
-    ARRAYS.insert(handle, Arc::new(Array { shape, side, context: context.handle, block, bytes }));
+    ARRAYS.insert(
+        handle,
+        Arc::new(Array {
+            shape,
+            side,
+            context: context.handle,
+            block,
+            bytes,
+        }),
+    );
     out.set(handle as CUarray)
 }
 
@@ -100,7 +129,11 @@ pub fn side(array: CUarray, width: usize, height: usize, depth: usize) -> Result
     let inside = width <= array.side.pitch
         && height <= array.shape.Height.max(1)
         && depth <= array.shape.Depth.max(1);
-    if inside && array.side.address != 0 { Ok(array.side) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    if inside && array.side.address != 0 {
+        Ok(array.side)
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
 }
 
 /// An array or mipmapped array with this handle is there.
@@ -119,7 +152,11 @@ fn half(size: usize, level: u32) -> usize {
     if size == 0 { 0 } else { (size >> level).max(1) }
 }
 
-fn create_mipmapped(out: Out<CUmipmappedArray>, shape: CUDA_ARRAY3D_DESCRIPTOR, count: u32) -> CUresult {
+fn create_mipmapped(
+    out: Out<CUmipmappedArray>,
+    shape: CUDA_ARRAY3D_DESCRIPTOR,
+    count: u32,
+) -> CUresult {
     let context = current()?;
     out.check()?;
     element(&shape)?;
@@ -130,7 +167,11 @@ fn create_mipmapped(out: Out<CUmipmappedArray>, shape: CUDA_ARRAY3D_DESCRIPTOR, 
     let mut levels = Vec::new();
     let mut total = 0u64;
     for level in 0..count {
-        let depth = if layered { shape.Depth } else { half(shape.Depth, level) };
+        let depth = if layered {
+            shape.Depth
+        } else {
+            half(shape.Depth, level)
+        };
         let small = CUDA_ARRAY3D_DESCRIPTOR {
             Width: half(shape.Width, level),
             Height: half(shape.Height, level),
@@ -143,7 +184,13 @@ fn create_mipmapped(out: Out<CUmipmappedArray>, shape: CUDA_ARRAY3D_DESCRIPTOR, 
         levels.push((small, side, bytes));
     }
     let block = if has_memory(&shape) {
-        let block = heap::allocate(total, heap::STEP, context.device, context.handle, Kind::Array)?;
+        let block = heap::allocate(
+            total,
+            heap::STEP,
+            context.device,
+            context.handle,
+            Kind::Array,
+        )?;
         for (_, side, _) in &mut levels {
             side.address += block.base;
         }
@@ -153,18 +200,32 @@ fn create_mipmapped(out: Out<CUmipmappedArray>, shape: CUDA_ARRAY3D_DESCRIPTOR, 
     };
     let handles = Mutex::new(vec![None; levels.len()]);
     let handle = fresh();
-    MIPMAPPED.insert(handle, Arc::new(Mipmapped { context: context.handle, block, levels, handles }));
+    MIPMAPPED.insert(
+        handle,
+        Arc::new(Mipmapped {
+            context: context.handle,
+            block,
+            levels,
+            handles,
+        }),
+    );
     out.set(handle as CUmipmappedArray)
 }
 
 fn mipmapped(handle: CUmipmappedArray) -> Result<Arc<Mipmapped>, CUerror> {
     crate::driver::driver()?;
-    MIPMAPPED.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)
+    MIPMAPPED
+        .get(handle as u64)
+        .ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
 
 fn requirements(out: Out<CUDA_ARRAY_MEMORY_REQUIREMENTS>, bytes: u64) -> CUresult {
     let size = bytes.next_multiple_of(64 << 10) as usize;
-    out.set(CUDA_ARRAY_MEMORY_REQUIREMENTS { size, alignment: 64 << 10, reserved: [0; 4] })
+    out.set(CUDA_ARRAY_MEMORY_REQUIREMENTS {
+        size,
+        alignment: 64 << 10,
+        reserved: [0; 4],
+    })
 }
 
 faces! {

@@ -27,7 +27,11 @@ impl<T> Copy for Out<T> {}
 impl<T> Out<T> {
     /// NULL is an invalid value.
     pub fn check(self) -> CUresult {
-        if self.0.is_null() { Err(CUDA_ERROR_INVALID_VALUE) } else { Ok(()) }
+        if self.0.is_null() {
+            Err(CUDA_ERROR_INVALID_VALUE)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the result; NULL is an invalid value.
@@ -45,7 +49,10 @@ impl<T> Out<T> {
 
     /// Writes the result at `index` of an array; the caller of this function knows its length.
     pub fn set_at(self, index: usize, value: T) -> CUresult {
-        Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).set(value)
+        Out(self
+            .0
+            .wrapping_add(if self.0.is_null() { 0 } else { index }))
+        .set(value)
     }
 
     /// Nothing is wanted.
@@ -83,8 +90,9 @@ impl<T: Copy> In<T> {
         if self.0.is_null() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        let element = self.0.wrapping_add(index);
         // SAFETY: not NULL, and the caller promised that many elements.
-        Ok(unsafe { self.0.add(index).read_unaligned() })
+        Ok(unsafe { element.read_unaligned() })
     }
 
     /// Reads an array of `count`; NULL is good only for none.
@@ -162,13 +170,11 @@ pub fn copy_bytes(to: u64, from: u64, count: usize) {
     }
 }
 
-/// Fills `count` elements from an address of the heap on.
+/// Fills `count` elements from an address of the heap on, which is aligned for them.
 pub fn fill<T: Copy>(to: u64, value: T, count: usize) {
-    let start = to as *mut T;
-    for index in 0..count {
-        // SAFETY: the range was checked against the heap.
-        unsafe { start.add(index).write_unaligned(value) };
-    }
+    // SAFETY: the range was checked against the heap, and its alignment too.
+    let elements = unsafe { std::slice::from_raw_parts_mut(to as *mut T, count) };
+    elements.fill(value);
 }
 
 /// Calls a host function that the application queued.

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{
     CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror, CUresult,
+    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror,
+    CUresult,
 };
 use gpushare_abi::types::{
     CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -214,7 +215,9 @@ fn status(default: DefaultStream, stream: CUstream) -> Result<(u32, Option<Activ
     match sequences.active(stream.handle) {
         Ok(None) => Ok((CU_STREAM_CAPTURE_STATUS_NONE, None)),
         Ok(Some(active)) => Ok((CU_STREAM_CAPTURE_STATUS_ACTIVE, Some(active))),
-        Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) => Ok((CU_STREAM_CAPTURE_STATUS_INVALIDATED, None)),
+        Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) => {
+            Ok((CU_STREAM_CAPTURE_STATUS_INVALIDATED, None))
+        }
         Err(other) => Err(other),
     }
 }
@@ -270,11 +273,17 @@ fn redirect(
     let stream = stream::by_handle(default, stream)?;
     let given = graph::names(nodes, count)?;
     let mut sequences = lock(&SEQUENCES);
-    let active = sequences.active(stream.handle)?.ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+    let active = sequences
+        .active(stream.handle)?
+        .ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
     if flags > SET || given.iter().any(|id| !graph::is_in(*id, active.graph)) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let mut tails = if flags == SET { Vec::new() } else { active.tails };
+    let mut tails = if flags == SET {
+        Vec::new()
+    } else {
+        active.tails
+    };
     for node in given {
         if !tails.contains(&node) {
             tails.push(node);

@@ -10,7 +10,7 @@ use gpushare_abi::errors::{
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNSUPPORTED_LIMIT, CUerror, CUresult,
 };
-use gpushare_abi::types::{CUcontext, CUdevice, CUevent, CUexecAffinityParam, CUctxCreateParams};
+use gpushare_abi::types::{CUcontext, CUctxCreateParams, CUdevice, CUevent, CUexecAffinityParam};
 
 use crate::c::{In, Out};
 use crate::driver::{Driver, driver};
@@ -65,7 +65,10 @@ thread_local! {
 
 /// What this thread's stack of contexts holds on top.
 fn top() -> Option<Arc<Context>> {
-    STACK.try_with(|stack| stack.borrow().last().cloned()).ok().flatten()
+    STACK
+        .try_with(|stack| stack.borrow().last().cloned())
+        .ok()
+        .flatten()
 }
 
 /// The context that this thread's calls go to.
@@ -79,12 +82,18 @@ pub fn current() -> Result<Arc<Context>, CUerror> {
 /// The context behind a handle.
 pub fn by_handle(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     driver()?;
-    CONTEXTS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_CONTEXT)
+    CONTEXTS
+        .get(handle as u64)
+        .ok_or(CUDA_ERROR_INVALID_CONTEXT)
 }
 
 /// The context behind a handle, or the current one for NULL.
 pub fn by_handle_or_current(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
-    if handle.is_null() { current() } else { by_handle(handle) }
+    if handle.is_null() {
+        current()
+    } else {
+        by_handle(handle)
+    }
 }
 
 fn push(context: Arc<Context>) {
@@ -96,10 +105,18 @@ fn pop() -> Option<Arc<Context>> {
 }
 
 impl Context {
-    fn make(driver: &Driver, ordinal: i32, flags: u32, primary: bool) -> Result<Arc<Self>, CUerror> {
+    fn make(
+        driver: &Driver,
+        ordinal: i32,
+        flags: u32,
+        primary: bool,
+    ) -> Result<Arc<Self>, CUerror> {
         let device = driver.device(ordinal)?;
         if driver.member.add_context(device.index)
-            && driver.member.take_memory(device.index, device.context_memory).is_err()
+            && driver
+                .member
+                .take_memory(device.index, device.context_memory)
+                .is_err()
         {
             driver.member.drop_context(device.index);
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
@@ -127,7 +144,11 @@ impl Context {
     }
 
     fn check(&self) -> CUresult {
-        if self.alive.load(Relaxed) { Ok(()) } else { Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) }
+        if self.alive.load(Relaxed) {
+            Ok(())
+        } else {
+            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        }
     }
 
     /// Waits for all work of the context.
@@ -145,7 +166,11 @@ impl Context {
 
     /// All its streams that may have work.
     pub fn live_streams(&self) -> Vec<Arc<Stream>> {
-        lock(&self.streams).all.iter().filter_map(Weak::upgrade).collect()
+        lock(&self.streams)
+            .all
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     /// Ends the context: its work is waited for, its memory given back.
@@ -161,10 +186,14 @@ impl Context {
         }
         crate::module::unload_all(self.handle);
         let Ok(driver) = driver() else { return };
-        let Ok(device) = driver.device(self.device) else { return };
+        let Ok(device) = driver.device(self.device) else {
+            return;
+        };
         heap::free_all(self.handle);
         if driver.member.drop_context(device.index) {
-            driver.member.give_memory(device.index, device.context_memory);
+            driver
+                .member
+                .give_memory(device.index, device.context_memory);
         }
     }
 
@@ -396,7 +425,10 @@ fn release_primary(ordinal: i32) -> CUresult {
     driver.device(ordinal)?;
     let last = {
         let mut primary = lock(&driver.primaries[ordinal as usize]);
-        primary.retained = primary.retained.checked_sub(1).ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        primary.retained = primary
+            .retained
+            .checked_sub(1)
+            .ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
         primary.retained == 0
     };
     if last {

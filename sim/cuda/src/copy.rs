@@ -4,8 +4,9 @@ use std::ffi::c_void;
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
 use gpushare_abi::types::{
-    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D,
-    CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUmemorytype, CUstream,
+    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr,
+    CUmemorytype, CUstream,
 };
 
 use crate::c::{In, Out};
@@ -17,7 +18,9 @@ use crate::{array, capture, heap};
 
 /// Bytes from the first to the last of a pitched block.
 pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {
-    let before = pitch.checked_mul(rows.saturating_sub(1)).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let before = pitch
+        .checked_mul(rows.saturating_sub(1))
+        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
     Ok(before.checked_add(row).ok_or(CUDA_ERROR_INVALID_VALUE)? as u64)
 }
 
@@ -37,7 +40,11 @@ fn is_pageable(address: u64) -> bool {
 impl Plan {
     /// A copy of bytes; each side says whether it must be device memory (`Some(true)`), is host memory
     /// (`Some(false)`), or tells by itself.
-    fn linear(to: (u64, Option<bool>), from: (u64, Option<bool>), bytes: usize) -> Result<Self, CUerror> {
+    fn linear(
+        to: (u64, Option<bool>),
+        from: (u64, Option<bool>),
+        bytes: usize,
+    ) -> Result<Self, CUerror> {
         let is_host = |(address, device): (u64, Option<bool>)| -> Result<bool, CUerror> {
             if bytes == 0 {
                 return Ok(device == Some(false));
@@ -55,7 +62,11 @@ impl Plan {
             Ok(host)
         };
         let (to_host, from_host) = (is_host(to)?, is_host(from)?);
-        Ok(Self { copy: Copy::linear(to.0, from.0, bytes), from_host, to_host })
+        Ok(Self {
+            copy: Copy::linear(to.0, from.0, bytes),
+            from_host,
+            to_host,
+        })
     }
 
     /// Does it now, after what it has to wait for.
@@ -84,7 +95,11 @@ impl Plan {
         }
         let wait = self.to_host && !capturing && is_pageable(self.copy.to.address);
         stream.issue(Task::Copy(self.copy))?;
-        if wait { stream::synchronize(&stream) } else { Ok(()) }
+        if wait {
+            stream::synchronize(&stream)
+        } else {
+            Ok(())
+        }
     }
 
     /// The copy, for a graph.
@@ -121,11 +136,20 @@ impl Described {
                 if pitch < end && height * depth > 1 {
                     return Err(bad);
                 }
-                let rows = if self.height == 0 { self.y + height } else { self.height };
+                let rows = if self.height == 0 {
+                    self.y + height
+                } else {
+                    self.height
+                };
                 let slice = pitch.checked_mul(rows).ok_or(bad)?;
                 let unified = self.kind == CU_MEMORYTYPE_UNIFIED;
-                let host = self.kind == CU_MEMORYTYPE_HOST || unified && heap::find(self.device).is_none();
-                let base = if self.kind == CU_MEMORYTYPE_HOST { self.host as u64 } else { self.device };
+                let host =
+                    self.kind == CU_MEMORYTYPE_HOST || unified && heap::find(self.device).is_none();
+                let base = if self.kind == CU_MEMORYTYPE_HOST {
+                    self.host as u64
+                } else {
+                    self.device
+                };
                 if base == 0 {
                     return Err(bad);
                 }
@@ -133,9 +157,21 @@ impl Described {
             }
             _ => return Err(bad),
         };
-        let skip = self.z.checked_mul(slice).zip(self.y.checked_mul(pitch)).ok_or(bad)?;
-        let skip = skip.0.checked_add(skip.1).and_then(|skip| skip.checked_add(self.x)).ok_or(bad)?;
-        let side = Side { address: base.checked_add(skip as u64).ok_or(bad)?, pitch, slice };
+        let skip = self
+            .z
+            .checked_mul(slice)
+            .zip(self.y.checked_mul(pitch))
+            .ok_or(bad)?;
+        let skip = skip
+            .0
+            .checked_add(skip.1)
+            .and_then(|skip| skip.checked_add(self.x))
+            .ok_or(bad)?;
+        let side = Side {
+            address: base.checked_add(skip as u64).ok_or(bad)?,
+            pitch,
+            slice,
+        };
         if !host && self.kind != CU_MEMORYTYPE_ARRAY {
             let rest = slice.checked_mul(depth.saturating_sub(1)).ok_or(bad)? as u64;
             heap::check(side.address, rest + span(width, pitch, height)?)?;
@@ -145,16 +181,41 @@ impl Described {
 }
 
 /// Checks and resolves a described copy.
-fn plan(from: &Described, to: &Described, width: usize, height: usize, depth: usize) -> Result<Plan, CUerror> {
+fn plan(
+    from: &Described,
+    to: &Described,
+    width: usize,
+    height: usize,
+    depth: usize,
+) -> Result<Plan, CUerror> {
     let nothing = width == 0 || height == 0 || depth == 0;
-    let (width, height, depth) = if nothing { (0, 0, 0) } else { (width, height, depth) };
+    let (width, height, depth) = if nothing {
+        (0, 0, 0)
+    } else {
+        (width, height, depth)
+    };
     if nothing {
         let copy = Copy::linear(0, 0, 0);
-        return Ok(Plan { copy, from_host: false, to_host: false });
+        return Ok(Plan {
+            copy,
+            from_host: false,
+            to_host: false,
+        });
     }
     let (from, from_host) = from.resolve(width, height, depth)?;
     let (to, to_host) = to.resolve(width, height, depth)?;
-    Ok(Plan { copy: Copy { from, to, width, height, depth, staged: None }, from_host, to_host })
+    Ok(Plan {
+        copy: Copy {
+            from,
+            to,
+            width,
+            height,
+            depth,
+            staged: None,
+        },
+        from_host,
+        to_host,
+    })
 }
 
 /// A two-dimensional copy as the application describes it.
@@ -246,8 +307,17 @@ impl End {
             height: 1,
         };
         match self {
-            Self::Array(array, x) => Described { kind: CU_MEMORYTYPE_ARRAY, array, x, ..empty },
-            Self::Device(device) => Described { kind: CU_MEMORYTYPE_DEVICE, device, ..empty },
+            Self::Array(array, x) => Described {
+                kind: CU_MEMORYTYPE_ARRAY,
+                array,
+                x,
+                ..empty
+            },
+            Self::Device(device) => Described {
+                kind: CU_MEMORYTYPE_DEVICE,
+                device,
+                ..empty
+            },
             Self::Host(host) => Described { host, ..empty },
         }
     }
@@ -379,9 +449,13 @@ fn batch(
     }
     let mut plans = Vec::new();
     for index in 0..count {
-        let plan = (to.at(index).and_then(|to| Ok((to, from.at(index)?, sizes.at(index)?))))
-            .and_then(|(to, from, bytes)| Plan::linear((to, None), (from, None), bytes));
+        let plan = (to
+            .at(index)
+            .and_then(|to| Ok((to, from.at(index)?, sizes.at(index)?))))
+        .and_then(|(to, from, bytes)| Plan::linear((to, None), (from, None), bytes));
         plans.push(plan.inspect_err(|_| failed.set_if_wanted(index))?);
     }
-    plans.into_iter().try_for_each(|plan| plan.queue(default, stream))
+    plans
+        .into_iter()
+        .try_for_each(|plan| plan.queue(default, stream))
 }

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
-    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult,
+    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED,
+    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUerror, CUresult,
 };
 use gpushare_abi::types::{CUcontext, CUdevice, CUdevprop, CUuuid};
 use gpushare_sim::Device;
@@ -147,7 +147,11 @@ fn peers(one: CUdevice, other: CUdevice) -> CUresult {
     let driver = driver()?;
     driver.device(one)?;
     driver.device(other)?;
-    if one == other { Err(CUDA_ERROR_INVALID_DEVICE) } else { Ok(()) }
+    if one == other {
+        Err(CUDA_ERROR_INVALID_DEVICE)
+    } else {
+        Ok(())
+    }
 }
 
 faces! {

@@ -59,14 +59,22 @@ pub fn init() -> CUresult {
 /// The world, opened at its first use: functions may be looked up before `cuInit`.
 pub fn world() -> Option<&'static Arc<World>> {
     static WORLD: OnceLock<Option<Arc<World>>> = OnceLock::new();
-    let open = || World::open().map(Arc::new).inspect_err(|error| note(&error.to_string())).ok();
+    let open = || {
+        World::open()
+            .map(Arc::new)
+            .inspect_err(|error| note(&error.to_string()))
+            .ok()
+    };
     WORLD.get_or_init(open).as_ref()
 }
 
 fn start() -> Result<Driver, CUerror> {
     let world = world().ok_or(CUDA_ERROR_SYSTEM_NOT_READY)?;
     let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let devices: Vec<_> = visible::visible(world.devices(), variable.as_deref()).into_iter().cloned().collect();
+    let devices: Vec<_> = visible::visible(world.devices(), variable.as_deref())
+        .into_iter()
+        .cloned()
+        .collect();
     if devices.is_empty() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
@@ -76,7 +84,12 @@ fn start() -> Result<Driver, CUerror> {
     })?;
     let primaries = devices.iter().map(|_| Mutex::default()).collect();
     let slow_alloc = world.scenario().mishaps.slow_alloc.0;
-    Ok(Driver { member, devices, primaries, slow_alloc })
+    Ok(Driver {
+        member,
+        devices,
+        primaries,
+        slow_alloc,
+    })
 }
 
 /// One line on stderr: the simulator cannot start, and an error code could not say why.

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUerror,
-    CUresult,
+    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUerror, CUresult,
 };
 use gpushare_abi::types::{CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS, CUevent, CUstream};
 
@@ -149,7 +148,10 @@ fn elapsed(out: Out<f32>, start: CUevent, end: CUevent) -> CUresult {
 
 fn destroy(event: CUevent) -> CUresult {
     driver()?;
-    EVENTS.remove(event as u64).map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
+    EVENTS
+        .remove(event as u64)
+        .map(|_| ())
+        .ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
 
 faces! {

@@ -131,7 +131,11 @@ impl Graph {
     }
 
     /// Looks at a node.
-    pub fn with<T>(&self, id: NodeId, look: impl FnOnce(&Node) -> Result<T, CUerror>) -> Result<T, CUerror> {
+    pub fn with<T>(
+        &self,
+        id: NodeId,
+        look: impl FnOnce(&Node) -> Result<T, CUerror>,
+    ) -> Result<T, CUerror> {
         look(lock(&self.dag).get(id).ok_or(CUDA_ERROR_INVALID_VALUE)?)
     }
 

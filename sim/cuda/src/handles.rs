@@ -40,6 +40,12 @@ impl Hasher for Spread {
 /// The live objects of one kind.
 pub struct Table<T>(RwLock<HashMap<u64, Arc<T>, BuildHasherDefault<Spread>>>);
 
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Table<T> {
     /// None yet.
     pub const fn new() -> Self {
@@ -48,17 +54,27 @@ impl<T> Table<T> {
 
     /// Keeps an object under a handle.
     pub fn insert(&self, handle: u64, object: Arc<T>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(handle, object);
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(handle, object);
     }
 
     /// The object behind a handle.
     pub fn get(&self, handle: u64) -> Option<Arc<T>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&handle)
+            .cloned()
     }
 
     /// Forgets a handle.
     pub fn remove(&self, handle: u64) -> Option<Arc<T>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&handle)
     }
 
     /// An object of which this holds, with its handle.
@@ -70,13 +86,25 @@ impl<T> Table<T> {
 
     /// All objects there are now.
     pub fn all(&self) -> Vec<Arc<T>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Forgets all objects of which this holds, and returns them.
     pub fn remove_where(&self, mut which: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let handles: Vec<_> = table.iter().filter(|(_, o)| which(o)).map(|(h, _)| *h).collect();
-        handles.iter().filter_map(|handle| table.remove(handle)).collect()
+        let handles: Vec<_> = table
+            .iter()
+            .filter(|(_, o)| which(o))
+            .map(|(h, _)| *h)
+            .collect();
+        handles
+            .iter()
+            .filter_map(|handle| table.remove(handle))
+            .collect()
     }
 }

@@ -82,8 +82,11 @@ struct Heap {
     blocks: BTreeMap<u64, Block>,
 }
 
-static HEAP: Mutex<Heap> =
-    Mutex::new(Heap { free: BTreeMap::new(), by_length: BTreeSet::new(), blocks: BTreeMap::new() });
+static HEAP: Mutex<Heap> = Mutex::new(Heap {
+    free: BTreeMap::new(),
+    by_length: BTreeSet::new(),
+    blocks: BTreeMap::new(),
+});
 
 /// The range that device memory is in.
 #[derive(Debug)]
@@ -122,27 +125,20 @@ fn reserve() -> Option<Region> {
         if unsafe { libc::ftruncate(raw, bytes as i64) } != 0 {
             continue;
         }
-        if let Some(base) = map(raw, 0, bytes, std::ptr::null_mut()) {
+        if let Some(base) = map(raw, 0, bytes) {
             return Some(Region { base, bytes, file });
         }
     }
     None
 }
 
-/// Maps a file's bytes, shared, at an address of the kernel's or of our choice.
-pub fn map(file: i32, offset: u64, bytes: u64, at: *mut libc::c_void) -> Option<u64> {
-    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-    // SAFETY: a new mapping, or one over a range that the caller reserved.
-    let address = unsafe {
-        libc::mmap(
-            at,
-            bytes as usize,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_NORESERVE | fixed,
-            file,
-            offset as i64,
-        )
-    };
+/// Maps a file's bytes, shared.
+pub fn map(file: i32, offset: u64, bytes: u64) -> Option<u64> {
+    let (length, offset) = (bytes as usize, offset as i64);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping where the kernel likes.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, file, offset) };
     (address != libc::MAP_FAILED).then_some(address as u64)
 }
 
@@ -213,18 +209,27 @@ pub fn rounded(bytes: u64) -> Option<u64> {
 }
 
 /// Allocates device memory: capacity first, then addresses.
-pub fn allocate(bytes: u64, align: u64, ordinal: i32, context: u64, kind: Kind) -> Result<Block, CUerror> {
+pub fn allocate(
+    bytes: u64,
+    align: u64,
+    ordinal: i32,
+    context: u64,
+    kind: Kind,
+) -> Result<Block, CUerror> {
     let driver = driver()?;
     let device = driver.device(ordinal)?;
     if !driver.slow_alloc.is_zero() {
         std::thread::sleep(driver.slow_alloc);
     }
     let charged = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    let taken = driver.member.take_memory(device.index, charged).or_else(|_| {
-        // Pools keep what nobody uses until somebody needs it.
-        crate::pool::trim_device(ordinal);
-        driver.member.take_memory(device.index, charged)
-    });
+    let taken = driver
+        .member
+        .take_memory(device.index, charged)
+        .or_else(|_| {
+            // Pools keep what nobody uses until somebody needs it.
+            crate::pool::trim_device(ordinal);
+            driver.member.take_memory(device.index, charged)
+        });
     taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
     place(bytes, charged, align, ordinal, context, kind, 0).inspect_err(|_| {
         driver.member.give_memory(device.index, charged);
@@ -244,14 +249,31 @@ pub fn place(
     region()?;
     let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let mut heap = lock(&HEAP);
-    let base = heap.take(room, align.max(STEP)).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    let block = Block { base, bytes, charged, device, context, kind, id: fresh_id(), pool };
+    let base = heap
+        .take(room, align.max(STEP))
+        .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    let block = Block {
+        base,
+        bytes,
+        charged,
+        device,
+        context,
+        kind,
+        id: fresh_id(),
+        pool,
+    };
     heap.blocks.insert(base, block.clone());
     Ok(block)
 }
 
 /// Notes memory that has its addresses from elsewhere.
-pub fn note(base: u64, bytes: u64, device: i32, context: u64, kind: Kind) -> Result<Block, CUerror> {
+pub fn note(
+    base: u64,
+    bytes: u64,
+    device: i32,
+    context: u64,
+    kind: Kind,
+) -> Result<Block, CUerror> {
     let mut heap = lock(&HEAP);
     let next = heap.blocks.range((Excluded(base), Unbounded)).next();
     let overlaps = heap.find(base).is_some()
@@ -259,7 +281,16 @@ pub fn note(base: u64, bytes: u64, device: i32, context: u64, kind: Kind) -> Res
     if bytes == 0 || overlaps {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let block = Block { base, bytes, charged: 0, device, context, kind, id: fresh_id(), pool: 0 };
+    let block = Block {
+        base,
+        bytes,
+        charged: 0,
+        device,
+        context,
+        kind,
+        id: fresh_id(),
+        pool: 0,
+    };
     heap.blocks.insert(base, block.clone());
     Ok(block)
 }
@@ -282,10 +313,15 @@ pub fn free(base: u64, kind: Kind) -> Result<Block, CUerror> {
 
 /// Gives back the addresses and the capacity of a block that is forgotten already.
 fn release(block: &Block) -> CUresult {
-    give_addresses(block.base, rounded(block.bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?);
+    give_addresses(
+        block.base,
+        rounded(block.bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?,
+    );
     if block.charged > 0 {
         let driver = driver()?;
-        driver.member.give_memory(driver.device(block.device)?.index, block.charged);
+        driver
+            .member
+            .give_memory(driver.device(block.device)?.index, block.charged);
     }
     Ok(())
 }
@@ -323,7 +359,11 @@ pub fn check(address: u64, bytes: u64) -> Result<Block, CUerror> {
     }
     // A range may run over several mappings of one reservation.
     let next = check(block.base + block.bytes, end - block.base - block.bytes);
-    if block.kind == Kind::Mapped { next.map(|_| block) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    if block.kind == Kind::Mapped {
+        next.map(|_| block)
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
 }
 
 /// Frees all device memory of a context.
@@ -331,10 +371,19 @@ pub fn free_all(context: u64) {
     let gone: Vec<Block> = {
         let mut heap = lock(&HEAP);
         let owned = |block: &Block| {
-            block.context == context && matches!(block.kind, Kind::Device | Kind::Managed | Kind::Array)
+            block.context == context
+                && matches!(block.kind, Kind::Device | Kind::Managed | Kind::Array)
         };
-        let bases: Vec<_> = heap.blocks.values().filter(|b| owned(b)).map(|b| b.base).collect();
-        bases.iter().filter_map(|base| heap.blocks.remove(base)).collect()
+        let bases: Vec<_> = heap
+            .blocks
+            .values()
+            .filter(|b| owned(b))
+            .map(|b| b.base)
+            .collect();
+        bases
+            .iter()
+            .filter_map(|base| heap.blocks.remove(base))
+            .collect()
     };
     for block in gone {
         // The driver is there: a context of it was.

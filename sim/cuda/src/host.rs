@@ -3,8 +3,8 @@
 //! Its addresses are the same on the host and on every device. It takes nothing of a device's memory.
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, CUDA_ERROR_INVALID_VALUE,
-    CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUresult,
 };
 use gpushare_abi::types::CUdeviceptr;
 
@@ -42,10 +42,14 @@ fn register(address: u64, bytes: usize, flags: u32) -> CUresult {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     capture::forbid_unsafe()?;
-    address.checked_add(bytes as u64).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    address
+        .checked_add(bytes as u64)
+        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let kind = Kind::Registered(flags);
     let noted = heap::note(address, bytes as u64, context.device, context.handle, kind);
-    noted.map(|_| ()).map_err(|_| CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+    noted
+        .map(|_| ())
+        .map_err(|_| CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
 }
 
 /// Waits until nothing that was queued can use the memory.

@@ -53,7 +53,10 @@ impl Image {
     pub fn ptx(text: &str) -> Option<Self> {
         let text = without_comments(text);
         text.contains(".version").then_some(())?;
-        Some(Self::Known { entries: entries(&text), variables: variables(&text) })
+        Some(Self::Known {
+            entries: entries(&text),
+            variables: variables(&text),
+        })
     }
 
     /// Reads the section names of a 64-bit ELF image: `.text.NAME` is an entry point.
@@ -74,9 +77,15 @@ impl Image {
         });
         let entries = sections.filter_map(|name| {
             let name = name.strip_prefix(".text.")?.to_owned();
-            Some(Entry { name, parameters: None })
+            Some(Entry {
+                name,
+                parameters: None,
+            })
         });
-        Some(Self::Known { entries: entries.collect(), variables: Vec::new() })
+        Some(Self::Known {
+            entries: entries.collect(),
+            variables: Vec::new(),
+        })
     }
 }
 
@@ -85,7 +94,7 @@ fn without_comments(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     while let Some(start) = rest.find('/') {
         clean.push_str(&rest[..start]);
-        let end = match rest[start..].as_bytes().get(1) {
+        let end = match rest.as_bytes().get(start + 1) {
             Some(b'/') => rest[start..].find('\n').map(|end| start + end),
             Some(b'*') => rest[start + 2..].find("*/").map(|end| start + 2 + end + 2),
             _ => {
@@ -109,10 +118,17 @@ fn entries(text: &str) -> Vec<Entry> {
         let rest = text[at + ".entry".len()..].trim_start();
         let name: String = rest.chars().take_while(|c| is_name(*c)).collect();
         let after = rest[name.len()..].trim_start();
-        let list = after.strip_prefix('(').and_then(|list| list.split_once(')'));
-        let parameters = list.map_or(Vec::new(), |(list, _)| list.split(',').filter_map(size).collect());
+        let list = after
+            .strip_prefix('(')
+            .and_then(|list| list.split_once(')'));
+        let parameters = list.map_or(Vec::new(), |(list, _)| {
+            list.split(',').filter_map(size).collect()
+        });
         if !name.is_empty() && entries.iter().all(|entry| entry.name != name) {
-            entries.push(Entry { name, parameters: Some(parameters) });
+            entries.push(Entry {
+                name,
+                parameters: Some(parameters),
+            });
         }
     }
     entries
@@ -120,9 +136,18 @@ fn entries(text: &str) -> Vec<Entry> {
 
 /// The bytes of a declaration such as `.param .align 8 .b8 name[24]`.
 fn size(declaration: &str) -> Option<usize> {
-    let kind = declaration.split_whitespace().filter_map(type_size).next_back()?;
-    let count = declaration.split_once('[').and_then(|(_, rest)| rest.split(']').next());
-    Some(kind * count.and_then(|count| count.trim().parse().ok()).unwrap_or(1))
+    let kind = declaration
+        .split_whitespace()
+        .filter_map(type_size)
+        .next_back()?;
+    let count = declaration
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split(']').next());
+    Some(
+        kind * count
+            .and_then(|count| count.trim().parse().ok())
+            .unwrap_or(1),
+    )
 }
 
 fn type_size(word: &str) -> Option<usize> {
@@ -136,10 +161,16 @@ fn type_size(word: &str) -> Option<usize> {
 fn variables(text: &str) -> Vec<(String, usize)> {
     let statements = text.split([';', '{', '}']);
     let found = statements.filter_map(|statement| {
-        let start = statement.find(".global ").or_else(|| statement.find(".const "))?;
+        let start = statement
+            .find(".global ")
+            .or_else(|| statement.find(".const "))?;
         let declaration = statement[start..].split('=').next()?;
         let bytes = size(declaration)?;
-        let name = declaration.split('[').next()?.split_whitespace().next_back()?;
+        let name = declaration
+            .split('[')
+            .next()?
+            .split_whitespace()
+            .next_back()?;
         // Instructions such as `ld.global .u32 r, [x]` have no bare name at the end.
         let plain = name.chars().all(is_name) && !declaration.contains(',');
         plain.then(|| (name.to_owned(), bytes.max(1)))
@@ -165,11 +196,19 @@ mod tests {
 
     #[test]
     fn ptx_names_its_entries_and_variables() {
-        let Some(Image::Known { entries, variables }) = Image::ptx(PTX) else { panic!("this is PTX") };
+        let Some(Image::Known { entries, variables }) = Image::ptx(PTX) else {
+            panic!("this is PTX")
+        };
         assert_eq!(entries.len(), 2);
         assert_eq!(entries[0].name, "gpushare_spin");
         assert_eq!(entries[0].parameters, Some(vec![8, 24]));
-        assert_eq!(entries[1], Entry { name: "plain".into(), parameters: Some(vec![]) });
+        assert_eq!(
+            entries[1],
+            Entry {
+                name: "plain".into(),
+                parameters: Some(vec![])
+            }
+        );
         assert_eq!(variables, [("counter".into(), 4), ("table".into(), 64)]);
     }
 

@@ -2,9 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use gpushare_abi::errors::{
-    self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult,
-};
+use gpushare_abi::errors::{self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult};
 use gpushare_abi::types::{CU_GET_PROC_ADDRESS_SUCCESS, CUuuid};
 
 use crate::c::{In, Out, Text};
@@ -12,7 +10,13 @@ use crate::driver;
 use crate::exports::{self, Found};
 use crate::faces::faces;
 
-fn proc_address(name: Text, out: Out<*const c_void>, version: i32, flags: u64, status: Out<u32>) -> CUresult {
+fn proc_address(
+    name: Text,
+    out: Out<*const c_void>,
+    version: i32,
+    flags: u64,
+    status: Out<u32>,
+) -> CUresult {
     out.check()?;
     if flags > 2 {
         return Err(CUDA_ERROR_INVALID_VALUE);
@@ -23,7 +27,11 @@ fn proc_address(name: Text, out: Out<*const c_void>, version: i32, flags: u64, s
     };
     out.set(address.cast())?;
     status.set_if_wanted(why);
-    if address.is_null() { Err(CUDA_ERROR_NOT_FOUND) } else { Ok(()) }
+    if address.is_null() {
+        Err(CUDA_ERROR_NOT_FOUND)
+    } else {
+        Ok(())
+    }
 }
 
 faces! {

@@ -7,12 +7,13 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUerror,
-    CUresult,
+    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_VALUE,
+    CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUerror, CUresult,
 };
 use gpushare_abi::types::{
-    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CUDA_LAUNCH_PARAMS, CUfunction,
-    CUhostFn, CUlaunchConfig, CUoccupancyB2DSize, CUstream, CUstreamCallback,
+    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
+    CUDA_LAUNCH_PARAMS, CUfunction, CUhostFn, CUlaunchConfig, CUoccupancyB2DSize, CUstream,
+    CUstreamCallback,
 };
 
 use crate::c::{In, Out};
@@ -47,7 +48,11 @@ impl Shape {
     pub fn check(&self) -> CUresult {
         let threads: u64 = self.block.iter().map(|n| u64::from(*n)).product();
         let limits = [1024, 1024, 64];
-        let fits = self.block.iter().zip(limits).all(|(n, limit)| *n > 0 && *n <= limit);
+        let fits = self
+            .block
+            .iter()
+            .zip(limits)
+            .all(|(n, limit)| *n > 0 && *n <= limit);
         let grid = self.grid[0] > 0
             && self.grid[0] <= 0x7fff_ffff
             && self.grid[1..].iter().all(|n| *n > 0 && *n <= 65535);
@@ -66,7 +71,11 @@ impl Shape {
 }
 
 /// A kernel's arguments, packed: as many bytes as are known.
-pub fn arguments(function: &Function, parameters: In<u64>, extra: In<usize>) -> Result<Vec<u8>, CUerror> {
+pub fn arguments(
+    function: &Function,
+    parameters: In<u64>,
+    extra: In<usize>,
+) -> Result<Vec<u8>, CUerror> {
     if !extra.is_null() {
         return packed(extra);
     }
@@ -77,7 +86,11 @@ pub fn arguments(function: &Function, parameters: In<u64>, extra: In<usize>) -> 
         None => Vec::new(),
     };
     if parameters.is_null() {
-        return if sizes.is_empty() { Ok(Vec::new()) } else { Err(CUDA_ERROR_INVALID_VALUE) };
+        return if sizes.is_empty() {
+            Ok(Vec::new())
+        } else {
+            Err(CUDA_ERROR_INVALID_VALUE)
+        };
     }
     let mut bytes = Vec::new();
     for (index, size) in sizes.iter().enumerate() {
@@ -109,7 +122,10 @@ fn packed(extra: In<usize>) -> Result<Vec<u8>, CUerror> {
     if buffer == 0 && size > 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    Ok(crate::c::read_bytes(buffer as u64, if size > 4096 { 4096 } else { size }))
+    Ok(crate::c::read_bytes(
+        buffer as u64,
+        if size > 4096 { 4096 } else { size },
+    ))
 }
 
 fn reads_duration(name: &str) -> bool {
@@ -118,7 +134,10 @@ fn reads_duration(name: &str) -> bool {
 
 /// How long a kernel runs on a device of speed 1, in nanoseconds.
 pub fn duration(name: &str, arguments: &[u8], shape: Shape) -> u64 {
-    if let Some(microseconds) = name.strip_prefix("spin_us_").and_then(|n| n.parse::<u64>().ok()) {
+    if let Some(microseconds) = name
+        .strip_prefix("spin_us_")
+        .and_then(|n| n.parse::<u64>().ok())
+    {
         return microseconds.saturating_mul(1000);
     }
     if reads_duration(name)
@@ -130,7 +149,10 @@ pub fn duration(name: &str, arguments: &[u8], shape: Shape) -> u64 {
     const LAUNCH: u64 = 2_000;
     const WAVE: u64 = 1_000;
     const LONGEST: u64 = 1_000_000;
-    LAUNCH + (shape.blocks() / (132 * RESIDENT)).saturating_mul(WAVE).min(LONGEST)
+    LAUNCH
+        + (shape.blocks() / (132 * RESIDENT))
+            .saturating_mul(WAVE)
+            .min(LONGEST)
 }
 
 /// A kernel with all it needs to run, now or in a graph.
@@ -158,13 +180,25 @@ impl Launch {
             at = start + size;
             start
         });
-        let pointers = offsets.map(|start| arguments.as_ptr() as u64 + start as u64).collect();
-        Arc::new(Self { ns, function: Arc::clone(function), shape, arguments, pointers })
+        let pointers = offsets
+            .map(|start| arguments.as_ptr() as u64 + start as u64)
+            .collect();
+        Arc::new(Self {
+            ns,
+            function: Arc::clone(function),
+            shape,
+            arguments,
+            pointers,
+        })
     }
 
     /// Where a graph node tells its arguments to be: our copies.
     pub fn pointers(&self) -> *mut *mut c_void {
-        if self.pointers.is_empty() { std::ptr::null_mut() } else { self.pointers.as_ptr().cast_mut().cast() }
+        if self.pointers.is_empty() {
+            std::ptr::null_mut()
+        } else {
+            self.pointers.as_ptr().cast_mut().cast()
+        }
     }
 }
 
@@ -207,11 +241,20 @@ fn cooperative(shape: Shape) -> CUresult {
     Ok(())
 }
 
-fn legacy(default: DefaultStream, handle: CUfunction, grid: [u32; 2], stream: CUstream) -> CUresult {
+fn legacy(
+    default: DefaultStream,
+    handle: CUfunction,
+    grid: [u32; 2],
+    stream: CUstream,
+) -> CUresult {
     current()?;
     let function = module::function(handle)?;
     let old = lock(&function.legacy).clone();
-    let shape = Shape { grid: [grid[0], grid[1], 1], block: old.block, shared: 0 };
+    let shape = Shape {
+        grid: [grid[0], grid[1], 1],
+        block: old.block,
+        shared: 0,
+    };
     shape.check()?;
     let launch = Launch::new(&function, shape, old.arguments);
     stream::by_handle(default, stream)?.issue(Task::Kernel(launch))
@@ -369,27 +412,58 @@ faces! {
 mod tests {
     use super::*;
 
-    const ONE: Shape = Shape { grid: [1, 1, 1], block: [32, 1, 1], shared: 0 };
+    const ONE: Shape = Shape {
+        grid: [1, 1, 1],
+        block: [32, 1, 1],
+        shared: 0,
+    };
 
     #[test]
     fn a_kernels_duration_is_in_its_name_or_its_first_argument() {
         assert_eq!(duration("spin_us_250", &[], ONE), 250_000);
-        assert_eq!(duration("gpushare_spin", &5_000_000u64.to_le_bytes(), ONE), 5_000_000);
-        assert_eq!(duration("gpushare_spin", &[1], ONE), duration("other", &[], ONE));
-        let wide = Shape { grid: [1 << 20, 1, 1], ..ONE };
+        assert_eq!(
+            duration("gpushare_spin", &5_000_000u64.to_le_bytes(), ONE),
+            5_000_000
+        );
+        assert_eq!(
+            duration("gpushare_spin", &[1], ONE),
+            duration("other", &[], ONE)
+        );
+        let wide = Shape {
+            grid: [1 << 20, 1, 1],
+            ..ONE
+        };
         assert!(duration("other", &[], wide) > duration("other", &[], ONE));
-        assert_eq!(duration("spin_us_99999999999999999999", &[], ONE), duration("x", &[], ONE));
+        assert_eq!(
+            duration("spin_us_99999999999999999999", &[], ONE),
+            duration("x", &[], ONE)
+        );
     }
 
     #[test]
     fn shapes_are_checked_as_a_driver_checks_them() {
         assert_eq!(ONE.check(), Ok(()));
         for bad in [
-            Shape { grid: [0, 1, 1], ..ONE },
-            Shape { grid: [1, 65536, 1], ..ONE },
-            Shape { block: [0, 1, 1], ..ONE },
-            Shape { block: [1024, 2, 1], ..ONE },
-            Shape { block: [1, 1, 65], ..ONE },
+            Shape {
+                grid: [0, 1, 1],
+                ..ONE
+            },
+            Shape {
+                grid: [1, 65536, 1],
+                ..ONE
+            },
+            Shape {
+                block: [0, 1, 1],
+                ..ONE
+            },
+            Shape {
+                block: [1024, 2, 1],
+                ..ONE
+            },
+            Shape {
+                block: [1, 1, 65],
+                ..ONE
+            },
         ] {
             assert_eq!(bad.check(), Err(CUDA_ERROR_INVALID_VALUE));
         }

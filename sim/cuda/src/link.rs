@@ -7,8 +7,8 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_VALUE, CUerror,
-    CUresult,
+    CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_PTX,
+    CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
 };
 use gpushare_abi::types::CUlinkState;
 

@@ -1,8 +1,6 @@
 //! Linear memory: allocating, freeing, asking, setting.
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult,
-};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult};
 use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemLocation, CUstream};
 
 use crate::c::Out;
@@ -24,7 +22,13 @@ fn allocate(out: Out<CUdeviceptr>, bytes: usize, kind: Kind) -> CUresult {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     capture::forbid_unsafe()?;
-    let block = heap::allocate(bytes as u64, heap::STEP, context.device, context.handle, kind)?;
+    let block = heap::allocate(
+        bytes as u64,
+        heap::STEP,
+        context.device,
+        context.handle,
+        kind,
+    )?;
     out.set(block.base)
 }
 
@@ -38,7 +42,10 @@ pub fn free(address: CUdeviceptr) -> CUresult {
     capture::forbid_unsafe()?;
     let block = heap::find(address).filter(|block| block.base == address);
     let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    if !matches!(block.kind, Kind::Device | Kind::Managed | Kind::Ordered | Kind::Graph) {
+    if !matches!(
+        block.kind,
+        Kind::Device | Kind::Managed | Kind::Ordered | Kind::Graph
+    ) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     if let Ok(owner) = context::by_handle(block.context as _) {
@@ -53,10 +60,13 @@ fn fill(default: DefaultStream, stream: CUstream, sync: bool, what: Fill) -> CUr
     if what.width == 0 || what.height == 0 {
         return Ok(());
     }
-    if what.to % what.element as u64 != 0 {
+    if !what.to.is_multiple_of(what.element as u64) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let row = what.width.checked_mul(what.element).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let row = what
+        .width
+        .checked_mul(what.element)
+        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
     if what.height > 1 && what.pitch < row {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
@@ -64,11 +74,22 @@ fn fill(default: DefaultStream, stream: CUstream, sync: bool, what: Fill) -> CUr
     heap::check(what.to, bytes)?;
     let stream = stream::by_handle(default, stream)?;
     stream.issue(Task::Fill(what))?;
-    if sync { stream::synchronize(&stream) } else { Ok(()) }
+    if sync {
+        stream::synchronize(&stream)
+    } else {
+        Ok(())
+    }
 }
 
 fn line(to: CUdeviceptr, value: u32, element: usize, width: usize) -> Fill {
-    Fill { to, pitch: 0, value, element, width, height: 1 }
+    Fill {
+        to,
+        pitch: 0,
+        value,
+        element,
+        width,
+        height: 1,
+    }
 }
 
 const NULL: CUstream = std::ptr::null_mut();
@@ -187,10 +208,19 @@ faces! {
 fn managed(address: CUdeviceptr, bytes: usize) -> Result<Block, gpushare_abi::errors::CUerror> {
     current()?;
     let block = heap::check(address, bytes as u64)?;
-    if block.kind == Kind::Managed { Ok(block) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    if block.kind == Kind::Managed {
+        Ok(block)
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
 }
 
-fn prefetch(default: DefaultStream, address: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+fn prefetch(
+    default: DefaultStream,
+    address: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> CUresult {
     managed(address, bytes)?;
     stream::by_handle(default, stream)?.issue(Task::Nothing)
 }

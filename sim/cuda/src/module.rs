@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_VALUE,
-    CUDA_ERROR_NOT_FOUND, CUerror, CUresult,
+    CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_IMAGE,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUerror, CUresult,
 };
 use gpushare_abi::types::{CUdevice, CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUmodule};
 
@@ -66,7 +66,9 @@ static FUNCTIONS: Table<Function> = Table::new();
 /// The function or kernel behind a handle.
 pub fn function(handle: CUfunction) -> Result<Arc<Function>, CUerror> {
     driver()?;
-    FUNCTIONS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)
+    FUNCTIONS
+        .get(handle as u64)
+        .ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
 
 fn kernel(handle: CUkernel) -> Result<Arc<Function>, CUerror> {
@@ -105,7 +107,10 @@ impl Module {
             return Ok(Arc::clone(function));
         }
         let entry = match &self.image {
-            Image::Opaque => Entry { name: name.to_owned(), parameters: None },
+            Image::Opaque => Entry {
+                name: name.to_owned(),
+                parameters: None,
+            },
             Image::Known { entries, .. } => {
                 let found = entries.iter().find(|entry| entry.name == name);
                 found.cloned().ok_or(CUDA_ERROR_NOT_FOUND)?
@@ -130,14 +135,19 @@ impl Module {
     fn all(&self) -> Result<Vec<Arc<Function>>, CUerror> {
         match &self.image {
             Image::Opaque => Ok(lock(&self.functions).values().cloned().collect()),
-            Image::Known { entries, .. } => entries.iter().map(|entry| self.function(&entry.name)).collect(),
+            Image::Known { entries, .. } => entries
+                .iter()
+                .map(|entry| self.function(&entry.name))
+                .collect(),
         }
     }
 
     /// A variable's memory in the current context.
     fn global(&self, name: &str) -> Result<(u64, usize), CUerror> {
         let context = current()?;
-        let Image::Known { variables, .. } = &self.image else { return Err(CUDA_ERROR_NOT_FOUND) };
+        let Image::Known { variables, .. } = &self.image else {
+            return Err(CUDA_ERROR_NOT_FOUND);
+        };
         let found = variables.iter().find(|(known, _)| known == name);
         let bytes = found.ok_or(CUDA_ERROR_NOT_FOUND)?.1;
         let key = (context.handle, name.to_owned());
@@ -145,7 +155,13 @@ impl Module {
         if let Some(global) = globals.get(&key) {
             return Ok(*global);
         }
-        let block = heap::allocate(bytes as u64, heap::STEP, context.device, context.handle, Kind::Array)?;
+        let block = heap::allocate(
+            bytes as u64,
+            heap::STEP,
+            context.device,
+            context.handle,
+            Kind::Array,
+        )?;
         crate::c::fill(block.base, 0u8, bytes);
         globals.insert(key, (block.base, bytes));
         Ok((block.base, bytes))
@@ -222,9 +238,15 @@ fn set_attribute(function: &Function, attribute: u32, value: i32) -> CUresult {
 }
 
 fn parameter(function: &Function, index: usize, offset: Out<usize>, bytes: Out<usize>) -> CUresult {
-    let sizes = function.entry.parameters.as_ref().ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let sizes = function
+        .entry
+        .parameters
+        .as_ref()
+        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let size = *sizes.get(index).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let before = sizes[..index].iter().fold(0usize, |at, size| at.next_multiple_of(align(*size)) + size);
+    let before = sizes[..index]
+        .iter()
+        .fold(0usize, |at, size| at.next_multiple_of(align(*size)) + size);
     offset.set(before.next_multiple_of(align(size)))?;
     bytes.set_if_wanted(size);
     Ok(())
@@ -232,7 +254,11 @@ fn parameter(function: &Function, index: usize, offset: Out<usize>, bytes: Out<u
 
 /// How a parameter of this size is aligned.
 pub fn align(size: usize) -> usize {
-    if size.is_power_of_two() { size.min(16) } else { 8 }
+    if size.is_power_of_two() {
+        size.min(16)
+    } else {
+        8
+    }
 }
 
 faces! {

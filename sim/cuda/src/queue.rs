@@ -1,17 +1,17 @@
 //! The calls on streams.
 
-
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
 use gpushare_abi::types::{
-    CU_STREAM_NON_BLOCKING, CUcontext, CUdevice, CUdeviceptr, CUgreenCtx, CUstream, CUstreamBatchMemOpParams,
+    CU_STREAM_NON_BLOCKING, CUcontext, CUdevice, CUdeviceptr, CUgreenCtx, CUstream,
+    CUstreamBatchMemOpParams,
 };
 
 use crate::c::{In, Out};
 use crate::context::current;
 use crate::faces::faces;
+use crate::heap;
 use crate::stream::{self, DefaultStream, Stream};
 use crate::task::{Task, Word};
-use crate::heap;
 
 fn create(out: Out<CUstream>, flags: u32, priority: i32) -> CUresult {
     let context = current()?;
@@ -29,7 +29,7 @@ fn word(default: DefaultStream, stream: CUstream, word: Word) -> CUresult {
 
 fn checked(word: Word) -> Result<Word, CUerror> {
     let bytes = if word.wide { 8 } else { 4 };
-    if word.address % bytes != 0 {
+    if !word.address.is_multiple_of(bytes) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     heap::check(word.address, bytes)?;
@@ -50,12 +50,22 @@ pub fn words(count: u32, list: In<CUstreamBatchMemOpParams>) -> Result<Vec<Word>
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
         let value = if wide { value } else { value & 0xffff_ffff };
-        words.push(checked(Word { address, value, wide, wait })?);
+        words.push(checked(Word {
+            address,
+            value,
+            wide,
+            wait,
+        })?);
     }
     Ok(words)
 }
 
-fn batch(default: DefaultStream, stream: CUstream, count: u32, list: In<CUstreamBatchMemOpParams>) -> CUresult {
+fn batch(
+    default: DefaultStream,
+    stream: CUstream,
+    count: u32,
+    list: In<CUstreamBatchMemOpParams>,
+) -> CUresult {
     current()?;
     let target = stream::by_handle(default, stream)?;
     let words = words(count, list)?;
@@ -68,11 +78,21 @@ fn context_of(default: DefaultStream, stream: CUstream, out: Out<CUcontext>) -> 
 }
 
 fn wait_value(address: u64, value: u64, wide: bool, flags: u32) -> Word {
-    Word { address, value, wide, wait: Some(flags) }
+    Word {
+        address,
+        value,
+        wide,
+        wait: Some(flags),
+    }
 }
 
 fn write_value(address: u64, value: u64, wide: bool) -> Word {
-    Word { address, value, wide, wait: None }
+    Word {
+        address,
+        value,
+        wide,
+        wait: None,
+    }
 }
 
 faces! {

@@ -85,7 +85,11 @@ impl Mark {
     pub fn wait(&self) -> u64 {
         let mut queue = self.stream.queue();
         while queue.completed < self.number {
-            queue = self.stream.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self
+                .stream
+                .changed
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         queue.ended
     }
@@ -117,7 +121,13 @@ impl Stream {
 
     /// A new stream of a context.
     pub fn create(context: &Context, flags: u32, priority: i32) -> Arc<Self> {
-        let stream = Self::new(context.handle, context.device, flags, priority.clamp(-5, 0), false);
+        let stream = Self::new(
+            context.handle,
+            context.device,
+            flags,
+            priority.clamp(-5, 0),
+            false,
+        );
         let mut streams = lock(&context.streams);
         streams.all.retain(|other| other.strong_count() > 0);
         streams.all.push(Arc::downgrade(&stream));
@@ -136,7 +146,10 @@ impl Stream {
 
     /// A mark of all that is queued so far.
     pub fn tail(self: &Arc<Self>) -> Mark {
-        Mark { stream: Arc::clone(self), number: self.queue().submitted }
+        Mark {
+            stream: Arc::clone(self),
+            number: self.queue().submitted,
+        }
     }
 
     /// Everything queued is done.
@@ -163,13 +176,23 @@ impl Stream {
             start_thread(Arc::clone(self))?;
             queue.has_thread = true;
         }
-        queue.waiting.push_back(Queued { after, ready: clock::now(), task });
+        queue.waiting.push_back(Queued {
+            after,
+            ready: clock::now(),
+            task,
+        });
         queue.submitted += 1;
-        let mark = Mark { stream: Arc::clone(self), number: queue.submitted };
+        let mark = Mark {
+            stream: Arc::clone(self),
+            number: queue.submitted,
+        };
         self.changed.notify_all();
         drop(streams);
         while queue.waiting.len() > FULL {
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self
+                .changed
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         Ok(mark)
     }
@@ -180,7 +203,11 @@ impl Stream {
         if self.is_legacy {
             let others = streams.all.iter().filter_map(Weak::upgrade);
             let blocking = others.filter(|other| !other.is_non_blocking() && !other.is_legacy);
-            after.extend(blocking.map(|other| other.tail()).filter(|mark| !mark.is_done()));
+            after.extend(
+                blocking
+                    .map(|other| other.tail())
+                    .filter(|mark| !mark.is_done()),
+            );
         } else if !self.is_non_blocking() {
             let legacy = streams.legacy.tail();
             after.extend((!legacy.is_done()).then_some(legacy));
@@ -217,7 +244,10 @@ impl Stream {
                         queue.has_thread = false;
                         return;
                     }
-                    queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    queue = self
+                        .changed
+                        .wait(queue)
+                        .unwrap_or_else(PoisonError::into_inner);
                 }
             };
             let mut ready = next.ready.max(ended);
@@ -250,7 +280,10 @@ fn start_thread(stream: Arc<Stream>) -> CUresult {
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         stream.work();
     };
-    let started = std::thread::Builder::new().name("simulated gpu".into()).stack_size(256 << 10).spawn(body);
+    let started = std::thread::Builder::new()
+        .name("simulated gpu".into())
+        .stack_size(256 << 10)
+        .spawn(body);
     // SAFETY: `old` was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
     started.map(|_| ()).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
@@ -286,7 +319,9 @@ pub fn by_handle(default: DefaultStream, handle: CUstream) -> Result<Arc<Stream>
 /// Forgets a stream that the application destroys; what is queued is still done.
 pub fn destroy(handle: CUstream) -> CUresult {
     driver()?;
-    let stream = STREAMS.remove(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    let stream = STREAMS
+        .remove(handle as u64)
+        .ok_or(CUDA_ERROR_INVALID_HANDLE)?;
     capture::stream_gone(stream.handle);
     stream.close();
     Ok(())
@@ -310,5 +345,9 @@ pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
 /// `cuStreamQuery`.
 pub fn query(stream: &Arc<Stream>) -> CUresult {
     capture::forbid_on(stream)?;
-    if stream.is_idle() { Ok(()) } else { Err(CUDA_ERROR_NOT_READY) }
+    if stream.is_idle() {
+        Ok(())
+    } else {
+        Err(CUDA_ERROR_NOT_READY)
+    }
 }

@@ -74,8 +74,19 @@ impl Side {
 impl Copy {
     /// A copy without rows.
     pub fn linear(to: u64, from: u64, bytes: usize) -> Self {
-        let side = |address| Side { address, pitch: bytes, slice: bytes };
-        Self { from: side(from), to: side(to), width: bytes, height: 1, depth: 1, staged: None }
+        let side = |address| Side {
+            address,
+            pitch: bytes,
+            slice: bytes,
+        };
+        Self {
+            from: side(from),
+            to: side(to),
+            width: bytes,
+            height: 1,
+            depth: 1,
+            staged: None,
+        }
     }
 
     /// Takes the source's bytes along.
@@ -171,7 +182,11 @@ impl Word {
     fn run(&self) {
         let bytes = if self.wide { 8 } else { 4 };
         let Some(wait) = self.wait else {
-            c::copy_bytes(self.address, self.value.to_le_bytes().as_ptr() as u64, bytes);
+            c::copy_bytes(
+                self.address,
+                self.value.to_le_bytes().as_ptr() as u64,
+                bytes,
+            );
             return;
         };
         loop {
@@ -198,10 +213,16 @@ impl Task {
     pub fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64 {
         match self {
             Self::Kernel(launch) => match driver.device(ordinal) {
-                Ok(device) => driver.member.run_kernel(device.index, device.duration(launch.ns), ready),
+                Ok(device) => {
+                    driver
+                        .member
+                        .run_kernel(device.index, device.duration(launch.ns), ready)
+                }
                 Err(_) => ready,
             },
-            Self::All(tasks) => tasks.iter().fold(ready, |ready, task| task.run(driver, ordinal, ready)),
+            Self::All(tasks) => tasks
+                .iter()
+                .fold(ready, |ready, task| task.run(driver, ordinal, ready)),
             Self::Nothing => ready,
             Self::Record(event) => {
                 event.happened(ready);

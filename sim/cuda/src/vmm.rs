@@ -16,8 +16,8 @@ use gpushare_abi::errors::{
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
 };
 use gpushare_abi::types::{
-    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CU_MEM_LOCATION_TYPE_DEVICE,
-    CU_MEM_LOCATION_TYPE_HOST, CUmemAllocationProp,
+    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+    CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_HOST, CUmemAllocationProp,
 };
 
 use crate::c::Plain;
@@ -69,20 +69,35 @@ impl From<Refused> for CUerror {
 
 fn physical(handle: u64) -> Result<Arc<Physical>, CUerror> {
     driver()?;
-    Ok(Arc::clone(&HANDLES.get(handle).ok_or(CUDA_ERROR_INVALID_VALUE)?.physical))
+    Ok(Arc::clone(
+        &HANDLES
+            .get(handle)
+            .ok_or(CUDA_ERROR_INVALID_VALUE)?
+            .physical,
+    ))
 }
 
 /// A new handle with one reference.
 fn keep(physical: Arc<Physical>) -> u64 {
     let handle = fresh();
     let references = Mutex::new(1);
-    HANDLES.insert(handle, Arc::new(Handle { physical, references }));
+    HANDLES.insert(
+        handle,
+        Arc::new(Handle {
+            physical,
+            references,
+        }),
+    );
     handle
 }
 
 fn aligned(values: &[u64]) -> CUresult {
     let all = values.iter().all(|value| value.is_multiple_of(GRANULARITY));
-    if all { Ok(()) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    if all {
+        Ok(())
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
 }
 
 /// Where memory with these properties is; what the simulator has not is not supported.
@@ -110,20 +125,33 @@ fn create(bytes: u64, props: CUmemAllocationProp) -> Result<u64, CUerror> {
     if bytes == 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let charged = if place == HOST { None } else { Some(driver.device(place)?.index) };
+    let charged = if place == HOST {
+        None
+    } else {
+        Some(driver.device(place)?.index)
+    };
     if let Some(index) = charged {
-        driver.member.take_memory(index, bytes).or_else(|_| {
-            crate::pool::trim_device(place);
-            driver.member.take_memory(index, bytes)
-        })
-        .map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+        driver
+            .member
+            .take_memory(index, bytes)
+            .or_else(|_| {
+                crate::pool::trim_device(place);
+                driver.member.take_memory(index, bytes)
+            })
+            .map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
     }
     let made = pages::create(bytes, place);
     let Some(file) = made else {
         charged.inspect(|index| driver.member.give_memory(*index, bytes));
         return Err(CUDA_ERROR_OUT_OF_MEMORY);
     };
-    Ok(keep(Arc::new(Physical { id: fresh(), bytes, props: Plain(props), file, charged })))
+    Ok(keep(Arc::new(Physical {
+        id: fresh(),
+        bytes,
+        props: Plain(props),
+        file,
+        charged,
+    })))
 }
 
 fn release(handle: u64) -> CUresult {
@@ -154,7 +182,11 @@ fn retain_at(address: u64) -> Result<u64, CUerror> {
 
 fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Result<u64, CUerror> {
     driver()?;
-    let alignment = if alignment == 0 { GRANULARITY } else { alignment };
+    let alignment = if alignment == 0 {
+        GRANULARITY
+    } else {
+        alignment
+    };
     if bytes == 0 || !bytes.is_multiple_of(pages::PAGE) || !alignment.is_power_of_two() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
@@ -181,7 +213,11 @@ fn map(address: u64, bytes: u64, offset: u64, handle: u64) -> CUresult {
     let mut space = lock(&SPACE);
     space.map(address, bytes, physical.id, offset)?;
     let Plain(props) = physical.props;
-    let device = if props.location.type_ == CU_MEM_LOCATION_TYPE_DEVICE { props.location.id } else { 0 };
+    let device = if props.location.type_ == CU_MEM_LOCATION_TYPE_DEVICE {
+        props.location.id
+    } else {
+        0
+    };
     let noted = heap::note(address, bytes, device, 0, Kind::Mapped);
     noted.inspect_err(|_| drop(space.unmap(address, bytes)))?;
     MAPPED.insert(address, physical);
@@ -226,7 +262,12 @@ fn show(start: u64, mapping: &Mapping) -> CUresult {
         pages::hide(start, mapping.size);
         return Ok(());
     }
-    let shown = pages::show(start, mapping.size, physical.file.as_raw_fd(), mapping.offset);
+    let shown = pages::show(
+        start,
+        mapping.size,
+        physical.file.as_raw_fd(),
+        mapping.offset,
+    );
     shown.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
@@ -255,6 +296,12 @@ fn import(descriptor: i32) -> Result<u64, CUerror> {
         driver.device(found.place)?;
     }
     let props = calls::properties(found.place, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    let physical = Physical { id: fresh(), bytes: found.bytes, props: Plain(props), file: found.file, charged: None };
+    let physical = Physical {
+        id: fresh(),
+        bytes: found.bytes,
+        props: Plain(props),
+        file: found.file,
+        charged: None,
+    };
     Ok(keep(Arc::new(physical)))
 }

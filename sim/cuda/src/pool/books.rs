@@ -98,7 +98,9 @@ impl Books {
         let size = rounded(bytes)?;
         let resting = |block: &Block| matches!(block.state, State::Resting(on, _) if on == stream);
         let free = |block: &Block| block.state == State::Free;
-        let address = self.first(size, resting).or_else(|| self.first(size, free))?;
+        let address = self
+            .first(size, resting)
+            .or_else(|| self.first(size, free))?;
         self.cut(address, size);
         self.set(address, State::Used);
         self.used += size;
@@ -134,7 +136,8 @@ impl Books {
 
     /// The stream has come to the free: what has not been used again since is free now.
     pub fn settle(&mut self, rest: Rest) {
-        let waits = |block: &Block| matches!(block.state, State::Resting(_, own) if own == rest.number);
+        let waits =
+            |block: &Block| matches!(block.state, State::Resting(_, own) if own == rest.number);
         let range = rest.address..rest.address + rest.size;
         let parts = self.blocks.range(range).filter(|(_, block)| waits(block));
         for address in parts.map(|(address, _)| *address).collect::<Vec<_>>() {
@@ -274,7 +277,11 @@ mod tests {
         assert_eq!(books.allocate(1024, 8), None);
         assert_eq!(books.allocate(512, 7), Some(address));
         books.settle(first);
-        assert_eq!(books.used_at(address), Some((address, 512)), "used again since");
+        assert_eq!(
+            books.used_at(address),
+            Some((address, 512)),
+            "used again since"
+        );
         assert_eq!(books.allocate(512, 8), Some(address + 512));
     }
 
@@ -305,7 +312,10 @@ mod tests {
         let mut books = pool(1024);
         books.grow(BASE + 1024, 1024);
         assert_eq!(books.allocate(2048, 1), None);
-        let (one, two) = (books.allocate(1024, 1).unwrap(), books.allocate(1024, 1).unwrap());
+        let (one, two) = (
+            books.allocate(1024, 1).unwrap(),
+            books.allocate(1024, 1).unwrap(),
+        );
         books.free(one).unwrap();
         books.free(two).unwrap();
         assert_eq!(books.allocate(2048, 1), None);

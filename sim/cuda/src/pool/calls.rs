@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{
-    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr, CUmemAccessDesc,
-    CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool, CUstream,
+    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr,
+    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool, CUstream,
 };
 
 use super::{OF_DEVICE, POOLS, Pool, Settings, by_handle, current, free_async, of_device};
@@ -39,7 +39,9 @@ fn get(pool: &Pool, which: u32, out: Out<u64>) -> CUresult {
     let small = Out::<i32>(out.0.cast());
     let (books, settings) = (lock(&pool.books), lock(&pool.settings));
     match which {
-        one if attribute::REUSE.contains(&one) => small.set((!settings.no_reuse[one as usize - 1]).into()),
+        one if attribute::REUSE.contains(&one) => {
+            small.set((!settings.no_reuse[one as usize - 1]).into())
+        }
         attribute::RELEASE_THRESHOLD => out.set(settings.threshold),
         attribute::RESERVED => out.set(books.reserved()),
         attribute::RESERVED_HIGH => out.set(books.reserved_high()),

@@ -2,13 +2,15 @@
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{
-    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CU_MEM_LOCATION_TYPE_DEVICE,
-    CU_MEM_LOCATION_TYPE_HOST, CUdeviceptr, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUmemLocation,
+    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+    CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_HOST, CUdeviceptr, CUmemAccessDesc,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation,
 };
 
 use super::space::{HOST, Place};
-use super::{GRANULARITY, create, export, import, map, physical, place, release, reserve, retain_at};
+use super::{
+    GRANULARITY, create, export, import, map, physical, place, release, reserve, retain_at,
+};
 use crate::c::{In, Out, Plain};
 use crate::capture;
 use crate::driver::driver;
@@ -17,8 +19,14 @@ use crate::vmm;
 
 /// The properties of pinned memory somewhere.
 pub(super) fn properties(place: Place, handle_types: u32) -> CUmemAllocationProp {
-    let device = CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: place };
-    let host = CUmemLocation { type_: CU_MEM_LOCATION_TYPE_HOST, id: 0 };
+    let device = CUmemLocation {
+        type_: CU_MEM_LOCATION_TYPE_DEVICE,
+        id: place,
+    };
+    let host = CUmemLocation {
+        type_: CU_MEM_LOCATION_TYPE_HOST,
+        id: 0,
+    };
     CUmemAllocationProp {
         type_: CU_MEM_ALLOCATION_TYPE_PINNED,
         requestedHandleTypes: handle_types,

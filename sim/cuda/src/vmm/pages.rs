@@ -57,7 +57,11 @@ pub fn open(descriptor: i32) -> Option<Found> {
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let file = File::from(borrowed.try_clone_to_owned().ok()?);
     let bytes = file.metadata().ok()?.len();
-    Some(Found { file: file.into(), bytes, place })
+    Some(Found {
+        file: file.into(),
+        bytes,
+        place,
+    })
 }
 
 fn map(at: u64, bytes: u64, access: i32, flags: i32, file: i32, offset: u64) -> Option<u64> {
@@ -106,5 +110,12 @@ pub fn show(address: u64, bytes: u64, file: i32, offset: u64) -> Option<()> {
 /// Shows nothing in a reserved range.
 pub fn hide(address: u64, bytes: u64) {
     // It stays reserved; should even that fail, the old bytes stay in sight.
-    let _ = map(address, bytes, libc::PROT_NONE, NOTHING | libc::MAP_FIXED, -1, 0);
+    let _ = map(
+        address,
+        bytes,
+        libc::PROT_NONE,
+        NOTHING | libc::MAP_FIXED,
+        -1,
+        0,
+    );
 }

@@ -233,9 +233,14 @@ mod tests {
     fn access_is_told_per_place() {
         let mut space = space();
         assert_eq!(space.at(104).unwrap().1.access(0), NO_ACCESS);
-        space.set_access(102, 3, &[(0, READ_WRITE), (1, READ)]).unwrap();
+        space
+            .set_access(102, 3, &[(0, READ_WRITE), (1, READ)])
+            .unwrap();
         let (start, mapping) = space.at(104).unwrap();
-        assert_eq!((start, mapping.access(0), mapping.access(1)), (102, READ_WRITE, READ));
+        assert_eq!(
+            (start, mapping.access(0), mapping.access(1)),
+            (102, READ_WRITE, READ)
+        );
         assert_eq!(space.at(101).unwrap().1.access(0), NO_ACCESS);
         assert_eq!(space.set_access(102, 4, &[(0, READ)]), Err(Refused));
         assert!(space.at(105).is_none());

@@ -1,0 +1,193 @@
+//! Processes share the device: its memory, its time, and what a killed one leaves.
+
+use std::time::Duration;
+
+use gpushare_sim::{World, timeline, usage};
+use gpushare_testbed::{Testbed, Watched, eventually};
+use rustix::process::Signal;
+
+use crate::client::{OUT_OF_MEMORY, context, in_a_process, kernel, module, spin};
+use crate::{cu, ok};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn world(testbed: &Testbed) -> World {
+    World::open_named(testbed.world(), None).expect("the world is there")
+}
+
+fn child(testbed: &Testbed, test: &str) -> Watched {
+    Watched::spawn_for(&mut in_a_process(testbed, test), LIMIT)
+}
+
+/// Waits for the line that says a child has done its part.
+fn ready(child: &mut Watched) {
+    while !child.line().contains("ready") {}
+}
+
+/// Says so, and lives on until killed.
+fn say_ready_and_stay() {
+    use std::io::Write;
+    writeln!(std::io::stdout(), "\nready").expect("the parent listens");
+    loop {
+        std::thread::sleep(LIMIT);
+    }
+}
+
+#[test]
+fn a_killed_process_gives_its_memory_and_its_time_back() {
+    let testbed = Testbed::with_scenario("one-gpu");
+    let mut hog = child(&testbed, "processes::child_takes_all_memory_and_time");
+    ready(&mut hog);
+    let world = world(&testbed);
+    let before = usage::of(&world, 0, 1_000_000_000);
+    assert_eq!(before.processes.len(), 1);
+    assert_eq!(before.used, world.devices()[0].memory);
+
+    let refused = child(&testbed, "processes::child_is_refused");
+    assert!(refused.wait_output().status.success());
+    hog.signal(Signal::KILL);
+    eventually("the dead one's memory is back", LIMIT, || {
+        usage::of(&world, 0, 1_000_000_000).used == 0
+    });
+    let served = child(&testbed, "processes::child_allocates_and_computes");
+    assert!(
+        served.wait_output().status.success(),
+        "its twenty minutes of kernel are gone too"
+    );
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_takes_all_memory_and_time() {
+    context();
+    let (mut free, mut total, mut address) = (0usize, 0usize, 0u64);
+    ok!(cuMemGetInfo_v2(&mut free, &mut total));
+    ok!(cuMemAlloc_v2(&mut address, free));
+    assert_eq!(
+        spin(kernel(module(), "gpushare_spin"), 1_200_000_000_000, 0),
+        0
+    );
+    say_ready_and_stay();
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_is_refused() {
+    context();
+    let mut address = 0u64;
+    assert_eq!(cu!(cuMemAlloc_v2(&mut address, 1usize)), OUT_OF_MEMORY);
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_allocates_and_computes() {
+    context();
+    let mut address = 0u64;
+    ok!(cuMemAlloc_v2(&mut address, 1usize << 30));
+    assert_eq!(spin(kernel(module(), "gpushare_spin"), 1_000_000, 0), 0);
+    ok!(cuCtxSynchronize());
+}
+
+#[test]
+fn a_stopped_process_holds_nobody_up() {
+    let testbed = Testbed::with_scenario("one-gpu");
+    let mut stopped = child(&testbed, "processes::child_computes_for_a_moment_and_stays");
+    ready(&mut stopped);
+    stopped.signal(Signal::STOP);
+    let other = child(&testbed, "processes::child_allocates_and_computes");
+    assert!(other.wait_output().status.success());
+    stopped.signal(Signal::KILL);
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_computes_for_a_moment_and_stays() {
+    context();
+    let function = kernel(module(), "gpushare_spin");
+    for _ in 0..100 {
+        assert_eq!(spin(function, 1_000_000, 0), 0);
+    }
+    say_ready_and_stay();
+}
+
+#[test]
+fn two_processes_with_long_kernels_take_turns() {
+    let testbed = Testbed::with_scenario("one-gpu");
+    let two = [
+        child(&testbed, "processes::child_computes_sixty_times"),
+        child(&testbed, "processes::child_computes_sixty_times"),
+    ];
+    for child in two {
+        assert!(child.wait_output().status.success());
+    }
+    let log = timeline::log(&world(&testbed), 0);
+    assert_eq!(log.len(), 120);
+    assert!(
+        log.windows(2).all(|pair| pair[0].end <= pair[1].start),
+        "one kernel at a time"
+    );
+    assert!(log.iter().all(|ran| ran.end - ran.start == 5_000_000));
+    let first_of_second = log
+        .iter()
+        .position(|ran| ran.pid != log[0].pid)
+        .expect("two processes");
+    let last_of_first = log
+        .iter()
+        .rposition(|ran| ran.pid == log[0].pid)
+        .expect("the first");
+    let together = &log[first_of_second..last_of_first.max(first_of_second)];
+    let kept = together
+        .windows(2)
+        .filter(|pair| pair[0].pid == pair[1].pid)
+        .count();
+    assert!(
+        kept * 4 <= together.len(),
+        "{kept} of {} kept the engine",
+        together.len()
+    );
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_computes_sixty_times() {
+    context();
+    let function = kernel(module(), "gpushare_spin");
+    for _ in 0..60 {
+        assert_eq!(spin(function, 5_000_000, 0), 0);
+    }
+    ok!(cuCtxSynchronize());
+}
+
+#[test]
+fn nobody_gets_more_than_there_is_however_they_race() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios/64mib.toml");
+    let testbed = Testbed::with_scenario(scenario);
+    let children: Vec<_> = (0..4)
+        .map(|_| child(&testbed, "processes::child_takes_what_it_can"))
+        .collect();
+    let world = world(&testbed);
+    for child in children {
+        let output = child.wait_output();
+        assert!(output.status.success());
+        assert!(usage::of(&world, 0, 1_000_000_000).used <= world.devices()[0].memory);
+    }
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_takes_what_it_can() {
+    context();
+    for round in 0..200usize {
+        let mut held = Vec::new();
+        let mut address = 0u64;
+        while held.len() < 8 && cu!(cuMemAlloc_v2(&mut address, (1 + round % 9) << 20)) == 0 {
+            held.push(address);
+        }
+        let (mut free, mut total) = (0usize, 0usize);
+        ok!(cuMemGetInfo_v2(&mut free, &mut total));
+        assert!(free <= total);
+        for address in held {
+            ok!(cuMemFree_v2(address));
+        }
+    }
+}
