@@ -111,18 +111,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
 
 /// Which context, and so which device, the submission is for.
 fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, Bypass> {
-    let context = context::current();
-    if context == 0 {
-        return Err(Bypass::NoContext);
-    }
-    let ordinal = match guest.devices.len() {
-        1 => 0,
-        _ => context::device_of_current().ok_or(Bypass::NoContext)?,
-    };
-    let ordinal = u8::try_from(ordinal).map_err(|_| Bypass::UnknownDevice)?;
-    let gate = gate::page().and_then(|page| page.gates.get(usize::from(ordinal)));
-    let gate = gate.ok_or(Bypass::UnknownDevice)?;
-    thread.settle(gate, ordinal, context);
+    let (context, ordinal) = context::settle(guest, thread)?;
     Ok(Used {
         stream: key,
         context,

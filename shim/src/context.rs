@@ -11,11 +11,12 @@ use gpushare_abi::{
 };
 
 use crate::{
-    driver,
+    bypass::Bypass,
+    driver, gate,
     guest::{Guest, guest},
     memory,
     real::Real,
-    thread::{self, Used},
+    thread::{self, Thread, Used},
 };
 
 /// The ordinal of the calling thread's current device; `None` when no context is current.
@@ -24,6 +25,33 @@ pub fn current_ordinal(guest: &Guest) -> Option<CUdevice> {
         return Some(0);
     }
     device_of_current()
+}
+
+/// The calling thread's context and its device: as settled, else as the driver says.
+#[inline]
+pub fn place(guest: &Guest) -> Option<(usize, u8)> {
+    let thread = thread::attached();
+    match thread.settled() {
+        Some(place) => Some(place),
+        None => settle(guest, thread).ok(),
+    }
+}
+
+/// Asks the driver where the calling thread is, and settles it there.
+#[cold]
+pub fn settle(guest: &Guest, thread: &Thread) -> Result<(usize, u8), Bypass> {
+    let context = current();
+    if context == 0 {
+        return Err(Bypass::NoContext);
+    }
+    let ordinal = match guest.devices.len() {
+        1 => 0,
+        _ => device_of_current().ok_or(Bypass::NoContext)?,
+    };
+    let ordinal = u8::try_from(ordinal).map_err(|_| Bypass::UnknownDevice)?;
+    let gate = gate::page().and_then(|page| page.gates.get(usize::from(ordinal)));
+    thread.settle(gate.ok_or(Bypass::UnknownDevice)?, ordinal, context);
+    Ok((context, ordinal))
 }
 
 /// The current context, as the driver says; zero for none.

@@ -187,6 +187,17 @@ impl Thread {
             .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
     }
 
+    /// The context the thread is settled on, and its device; `None` once its context may have changed.
+    #[inline(always)]
+    pub fn settled(&self) -> Option<(usize, u8)> {
+        let gate = self.gate.load(Relaxed).cast_const();
+        let context = self.context.get();
+        if context == 0 || std::ptr::eq(gate, gate::always_closed()) {
+            return None;
+        }
+        Some((context, self.here.load(Relaxed).wrapping_sub(1) as u8))
+    }
+
     /// The thread's context may have changed: the next submission looks again.
     pub fn unsettle(&self) {
         self.gate.store(
@@ -235,6 +246,7 @@ pub fn current() -> Option<&'static Thread> {
 }
 
 /// The calling thread's record.
+#[inline(always)]
 pub fn attached() -> &'static Thread {
     match current() {
         Some(thread) => thread,

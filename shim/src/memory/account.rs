@@ -61,24 +61,31 @@ impl Kind {
 pub struct Account {
     guest: &'static Guest,
     device: &'static Device,
+    /// The calling thread's, whose end takes the allocation away.
+    context: usize,
 }
 
 /// The account of the calling thread's current device.
 #[inline]
 pub fn here() -> Option<Account> {
     let guest = guest()?;
+    let (context, ordinal) = context::place(guest)?;
+    let device = guest.devices.get(usize::from(ordinal))?;
     Some(Account {
         guest,
-        device: guest.current_device()?,
+        device,
+        context,
     })
 }
 
 /// The account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     let guest = guest()?;
+    let context = context::place(guest).map_or(0, |(context, _)| context);
     Some(Account {
         guest,
         device: guest.device(ordinal)?,
+        context,
     })
 }
 
@@ -160,7 +167,7 @@ impl Account {
             Some(word) => _ = word.fetch_add(bytes, Relaxed),
             None => thread::add(&thread::attached().tally(self.ordinal()).allocations, 1),
         }
-        [bytes, context::current() as u64, pack(kind, self.ordinal())]
+        [bytes, self.context as u64, pack(kind, self.ordinal())]
     }
 
     /// The driver did something whose size we do not know.

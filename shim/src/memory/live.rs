@@ -131,6 +131,7 @@ impl Live {
 }
 
 impl Bucket {
+    #[inline(always)]
     fn put(&self, key: u64, record: Record) -> bool {
         for (place, words) in self.keys.iter().zip(&self.records) {
             if place.load(Ordering::Relaxed) != FREE {
@@ -153,6 +154,7 @@ impl Bucket {
         false
     }
 
+    #[inline(always)]
     fn take(&self, key: u64, fits: &impl Fn(&Record) -> bool) -> Option<Record> {
         for (place, words) in self.keys.iter().zip(&self.records) {
             if place.load(Ordering::Relaxed) != key {
