@@ -11,6 +11,7 @@ pub mod lanes;
 pub mod letters;
 pub mod log;
 pub mod pulse;
+mod ring;
 mod rows;
 
 pub use choices::{Choices, Notice, Screen};

@@ -74,7 +74,7 @@ impl PolicySubject {
             .find(|d| uuids::parse(&d.uuid) == Some(self.uuid));
         device.map_or_else(
             || "the device has gone".into(),
-            |d| format!("{}   set by: {}", d.policy, d.policy.source),
+            |d| format!("{}: {}", d.policy.source, d.policy),
         )
     }
 

@@ -3,6 +3,7 @@
 use crate::top::columns;
 
 use super::filter::Filter;
+use super::lanes::{BIN_NS, FINE_NS};
 use super::log::Showing;
 use super::{Data, Who};
 
@@ -27,8 +28,19 @@ pub struct Notice {
     pub until_ns: u64,
 }
 
-/// Columns of lane time, in bins: 125 ms, 250 ms … 2 s.
-pub const ZOOMS: [u64; 5] = [1, 2, 4, 8, 16];
+/// What one lane column may span, nanoseconds.
+const ZOOMS: [u64; 8] = [
+    FINE_NS,
+    2 * FINE_NS,
+    5 * FINE_NS,
+    BIN_NS,
+    2 * BIN_NS,
+    4 * BIN_NS,
+    8 * BIN_NS,
+    16 * BIN_NS,
+];
+/// 250 ms: a quarter of a minute on a usual screen.
+const ZOOM: usize = 4;
 
 /// What the user has chosen.
 #[derive(Clone, Debug)]
@@ -52,7 +64,7 @@ pub struct Choices {
     /// Which events to list.
     pub events: Showing,
     /// An index into [`ZOOMS`].
-    pub zoom: usize,
+    zoom: usize,
     /// How many columns the lanes are moved into the past.
     pub pan: u64,
     /// Nothing may be changed.
@@ -76,7 +88,7 @@ impl Default for Choices {
             descending: true,
             filter: Filter::default(),
             events: Showing::default(),
-            zoom: 1,
+            zoom: ZOOM,
             pan: 0,
             read_only: false,
             pace_hz: None,
@@ -141,8 +153,8 @@ impl Choices {
         self.zoom = self.zoom.saturating_add_signed(by).min(ZOOMS.len() - 1);
     }
 
-    /// How many bins one lane column spans.
-    pub fn bins_per_column(&self) -> u64 {
+    /// How much time one lane column spans.
+    pub fn column_ns(&self) -> u64 {
         ZOOMS[self.zoom.min(ZOOMS.len() - 1)]
     }
 }

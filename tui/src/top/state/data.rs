@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::alerts::{self, Alert};
-use super::lanes::{BIN_NS, Cell, Lanes};
+use super::lanes::{Cell, Lanes};
 use super::letters::Letters;
 use super::log::Log;
 use super::pulse::Pulse;
@@ -135,12 +135,11 @@ impl Data {
         self.spent.get(&(who, gpu)).copied().unwrap_or_default()
     }
 
-    /// A device's highest utilisation in the `count` bins from `number` on; the last one known before, if none is inside.
-    pub fn utilisation(&self, gpu: usize, number: u64, count: u64) -> Option<u8> {
+    /// A device's highest utilisation in a span of time; the last one known before, if none is inside.
+    pub fn utilisation(&self, gpu: usize, from_ns: u64, to_ns: u64) -> Option<u8> {
         let history = self.util.get(&self.sample.devices.get(gpu)?.uuid)?;
-        let (from, to) = (number * BIN_NS, (number + count) * BIN_NS);
-        let end = history.partition_point(|(time, _)| *time < to);
-        let start = history.partition_point(|(time, _)| *time < from);
+        let end = history.partition_point(|(time, _)| *time < to_ns);
+        let start = history.partition_point(|(time, _)| *time < from_ns);
         let inside = history.range(start..end).map(|(_, percent)| *percent).max();
         inside.or_else(|| Some(history.get(start.checked_sub(1)?)?.1))
     }

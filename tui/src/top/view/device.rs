@@ -5,7 +5,7 @@ use super::{bars, layout};
 use crate::sample::DeviceSample;
 use crate::top::palette::Role;
 use crate::top::state::{State, Who};
-use crate::units::{human_size, short_size, short_time};
+use crate::units::{human_size, short_count, short_size, short_time};
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let gpu = state.choices.gpu;
@@ -209,10 +209,14 @@ fn lock(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSam
             pen.palette.process(data.hue(who)),
         );
     }
-    let mut more = vec![format!(
-        "  hand-offs {}/s",
-        data.handoffs_per_s(gpu).round()
-    )];
+    // One look has no rate yet.
+    let mut more = match data.samples() {
+        0 | 1 => vec![format!("  hand-offs {}", short_count(device.handoffs))],
+        _ => vec![format!(
+            "  hand-offs {}/s",
+            data.handoffs_per_s(gpu).round()
+        )],
+    };
     if device.last_handoff_ns > 0 {
         more.push(format!(
             "  last took {}",

@@ -4,17 +4,17 @@
 use super::pen::Pen;
 use crate::sample::{LockState, ProcessState};
 use crate::top::palette::Role;
-use crate::top::state::lanes::{BIN_NS, Cell};
+use crate::top::state::lanes::Cell;
 use crate::top::state::{State, Who};
 use crate::units::short_time;
 
-/// Where the lanes lie in the pane, and which bins they show.
+/// Where the lanes lie in the pane, and which time they show.
 struct Axis {
     left: u16,
     width: u16,
-    /// Number of the first bin, and bins in a column.
-    first: u64,
-    bins: u64,
+    /// When the first column begins, and how long each is.
+    from_ns: u64,
+    column_ns: u64,
     wide: bool,
 }
 
@@ -32,25 +32,27 @@ impl Axis {
             _ => 24,
         };
         let width = columns.saturating_sub(left + right);
-        let bins = state.choices.bins_per_column();
+        let column_ns = state.choices.column_ns();
         let columns = u64::from(width) + state.choices.pan;
         // Columns begin at multiples of their width, so that what is drawn moves and does not shimmer.
-        let end = state.data().sample.time_ns / BIN_NS / bins * bins;
+        let end = state.data().sample.time_ns / column_ns * column_ns;
         Self {
             left,
             width,
-            first: end.saturating_sub(columns * bins),
-            bins,
+            from_ns: end.saturating_sub(columns * column_ns),
+            column_ns,
             wide,
         }
     }
 
-    fn at(&self, column: u16) -> u64 {
-        self.first + u64::from(column) * self.bins
+    /// When a column begins and ends.
+    fn at(&self, column: u16) -> (u64, u64) {
+        let from = self.from_ns + u64::from(column) * self.column_ns;
+        (from, from + self.column_ns)
     }
 
     fn span_ns(&self) -> u64 {
-        u64::from(self.width) * self.bins * BIN_NS
+        u64::from(self.width) * self.column_ns
     }
 }
 
@@ -76,7 +78,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         "Lock lanes GPU{}{some}  last {}  {}/column",
         state.choices.gpu,
         short_time(axis.span_ns()),
-        short_time(axis.bins * BIN_NS)
+        short_time(axis.column_ns)
     );
     let glyphs = pen.glyphs();
     let legend = format!(
@@ -115,10 +117,10 @@ fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
     for column in 0..axis.width {
         pen.put(axis.left + column, 0, pen.glyphs().line, dim);
     }
-    let back_ns = state.choices.pan * axis.bins * BIN_NS;
+    let back_ns = state.choices.pan * axis.column_ns;
     for third in 0..3_u16 {
         let column = axis.width * third / 3;
-        let ago = u64::from(axis.width - column) * axis.bins * BIN_NS + back_ns;
+        let ago = u64::from(axis.width - column) * axis.column_ns + back_ns;
         pen.put(axis.left + column, 0, &format!("-{}", seconds(ago)), dim);
     }
     let end = if back_ns == 0 {
@@ -134,8 +136,12 @@ fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
     }
 }
 
+/// Whole seconds, or milliseconds when there are few.
 fn seconds(ns: u64) -> String {
-    format!("{}s", (ns + 500_000_000) / 1_000_000_000)
+    match ns {
+        0..3_000_000_000 => format!("{}ms", ns / 1_000_000),
+        _ => format!("{}s", (ns + 500_000_000) / 1_000_000_000),
+    }
 }
 
 fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
@@ -166,8 +172,9 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     }
     if let Some(lane) = data.lanes.get(who, gpu) {
         for column in 0..axis.width {
-            let (glyph, style) = match lane.cell(axis.at(column), axis.bins) {
-                cell if cell.denials > 0 => (pen.glyphs().denied, pen.style(Role::Bad)),
+            let (from, to) = axis.at(column);
+            let (glyph, style) = match lane.cell(from, to) {
+                cell if cell.denied => (pen.glyphs().denied, pen.style(Role::Bad)),
                 cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
                 cell if cell.hold >= 0.06 => (part(pen, cell), colour),
                 cell if cell.wait >= 0.06 => (pen.glyphs().wait, pen.style(Role::Wait)),
@@ -217,7 +224,10 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let gpu = state.choices.gpu;
     label(pen, y, axis, "queue depth");
     let depths: Vec<f32> = (0..axis.width)
-        .map(|column| data.lanes.queue(gpu, axis.at(column), axis.bins))
+        .map(|column| {
+            let (from, to) = axis.at(column);
+            data.lanes.queue(gpu, from, to)
+        })
         .collect();
     let most = depths.iter().copied().fold(0.0, f32::max);
     let scale = most.max(data.on(gpu).len() as f32 - 1.0).max(1.0);
@@ -240,7 +250,8 @@ fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let gpu = state.choices.gpu;
     label(pen, y, axis, "GPU util");
     for column in 0..axis.width {
-        if let Some(percent) = data.utilisation(gpu, axis.at(column), axis.bins) {
+        let (from, to) = axis.at(column);
+        if let Some(percent) = data.utilisation(gpu, from, to) {
             rise(
                 pen,
                 axis.left + column,

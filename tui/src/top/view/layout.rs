@@ -48,7 +48,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         10..34 => take(alerts.min(1)),
         _ => take(alerts.min(if height >= 50 { 6 } else { 3 })),
     };
-    let events = match height {
+    let mut events = match height {
         0..34 => 0,
         34..50 => take(6),
         _ => take(height / 5),
@@ -67,7 +67,12 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         left if lanes_wanted.saturating_add(table_wanted) <= left => lanes_wanted,
         left => lanes_wanted.min((left * 11 / 20).max(left.saturating_sub(table_wanted))),
     };
-    let table = left - lanes;
+    // What the table does not need shows more of what happened.
+    let spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
+    if events > 0 {
+        events += spare;
+    }
+    let table = height - header - device - lanes - events - alerts - footer;
 
     let mut y = area.y;
     let mut part = |height: u16| {

@@ -64,7 +64,8 @@ impl<'a> Pen<'a> {
         if y >= self.area.height || x >= self.area.width {
             return x;
         }
-        let style = style.into();
+        // What was under it shows through no more, not even as dim or bold.
+        let style = Style::reset().patch(style.into());
         let room = (self.area.width - x).min(width);
         let (left, top) = (self.area.x + x, self.area.y + y);
         let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), style);
