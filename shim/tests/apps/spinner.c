@@ -1,0 +1,74 @@
+/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | capture N | cpu | twodev]
+ * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static void *cuda;
+#define GET(name) ((void *)dlsym(cuda, name))
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv) {
+    double seconds = atof(argv[1]);
+    unsigned micros = atoi(argv[2]);
+    int every = atoi(argv[3]);
+    const char *how = argc > 4 ? argv[4] : "";
+    cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    int (*init)(unsigned) = GET("cuInit");
+    int (*retain)(void **, int) = GET("cuDevicePrimaryCtxRetain");
+    int (*set)(void *) = GET("cuCtxSetCurrent");
+    int (*create)(void **, unsigned) = GET("cuStreamCreate");
+    int (*sync)(void *) = GET("cuStreamSynchronize");
+    int (*ctx_sync)(void) = GET("cuCtxSynchronize");
+    int (*begin)(void *, int) = GET("cuStreamBeginCapture_v2");
+    int (*end)(void *, void **) = GET("cuStreamEndCapture");
+    int (*graph_launch)(void *, void *) = GET("cuGraphLaunch");
+    int (*syncs)(void) = GET("timed_syncs");
+    launch_t launch = GET(strcmp(how, "ptds") ? "cuLaunchKernel" : "cuLaunchKernel_ptsz");
+    void *ctx[2] = {0}, *streams[8] = {0};
+    long kernels = 0;
+    if (init(0) || retain(&ctx[0], 0) || set(ctx[0])) return 1;
+    int two = !strcmp(how, "twodev");
+    if (two && retain(&ctx[1], 1)) return 1;
+    int count = !strcmp(how, "streams") ? 8 : 0;
+    for (int i = 0; i < count; i++) create(&streams[i], 1);
+    if (!strcmp(how, "capture")) {
+        void *stream, *graph;
+        create(&stream, 1);
+        int nodes = atoi(argv[5]), before = syncs();
+        if (begin(stream, atoi(argv[6]))) return 2;
+        for (int i = 0; i < nodes; i++) if (launch(0, micros, 1, 1, 1, 1, 1, 0, stream, 0, 0)) return 3;
+        usleep(seconds * 1e6);
+        if (end(stream, &graph)) return 4;
+        printf("captured %ld, synchronised %d\n", (long)(intptr_t)graph, syncs() - before);
+        return graph_launch(graph, stream);
+    }
+    double until = now() + seconds;
+    while (now() < until) {
+        if (two) set(ctx[kernels & 1]);
+        if (launch(0, micros, 1, 1, 1, 1, 1, 0, count ? streams[kernels % count] : NULL, 0, 0)) return 5;
+        kernels++;
+        if (kernels == 1) { puts("ready"); fflush(stdout); }
+        if (every && kernels % every == 0) {
+            if (two) { set(ctx[0]); ctx_sync(); set(ctx[1]); }
+            if (count || !strcmp(how, "ptds") || two) ctx_sync();
+            else sync(NULL);
+        }
+        if (!strcmp(how, "cpu")) { double t = now() + seconds / 4; while (now() < t) {} }
+    }
+    printf("kernels %ld, synchronised %d\n", kernels, syncs());
+    fflush(stdout);
+    if (getenv("LINGER")) sleep(atoi(getenv("LINGER")));
+    return 0;
+}

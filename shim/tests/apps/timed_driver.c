@@ -1,0 +1,162 @@
+/* A driver whose kernels take time: `gx` microseconds each, one after another in this process. Every kernel's start
+ * and end go to the file $TIMELINE, so a test sees whether two processes ever ran at the same time. A capturing
+ * stream that is asked or waited for loses its capture, as with the real driver.
+ * Built as libcuda.so.1. $DEVICES devices (1), each with one context, made current by cuCtxSetCurrent. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define NOT_READY 600
+#define CAPTURE_UNSUPPORTED 900
+typedef int res;
+
+struct context { int device; };
+struct stream { int device; int64_t until; int capturing, broken, nodes; };
+struct event { int64_t until; };
+
+static struct context contexts[8];
+static struct stream legacy[8], per_thread[8];
+static int64_t device_until[8];
+static int syncs, queries, capturing_now, log_file = -1;
+static __thread struct context *current;
+static __thread int mode;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+static void wait_until(int64_t when) {
+    struct timespec t = {when / 1000000000, when % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL)) {}
+}
+static int device(void) { return current ? current->device : -1; }
+static struct stream *of(void *handle, int twin) {
+    if (handle == (void *)2 || (!handle && twin)) return &per_thread[device()];
+    if (handle == (void *)1 || !handle) return &legacy[device()];
+    return handle;
+}
+
+EXPORT res cuInit(unsigned flags) { return 0; }
+EXPORT res cuDeviceGetCount(int *count) { *count = getenv("DEVICES") ? atoi(getenv("DEVICES")) : 1; return 0; }
+EXPORT res cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+EXPORT res cuDeviceGetName(char *name, int len, int device) { snprintf(name, len, "Timed device %d", device); return 0; }
+EXPORT res cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, device + 1, 16); return 0; }
+EXPORT res cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 16UL << 30; return 0; }
+EXPORT res cuDevicePrimaryCtxRetain(void **ctx, int device) {
+    contexts[device].device = legacy[device].device = per_thread[device].device = device;
+    *ctx = &contexts[device];
+    return 0;
+}
+EXPORT res cuCtxSetCurrent(void *ctx) { current = ctx; return 0; }
+EXPORT res cuCtxGetCurrent(void **ctx) { *ctx = current; return 0; }
+EXPORT res cuCtxGetDevice(int *out) { *out = device(); return current ? 0 : 201; }
+static __thread struct context *below[16];
+static __thread int depth;
+EXPORT res cuCtxPushCurrent_v2(void *ctx) { below[depth++] = current; current = ctx; return 0; }
+EXPORT res cuCtxPopCurrent_v2(void **ctx) { *ctx = current; current = below[--depth]; return 0; }
+EXPORT res cuStreamCreate(void **out, unsigned flags) {
+    struct stream *stream = calloc(1, sizeof *stream);
+    stream->device = device();
+    *out = stream;
+    return 0;
+}
+EXPORT res cuStreamDestroy_v2(void *stream) { memset(stream, 0xff, sizeof(struct stream)); return 0; }
+EXPORT res cuThreadExchangeStreamCaptureMode(int *exchange) { int old = mode; mode = *exchange; *exchange = old; return 0; }
+EXPORT res cuStreamIsCapturing(void *handle, int *status) {
+    struct stream *stream = of(handle, 0);
+    if (!current) return 201;
+    if (stream == &legacy[device()] && capturing_now) return 906;
+    *status = stream->capturing;
+    return 0;
+}
+static res ask(struct stream *stream) {
+    if (!current) return 201;
+    if (capturing_now && mode != 2) stream->broken = 1; /* a global capture forbids it to whoever is not relaxed */
+    if (stream->capturing) { stream->broken = 1; return CAPTURE_UNSUPPORTED; }
+    return stream->until > now() ? NOT_READY : 0;
+}
+EXPORT res cuStreamQuery(void *stream) { __atomic_add_fetch(&queries, 1, __ATOMIC_RELAXED); return ask(of(stream, 0)); }
+EXPORT res cuStreamSynchronize(void *handle) {
+    struct stream *stream = of(handle, 0);
+    __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
+    res answer = ask(stream);
+    if (answer == NOT_READY) { wait_until(stream->until); return 0; }
+    return answer;
+}
+EXPORT res cuCtxSynchronize(void) {
+    __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
+    if (!current) return 201;
+    wait_until(device_until[device()]);
+    return 0;
+}
+EXPORT res cuEventCreate(void **event, unsigned flags) { *event = calloc(1, sizeof(struct event)); return 0; }
+EXPORT res cuEventRecord(struct event *event, void *stream) {
+    event->until = stream == (void *)1 ? device_until[device()] : of(stream, 0)->until;
+    return 0;
+}
+EXPORT res cuEventQuery(struct event *event) { return event->until > now() ? NOT_READY : 0; }
+EXPORT res cuEventSynchronize(struct event *event) { __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED); wait_until(event->until); return 0; }
+EXPORT res cuEventDestroy_v2(struct event *event) { free(event); return 0; }
+EXPORT res cuStreamBeginCapture_v2(void *handle, int how) {
+    struct stream *stream = of(handle, 0);
+    stream->capturing = 1;
+    stream->broken = stream->nodes = 0;
+    __atomic_add_fetch(&capturing_now, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+EXPORT res cuStreamEndCapture(void *handle, void **graph) {
+    struct stream *stream = of(handle, 0);
+    stream->capturing = 0;
+    __atomic_sub_fetch(&capturing_now, 1, __ATOMIC_SEQ_CST);
+    *graph = (void *)(intptr_t)stream->nodes;
+    return stream->broken ? 901 : 0;
+}
+
+static res run(unsigned micros, struct stream *stream) {
+    if (!current) return 201;
+    if (stream->capturing) { stream->nodes++; return 0; }
+    /* A launch queue is not endless: a program runs ahead of the device by so much, then waits. */
+    if (device_until[stream->device] > now() + 50000000) wait_until(stream->until < now() + 50000000 ? stream->until : device_until[stream->device] - 50000000);
+    pthread_mutex_lock(&mutex);
+    int64_t start = now();
+    if (start < device_until[stream->device]) start = device_until[stream->device];
+    int64_t end = start + micros * 1000LL;
+    device_until[stream->device] = stream->until = end;
+    const char *path = getenv("TIMELINE");
+    if (path && log_file < 0) log_file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
+    if (log_file >= 0) {
+        char line[96];
+        int len = snprintf(line, sizeof line, "%d %d %lld %lld\n", getpid(), stream->device, (long long)start, (long long)end);
+        if (write(log_file, line, len) < 0) abort();
+    }
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+EXPORT res cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void *stream, void **params, void **extra) {
+    return run(gx, of(stream, 0));
+}
+EXPORT res cuLaunchKernel_ptsz(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                               unsigned shared, void *stream, void **params, void **extra) {
+    return run(gx, of(stream, 1));
+}
+EXPORT res cuGraphLaunch(void *graph, void *stream) { return run(100 * (unsigned)(uintptr_t)graph, of(stream, 0)); }
+EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+    static uint64_t next = 1 << 20;
+    *address = __atomic_add_fetch(&next, (bytes + 511) / 512 * 512, __ATOMIC_RELAXED);
+    return 0;
+}
+EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
+/* How often somebody waited for, and asked about, a stream. */
+EXPORT int timed_syncs(void) { return syncs; }
+EXPORT int timed_queries(void) { return queries; }

@@ -1,0 +1,48 @@
+//! A program that has the device to itself pays nothing, and a capture is left alone.
+
+use gpushare_testbed::{Watched, eventually};
+
+use crate::stage::{PATIENCE, Stage, last_line, number};
+
+#[test]
+fn alone_nothing_is_ever_synchronised() {
+    let stage = Stage::new();
+    for policy in ["timeslice=1ms", "launches=2", "always"] {
+        let line = last_line(Watched::spawn(&mut stage.spinner(policy, "0.3 50 0")));
+        assert_eq!(number(&line, "synchronised"), 0, "{policy}: {line}");
+    }
+}
+
+#[test]
+fn nothing_is_drained_while_nobody_waits() {
+    let stage = Stage::new();
+    let spinner = Watched::spawn(
+        stage
+            .spinner("timeslice=1ms", "0.5 50 0")
+            .env("LINGER", "20"),
+    );
+    let pid = spinner.pid();
+    let mut spinner = spinner;
+    assert_eq!(spinner.line(), "ready");
+    let launched = number(&spinner.line(), "kernels");
+    eventually("the keeper adds the launches up", PATIENCE, || {
+        stage.process(pid).devices[0].counters.launches == launched
+    });
+    let device = &stage.process(pid).devices[0];
+    assert_eq!(device.counters.drains, 0);
+    assert_eq!(device.counters.drain_timeouts, 0);
+    assert!(device.lock.acquisitions >= 1);
+}
+
+#[test]
+fn a_capture_is_never_synchronised_whatever_its_mode() {
+    for mode in ["0", "1", "2"] {
+        let stage = Stage::new();
+        let _other = stage.started("timeslice=2ms", "20 200 2");
+        let capturer = format!("0.1 100 0 capture 3000 {mode}");
+        let line = last_line(Watched::spawn(
+            &mut stage.spinner("timeslice=2ms", &capturer),
+        ));
+        assert_eq!(line, "captured 3000, synchronised 0", "mode {mode}");
+    }
+}
