@@ -20,7 +20,7 @@ pub(crate) fn point(name: &str) {
 /// Names a place where a test may kill the process.
 macro_rules! crash_point {
     ($name:literal) => {
-        #[cfg(all(debug_assertions, not(loom)))]
+        #[cfg(debug_assertions)]
         $crate::crash::point($name);
     };
 }

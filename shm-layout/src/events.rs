@@ -136,9 +136,12 @@ impl State {
         // A writer a whole ring later may be at this cell too: the exchange leaves the stamp to it, and the seal tells
         // a mixture of our words and its own.
         // ORDER: pairs with the Acquire load in read; publishes the words.
-        let _ =
-            cell.stamp
-                .compare_exchange(writing, writing + 1, Ordering::Release, Ordering::Relaxed);
+        let _ = cell.stamp.compare_exchange(
+            writing,
+            writing.wrapping_add(1),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
     }
 
     /// A reader that starts behind the newest event.

@@ -259,9 +259,9 @@ impl State {
             return;
         };
         for (word_index, word) in members.iter().enumerate() {
-            // ORDER: SeqCst, after our announcement in the total order; a member sets its bit before it ever
-            // announces.
-            let mut bits = word.load(Ordering::SeqCst);
+            // ORDER: Acquire pairs with the Release in add_device; the fence between our announcement and this look
+            // makes a rival's bit as visible as its announcement.
+            let mut bits = word.load(Ordering::Acquire);
             while bits != 0 {
                 let slot = &self.slots[word_index * 64 + bits.trailing_zeros() as usize];
                 bits &= bits - 1;

@@ -346,8 +346,8 @@ impl Registration {
         entry.device.store(device as u32 + 1, Ordering::Release);
         crash_point!("device:entered");
         slot.entry_of_device[device].store(index as u8 + 1, Ordering::Relaxed);
-        // ORDER: SeqCst, before any reservation of ours; whoever adds up after it finds our account.
-        state.devices[device].members[self.member().0].fetch_or(self.member().1, Ordering::SeqCst);
+        // ORDER: Release pairs with the Acquire in each_account; whoever finds our bit finds the entry.
+        state.devices[device].members[self.member().0].fetch_or(self.member().1, Ordering::Release);
         self.refresh();
         Ok(Entry {
             index: index as u8,

@@ -12,7 +12,7 @@ use crate::{
     liveness::{self, Bytes, Mark},
     lock,
     primitive::Ordering,
-    protocol::{claim, seqlock},
+    protocol::{claim, seqlock, turn::who},
     records::RecordId,
     register::Identity,
     segment::Segments,
@@ -387,7 +387,7 @@ impl<'s> Reading<'s> {
 
     fn lock(&self, id: SlotId, device: &Device, words: &DeviceEntry, paused: bool) -> LockView {
         let since = words.lock_since.load(Ordering::Relaxed);
-        let holds = device.owner.load(Ordering::Relaxed) == id.to_word();
+        let holds = who(device.turn().owner()) == id.to_word();
         let state = match words.lock_state.load(Ordering::Relaxed) {
             lock::HOLDS if holds => LockState::Hold,
             _ if paused => LockState::Paused,
@@ -451,7 +451,7 @@ impl<'s> Reading<'s> {
             })
             .collect();
         waiters.sort_unstable();
-        let owner = SlotId::from_word(device.owner.load(Ordering::Relaxed));
+        let owner = SlotId::from_word(who(device.turn().owner()));
         let picks = device
             .picks
             .iter()

@@ -2,7 +2,7 @@
 //!
 //! The child is this test binary again. It kills itself with SIGKILL when it reaches its step; what was left is then
 //! looked at from outside.
-#![cfg(all(not(loom), debug_assertions))]
+#![cfg(debug_assertions)]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! The ledger: nothing exceeds a limit, and nothing is lost.
-#![cfg(not(loom))]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! The device lock among living processes.
-#![cfg(not(loom))]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! Real processes: killed, stopped, forked, re-executed, and many at once.
-#![cfg(not(loom))]
 
 mod common;
 

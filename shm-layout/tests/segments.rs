@@ -1,5 +1,4 @@
 //! The two files: made once, checked at every opening, never believed.
-#![cfg(not(loom))]
 
 mod common;
 

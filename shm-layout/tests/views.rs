@@ -1,5 +1,4 @@
 //! Snapshots, events and edits: what the tools see and do.
-#![cfg(not(loom))]
 
 mod common;
 

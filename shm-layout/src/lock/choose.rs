@@ -10,7 +10,7 @@ use crate::{
     ids::SlotId,
     liveness::{self, Mark},
     primitive::Ordering,
-    protocol::claim,
+    protocol::{claim, turn::who},
     segment::Segments,
     settings::{Order, Share},
     state::{DeviceEntry, Slot, State},
@@ -37,9 +37,9 @@ impl Candidate {
     }
 }
 
-/// The slot of a slot word, if it is that life of it and published.
+/// The slot of a slot or owner word, if it is that life of it and published.
 pub(crate) fn slot_of(state: &State, word: u64) -> Option<(SlotId, &Slot)> {
-    let id = SlotId::from_word(word)?;
+    let id = SlotId::from_word(who(word))?;
     let slot = state.slots.get(usize::from(id.index))?;
     (claim::live(&slot.claim) == Some(id.epoch)).then_some((id, slot))
 }
@@ -182,7 +182,7 @@ pub(crate) fn least_active(
         .min();
     let owner = turn.owner();
     let holding = slot_of(state, owner)
-        .filter(|_| owner != me)
+        .filter(|_| who(owner) != me)
         .and_then(|(id, slot)| {
             let entry = entry_on(slot, device_index)?;
             let share = shares.share_of(segments, id, slot, now_ns);

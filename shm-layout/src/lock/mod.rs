@@ -23,7 +23,7 @@ use crate::{
     futex,
     ids::{Entry, SlotId},
     primitive::{AtomicU32, Ordering},
-    protocol::turn::{Passed, Turn},
+    protocol::turn::{Passed, Turn, who},
     register::{Registration, event},
     segment::Segments,
     settings::{Order, Share},
@@ -89,7 +89,13 @@ impl<'r> DeviceLock<'r> {
     /// Takes the lock if it is free and nobody else is to have it.
     pub fn try_acquire(&self, now_ns: u64) -> bool {
         let turn = self.device.turn();
-        if turn.owner() != 0 {
+        let seen = turn.owner();
+        if who(seen) == self.me && self.words.lock_state.load(Ordering::Relaxed) != HOLDS {
+            // Given to us as we gave up waiting, and not passed on yet.
+            self.begin(now_ns, None);
+            return true;
+        }
+        if who(seen) != 0 {
             return false;
         }
         if self.registration.may_be_held_back() && !self.eligible(now_ns) {
@@ -98,7 +104,7 @@ impl<'r> DeviceLock<'r> {
         if turn.anybody() && self.best_waiter(0, now_ns).is_some() {
             return false;
         }
-        if !turn.take(self.me) {
+        if !turn.take(seen, self.me) {
             return false;
         }
         crash_point!("acquire:taken");
@@ -122,14 +128,15 @@ impl<'r> DeviceLock<'r> {
         if self.words.lock_state.load(Ordering::Relaxed) == HOLDS {
             self.words.lock_state.store(IDLE, Ordering::Relaxed);
         }
-        if turn.owner() != self.me {
+        let owner = turn.owner();
+        if who(owner) != self.me {
             return None;
         }
         turn.exit(self.me);
         self.device.passed_ns.store(now_ns, Ordering::Relaxed);
         self.device.owner_since.store(now_ns, Ordering::Relaxed);
         crash_point!("release:leaving");
-        let passed = self.pass(self.me, now_ns);
+        let passed = self.pass(owner, now_ns);
         crash_point!("release:passed");
         let next = match passed {
             Passed::Moved => return None,
@@ -156,8 +163,7 @@ impl<'r> DeviceLock<'r> {
 
     /// Whether the lock is ours; a lock forced away is not.
     pub fn held(&self) -> bool {
-        // ORDER: Acquire pairs with the pass that made it ours.
-        self.device.owner.load(Ordering::Acquire) == self.me
+        who(self.device.turn().owner()) == self.me
             && self.words.lock_state.load(Ordering::Relaxed) == HOLDS
     }
 
@@ -319,7 +325,8 @@ pub(crate) fn withdraw(
     let turn = device.turn();
     turn.leave(usize::from(id.index));
     let word = id.to_word();
-    if turn.owner() != word {
+    let owner = turn.owner();
+    if who(owner) != word {
         return;
     }
     turn.evict(word);
@@ -333,7 +340,7 @@ pub(crate) fn withdraw(
         settings(control.device_settings(&device.uuid())).or(settings(control.common_settings()));
     let order = policy.unwrap_or_default().order;
     let mut shares = crate::book::Shares::default();
-    let passed = pass(segments, device_index, word, order, now_ns, &mut shares);
+    let passed = pass(segments, device_index, owner, order, now_ns, &mut shares);
     let next = match passed {
         Passed::Moved => return,
         Passed::Free => 0,

@@ -4,6 +4,7 @@ use crate::{
     HISTOGRAM,
     events::Reason,
     primitive::{AtomicU32, AtomicU64, Ordering},
+    protocol::turn::who,
     settings::Share,
     state::DeviceEntry,
 };
@@ -86,8 +87,9 @@ impl DeviceEntry {
         count(&self.wait_hist, waited_ns);
     }
 
-    /// Waited so long for this holder: kept for the ones that cost most.
+    /// Waited so long for this owner word: kept for the ones that cost most.
     pub(crate) fn blame(&self, holder: u64, ns: u64) {
+        let holder = who(holder);
         if holder == 0 || ns == 0 {
             return;
         }

@@ -8,7 +8,7 @@ use crate::{
     futex,
     liveness::{self, Mark},
     primitive::{AtomicU32, Ordering},
-    protocol::turn::Passed,
+    protocol::turn::{Passed, who},
     reap,
     register::event,
     settings::{LockPolicy, PolicyKind, Share},
@@ -74,13 +74,14 @@ impl DeviceLock<'_> {
             let now = clock::now();
             self.words.pulse_ns.store(now, Ordering::Relaxed);
             let owner = turn.owner();
-            if owner == self.me {
+            if who(owner) == self.me {
                 crash_point!("acquire:granted");
-                turn.leave(slot);
                 let waited = now.saturating_sub(began);
                 self.words
                     .blame(watch.owner, now.saturating_sub(watch.looked_ns));
+                // Inside first and out of the queue second: see Turn::pass.
                 self.begin(now, Some(waited));
+                turn.leave(slot);
                 return Acquire::Held { waited_ns: waited };
             }
             if give_up() {
@@ -95,7 +96,10 @@ impl DeviceLock<'_> {
             let holder = self.look_at(owner, now, &mut watch);
             let moved = match holder {
                 Some(fault) => self.put_out(owner, fault, watch.since_ns, now),
-                None => owner == 0 && matches!(self.pass(0, now), Passed::To(_) | Passed::Moved),
+                None => {
+                    who(owner) == 0
+                        && matches!(self.pass(owner, now), Passed::To(_) | Passed::Moved)
+                }
             };
             if !moved {
                 self.sleep(owner, grant, bell, now, &watch);
@@ -164,7 +168,7 @@ impl DeviceLock<'_> {
         let turn = self.device.turn();
         turn.leave(slot);
         crash_point!("acquire:cancelled");
-        if turn.owner() == self.me {
+        if who(turn.owner()) == self.me {
             // Held for a moment, so that it is passed on like any other turn.
             self.begin(now_ns, None);
             self.release(Reason::Explicit, now_ns);
@@ -179,7 +183,7 @@ impl DeviceLock<'_> {
         let first = watch.looked_ns;
         watch.looked_ns = now_ns;
         let since_ns = self.device.owner_since.load(Ordering::Relaxed);
-        if owner != watch.owner || since_ns != watch.since_ns {
+        if owner != watch.owner {
             *watch = Watch {
                 owner,
                 since_ns,
@@ -187,7 +191,7 @@ impl DeviceLock<'_> {
                 ..Watch::default()
             };
         }
-        if owner == 0 {
+        if who(owner) == 0 {
             return None;
         }
         let state = self.registration.segments().state();
@@ -212,7 +216,7 @@ impl DeviceLock<'_> {
             0
         };
         watch.heartbeat_ns = heartbeat;
-        let Some(best) = self.best_waiter(owner, now_ns) else {
+        let Some(best) = self.best_waiter(who(owner), now_ns) else {
             (watch.overdue_ns, watch.quiet_ns) = (0, 0);
             return None;
         };
@@ -230,7 +234,7 @@ impl DeviceLock<'_> {
     /// How long a holder may be overdue.
     fn patience(&self, owner: u64, policy: &LockPolicy) -> u64 {
         let grace = policy.grace_ns;
-        if self.device.inside.load(Ordering::Relaxed) != owner {
+        if self.device.inside.load(Ordering::Relaxed) != who(owner) {
             // It was given the lock and has not come for it.
             return grace.max(2 * LOOK_NS);
         }
@@ -262,7 +266,7 @@ impl DeviceLock<'_> {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         let held = now_ns.saturating_sub(since_ns);
-        let Some(victim) = crate::ids::SlotId::from_word(owner) else {
+        let Some(victim) = crate::ids::SlotId::from_word(who(owner)) else {
             return true;
         };
         if fault == Fault::Overdue {

@@ -10,7 +10,7 @@
 
 use crate::{
     crash::crash_point,
-    primitive::{AtomicU64, Ordering},
+    primitive::{AtomicU64, Ordering, fence},
 };
 
 /// One process's words on one device.
@@ -76,8 +76,10 @@ pub fn reserve_shared(
     if let Some(index) = limits.iter().position(|limit| bytes > limit.bytes) {
         return Err(Refusal::Shared(index, add_up(&limits[index]).0));
     }
-    // ORDER: SeqCst, before the sums below in the total order: of two rivals at least one sees the other.
-    account.trying.fetch_add(bytes, Ordering::SeqCst);
+    account.trying.fetch_add(bytes, Ordering::Relaxed);
+    // ORDER: SeqCst, between our announcement and the sums below; pairs with itself in a rival: one of us sees the
+    // other's announcement.
+    fence(Ordering::SeqCst);
     crash_point!("reserve:announced");
     let verdict = (|| {
         for (index, limit) in limits.iter().enumerate() {
@@ -94,8 +96,9 @@ pub fn reserve_shared(
         reserve_own(account, bytes, quota)
     })();
     crash_point!("reserve:decided");
-    // ORDER: SeqCst, after `used` grew: a reader that misses the attempt finds the bytes in `used`.
-    account.trying.fetch_sub(bytes, Ordering::SeqCst);
+    // ORDER: Release, after `used` grew; pairs with the Acquire in add_up: a reader that misses the attempt finds the
+    // bytes in `used`.
+    account.trying.fetch_sub(bytes, Ordering::Release);
     verdict
 }
 
@@ -103,9 +106,9 @@ pub fn reserve_shared(
 fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
     let (mut held, mut attempts) = (0u64, 0u64);
     (limit.walk)(&mut |account| {
-        // ORDER: SeqCst and in this order, `trying` before `used`; the writer moves bytes the other way.
-        attempts = attempts.saturating_add(account.trying.load(Ordering::SeqCst));
-        held = held.saturating_add(account.used.load(Ordering::SeqCst));
+        // ORDER: Acquire, so `trying` is looked at before `used`; the writer moves bytes the other way.
+        attempts = attempts.saturating_add(account.trying.load(Ordering::Acquire));
+        held = held.saturating_add(account.used.load(Ordering::Relaxed));
     });
     (held, attempts)
 }

@@ -4,10 +4,7 @@
 //! record read-only. A writer killed in the middle leaves an odd sequence: readers give up after a bound and go on
 //! with what they knew, and the next writer starts over from the same odd number.
 
-use crate::primitive::{AtomicU64, Ordering, fence};
-
-/// How often a reader tries before it gives up.
-const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
+use crate::primitive::{AtomicU64, Ordering, READ_ATTEMPTS, fence, pause};
 
 /// Writes all words. Words beyond `values` become zero.
 pub fn write(seq: &AtomicU64, words: &[AtomicU64], values: &[u64]) {
@@ -24,7 +21,7 @@ pub fn write(seq: &AtomicU64, words: &[AtomicU64], values: &[u64]) {
 
 /// Reads all words as one writer left them; `None` if a writer was busy (or died) all the while.
 pub fn read(seq: &AtomicU64, words: &[AtomicU64], out: &mut [u64]) -> Option<()> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..READ_ATTEMPTS {
         // ORDER: pairs with the Release store that ends write; its words are visible.
         let before = seq.load(Ordering::Acquire);
         if before & 1 == 0 {
@@ -37,10 +34,7 @@ pub fn read(seq: &AtomicU64, words: &[AtomicU64], out: &mut [u64]) -> Option<()>
                 return Some(());
             }
         }
-        #[cfg(loom)]
-        loom::thread::yield_now();
-        #[cfg(not(loom))]
-        std::hint::spin_loop();
+        pause();
     }
     None
 }

@@ -5,23 +5,41 @@
 //!                     └────evict (A is dead or overdue)──▶ owner B
 //! ```
 //!
-//! The owner word changes only by compare-and-swap from a value its changer has looked at, so of a release, a
-//! takeover and a forced release exactly one happens. A waiter first sets its bit and then looks at the word; a
-//! releaser first frees the word and then looks at the bits: one of them sees the other, and no wake-up is lost.
+//! The owner word holds who owns and counts the turns, and it changes only by compare-and-swap from a value its
+//! changer has looked at: of a release, a takeover and a forced release exactly one happens.
+//!
+//! * A waiter first sets its bit and then looks at the word; a releaser first frees the word and then looks at the
+//!   bits. One of them sees the other, and no wake-up is lost.
+//! * A waiter that gives up first clears its bit and then looks at the word; a giver first writes the word and then
+//!   looks at the bit. One of them sees the other, and no turn is lost on somebody who has left.
 
-use crate::primitive::{AtomicU64, Ordering};
+use crate::primitive::{AtomicU64, Ordering, fence};
 
 /// Words of the waiters' bitmap.
 pub const BITMAP: usize = 4;
 
+/// The owner word's part that says who: a slot word, 0 when free. The rest counts turns.
+pub const WHO: u64 = (1 << 48) - 1;
+
+/// Who owns, by an owner word.
+pub fn who(word: u64) -> u64 {
+    word & WHO
+}
+
+/// The word of the turn after `word`'s.
+fn next_turn(word: u64, who: u64) -> u64 {
+    (word >> 48).wrapping_add(1) << 48 | who & WHO
+}
+
 /// A device's words.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
-    /// The owner, as a slot word; 0 when free.
+    /// The owner and the turn's number.
     pub owner: &'a AtomicU64,
     /// One bit for each slot that waits.
     pub waiters: &'a [AtomicU64],
-    /// Who is inside: written only to prove that there is never a second one.
+    /// Who is inside: tells a turn that was taken up from one that was given to somebody who had left, and proves
+    /// that there is never a second one.
     pub inside: &'a AtomicU64,
     /// Who was last put out: it may not know yet.
     pub evicted: &'a AtomicU64,
@@ -30,7 +48,7 @@ pub struct Turn<'a> {
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// The owner was not who we thought: somebody else changed it.
+    /// It was not that turn any more: somebody else changed it.
     Moved,
     /// Nobody eligible waits; the lock is free.
     Free,
@@ -39,42 +57,53 @@ pub enum Passed {
 }
 
 impl Turn<'_> {
-    /// Takes a free lock.
-    pub fn take(&self, me: u64) -> bool {
-        // ORDER: Acquire pairs with the owner's last pass; SeqCst orders us against its look at the waiters.
-        self.owner
-            .compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed)
-            .is_ok()
+    /// Takes a free lock, as seen.
+    pub fn take(&self, seen: u64, me: u64) -> bool {
+        // ORDER: Acquire pairs with the Release in pass that freed it; we see what its owner did.
+        who(seen) == 0
+            && self
+                .owner
+                .compare_exchange(
+                    seen,
+                    next_turn(seen, me),
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
     }
 
-    /// Whose turn it is.
+    /// The owner word: whose turn it is, and which.
     pub fn owner(&self) -> u64 {
-        // ORDER: SeqCst, after our own bit in the total order (see join).
-        self.owner.load(Ordering::SeqCst)
+        // ORDER: Acquire pairs with the Release in pass that made it so.
+        self.owner.load(Ordering::Acquire)
     }
 
     /// Queues a slot.
     pub fn join(&self, slot: usize) {
         if let Some(word) = self.waiters.get(slot / 64) {
-            // ORDER: SeqCst, before our next look at the owner; pairs with pass, which frees first and looks then.
-            word.fetch_or(1 << (slot % 64), Ordering::SeqCst);
+            word.fetch_or(1 << (slot % 64), Ordering::Relaxed);
         }
+        // ORDER: SeqCst, between our bit and our next look at the owner; pairs with the fence in pass between freeing
+        // and looking at the bits.
+        fence(Ordering::SeqCst);
     }
 
-    /// Takes a slot out of the queue.
+    /// Takes a slot out of the queue: because it gives up, or after it has [entered](Self::enter).
     pub fn leave(&self, slot: usize) {
         if let Some(word) = self.waiters.get(slot / 64) {
-            // ORDER: SeqCst, before our next look at the owner: a turn given before this is seen by it.
-            word.fetch_and(!(1 << (slot % 64)), Ordering::SeqCst);
+            // ORDER: Release pairs with the Acquire in abandoned; who sees us gone sees us inside.
+            word.fetch_and(!(1 << (slot % 64)), Ordering::Release);
         }
+        // ORDER: SeqCst, between our bit and our next look at the owner; pairs with the fence in pass between giving
+        // and looking at the bit.
+        fence(Ordering::SeqCst);
     }
 
     /// The waiters, as a copy of the bitmap.
     pub fn waiting(&self) -> [u64; BITMAP] {
         let mut bits = [0; BITMAP];
         for (bit, word) in bits.iter_mut().zip(self.waiters) {
-            // ORDER: SeqCst, after the owner word was freed (see pass).
-            *bit = word.load(Ordering::SeqCst);
+            *bit = word.load(Ordering::Relaxed);
         }
         bits
     }
@@ -84,8 +113,9 @@ impl Turn<'_> {
         self.waiting() != [0; BITMAP]
     }
 
-    /// Gives the turn of `from` to whom `choose` names, or to nobody. `from` is the caller itself, or 0, or an owner
-    /// who is dead or overdue and was [evicted](Self::evict).
+    /// Ends the turn of the owner word `from` and gives the next one to whom `choose` names, or to nobody. `from` is
+    /// the caller's own turn, or a free word, or that of an owner who is dead or overdue and was
+    /// [evicted](Self::evict).
     pub fn pass(&self, from: u64, mut choose: impl FnMut(&[u64; BITMAP]) -> Option<u64>) -> Passed {
         let mut from = from;
         loop {
@@ -95,29 +125,46 @@ impl Turn<'_> {
             } else {
                 choose(&bits)
             };
-            if from == 0 && to.is_none() {
+            if who(from) == 0 && to.is_none() {
                 return Passed::Free;
             }
-            // ORDER: Release publishes what the last holder did; SeqCst puts a freed word before our next look at
-            // the waiters.
+            let next = next_turn(from, to.unwrap_or(0));
+            // ORDER: Release publishes what the last holder did; Acquire, so that it holds through us when we pass on
+            // a turn that was not ours.
             if self
                 .owner
-                .compare_exchange(from, to.unwrap_or(0), Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange(from, next, Ordering::AcqRel, Ordering::Relaxed)
                 .is_err()
             {
                 return Passed::Moved;
             }
+            // ORDER: SeqCst, between the owner word and our next look at the bits; pairs with the fences in join and
+            // leave.
+            fence(Ordering::SeqCst);
             match to {
-                Some(next) => return Passed::To(next),
-                None => from = 0,
+                Some(to) if !self.abandoned(to) => return Passed::To(to),
+                // A waiter may have joined while we freed it, or left while we gave it: look again.
+                _ => from = next,
             }
         }
     }
 
+    /// Whether a turn was given to somebody who does not wait any more, and has not taken it up.
+    fn abandoned(&self, to: u64) -> bool {
+        let slot = (to & 0xffff).wrapping_sub(1) as usize;
+        // ORDER: Acquire pairs with the Release in leave: who took its turn up is seen inside.
+        let waits = self
+            .waiters
+            .get(slot / 64)
+            .is_some_and(|word| word.load(Ordering::Acquire) >> (slot % 64) & 1 == 1);
+        // ORDER: Acquire pairs with the Release in exit: what was done inside is done before the next turn.
+        !waits && self.inside.load(Ordering::Acquire) != who(to)
+    }
+
     /// Before passing on somebody else's turn: it counts as outside from here on.
     pub fn evict(&self, owner: u64) {
-        self.evicted.store(owner, Ordering::Relaxed);
-        self.exit(owner);
+        self.evicted.store(who(owner), Ordering::Relaxed);
+        self.exit(who(owner));
     }
 
     /// Our turn has begun. False if somebody else was still inside, which must never be.
@@ -127,9 +174,10 @@ impl Turn<'_> {
     }
 
     /// Our turn is about to end.
-    pub fn exit(&self, owner: u64) {
+    pub fn exit(&self, me: u64) {
+        // ORDER: Release pairs with the Acquire in abandoned, for a turn that is passed on between this and our own pass.
         let _ = self
             .inside
-            .compare_exchange(owner, 0, Ordering::Relaxed, Ordering::Relaxed);
+            .compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed);
     }
 }
