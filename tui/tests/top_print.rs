@@ -1,0 +1,192 @@
+//! `gpushare-top` for pipes and scripts: `--once`, `-b`, recordings, exit codes, and segments that cannot be used.
+
+mod cli_support;
+
+use std::process::Command;
+
+use cli_support::{Actor, Said, World};
+use serde_json::Value;
+
+const GIB: u64 = 1 << 30;
+
+fn top(world: &World, arguments: &[&str]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
+        .args(arguments)
+        .env("GPUSHARE_DIR", world.dir())
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("NO_COLOR")
+        .output();
+    output.expect("the program is built").into()
+}
+
+/// Two processes on one device.
+fn stage() -> (World, Vec<Actor>) {
+    let world = World::new();
+    let actors: Vec<Actor> = ["trainer", "server"].map(|name| world.actor(name)).into();
+    for (actor, size) in actors.iter().zip([2, 1]) {
+        let entry = actor.enter(0);
+        assert!(actor.takes(entry, size * GIB));
+    }
+    (world, actors)
+}
+
+/// The keys of a document with the kinds of their values, one a line.
+fn shape(value: &Value, path: &str, lines: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, value)| shape(value, &format!("{path}.{key}"), lines)),
+        Value::Array(items) => match items.first() {
+            Some(first) => shape(first, &format!("{path}[]"), lines),
+            None => lines.push(format!("{path} []")),
+        },
+        Value::Null => lines.push(format!("{path} null")),
+        Value::Bool(_) => lines.push(format!("{path} bool")),
+        Value::Number(_) => lines.push(format!("{path} number")),
+        Value::String(_) => lines.push(format!("{path} string")),
+    }
+}
+
+#[test]
+fn the_json_document_keeps_its_shape() {
+    let (world, _actors) = stage();
+    let document = top(&world, &["--once", "--format", "json", "--no-nvml"])
+        .done()
+        .json();
+    assert_eq!(document["schema_version"], 1);
+    assert_eq!(
+        document["processes"][0]["devices"][0]["used_bytes"],
+        2 * GIB
+    );
+    assert_eq!(document["devices"][0]["ledger_bytes"], 3 * GIB);
+    let mut lines = Vec::new();
+    shape(&document, "", &mut lines);
+    insta::assert_snapshot!("once-json-shape", lines.join("\n"));
+}
+
+#[test]
+fn csv_has_a_row_for_each_process_and_device() {
+    let (world, _actors) = stage();
+    let csv = top(&world, &["--once", "--format", "csv", "--no-nvml"])
+        .done()
+        .out;
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].starts_with("unix_ms,pid,user,name,"), "{csv}");
+    assert_eq!(lines.len(), 3, "{csv}");
+    assert!(
+        csv.contains("trainer") && csv.contains(&(2 * GIB).to_string()),
+        "{csv}"
+    );
+}
+
+#[test]
+fn a_table_reads_without_a_terminal() {
+    let (world, _actors) = stage();
+    let table = top(&world, &["--once", "--no-nvml"]).done().out;
+    assert!(
+        table.contains("trainer") && table.contains("2.0G"),
+        "{table}"
+    );
+    assert!(!table.contains('\x1b'), "no escapes in a pipe");
+}
+
+#[test]
+fn filters_and_devices_choose_what_is_printed() {
+    let (world, _actors) = stage();
+    let print = |arguments: &[&str]| {
+        top(
+            &world,
+            &[&["--once", "--format", "json", "--no-nvml"], arguments].concat(),
+        )
+    };
+    let names = |said: Said| -> Vec<String> {
+        let document = said.done().json();
+        let processes = document["processes"].as_array().unwrap().clone();
+        processes
+            .iter()
+            .map(|p| p["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(print(&["--filter", "used>1G"])), ["trainer"]);
+    assert_eq!(names(print(&["--gpu", "0"])).len(), 2);
+    assert_eq!(print(&["--gpu", "9"]).code, 5);
+    let said = print(&["--filter", "size>1G"]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("no column"), "{said:?}");
+}
+
+#[test]
+fn check_ends_with_three_when_something_is_wrong() {
+    let (world, actors) = stage();
+    assert_eq!(top(&world, &["--once", "--check", "--no-nvml"]).code, 0);
+    world
+        .gpushare(&["quota", "set", "name:trainer", "1GiB"])
+        .done();
+    let said = top(
+        &world,
+        &["--once", "--check", "--no-nvml", "--format", "json"],
+    );
+    assert_eq!(said.code, 3, "{said:?}");
+    let alerts = said.json()["alerts"].clone();
+    assert_eq!(alerts[0]["kind"], "over_quota", "{alerts}");
+    drop(actors);
+}
+
+#[test]
+fn a_recording_plays_what_was_seen() {
+    let (world, actors) = stage();
+    let file = world.dir().join("recording.jsonl");
+    let file = file.to_str().unwrap();
+    let looks = ["-b", "-n", "2", "-d", "0.05", "--format", "csv"];
+    let seen = top(
+        &world,
+        &[&looks[..], &["--no-nvml", "--record", file]].concat(),
+    )
+    .done()
+    .out;
+    drop(actors);
+    let played = top(&world, &[&looks[..], &["--replay", file]].concat())
+        .done()
+        .out;
+    assert_eq!(seen, played);
+    assert_eq!(
+        seen.lines().count(),
+        5,
+        "a header and two looks at two processes"
+    );
+}
+
+#[test]
+fn a_segment_that_is_not_there_yet_is_waited_for() {
+    let world = World::new();
+    let said = top(&world, &["--once", "--no-nvml"]).done();
+    assert!(said.out.contains("gpushare run"), "{said:?}");
+    let said = top(&world, &["--once", "--no-nvml", "--format", "json"]).done();
+    assert!(said.json()["segment"]["waiting"].is_string());
+}
+
+#[test]
+fn a_segment_that_cannot_be_used_is_one_sentence() {
+    for (text, words) in [
+        ("hello, world\n".repeat(500), "not a gpushare segment"),
+        (String::new(), "control"),
+    ] {
+        let (world, actors) = stage();
+        drop(actors);
+        std::fs::write(world.dir().join("control"), text).unwrap();
+        let said = top(&world, &["--once", "--no-nvml"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains(words), "{said:?}");
+        assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    }
+}
+
+#[test]
+fn something_else_than_a_recording_is_refused() {
+    let world = World::new();
+    let file = world.dir().join("notes.txt");
+    std::fs::write(&file, "remember the milk\n").unwrap();
+    let said = top(&world, &["--once", "--replay", file.to_str().unwrap()]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("not a recording"), "{said:?}");
+}

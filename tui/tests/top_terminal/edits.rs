@@ -1,0 +1,91 @@
+//! What is typed into a dialog reaches the process it was opened for, and is written down.
+
+use gpushare_testbed::eventually;
+
+use crate::cli_support::{Actor, World};
+use crate::session::{LIMIT, Session};
+
+const MIB: u64 = 1 << 20;
+const ENTER: &str = "\r";
+const ESC: &str = "\x1b";
+
+/// One process that holds 64 MiB, and the dashboard looking at it.
+fn stage(arguments: &[&str]) -> (World, Actor, Session) {
+    let world = World::new();
+    let actor = world.actor("trainer");
+    let entry = actor.enter(0);
+    assert!(actor.takes(entry, 64 * MIB));
+    let session = Session::start(world.dir(), arguments, &[]);
+    session.wait_for("trainer");
+    (world, actor, session)
+}
+
+fn quota(actor: &Actor) -> Option<u64> {
+    let entry = actor.registration.entry(0).unwrap();
+    actor.registration.ledger(entry).quota().bytes
+}
+
+#[test]
+fn the_quota_dialog_changes_the_quota_of_the_running_process() {
+    let (world, actor, mut session) = stage(&[]);
+    session.press("e");
+    session.wait_for("Memory quota");
+    session.press("96M");
+    session.wait_for("100663296 bytes");
+    session.press(ENTER);
+    eventually("the process has its quota", LIMIT, || {
+        quota(&actor) == Some(96 * MIB)
+    });
+    session.wait_for("obeyed by all");
+    let entry = actor.registration.entry(0).unwrap();
+    assert!(!actor.takes(entry, 33 * MIB), "64 + 33 is more than 96");
+    assert!(actor.takes(entry, 32 * MIB));
+
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    assert_eq!(audit["edits"][0]["where"], "tui");
+    session.press("q");
+    assert_eq!(session.end().code(), Some(0));
+}
+
+#[test]
+fn an_edit_is_taken_back_from_the_list() {
+    let (_world, actor, mut session) = stage(&[]);
+    session.press("e");
+    session.wait_for("Memory quota");
+    session.press("96M\r");
+    eventually("the process has its quota", LIMIT, || {
+        quota(&actor).is_some()
+    });
+    session.wait_for("obeyed by all");
+    session.press("u");
+    session.wait_for("applied");
+    session.press("u");
+    eventually("the quota is gone again", LIMIT, || quota(&actor).is_none());
+    session.press(ESC);
+}
+
+#[test]
+fn the_policy_dialog_changes_the_policy_of_the_device() {
+    let (_world, actor, mut session) = stage(&[]);
+    session.press("p");
+    session.wait_for("Lock policy");
+    // off -> launches -> timeslice, whose time is 5ms unless said otherwise.
+    session.press("  ");
+    session.press(ENTER);
+    let entry = actor.registration.entry(0).unwrap();
+    let slice = shm_layout::PolicyKind::Timeslice(5_000_000);
+    eventually("the policy is in force", LIMIT, || {
+        actor.registration.policy(entry).0.kind == slice
+    });
+    session.wait_for("obeyed by all");
+}
+
+#[test]
+fn read_only_changes_nothing() {
+    let (_world, actor, mut session) = stage(&["--read-only"]);
+    session.press("e");
+    session.wait_for("Memory quota");
+    session.press("96M\r");
+    session.wait_for("start gpushare-top without --read-only");
+    assert_eq!(quota(&actor), None);
+}

@@ -1,0 +1,7 @@
+//! The dashboard in a real terminal: it edits what runs, and whatever ends it, the terminal is as it was.
+
+#[path = "../cli_support/mod.rs"]
+mod cli_support;
+mod edits;
+mod endings;
+mod session;

@@ -1,0 +1,147 @@
+//! A pseudo-terminal with the dashboard running in it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use gpushare_testbed::eventually;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// Long enough for the slowest machine; only a failure takes that long.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// What a terminal is told to lend its other screen, and to take it back.
+pub const ENTER: &str = "\x1b[?1049h";
+pub const LEAVE: &str = "\x1b[?1049l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+
+pub struct Session {
+    child: Child,
+    /// Our end: what we write is typed, what is drawn we read.
+    ours: File,
+    theirs: OwnedFd,
+    seen: Arc<Mutex<String>>,
+    modes: LocalModes,
+}
+
+impl Session {
+    /// Starts the dashboard for the segments in `dir`.
+    pub fn start(dir: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let theirs = open(name.as_c_str(), flags, Mode::empty()).unwrap();
+        let size = Winsize {
+            ws_row: 40,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&theirs, size).unwrap();
+        let modes = tcgetattr(&theirs).unwrap().local_modes;
+        let end = || Stdio::from(theirs.try_clone().unwrap());
+        let child = Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
+            .arg("--no-nvml")
+            .args(arguments)
+            .env_remove("NO_COLOR")
+            .env("GPUSHARE_DIR", dir)
+            .env("TERM", "xterm-256color")
+            .env("LC_ALL", "C.UTF-8")
+            .envs(environment.iter().copied())
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let session = Self {
+            child,
+            ours: File::from(ours),
+            theirs,
+            seen: Arc::default(),
+            modes,
+        };
+        session.listen();
+        session
+    }
+
+    /// Collects what is drawn, so that the dashboard never has to wait for a reader.
+    fn listen(&self) {
+        let mut ours = self.ours.try_clone().unwrap();
+        let seen = Arc::clone(&self.seen);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = ours.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]);
+                seen.lock().unwrap().push_str(&text);
+            }
+        });
+    }
+
+    /// Everything drawn so far.
+    pub fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub fn count(&self, text: &str) -> usize {
+        self.seen.lock().unwrap().matches(text).count()
+    }
+
+    pub fn wait_for(&self, text: &str) {
+        eventually(&format!("\"{text}\" is drawn"), LIMIT, || {
+            self.count(text) > 0
+        });
+    }
+
+    /// Are the terminal's modes as they were before the dashboard came?
+    pub fn is_as_before(&self) -> bool {
+        tcgetattr(&self.theirs).unwrap().local_modes == self.modes
+    }
+
+    pub fn press(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The kernel's letter for what the process does; `T` is stopped.
+    pub fn state(&self) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let (_, rest) = stat.rsplit_once(") ").unwrap();
+        rest.chars().next().unwrap()
+    }
+
+    /// Waits for the end; then the terminal must be as it was.
+    pub fn end(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the dashboard ends", LIMIT, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        eventually("the screen is given back", LIMIT, || {
+            let seen = self.seen();
+            seen.rfind(LEAVE) > seen.rfind(ENTER)
+        });
+        assert!(self.count(SHOW_CURSOR) > 0, "the cursor is shown");
+        assert!(self.is_as_before(), "the modes are as they were");
+        status.unwrap()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Already ended, unless an assertion failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
