@@ -97,6 +97,10 @@ impl Editor {
                     other => (false, other.to_string()),
                 }
             });
+        if let Ok(operator) = &operator {
+            // The dead obey nothing: without them the list of who has not obeyed is true.
+            shm_layout::reap(operator.segments(), clock::now());
+        }
         let (uid, who) = people::who_am_i();
         Self {
             dir: dir.clone(),

@@ -211,7 +211,12 @@ pub fn remove_world(world: &str) {
         return;
     };
     for file in files.flatten() {
-        if file.file_name().to_string_lossy().ends_with(world) {
+        let name = file.file_name();
+        let rest = name
+            .to_str()
+            .and_then(|name| Some(name.split_once(world)?.1));
+        // World 1 is not world 10.
+        if rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit())) {
             let _ = fs::remove_file(file.path());
         }
     }

@@ -72,7 +72,12 @@ fn table(sample: &Sample) -> Table {
     ]);
     for process in &sample.processes {
         let name = clip(process.name(), 13);
-        if process.devices.is_empty() {
+        let used: Vec<&Holding> = process
+            .devices
+            .iter()
+            .filter(|holding| is_used(holding))
+            .collect();
+        if used.is_empty() {
             let none = || "-".to_owned();
             table.row([
                 process.shown_pid().to_string(),
@@ -88,11 +93,20 @@ fn table(sample: &Sample) -> Table {
             ]);
             continue;
         }
-        for holding in &process.devices {
+        for holding in used {
             table.row(row(process, &name, holding));
         }
     }
     table
+}
+
+/// A program sees every device; the table shows those it did something on.
+fn is_used(holding: &Holding) -> bool {
+    holding.peak_bytes > 0
+        || holding.launches > 0
+        || holding.denials > 0
+        || holding.lock.waited_ns > 0
+        || holding.used_bytes > 0
 }
 
 fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {

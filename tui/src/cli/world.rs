@@ -7,7 +7,7 @@ use shm_layout::{Mode, OpenError, SegmentDir};
 
 use crate::edits::{Applied, EditRequest, Editor};
 use crate::exit::{Exit, Failure};
-use crate::sample::Sample;
+use crate::sample::{ProcessState, Sample};
 use crate::source::live::Live;
 use crate::targets;
 
@@ -32,11 +32,12 @@ pub fn dir_or_new() -> Result<SegmentDir, Failure> {
     shm_layout::locate().map_err(|error| cannot_open(&error))
 }
 
-/// One look at everything.
+/// One look at everything that lives. Who has died holds nothing any more, though its slot may wait
+/// for the next program to give it back.
 pub fn look(dir: &SegmentDir) -> Result<Sample, Failure> {
     let mut live = Live::new(&dir.path, true);
     live.settle(NVML);
-    let sample = live.look().map_err(|error| cannot_open(&error))?;
+    let mut sample = live.look().map_err(|error| cannot_open(&error))?;
     for warning in sample
         .warnings
         .iter()
@@ -44,6 +45,9 @@ pub fn look(dir: &SegmentDir) -> Result<Sample, Failure> {
     {
         note(warning);
     }
+    sample
+        .processes
+        .retain(|process| process.state != ProcessState::Gone);
     Ok(sample)
 }
 

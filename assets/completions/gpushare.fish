@@ -1,0 +1,137 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_gpushare_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_gpushare_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_gpushare_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_gpushare_using_subcommand
+    set -l cmd (__fish_gpushare_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c gpushare -n "__fish_gpushare_needs_command" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_needs_command" -s V -l version -d 'Print version'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "run" -d 'Start a program under gpushare: counted, limited, and queued for the GPU when others want it'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "ps" -d 'Show every process on the GPUs: memory held, quota, lock, denials'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "quota" -d 'Set or show memory quotas'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "policy" -d 'Set or show lock policies'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "group" -d 'Create, change, remove or show groups of processes that share a quota'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "set" -d 'Change weight, priority or cap of a running process'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "pause" -d 'Keep a process from the GPU until it is resumed; what it holds in memory stays'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "resume" -d 'Let a paused process use the GPU again'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "undo" -d 'Take back the newest edits'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "audit" -d 'Show who changed what, when and why, newest last'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "pick" -d 'Print the UUID of the least busy device and hold a short claim on it'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "wrap" -d 'Make an executable always start through gpushare run, with these options'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "unwrap" -d 'Take the wrapper off an executable again'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "apply" -d 'Set quotas, groups and policies as a TOML file says'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "doctor" -d 'Check library, driver, NVML, kernel and segments, and say how to mend what is wrong'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "demo" -d 'Start four workloads on one GPU, real or simulated, and open the dashboard on them'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "experiment" -d 'Measure lock configurations side by side, as a TOML file says'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "init" -d 'Make the shared segments: your own, or with --group one installation for the whole machine'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "completions" -d 'Write shell completions to standard output'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "man" -d 'Write the manual page, or with --dir one page for each verb'
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l gpu -d 'Run on one device: its number, its UUID, or `auto` for the least busy one' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l memory -d 'Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l weight -d 'Share of the device\'s time against others under order=fair, 1 to 1000 [default: 100]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l priority -d 'Place in the queue under order=priority, -20 to 19, higher first [default: 0]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l cap -d 'The most of the device\'s time, 1% to 100%' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l group -d 'Share this group\'s quota, weight and cap' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l name -d 'Name to show it under and to find it by as name:LABEL' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l policy -d 'Lock policy where the operator has set none, such as "timeslice=5ms order=fair"' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l sim -d 'Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l json -d 'Write JSON: base units, the unit in the key, null where there is none'
+complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_seen_subcommand_from set show" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_seen_subcommand_from set show" -f -a "set" -d 'Change a running process\'s quota; its next allocation obeys'
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_seen_subcommand_from set show" -f -a "show" -d 'Show every process\'s quota and where it comes from'
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l gpu -d 'Only on this device (number or UUID); else on every device of the target' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l for -d 'Reverts by itself after this time, even if this program is gone' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show" -f -a "set" -d 'Change a device\'s lock policy while programs run'
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show" -f -a "show" -d 'Show every device\'s lock policy'
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show" -f -a "create" -d 'Define a group (create) or change one (set); programs join it with gpushare run --group NAME'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show" -f -a "set" -d 'Define a group (create) or change one (set); programs join it with gpushare run --group NAME'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show" -f -a "rm" -d 'Remove a group\'s settings; its members go on without them'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show" -f -a "show" -d 'Show the groups and their members'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from rm" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l for -d 'Boost: the priority holds for this time and then reverts by itself' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand set" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand undo" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s n -d 'Only the newest N' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l memory -d 'Only a device with this much memory free' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l explain -d 'Show how busy each device is and why one was chosen'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l gpu -d 'Run on one device: its number, its UUID, or `auto` for the least busy one' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l memory -d 'Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l weight -d 'Share of the device\'s time against others under order=fair, 1 to 1000 [default: 100]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l priority -d 'Place in the queue under order=priority, -20 to 19, higher first [default: 0]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l cap -d 'The most of the device\'s time, 1% to 100%' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l group -d 'Share this group\'s quota, weight and cap' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l name -d 'Name to show it under and to find it by as name:LABEL' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l policy -d 'Lock policy where the operator has set none, such as "timeslice=5ms order=fair"' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l sim -d 'Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand unwrap" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand apply" -l dry-run -d 'Check it and show what would change; change nothing'
+complete -c gpushare -n "__fish_gpushare_using_subcommand apply" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand doctor" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l seconds -d 'End after this many seconds (with the dashboard an hour unless said)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l headless -d 'No dashboard: print what happened (10 seconds unless --seconds says else)'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l json -d 'Print what happened as JSON; implies --headless'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l sim -d 'On the simulated GPU, even if there is a real one'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l gpu -d 'On the real GPU, or fail'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l here -d 'In the segments that other programs use too'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l seconds -d 'Measure each configuration for this long instead' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l only -d 'Only the configurations whose name contains this' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l csv -d 'Also write the rows to this file' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l sim -d 'On the simulated GPU, even if there is a real one'
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand init" -l group -d 'As root: /run/gpushare for all users of this group, who may be counted but not change settings' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand init" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand man" -l dir -d 'Write gpushare.1, gpushare-run.1, … into this folder' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand man" -s h -l help -d 'Print help'

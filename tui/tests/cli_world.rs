@@ -1,0 +1,363 @@
+//! The control program against real workloads on the simulated GPU, end to end.
+
+mod cli_support;
+
+use std::time::Duration;
+
+use cli_support::Said;
+use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
+    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    command
+        .args(args)
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+        .env("GPUSHARE_ALLOWED_GPUS", "/nonexistent");
+    command.output().expect("the program is built").into()
+}
+
+/// A workload on a string, started through `gpushare run`.
+fn start(bed: &Testbed, options: &[&str]) -> Watched {
+    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    command
+        .arg("run")
+        .args(options)
+        .arg("--")
+        .arg(artifact("gpushare-workload"))
+        .arg("--script");
+    command.env("GPUSHARE_LIB", artifact("libgpushare.so"));
+    let mut watched = Watched::spawn(&mut command);
+    assert!(watched.line().starts_with("ready"));
+    watched
+}
+
+fn on_first_device(bed: &Testbed, name: &str) -> Value {
+    let ps = gpushare(bed, &["ps", "--json"]).done().json();
+    let processes = ps["processes"].as_array().expect("a list").clone();
+    let own = processes
+        .into_iter()
+        .find(|process| process["name"] == name);
+    own.map_or(Value::Null, |process| process["devices"][0].clone())
+}
+
+#[test]
+fn a_live_workload_is_counted_limited_and_let_go_without_a_restart() {
+    let bed = Testbed::new();
+    let mut workload = start(&bed, &["--name", "w", "--memory", "64M"]);
+    assert_eq!(workload.ask("alloc 48M"), "ok");
+    let pid = workload.pid();
+    let ps = gpushare(&bed, &["ps", "--json"]).done().json();
+    assert_eq!(ps["processes"][0]["pid"], pid, "run becomes the program");
+    let device = on_first_device(&bed, "w");
+    assert_eq!(device["used_bytes"], 48 * MIB);
+    assert_eq!(device["quota_bytes"], 64 * MIB);
+    assert!(
+        workload.ask("alloc 32M").starts_with("error 2 "),
+        "over the quota it was started with"
+    );
+
+    gpushare(&bed, &["quota", "set", &pid.to_string(), "128M"]).done();
+    assert_eq!(workload.ask("alloc 32M"), "ok");
+    let said = gpushare(&bed, &["quota", "set", "name:w", "16M"]).done();
+    assert!(said.out.contains("obeyed by all 1"), "{said:?}");
+    assert!(
+        workload.ask("alloc 1M").starts_with("error 2 "),
+        "over the lowered quota"
+    );
+    assert_eq!(
+        workload.ask("info"),
+        format!("ok 0 {}", 16 * MIB),
+        "what it is told agrees"
+    );
+    assert_eq!(on_first_device(&bed, "w")["denials"], 2);
+    gpushare(&bed, &["undo", "2"]).done();
+    assert_eq!(on_first_device(&bed, "w")["quota_bytes"], 64 * MIB);
+
+    workload.close_input();
+    eventually("the slot is free again", LIMIT, || {
+        gpushare(&bed, &["ps", "--json"]).done().json()["processes"] == serde_json::json!([])
+    });
+}
+
+#[test]
+fn ownership_alternates_under_a_policy_and_stops_without_one() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let spin = |name: &str| {
+        let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+        command
+            .args(["run", "--name", name, "--"])
+            .arg(artifact("gpushare-workload"));
+        command
+            .args(["--kernel-us=1000", "--seconds=60"])
+            .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+        Watched::spawn(&mut command)
+    };
+    let _two = [spin("a"), spin("b")];
+    let launched = |name: &str| {
+        on_first_device(&bed, name)["launches"]
+            .as_u64()
+            .unwrap_or(0)
+            > 0
+    };
+    eventually("both are at work", LIMIT, || launched("a") && launched("b"));
+
+    let said = gpushare(&bed, &["policy", "set", "all", "timeslice=2ms"]).done();
+    assert!(said.out.contains("obeyed by all 2"), "{said:?}");
+    let acquisitions = |name: &str| {
+        on_first_device(&bed, name)["lock"]["acquisitions"]
+            .as_u64()
+            .unwrap_or(0)
+    };
+    eventually("both hold in turn", LIMIT, || {
+        acquisitions("a") > 10 && acquisitions("b") > 10
+    });
+    assert!(
+        on_first_device(&bed, "a")["lock"]["waited_ns"]
+            .as_u64()
+            .is_some_and(|ns| ns > 0)
+    );
+
+    gpushare(&bed, &["policy", "set", "all", "off"]).done();
+    eventually("nobody holds", LIMIT, || {
+        on_first_device(&bed, "a")["lock"]["state"] == "idle"
+    });
+    let (before, launches) = (
+        acquisitions("a"),
+        on_first_device(&bed, "a")["launches"].as_u64(),
+    );
+    eventually("work goes on", LIMIT, || {
+        on_first_device(&bed, "a")["launches"].as_u64() > launches
+    });
+    assert_eq!(
+        acquisitions("a"),
+        before,
+        "without a policy the lock is not taken"
+    );
+}
+
+#[test]
+fn a_device_picked_by_number_is_the_only_one_seen() {
+    let bed = Testbed::with_scenario("mig");
+    let devices = gpushare(&bed, &["pick", "--json"]).done().json()["devices"].clone();
+    let devices = devices.as_array().expect("a list");
+    assert_eq!(
+        devices.len(),
+        4,
+        "three instances and a whole GPU: {devices:?}"
+    );
+    assert!(
+        devices[0]["uuid"]
+            .as_str()
+            .is_some_and(|uuid| uuid.starts_with("MIG-")),
+        "{devices:?}"
+    );
+    let mut workload = start(&bed, &["--gpu", "1", "--name", "w"]);
+    let told = workload.ask("info");
+    let total: u64 = told
+        .split_whitespace()
+        .next_back()
+        .and_then(|text| text.parse().ok())
+        .expect("bytes");
+    assert_eq!(devices[1]["total_bytes"], total);
+}
+
+#[test]
+fn picks_at_once_choose_different_devices() {
+    let bed = Testbed::new();
+    let first = gpushare(&bed, &["pick"]).done().out;
+    let second = gpushare(&bed, &["pick"]).done().out;
+    assert_ne!(first, second);
+}
+
+#[test]
+fn without_nvml_the_devices_are_those_the_workloads_report() {
+    let bed = Testbed::with_scenario("no-nvml");
+    let mut workload = start(&bed, &["--name", "w"]);
+    assert_eq!(workload.ask("alloc 8M"), "ok");
+    assert_eq!(on_first_device(&bed, "w")["used_bytes"], 8 * MIB);
+    let doctor = gpushare(&bed, &["doctor", "--json"]).json();
+    let nvml = doctor["findings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|finding| finding["check"] == "nvml");
+    assert_eq!(nvml.expect("a finding")["level"], "warn", "{nvml:?}");
+}
+
+#[test]
+fn the_doctor_finds_the_library_at_work() {
+    let bed = Testbed::new();
+    let said = gpushare(&bed, &["doctor", "--json"]).done().json();
+    let level = |check: &str| {
+        let finding = said["findings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .find(|finding| finding["check"] == check);
+        finding.unwrap_or_else(|| panic!("{check} is not in {said}"))["level"].clone()
+    };
+    for check in [
+        "library",
+        "driver",
+        "nvml",
+        "interposition",
+        "quota",
+        "segments",
+    ] {
+        assert_eq!(level(check), "ok", "{check}: {said}");
+    }
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_ends_with_one() {
+    let bed = Testbed::new();
+    let run = |name: &str, value: &str| {
+        let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+        command
+            .arg("doctor")
+            .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+            .env(name, value);
+        Said::from(command.output().expect("built"))
+    };
+    let said = run("GPUSHARE_LIB", "/nonexistent/libgpushare.so");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("FAIL library"), "{said:?}");
+    let said = run("GPUSHARE_MEMORY", "8Q");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.out.contains("8Q") && said.out.contains("->"),
+        "{said:?}"
+    );
+    // Whatever the machine, a machine without a driver is no failure: there is the simulator.
+    let said = run("LD_LIBRARY_PATH", "");
+    assert!(
+        said.out.contains("--sim") || said.out.contains("driver answers"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn the_demo_plays_headless_and_reports_who_held_waited_and_was_refused() {
+    let bed = Testbed::new();
+    let report = gpushare(&bed, &["demo", "--seconds", "3", "--headless", "--json"])
+        .done()
+        .json();
+    assert_eq!(report["simulated"], true);
+    assert_eq!(report["policy_acknowledged"], true);
+    assert_eq!(report["device"]["violations"], 0);
+    let processes = report["processes"].as_array().expect("a list");
+    assert_eq!(processes.len(), 4);
+    for process in processes {
+        assert!(
+            process["held_ns"].as_u64().is_some_and(|ns| ns > 0),
+            "{process}"
+        );
+        assert!(
+            process["launches"].as_u64().is_some_and(|count| count > 0),
+            "{process}"
+        );
+        let quota = process["quota_bytes"].as_u64().unwrap_or(u64::MAX);
+        assert!(
+            process["used_bytes"]
+                .as_u64()
+                .is_some_and(|used| used <= quota),
+            "{process}"
+        );
+    }
+    let notebook = processes
+        .iter()
+        .find(|process| process["name"] == "notebook")
+        .expect("the greedy one");
+    assert!(
+        notebook["denials"].as_u64().is_some_and(|count| count > 0),
+        "{notebook}"
+    );
+}
+
+#[test]
+fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
+    let bed = Testbed::new();
+    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    command
+        .args(["demo", "--headless", "--seconds", "600", "--here"])
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+    let demo = Watched::spawn(&mut command);
+    let running = || {
+        gpushare(&bed, &["ps", "--json"]).done().json()["processes"]
+            .as_array()
+            .map_or(0, Vec::len)
+    };
+    eventually("the four are there", LIMIT, || running() == 4);
+    demo.signal(rustix::process::Signal::TERM);
+    let output = demo.wait_output();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("SIGTERM"),
+        "{output:?}"
+    );
+    eventually("the four are gone", LIMIT, || running() == 0);
+    let policy = gpushare(&bed, &["policy", "show", "--json"]).done().json();
+    assert_eq!(
+        policy["policies"][0]["policy"], "off",
+        "the demo's policy went with it"
+    );
+    let logs = std::fs::read_dir(bed.dir()).expect("the bed's").flatten();
+    assert!(
+        !logs
+            .into_iter()
+            .any(|file| file.file_name().to_string_lossy().contains("stage"))
+    );
+}
+
+#[test]
+fn an_experiment_measures_each_configuration() {
+    let bed = Testbed::new();
+    let plan = bed.dir().join("plan.toml");
+    let text = "seconds = 0.5\n[[task]]\nname = 'urgent'\nurgent = true\nkernel_us = 500\ngap_us = 2000\n\
+                [[task]]\nname = 'bulk'\ncount = 2\nkernel_us = 1000\nburst = 4\n\
+                [[config]]\nname = 'off'\npolicy = 'off'\n[[config]]\nname = 'slice'\npolicy = 'timeslice=2ms'\n";
+    std::fs::write(&plan, text).expect("ours");
+    let (plan, rows) = (
+        plan.display().to_string(),
+        bed.dir().join("rows.csv").display().to_string(),
+    );
+    let report = gpushare(
+        &bed,
+        &["experiment", &plan, "--sim", "--json", "--csv", &rows],
+    )
+    .done()
+    .json();
+    let results = report["results"].as_array().expect("a list");
+    assert_eq!(results.len(), 2);
+    for row in results {
+        assert!(
+            row["urgent_rounds"]
+                .as_u64()
+                .is_some_and(|rounds| rounds > 0),
+            "{row}"
+        );
+        assert!(
+            row["background_kernels"]
+                .as_u64()
+                .is_some_and(|kernels| kernels > 0),
+            "{row}"
+        );
+    }
+    assert_eq!(results[0]["acquisitions"], 0);
+    assert!(
+        results[1]["acquisitions"]
+            .as_u64()
+            .is_some_and(|count| count > 0)
+    );
+    assert_eq!(
+        std::fs::read_to_string(rows)
+            .expect("written")
+            .lines()
+            .count(),
+        3
+    );
+}
