@@ -179,8 +179,9 @@ faces! {
     }
     "cuEventQuery" 2000 cuEventQuery (event: CUevent) {
         let event = by_handle(event)?;
+        let done = event.is_done()?;
         capture::forbid_unsafe()?;
-        if event.is_done()? { Ok(()) } else { Err(CUDA_ERROR_NOT_READY) }
+        if done { Ok(()) } else { Err(CUDA_ERROR_NOT_READY) }
     }
     "cuEventSynchronize" 2000 cuEventSynchronize (event: CUevent) {
         let event = by_handle(event)?;

@@ -53,11 +53,19 @@ struct Settings {
     access: BTreeMap<i32, u32>,
 }
 
+/// A device's pools.
+#[derive(Clone, Debug)]
+struct OfDevice {
+    /// Its own.
+    default: Arc<Pool>,
+    /// The one that allocations come from when none is named.
+    current: Arc<Pool>,
+}
+
 static POOLS: Table<Pool> = Table::new();
 /// The pool of each allocation in use, by address.
 static OWNERS: Table<Pool> = Table::new();
-/// Each device's default and current pool.
-static OF_DEVICE: Mutex<BTreeMap<i32, (Arc<Pool>, Arc<Pool>)>> = Mutex::new(BTreeMap::new());
+static OF_DEVICE: Mutex<BTreeMap<i32, OfDevice>> = Mutex::new(BTreeMap::new());
 /// Something was freed since the last synchronisation.
 static FREED: AtomicBool = AtomicBool::new(false);
 
@@ -67,20 +75,21 @@ pub fn by_handle(handle: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
     POOLS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
-/// A device's default and current pool.
-fn of_device(ordinal: i32) -> Result<(Arc<Pool>, Arc<Pool>), CUerror> {
+/// A device's pools, made at their first use.
+fn of_device(ordinal: i32) -> Result<OfDevice, CUerror> {
     driver()?.device(ordinal)?;
     let mut all = lock(&OF_DEVICE);
     let pools = all.entry(ordinal).or_insert_with(|| {
-        let pool = Pool::keep(ordinal, true, Settings::default());
-        (Arc::clone(&pool), pool)
+        let default = Pool::keep(ordinal, true, Settings::default());
+        let current = Arc::clone(&default);
+        OfDevice { default, current }
     });
     Ok(pools.clone())
 }
 
 /// The pool that a device's allocations come from when none is named.
 pub fn current(ordinal: i32) -> Result<Arc<Pool>, CUerror> {
-    Ok(of_device(ordinal)?.1)
+    Ok(of_device(ordinal)?.current)
 }
 
 /// A free whose stream has not come to it.

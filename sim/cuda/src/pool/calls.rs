@@ -82,20 +82,21 @@ fn device_of(location: In<CUmemLocation>, kind: u32) -> Result<i32, CUerror> {
 
 fn set_current(ordinal: i32, pool: CUmemoryPool) -> CUresult {
     let pool = by_handle(pool)?;
-    let (default, _) = of_device(ordinal)?;
+    let mut pools = of_device(ordinal)?;
     if pool.device != ordinal {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    lock(&OF_DEVICE).insert(ordinal, (default, pool));
+    pools.current = pool;
+    lock(&OF_DEVICE).insert(ordinal, pools);
     Ok(())
 }
 
 /// Makes a device's default pool current again if this one is.
 fn leave_current(pool: &Pool) {
     if let Some(pools) = lock(&OF_DEVICE).get_mut(&pool.device)
-        && pools.1.handle == pool.handle
+        && pools.current.handle == pool.handle
     {
-        pools.1 = Arc::clone(&pools.0);
+        pools.current = Arc::clone(&pools.default);
     }
 }
 
@@ -135,7 +136,7 @@ faces! {
     "cuDeviceGetDefaultMemPool" 11020 cuDeviceGetDefaultMemPool (out: Out<CUmemoryPool>, device: CUdevice) {
         driver()?;
         out.check()?;
-        out.set(of_device(device)?.0.handle as CUmemoryPool)
+        out.set(of_device(device)?.default.handle as CUmemoryPool)
     }
     "cuDeviceGetMemPool" 11020 cuDeviceGetMemPool (out: Out<CUmemoryPool>, device: CUdevice) {
         driver()?;
@@ -146,7 +147,7 @@ faces! {
     "cuMemGetDefaultMemPool" 13000 cuMemGetDefaultMemPool (out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32) {
         driver()?;
         out.check()?;
-        out.set(of_device(device_of(location, kind)?)?.0.handle as CUmemoryPool)
+        out.set(of_device(device_of(location, kind)?)?.default.handle as CUmemoryPool)
     }
     "cuMemGetMemPool" 13000 cuMemGetMemPool (out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32) {
         driver()?;

@@ -1,0 +1,46 @@
+// Freed memory is its own stream's at once, others' when the stream has come to the free; a pool has a limit.
+#include "app.h"
+#include <semaphore.h>
+
+static sem_t gate;
+static void wait_at_gate(void *unused) {
+    (void)unused;
+    sem_wait(&gate);
+}
+
+int main(void) {
+    start();
+    Any one, two, pool, current;
+    Ptr first, same, other, more;
+    const size_t size = 16 << 20;
+    PoolProps props = {.type = 1, .location = {1, 0}, .max_size = size};
+    sem_init(&gate, 0, 0);
+    DO(cuStreamCreate(&one, NON_BLOCKING));
+    DO(cuStreamCreate(&two, NON_BLOCKING));
+    DO(cuMemPoolCreate(&pool, &props));
+    DO(cuDeviceSetMemPool(0, pool));
+    DO(cuDeviceGetMemPool(&current, 0));
+    TRUE(current == pool);
+
+    DO(cuMemAllocAsync(&first, size, one));
+    EXPECT(cuMemAllocAsync(&more, 1, one), OUT_OF_MEMORY); // The pool's own limit.
+    DO(cuLaunchHostFunc(one, wait_at_gate, NULL));
+    DO(cuMemFreeAsync(first, one));
+    EXPECT(cuMemFreeAsync(first, one), INVALID_VALUE);
+    EXPECT(cuMemAllocAsync(&other, size, two), OUT_OF_MEMORY); // Stream one has not come to the free.
+    DO(cuMemAllocAsync(&same, size, one));
+    TRUE(same == first);
+    DO(cuMemFreeAsync(same, one));
+    sem_post(&gate);
+    DO(cuStreamSynchronize(one));
+    DO(cuMemAllocAsync(&other, size, two));
+
+    DO(cuMemPoolDestroy(pool)); // What is allocated from it stays good.
+    DO(cuMemsetD32Async(other, 1, size / 4, two));
+    DO(cuMemFreeAsync(other, two));
+    DO(cuCtxSynchronize());
+    EXPECT(cuMemAllocFromPoolAsync(&more, 1, pool, one), INVALID_VALUE);
+    DO(cuMemAllocAsync(&more, 1, one)); // From the default pool again.
+    DO(cuMemFree_v2(more));
+    return 0;
+}

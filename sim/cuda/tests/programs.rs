@@ -1,0 +1,56 @@
+//! Small C programs, each about one behaviour of the driver. They say themselves what they expect.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, Watched, artifact, cc};
+
+/// Compiles a program and links it with the simulator's driver, as one is linked with the real one.
+fn program(name: &str) -> PathBuf {
+    let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps");
+    // A changed header is a changed program.
+    let header = std::fs::read(apps.join("app.h")).expect("the header is beside the programs");
+    let mut hasher = DefaultHasher::new();
+    header.hash(&mut hasher);
+    let library = artifact("libcuda.so");
+    let dir = library.parent().expect("an artifact is in a directory");
+    let link = format!("-L{}", dir.display());
+    let version = format!("-DHEADER={:x}", hasher.finish());
+    cc(
+        &apps.join(format!("{name}.c")),
+        name,
+        &[&version, &link, "-lcuda"],
+    )
+}
+
+macro_rules! programs {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            let bed = Testbed::new();
+            let mut command = bed.sim_only(program(stringify!($name)));
+            let output = Watched::spawn_for(&mut command, Duration::from_secs(60)).wait_output();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}: {said}", output.status);
+        }
+    )*};
+}
+
+programs! {
+    array_roundtrip_copies
+    capture_ends_by_a_forbidden_call
+    capture_forks_and_joins
+    capture_leaves_the_legacy_stream_alone
+    capture_modes_decide_who_is_forbidden
+    graph_is_built_by_hand
+    graph_memory_comes_with_the_launch
+    graph_replays_what_was_captured
+    host_memory_is_pinned
+    memory_is_shared_between_processes
+    mipmap_levels_are_arrays
+    pool_allocates_in_stream_order
+    pool_trim_returns_what_is_reserved
+    vmm_alias_sees_the_same_bytes
+    vmm_segment_grows
+}
