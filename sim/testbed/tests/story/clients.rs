@@ -9,6 +9,8 @@ use gpushare_testbed::{Watched, eventually, python};
 use crate::stage::Stage;
 
 const MIB: u64 = 1 << 20;
+/// What the simulated device rounds an allocation up to.
+const GRAIN: u64 = 512;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The interpreter, and ffmpeg.
@@ -69,20 +71,29 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
         ffmpeg.line();
     }
 
-    // What ps says is what they did: the device is the witness, byte for byte.
+    // What ps says is what they did, byte for byte; the device rounds each piece up and is the witness.
     assert_eq!(
         bindings.ask(&format!("alloc {}", 256 * MIB)),
         "CUDA_SUCCESS"
     );
-    assert_eq!(bindings.ask(&format!("alloc {}", 100_001)), "CUDA_SUCCESS");
+    assert_eq!(bindings.ask("alloc 100001"), "CUDA_SUCCESS");
+    let used = 256 * MIB + 100_001;
     let shown = stage.on_device("bindings");
-    assert_eq!(shown["used_bytes"], stage.held(bindings.pid()));
-    assert!(shown["used_bytes"].as_u64() >= Some(256 * MIB + 100_001));
+    assert_eq!(
+        (&shown["used_bytes"], &shown["launches"]),
+        (&used.into(), &0.into())
+    );
     assert_eq!(shown["quota_bytes"], 1024 * MIB);
-    assert_eq!(shown["launches"], 0);
+    assert_eq!(stage.held(bindings.pid()), used.next_multiple_of(GRAIN));
     let shown = stage.on_device("ffmpeg");
-    assert_eq!(shown["used_bytes"], stage.held(ffmpeg.pid()));
-    assert!(shown["used_bytes"].as_u64() > Some(0));
+    let (counted, held) = (
+        shown["used_bytes"].as_u64().unwrap(),
+        stage.held(ffmpeg.pid()),
+    );
+    assert!(
+        counted > 0 && (counted..counted + 100 * GRAIN).contains(&held),
+        "{counted} {held}"
+    );
     assert_eq!(shown["quota_bytes"], 2048 * MIB);
     eventually("ps shows each kernel the device has done", LIMIT, || {
         let before = stage.kernels(ffmpeg.pid());
@@ -93,8 +104,7 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
 
     // Lowered: the next allocation is refused, there and nowhere else.
     let said = stage.gpushare(&["quota", "set", "name:bindings", "300MiB"]);
-    assert!(said.contains("obeyed by all 1"), "{said}");
-    let used = stage.held(bindings.pid());
+    assert!(said.contains("obeyed by all 2"), "{said}");
     let more = format!("alloc {}", 300 * MIB - used + 1);
     assert_eq!(bindings.ask(&more), "CUDA_ERROR_OUT_OF_MEMORY");
     let info = numbers(&bindings.ask("info"));
@@ -107,12 +117,12 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
     stage.gpushare(&["quota", "set", "name:bindings", "200MiB"]);
     assert_eq!(bindings.ask("alloc 1"), "CUDA_ERROR_OUT_OF_MEMORY");
     assert_eq!(numbers(&bindings.ask("info"))[0], 0);
-    assert_eq!(stage.held(bindings.pid()), used);
+    assert_eq!(stage.on_device("bindings")["used_bytes"], used);
 
     // Raised: it goes on, no restart.
     stage.gpushare(&["quota", "set", "name:bindings", "2GiB"]);
     assert_eq!(bindings.ask(&more), "CUDA_SUCCESS");
-    let used = stage.held(bindings.pid());
+    let used = 300 * MIB + 1;
     let info = numbers(&bindings.ask("info"));
     assert_eq!(info, [2048 * MIB - used, 2048 * MIB]);
     let shown = stage.on_device("bindings");
