@@ -168,15 +168,27 @@ fn stuck(data: &Data, found: &mut Vec<Finding>) {
 }
 
 fn starving(data: &Data, found: &mut Vec<Finding>) {
+    let contenders: Vec<u32> = (0..data.sample.devices.len())
+        .map(|gpu| contending_weight(data, gpu))
+        .collect();
     each(data, |process, holding| {
         let waiting = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
-        if holding.lock.state != LockState::Wait || process.paused {
+        let eligible = !process.paused && process.state != ProcessState::Stuck;
+        if holding.lock.state != LockState::Wait || !eligible || waiting < PATIENCE_NS {
             return;
         }
         let spent = data.spent(Who::of(process), holding.gpu);
-        let fair = fair_share(data, process, holding.gpu);
-        let short = f64::from(spent.hold) < 0.8 * fair && spent.wait > 0.5;
-        if waiting >= PATIENCE_NS && short {
+        let sum = contenders
+            .get(holding.gpu)
+            .copied()
+            .unwrap_or(0)
+            .max(process.weight)
+            .max(1);
+        let share = f64::from(process.weight) / f64::from(sum);
+        let fair = process
+            .cap_percent
+            .map_or(share, |cap| share.min(f64::from(cap) / 100.0));
+        if f64::from(spent.hold) < 0.8 * fair && spent.wait > 0.5 {
             found.push(about(
                 process,
                 holding,
@@ -193,18 +205,17 @@ fn starving(data: &Data, found: &mut Vec<Finding>) {
     });
 }
 
-/// A process's weight among those who wanted the lock lately.
-fn fair_share(data: &Data, process: &ProcessSample, gpu: usize) -> f64 {
-    let wanted = |p: &ProcessSample| {
-        let spent = data.spent(Who::of(p), gpu);
-        p.slot.is_some() && !p.paused && spent.hold + spent.wait > 0.05
+/// The weights of all who wanted a device's lock lately, together.
+fn contending_weight(data: &Data, gpu: usize) -> u32 {
+    let wanted = |process: &ProcessSample| {
+        let spent = data.spent(Who::of(process), gpu);
+        process.slot.is_some() && !process.paused && spent.hold + spent.wait > 0.05
     };
-    let contenders = data.sample.holdings(gpu).filter(|(p, _)| wanted(p));
-    let sum: u32 = contenders.map(|(p, _)| p.weight).sum();
-    let share = f64::from(process.weight) / f64::from(sum.max(process.weight).max(1));
-    process
-        .cap_percent
-        .map_or(share, |cap| share.min(f64::from(cap) / 100.0))
+    let contenders = data
+        .sample
+        .holdings(gpu)
+        .filter(|(process, _)| wanted(process));
+    contenders.map(|(process, _)| process.weight).sum()
 }
 
 fn hog(data: &Data, found: &mut Vec<Finding>) {
@@ -253,19 +264,13 @@ fn over_quota(data: &Data, found: &mut Vec<Finding>) {
 }
 
 fn denials(data: &Data, found: &mut Vec<Finding>) {
-    let since = data.sample.time_ns.saturating_sub(NEWS_NS);
+    let recent = data
+        .log
+        .denials(data.sample.time_ns.saturating_sub(NEWS_NS));
     each(data, |process, holding| {
-        let recent = data
-            .log
-            .denials(Who::of(process), since)
-            .filter(|e| e.gpu == Some(holding.gpu));
-        let asked: Vec<u64> = recent
-            .filter_map(|event| match event.what {
-                crate::sample::What::Denial { asked_bytes, .. } => Some(asked_bytes),
-                _ => None,
-            })
-            .collect();
-        let Some(last) = asked.first() else { return };
+        let Some((count, last)) = recent.get(&(Who::of(process), holding.gpu)) else {
+            return;
+        };
         let limit = holding
             .quota_bytes
             .map_or("no quota of its own".into(), short_size);
@@ -273,9 +278,9 @@ fn denials(data: &Data, found: &mut Vec<Finding>) {
             process,
             holding,
             format!(
-                "{} was denied {} allocations in 30 s, the last of {}, at {} of {limit}; raise it with [e]",
+                "{} was denied {} in 30 s, the last of {}, at {} of {limit}; raise it with [e]",
                 name(data, process),
-                asked.len(),
+                some(*count, "allocation"),
                 short_size(*last),
                 short_size(holding.used_bytes),
             ),
@@ -284,21 +289,29 @@ fn denials(data: &Data, found: &mut Vec<Finding>) {
 }
 
 fn forced(data: &Data, found: &mut Vec<Finding>) {
-    let since = data.sample.time_ns.saturating_sub(NEWS_NS);
+    let recent = data.log.forced(data.sample.time_ns.saturating_sub(NEWS_NS));
     each(data, |process, holding| {
-        let times = data.log.forced(Who::of(process), holding.gpu, since);
-        if times > 0 {
+        if let Some(count) = recent.get(&(Who::of(process), holding.gpu)) {
             found.push(about(
                 process,
                 holding,
                 format!(
-                    "{} did not yield GPU{} and lost its lock by force {times} times in 30 s",
+                    "{} did not yield GPU{} and lost its lock by force {} in 30 s",
                     name(data, process),
-                    holding.gpu
+                    holding.gpu,
+                    some(*count, "time")
                 ),
             ));
         }
     });
+}
+
+/// `1 time`, `3 times`.
+fn some(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
 }
 
 fn invalid(data: &Data, found: &mut Vec<Finding>) {

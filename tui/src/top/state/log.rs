@@ -1,6 +1,6 @@
 //! The events worth keeping: what is rare is kept long, the lock's constant turns only briefly.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::sample::{EventLine, Sample, What};
 
@@ -9,7 +9,7 @@ use super::Who;
 const KEPT: usize = 1000;
 const TURNS_KEPT: usize = 2000;
 /// A wait this long is worth a line of its own.
-const LONG_NS: u64 = 250_000_000;
+const LONG_NS: u64 = 1_000_000_000;
 
 /// Which events the pane shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,29 +108,37 @@ impl Log {
         })
     }
 
-    /// Refused allocations of one process since `since_ns`, newest first.
-    pub fn denials(&self, who: Who, since_ns: u64) -> impl Iterator<Item = &EventLine> {
-        self.notable
-            .iter()
-            .rev()
-            .take_while(move |event| event.time_ns >= since_ns)
-            .filter(move |event| {
-                matches!(event.what, What::Denial { .. }) && event.slot.map(Who::Slot) == Some(who)
-            })
+    /// Refused allocations since `since_ns` for each process and device: how many, and the size of the last.
+    pub fn denials(&self, since_ns: u64) -> HashMap<(Who, usize), (usize, u64)> {
+        let mut denials = HashMap::new();
+        for (key, event) in self.recent(since_ns) {
+            if let What::Denial { asked_bytes, .. } = event.what {
+                // The newest comes first, so its size is the one that stays.
+                denials.entry(key).or_insert((0, asked_bytes)).0 += 1;
+            }
+        }
+        denials
     }
 
-    /// How often the lock of one device was taken from one process since `since_ns`.
-    pub fn forced(&self, who: Who, gpu: usize, since_ns: u64) -> usize {
+    /// How often the lock was taken from each process on each device since `since_ns`.
+    pub fn forced(&self, since_ns: u64) -> HashMap<(Who, usize), usize> {
+        let mut forced = HashMap::new();
+        for (key, event) in self.recent(since_ns) {
+            if matches!(event.what, What::Forced { .. }) {
+                *forced.entry(key).or_default() += 1;
+            }
+        }
+        forced
+    }
+
+    /// Notable events about a process on a device, newest first.
+    fn recent(&self, since_ns: u64) -> impl Iterator<Item = ((Who, usize), &EventLine)> {
         let recent = self
             .notable
             .iter()
             .rev()
-            .take_while(|event| event.time_ns >= since_ns);
-        let forced = recent.filter(|event| {
-            let here = event.gpu == Some(gpu) && event.slot.map(Who::Slot) == Some(who);
-            here && matches!(event.what, What::Forced { .. })
-        });
-        forced.count()
+            .take_while(move |event| event.time_ns >= since_ns);
+        recent.filter_map(|event| Some(((Who::Slot(event.slot?), event.gpu?), event)))
     }
 }
 

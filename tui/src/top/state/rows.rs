@@ -31,13 +31,21 @@ pub struct Row<'a> {
 }
 
 pub(super) fn every(data: &Data) -> Vec<Row<'_>> {
-    let of_process = |process| rows_of(data, process);
+    let of_process = |process| rows_of(data, process, None);
     data.sample.processes.iter().flat_map(of_process).collect()
 }
 
-fn rows_of<'a>(data: &'a Data, process: &'a ProcessSample) -> impl Iterator<Item = Row<'a>> {
+fn rows_of<'a>(
+    data: &'a Data,
+    process: &'a ProcessSample,
+    only: Option<usize>,
+) -> impl Iterator<Item = Row<'a>> {
     let who = Who::of(process);
-    process.devices.iter().filter_map(move |holding| {
+    let wanted = process
+        .devices
+        .iter()
+        .filter(move |h| only.is_none_or(|gpu| gpu == h.gpu));
+    wanted.filter_map(move |holding| {
         Some(Row {
             who,
             letter: data.letter(who),
@@ -52,10 +60,12 @@ fn rows_of<'a>(data: &'a Data, process: &'a ProcessSample) -> impl Iterator<Item
 }
 
 pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
-    let mut rows = every(data);
-    rows.retain(|row| {
-        (choices.all_gpus || row.holding.gpu == choices.gpu) && choices.filter.accepts(row)
-    });
+    let only = (!choices.all_gpus).then_some(choices.gpu);
+    let processes = data.sample.processes.iter();
+    let mut rows: Vec<Row<'_>> = processes
+        .flat_map(|process| rows_of(data, process, only))
+        .filter(|row| choices.filter.accepts(row))
+        .collect();
     let Some(column) = columns::COLUMNS.get(choices.sort) else {
         return rows;
     };
