@@ -6,6 +6,7 @@ mod client;
 mod contexts;
 mod environment;
 mod graphs;
+mod groups;
 mod host;
 mod linear;
 mod physical;

@@ -1,0 +1,125 @@
+//! Processes that share a quota.
+
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, eventually};
+use rustix::process::Signal;
+use shm_layout::{Change, EventKind, EventReader, QuotaValue, Segments, Set, Source, clock};
+
+use crate::client::{Client, MIB, look};
+
+fn set_group(bed: &Testbed, name: &str, memory: QuotaValue) {
+    let operator = Segments::open_operator(bed.dir()).expect("made at need");
+    let change = Change::Group {
+        name: name.into(),
+        memory: Set::To(memory),
+        weight: Set::Keep,
+        cap: Set::Keep,
+        remove: false,
+    };
+    operator
+        .edit(None, &change, clock::now())
+        .expect("a valid edit");
+}
+
+#[test]
+fn members_share_one_quota_and_strangers_none() {
+    let bed = Testbed::new();
+    set_group(&bed, "training", QuotaValue::Bytes(4 * MIB));
+    let member = [("GPUSHARE_GROUP", "training")];
+    let (mut one, mut two) = (Client::start(&bed, &member), Client::start(&bed, &member));
+    let mut stranger = Client::start(&bed, &[]);
+    one.ok(&format!("alloc a {}", 3 * MIB));
+    two.denied(&format!("alloc b {}", MIB + 1));
+    two.ok(&format!("alloc b {MIB}"));
+    one.denied("alloc c 1");
+    stranger.ok(&format!("alloc a {}", 64 * MIB));
+    assert_eq!(two.ok("info")[0], 0, "the group has nothing left");
+    one.ok("free a");
+    assert_eq!(two.ok("info")[0], 3 * MIB);
+    two.ok(&format!("alloc c {}", 3 * MIB));
+    let group = look(&bed)
+        .groups
+        .into_iter()
+        .find(|group| group.name == "training");
+    assert_eq!(group.expect("it is there").members.len(), 2);
+}
+
+#[test]
+fn a_groups_quota_changes_while_its_members_run() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_GROUP", "training")]);
+    client.ok(&format!("alloc a {}", 8 * MIB));
+    set_group(&bed, "training", QuotaValue::Bytes(8 * MIB));
+    client.denied("alloc b 1");
+    set_group(&bed, "training", QuotaValue::Bytes(8 * MIB + 1));
+    client.ok("alloc b 1");
+    set_group(&bed, "training", QuotaValue::Unlimited);
+    client.ok("alloc c 1000");
+}
+
+#[test]
+fn a_members_own_quota_holds_beside_the_groups() {
+    let bed = Testbed::new();
+    set_group(&bed, "training", QuotaValue::Bytes(4 * MIB));
+    let own = [("GPUSHARE_GROUP", "training"), ("GPUSHARE_MEMORY", "1MiB")];
+    let mut client = Client::start(&bed, &own);
+    client.denied(&format!("alloc a {}", MIB + 1));
+    client.ok(&format!("alloc a {MIB}"));
+    assert_eq!(client.process().devices[0].quota.source, Source::LaunchEnv);
+    let mut other = Client::start(&bed, &[("GPUSHARE_GROUP", "training")]);
+    other.denied(&format!("alloc a {}", 3 * MIB + 1));
+    other.ok(&format!("alloc a {}", 3 * MIB));
+}
+
+#[test]
+fn the_bytes_of_a_killed_member_are_the_groups_again() {
+    let bed = Testbed::new();
+    set_group(&bed, "training", QuotaValue::Bytes(4 * MIB));
+    let member = [("GPUSHARE_GROUP", "training")];
+    let mut doomed = Client::start(&bed, &member);
+    let mut heir = Client::start(&bed, &member);
+    doomed.ok(&format!("alloc a {}", 4 * MIB));
+    heir.denied("alloc b 1");
+    doomed.watched.signal(Signal::KILL);
+    eventually(
+        "the killed member's bytes are back",
+        Duration::from_secs(60),
+        || heir.code(&format!("alloc b {}", 4 * MIB)) == 0,
+    );
+}
+
+#[test]
+fn a_devices_limit_holds_over_everybody() {
+    let bed = Testbed::new();
+    let (mut one, mut two) = (
+        Client::start(&bed, &[]),
+        Client::start(&bed, &[("GPUSHARE_MEMORY", "8MiB")]),
+    );
+    let operator = Segments::open_operator(bed.dir()).expect("there");
+    let uuid = look(&bed).devices[0].uuid;
+    let change = Change::DeviceLimit {
+        uuid,
+        value: QuotaValue::Bytes(4 * MIB),
+    };
+    operator
+        .edit(None, &change, clock::now())
+        .expect("a valid edit");
+    one.ok(&format!("alloc a {}", 3 * MIB));
+    two.denied(&format!("alloc b {}", MIB + 1));
+    assert_eq!(two.ok("info"), [MIB, 8 * MIB]);
+    two.ok(&format!("alloc b {MIB}"));
+
+    let segments = Segments::open_viewer(bed.dir()).expect("there");
+    let mut reader = EventReader::from_start(segments.state());
+    let mut limits = Vec::new();
+    while let Some(event) = reader.next(segments.state()) {
+        limits.extend(
+            event
+                .ok()
+                .filter(|event| event.kind == EventKind::Denial)
+                .map(|event| event.arg1),
+        );
+    }
+    assert_eq!(limits, [4 * MIB], "the denial names the limit that refused");
+}
