@@ -20,7 +20,8 @@ use crate::{
     symbols::{COUNT, Symbol},
 };
 
-static ADDRESSES: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+/// Where each function is, by [`Symbol`]; the assembly of [`fast`](crate::fast) reads it too.
+pub static ADDRESSES: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
 /// The address of a driver function, looked up at need; NULL when the driver has no such function.
 #[inline(always)]

@@ -13,7 +13,7 @@ use std::{
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use crate::{
-    context, copy, driver, launch, life, lookup, memory, memset, notice,
+    context, copy, driver, fast, launch, life, lookup, memory, memset, notice,
     real::{Real, Submission},
     stream,
     symbols::Symbol,
@@ -65,8 +65,46 @@ macro_rules! export {
     };
 }
 
+/// A submission whose arguments are on the stack: the assembly of `fast` leaves them where they are.
+#[cfg(target_arch = "x86_64")]
+macro_rules! export_fast {
+    ($hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+        #[allow(non_snake_case, reason = "the driver's own name")]
+        mod $name {
+            use super::*;
+
+            /// What the fast path does not settle.
+            #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
+            pub unsafe extern "C" fn slow($($arg: $type),*) -> CUresult {
+                // SAFETY: the arguments are the caller's own, for this very function.
+                let forward = move || unsafe { driver::call::$name($($arg),*) };
+                $hook(Submission::new(Symbol::$name, forward), $($arg),*)
+            }
+        }
+
+        #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+            fast::launch_kernel!($name)
+        }
+    };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! export_fast {
+    ($hook:path, fn $name:ident $args:tt) => {
+        export!(submit $hook, fn $name $args);
+    };
+}
+
 /// A row's function, and its per-thread default stream form.
 macro_rules! row {
+    (fast [$hook:path] fn $name:ident $args:tt twin $twin:ident) => {
+        export_fast!($hook, fn $name $args);
+        export_fast!($hook, fn $twin $args);
+    };
     ($kind:ident [$hook:path] fn $name:ident $args:tt) => {
         export!($kind $hook, fn $name $args);
     };

@@ -10,7 +10,7 @@
 //! resolve   dlsym, dlvsym, dlopen      ┐ how an application      the table (gpushare_abi::driver_table!)
 //! lookup    cuGetProcAddress           ├ reaches us              one row a function; exports, addresses,
 //! entry     the exported functions     ┘                         names and call codes come from it
-//! launch, transfer, memset             the launch path           submit rows
+//! launch, transfer, memset, fast       the launch path           submit rows
 //! copy, sync, stream, context, life    everything else           call rows
 //! memory    allocations, quota, views  call rows, table/memory.rs and table/nvml.rs
 //! thread → gate → admission → turn → drain, keeper               who may submit, and when
@@ -49,6 +49,7 @@ pub mod drain;
 pub mod driver;
 pub mod entry;
 pub mod environment;
+pub mod fast;
 pub mod futex;
 pub mod gate;
 pub mod guest;

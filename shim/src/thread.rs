@@ -21,10 +21,16 @@ use std::{
 
 use shm_layout::DEVICES_PER_PROCESS;
 
-use crate::gate::{self, Gate, OPEN};
+use crate::{
+    driver,
+    gate::{self, Gate, OPEN},
+    symbols::Symbol,
+};
 
 /// A thread is in no hook of ours.
 const OUTSIDE: u32 = 0;
+/// A thread submits to the device it is settled on.
+pub const SUBMITTING: u32 = 1;
 /// A thread is in a hook that submits nothing.
 const ELSEWHERE: u32 = u32::MAX;
 /// Streams remembered by the launch path.
@@ -79,6 +85,13 @@ pub struct Thread {
     gate: AtomicPtr<Gate>,
     inside: AtomicU32,
     here: AtomicU32,
+    /// The stream last submitted to, as a caller of the plain and of the per-thread form names it.
+    last: [AtomicUsize; 2],
+    /// What the thread does on the device it is settled on.
+    tally: AtomicPtr<Tally>,
+    /// Where [`fast`](crate::fast) keeps its caller's return address and register meanwhile.
+    return_address: Cell<usize>,
+    saved_register: Cell<usize>,
     recent: [AtomicUsize; RECENT],
     context: Cell<usize>,
     streams: Mutex<Vec<Used>>,
@@ -86,6 +99,25 @@ pub struct Thread {
     next: AtomicPtr<Thread>,
     tallies: [Tally; DEVICES_PER_PROCESS],
 }
+
+/// Where the assembly of [`fast`](crate::fast) finds the fields.
+#[allow(missing_docs, reason = "named after the fields")]
+pub mod offset {
+    use std::mem::offset_of;
+
+    use super::{Tally, Thread};
+
+    pub const GATE: usize = offset_of!(Thread, gate);
+    pub const INSIDE: usize = offset_of!(Thread, inside);
+    pub const LAST: usize = offset_of!(Thread, last);
+    pub const TALLY: usize = offset_of!(Thread, tally);
+    pub const RETURN_ADDRESS: usize = offset_of!(Thread, return_address);
+    pub const SAVED_REGISTER: usize = offset_of!(Thread, saved_register);
+    pub const LAUNCHES: usize = offset_of!(Tally, launches);
+}
+
+/// No stream: `last` when it is not known.
+const NO_STREAM: usize = usize::MAX;
 
 static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -111,13 +143,14 @@ impl Thread {
         if self.inside.load(Relaxed) != OUTSIDE {
             return false;
         }
-        self.inside.store(self.here.load(Relaxed), Relaxed);
+        self.inside.store(SUBMITTING, Relaxed);
         // The keeper closes the gate, makes every thread of the process pass a full barrier (membarrier), then
         // reads `inside`: so either it sees us inside, or we see the gate closed.
         compiler_fence(SeqCst);
         // SAFETY: a record's gate always points to one of the gates, which live as long as the process.
         let gate = unsafe { &*self.gate.load(Relaxed) };
         if gate.look() == OPEN && self.recent[place(key)].load(Relaxed) == key {
+            self.note_last(key);
             return true;
         }
         self.inside.store(OUTSIDE, Relaxed);
@@ -133,7 +166,7 @@ impl Thread {
 
     /// Begins a submission if the gate is open, whatever the stream.
     pub fn begin_if_open(&self) -> bool {
-        self.inside.store(self.here.load(Relaxed), Relaxed);
+        self.inside.store(SUBMITTING, Relaxed);
         compiler_fence(SeqCst); // as in `begin`
         // SAFETY: as in `begin`.
         let gate = unsafe { &*self.gate.load(Relaxed) };
@@ -145,14 +178,15 @@ impl Thread {
     }
 
     /// Begins a submission that was admitted past the closed gate; only under the turn's lock.
-    pub fn begin_admitted(&self, ordinal: u8) {
-        self.inside.store(u32::from(ordinal) + 1, Relaxed);
+    pub fn begin_admitted(&self) {
+        self.inside.store(SUBMITTING, Relaxed);
     }
 
     /// Whether the thread is submitting to this device.
     pub fn is_inside(&self, ordinal: u8) -> bool {
-        // ORDER: pairs with the Release store in `end`; the call's effects come with it.
-        self.inside.load(Acquire) == u32::from(ordinal) + 1
+        // ORDER: pairs with the Release store in `end`; the call's effects come with it. Where the thread is
+        // settled was stored before it came inside, and our barrier has made it pass both.
+        self.inside.load(Acquire) == SUBMITTING && self.here.load(Relaxed) == u32::from(ordinal) + 1
     }
 
     /// Whether the thread is in a hook of ours.
@@ -169,7 +203,8 @@ impl Thread {
     /// What the thread did on the device of its current context.
     #[inline(always)]
     pub fn tally_here(&self) -> &Tally {
-        self.tally((self.here.load(Relaxed).wrapping_sub(1)) as u8)
+        // SAFETY: points to one of this record's own tallies, and records are never freed.
+        unsafe { &*self.tally.load(Relaxed) }
     }
 
     /// The context the thread was last seen with.
@@ -183,6 +218,8 @@ impl Thread {
             self.forget_recent();
         }
         self.here.store(u32::from(ordinal) + 1, Relaxed);
+        self.tally
+            .store(std::ptr::from_ref(self.tally(ordinal)).cast_mut(), Relaxed);
         self.gate
             .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
     }
@@ -213,6 +250,19 @@ impl Thread {
             streams.push(used);
         }
         self.recent[place(used.stream)].store(used.stream, Relaxed);
+        self.note_last(used.stream);
+    }
+
+    /// The streams of [`stream_key`], as callers of either form name them. The assembly that looks at them
+    /// trusts that its function is known.
+    #[inline(always)]
+    fn note_last(&self, key: usize) {
+        if !driver::known(Symbol::cuLaunchKernel).is_null() {
+            self.last[0].store(if key == 1 { 0 } else { key }, Relaxed);
+        }
+        if !driver::known(Symbol::cuLaunchKernel_ptsz).is_null() {
+            self.last[1].store(if key == 2 { 0 } else { key }, Relaxed);
+        }
     }
 
     /// Takes the streams that `which` chooses out of the record.
@@ -234,6 +284,9 @@ impl Thread {
     fn forget_recent(&self) {
         for place in &self.recent {
             place.store(0, Relaxed);
+        }
+        for last in &self.last {
+            last.store(NO_STREAM, Relaxed);
         }
     }
 }
@@ -319,6 +372,10 @@ fn make() -> &'static Thread {
         gate: AtomicPtr::new(std::ptr::from_ref(gate::always_closed()).cast_mut()),
         inside: AtomicU32::new(OUTSIDE),
         here: AtomicU32::new(0),
+        last: [const { AtomicUsize::new(NO_STREAM) }; 2],
+        tally: AtomicPtr::new(null_mut()),
+        return_address: Cell::new(0),
+        saved_register: Cell::new(0),
         recent: Default::default(),
         context: Cell::new(0),
         streams: Mutex::new(Vec::new()),
@@ -326,6 +383,9 @@ fn make() -> &'static Thread {
         next: AtomicPtr::new(null_mut()),
         tallies: Default::default(),
     }));
+    thread
+        .tally
+        .store(std::ptr::from_ref(thread.tally(0)).cast_mut(), Relaxed);
     let record = std::ptr::from_ref(thread).cast_mut();
     let mut first = THREADS.load(Relaxed);
     loop {
@@ -376,8 +436,8 @@ extern "C" fn detach(record: *mut c_void) {
     thread.in_use.store(false, Release);
 }
 
-// SAFETY (of sharing): `context` is the one plain cell; only the thread that uses the record touches it,
-// and `in_use` hands it from one thread to the next.
+// SAFETY: only the thread that uses the record touches its plain cells, and `in_use` hands them from one
+// thread to the next.
 unsafe impl Sync for Thread {}
 
 #[cfg(target_arch = "x86_64")]

@@ -115,13 +115,13 @@ impl Turn {
             }
             if state.rules.policy.kind == PolicyKind::Off && state.phase == Phase::Free {
                 gate_of(device).open();
-                thread.begin_admitted(device.ordinal);
+                thread.begin_admitted();
                 return Ok(false);
             }
             match state.phase {
                 Phase::Held if lock.held() => {
                     state.submitted = state.submitted.saturating_add(1);
-                    thread.begin_admitted(device.ordinal);
+                    thread.begin_admitted();
                     return Ok(is_counted(state.rules.policy.kind));
                 }
                 Phase::Held => self.lost(&mut state, device),

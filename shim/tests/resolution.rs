@@ -198,6 +198,13 @@ fn a_driver_that_was_closed_and_opened_again_still_works() {
 }
 
 #[test]
+fn a_launch_can_be_looked_at_from_within() {
+    let line = "answer 999 main seen nested 0 again 0";
+    let said = Bench::new().says("unwinding.c", &["-rdynamic"], &[]);
+    assert_eq!(said, [line, line, line]);
+}
+
+#[test]
 fn a_process_without_a_driver_notices_nothing() {
     let bench = Bench::new();
     let output = bench

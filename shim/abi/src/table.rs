@@ -5,7 +5,7 @@
 //! ```text
 //! hooked {
 //!     "cuMemAlloc" 3020 call memory::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);
-//!     "cuLaunchKernel" 4000 submit launch::kernel fn cuLaunchKernel(f: CUfunction, …) twin cuLaunchKernel_ptsz;
+//!     "cuLaunchKernel" 4000 fast launch::kernel fn cuLaunchKernel(f: CUfunction, …) twin cuLaunchKernel_ptsz;
 //! }
 //! used { fn cuStreamQuery(stream: CUstream) twin cuStreamQuery_ptsz; }
 //! ```
@@ -13,7 +13,7 @@
 //! * the base name and the version are what a caller passes to `cuGetProcAddress`: the first CUDA
 //!   version (`major * 1000 + minor * 10`) whose answer is this function;
 //! * `call` rows run inside the re-entrancy guard and the panic boundary; `submit` rows are the launch
-//!   path, which brings its own;
+//!   path, which brings its own; the `fast` row is a submission with its own assembly where there is one;
 //! * the path is the hook, seen from `shim/src/entry.rs`; the name after `fn` is the exported symbol;
 //! * `twin` is the per-thread default stream form (`_ptsz`, `_ptds`) with the same signature and hook;
 //! * `used` rows are functions we call and do not hook.
@@ -77,7 +77,7 @@ macro_rules! driver_table {
             "cuMemcpy3DPeer" 4000 call copy::block_peer fn cuMemcpy3DPeer(copy: In<CUDA_MEMCPY3D_PEER>) twin cuMemcpy3DPeer_ptds;
 
             // ---- kernels and graphs: locked ----
-            "cuLaunchKernel" 4000 submit launch::kernel fn cuLaunchKernel(f: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void) twin cuLaunchKernel_ptsz;
+            "cuLaunchKernel" 4000 fast launch::kernel fn cuLaunchKernel(f: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void) twin cuLaunchKernel_ptsz;
             "cuLaunchKernelEx" 11060 submit launch::kernel_ex fn cuLaunchKernelEx(config: In<CUlaunchConfig>, f: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void) twin cuLaunchKernelEx_ptsz;
             "cuLaunchCooperativeKernel" 9000 submit launch::cooperative fn cuLaunchCooperativeKernel(f: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, params: *mut *mut c_void) twin cuLaunchCooperativeKernel_ptsz;
             "cuLaunchCooperativeKernelMultiDevice" 9000 submit launch::cooperative_multi fn cuLaunchCooperativeKernelMultiDevice(list: In<CUDA_LAUNCH_PARAMS>, count: u32, flags: u32);

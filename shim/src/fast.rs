@@ -1,0 +1,78 @@
+//! The launch path of `cuLaunchKernel` in assembly (x86-64): what [`launch::submit`](crate::launch::submit) does, without
+//! copying the eleven arguments.
+//!
+//! Five of them are on the stack, right above the return address. So the return address moves into the
+//! thread's record for the length of the call, and the driver is called in its place: its arguments are where
+//! its own caller put them. On the way out the address goes back and an ordinary `ret` takes it, so the
+//! processor's return predictor and a shadow stack see what they expect; the unwind tables say where it is
+//! meanwhile. `inside` is set before the record is written and cleared after it was read: a signal handler that
+//! launches finds us inside, and takes the slow way.
+//!
+//! Every doubt (new thread, nested call, closed gate, another stream) goes to the ordinary
+//! function, with all arguments as they came.
+
+/// The body of the naked function of this name.
+#[cfg(target_arch = "x86_64")]
+macro_rules! launch_kernel {
+    ($name:ident) => {
+        ::std::arch::naked_asm!(
+            ".cfi_startproc",
+            "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
+            "mov rax, qword ptr fs:[rax]",
+            "test rax, rax",
+            "je 3f",
+            "cmp dword ptr [rax + {inside}], 0",
+            "jne 3f",
+            "mov dword ptr [rax + {inside}], {submitting}",
+            "mov r11, qword ptr [rax + {gate}]",
+            "mov r10, qword ptr [rsp + 24]", // the stream
+            "cmp dword ptr [r11], {open}",
+            "jne 2f",
+            "cmp r10, qword ptr [rax + {last}]",
+            "jne 2f",
+            "pop qword ptr [rax + {return_address}]",
+            ".cfi_def_cfa_offset 0",
+            ".cfi_escape 0x10, 16, 2, 0x70, {return_address}", // return address at [rax + …]
+            "mov qword ptr [rax + {saved_register}], rbx",
+            "mov rbx, rax",
+            ".cfi_escape 0x10, 16, 2, 0x73, {return_address}", // return address at [rbx + …]
+            ".cfi_escape 0x10, 3, 2, 0x73, {saved_register}", // rbx at [rbx + …]
+            "call qword ptr [rip + {addresses} + {address}]",
+            "mov rdx, qword ptr [rbx + {tally}]",
+            "inc qword ptr [rdx + {launches}]",
+            "push qword ptr [rbx + {return_address}]",
+            ".cfi_def_cfa_offset 8",
+            ".cfi_offset 16, -8",
+            "mov rdx, rbx",
+            "mov rbx, qword ptr [rdx + {saved_register}]",
+            ".cfi_restore 3",
+            "mov dword ptr [rdx + {inside}], 0",
+            "ret",
+            "2:",
+            "mov dword ptr [rax + {inside}], 0",
+            "3:",
+            "jmp {slow}",
+            ".cfi_endproc",
+            inside = const $crate::thread::offset::INSIDE,
+            submitting = const $crate::thread::SUBMITTING,
+            gate = const $crate::thread::offset::GATE,
+            last = const $crate::thread::offset::LAST + 8 * Symbol::$name.per_thread() as usize,
+            tally = const $crate::thread::offset::TALLY,
+            launches = const $crate::thread::offset::LAUNCHES,
+            return_address = const $crate::thread::offset::RETURN_ADDRESS,
+            saved_register = const $crate::thread::offset::SAVED_REGISTER,
+            open = const $crate::gate::OPEN,
+            addresses = sym $crate::driver::ADDRESSES,
+            address = const 8 * Symbol::$name as usize,
+            slow = sym $name::slow,
+        )
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use launch_kernel;
+
+// One byte each in the unwind tables above.
+const _: () = assert!(
+    crate::thread::offset::RETURN_ADDRESS < 64 && crate::thread::offset::SAVED_REGISTER < 64
+);
