@@ -33,7 +33,8 @@ variables! {
     POLICY = "GPUSHARE_POLICY", "timeslice=5ms", "The lock policy the process obeys where the operator has set none.";
     DIR = "GPUSHARE_DIR", "/run/gpushare", "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";
     DISABLE = "GPUSHARE_DISABLE", "1", "The preloaded library steps aside: nothing is counted, limited or locked.";
-    LOG = "GPUSHARE_LOG", "info", "How much the preloaded library says on standard error: `off`, `error`, `warn`, `info`, `debug`.";
+    LOG = "GPUSHARE_LOG", "info", "How much the preloaded library says on standard error: `off`, `warn` or `info`; `warn` when not set.";
+    NVML_VIEW = "GPUSHARE_NVML_VIEW", "0", "With `0` a program that asks NVML sees the whole device's memory and not its quota.";
     LIB = "GPUSHARE_LIB", "/opt/gpushare/libgpushare.so", "Where `gpushare run` finds the library to preload when it is not beside the program.";
     SIM = "GPUSHARE_SIM", "1", "The tools look at the simulated GPU even where a real one is present.";
     SIM_WORLD = "GPUSHARE_SIM_WORLD", "demo", "Name of the simulator's shared world; programs of one world contend with each other.";
@@ -49,14 +50,44 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("CUDA_OVERRIDE_ALWAYS_LOCK", "policy always"),
     ("CUDA_OVERRIDE_SYNC_LOCK_SKIPS", "policy sync-skips=N"),
     ("ALNAIR_VGPU_COMPUTE_PERCENTILE", "cap=N%"),
-    ("CUDA_DEVICE_MEMORY_LIMIT[_n]", "memory, on device n"),
+    ("CUDA_DEVICE_MEMORY_LIMIT", "memory=SIZE"),
+    ("CUDA_DEVICE_MEMORY_LIMIT_n", "memory, on device n"),
     ("CUDA_DEVICE_SM_LIMIT", "cap=N%"),
-    ("CUDA_MEM_LIMIT[_i]", "memory, on device i"),
+    ("CUDA_MEM_LIMIT", "memory=SIZE"),
+    ("CUDA_MEM_LIMIT_n", "memory, on device n"),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The library cannot be a dependency of the tools, so its own table is read as text.
+    const LIBRARY: &str = include_str!("../../shim/src/environment/table.rs");
+
+    #[test]
+    fn every_variable_the_library_reads_is_explained() {
+        let quoted = LIBRARY.split('"').skip(1).step_by(2);
+        let names: Vec<&str> = quoted.filter(|text| is_name(text)).collect();
+        assert!(
+            names.len() > 15,
+            "the library's table was not understood: {names:?}"
+        );
+        for name in names {
+            let explained = TABLE.iter().any(|variable| variable.name == name);
+            assert!(
+                explained || ALIASES.iter().any(|(alias, _)| *alias == name),
+                "{name}"
+            );
+        }
+    }
+
+    fn is_name(text: &str) -> bool {
+        let name = text.strip_suffix("_n").unwrap_or(text);
+        name.contains('_')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    }
 
     #[test]
     fn each_name_is_said_once_and_explained() {

@@ -129,8 +129,7 @@ impl Plan {
         }
         for config in &self.configs {
             if let Some(policy) = &config.policy {
-                units::parse_policy(&[policy])
-                    .and_then(|edit| edit.apply(shm_layout::LockPolicy::default()))
+                units::policy(policy)
                     .map_err(|error| format!("config {:?}: policy: {error}", config.name))?;
             }
         }

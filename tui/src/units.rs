@@ -3,11 +3,27 @@
 //! The grammar itself is shared with the preloaded library (`shm_layout::text`); here are the forms
 //! that only a screen needs: fixed in width, one unit, never longer than the column.
 
+use shm_layout::LockPolicy;
 pub use shm_layout::text::{
     Amount, MemoryList, POLICY_FIELDS, PolicyEdit, TextError, format_duration, format_policy,
     format_size, human_size, parse_amount, parse_duration, parse_integer, parse_memory_list,
     parse_percent, parse_policy, parse_size,
 };
+
+/// The policy that an edit makes of another, if the segment takes it.
+pub fn whole_policy(edit: PolicyEdit, base: LockPolicy) -> Result<LockPolicy, TextError> {
+    let policy = edit.apply(base)?;
+    let conflict = |(field, why): (&str, &str)| TextError::Conflict {
+        why: format!("{field} {why}"),
+    };
+    policy.check().map_err(conflict)?;
+    Ok(policy)
+}
+
+/// A policy as a person types it, on top of the default.
+pub fn policy(text: &str) -> Result<LockPolicy, TextError> {
+    whole_policy(parse_policy(&[text])?, LockPolicy::default())
+}
 
 /// A size in at most seven columns: `6.0G`, `512M`, `37B`.
 pub fn short_size(bytes: u64) -> String {

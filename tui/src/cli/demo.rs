@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use shm_layout::{Change, LockPolicy, Segments, Snapshot, clock, snapshot};
+use shm_layout::{Change, Segments, Snapshot, clock, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Done, note, world};
@@ -153,9 +153,7 @@ struct Policy<'e> {
 impl<'e> Policy<'e> {
     fn set(editor: &'e Editor) -> Result<Self, Failure> {
         let wrong = |error| Failure::failed(format!("the demo's policy: {error}"));
-        let policy = units::parse_policy(&[POLICY])
-            .and_then(|edit| edit.apply(LockPolicy::default()))
-            .map_err(wrong)?;
+        let policy = units::policy(POLICY).map_err(wrong)?;
         let change = Change::Policy {
             device: None,
             policy: Some(policy),

@@ -89,8 +89,7 @@ pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
     }
     let edit = units::parse_policy(&words).map_err(|error| wrong("policy", &error))?;
     // Whether its own words go together does not depend on what is in force.
-    edit.apply(LockPolicy::default())
-        .map_err(|error| wrong("policy", &error))?;
+    units::whole_policy(edit, LockPolicy::default()).map_err(|error| wrong("policy", &error))?;
     Ok(Some(edit))
 }
 
@@ -134,7 +133,7 @@ pub fn request(
     let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
     let base = uuid.map_or_else(|| present.everywhere(), |uuid| present.of(&uuid));
     let policy = edit
-        .map(|edit| edit.apply(base))
+        .map(|edit| units::whole_policy(edit, base))
         .transpose()
         .map_err(|error| wrong("policy", &error))?;
     let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));

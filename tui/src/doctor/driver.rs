@@ -120,7 +120,7 @@ fn interposition(patient: &Patient, real: bool) -> Vec<Finding> {
         Err((check, why)) => vec![Finding::fail(
             check,
             why,
-            "look at the library's own words with GPUSHARE_LOG=debug; a static or musl driver user is out of reach",
+            "look at the library's own words with GPUSHARE_LOG=info; a static or musl driver user is out of reach",
         )],
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shm_layout::{Change, LockPolicy, Segments, Snapshot, clock, snapshot};
+use shm_layout::{Change, Segments, Snapshot, clock, snapshot};
 
 use super::report::Measured;
 use super::{Config, Plan, Task};
@@ -99,9 +99,8 @@ fn set_policy(stage: &Stage, config: &Config) -> Result<(), Failure> {
     let Some(policy) = &config.policy else {
         return Ok(());
     };
-    let policy = units::parse_policy(&[policy])
-        .and_then(|edit| edit.apply(LockPolicy::default()))
-        .map_err(|error| Failure::usage(format!("policy: {error}")))?;
+    let policy =
+        units::policy(policy).map_err(|error| Failure::usage(format!("policy: {error}")))?;
     let change = Change::Policy {
         device: None,
         policy: Some(policy),

@@ -117,8 +117,7 @@ impl Settings {
 }
 
 fn check_policy(text: &str) -> Result<(), Failure> {
-    units::parse_policy(&[text])
-        .and_then(|edit| edit.apply(shm_layout::LockPolicy::default()))
+    units::policy(text)
         .map(drop)
         .map_err(|error| wrong_value("--policy", &error))
 }
