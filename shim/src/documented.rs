@@ -90,6 +90,7 @@ const HOOKS: &[(&str, &str)] = &[
     ("memory::pool::create", "notes the pool's device"),
     ("memory::pool::destroy", "forgets the pool"),
     ("memory::pool::of_device", "notes the pool's device"),
+    ("memory::pool::of_location", "notes the pool's device"),
     (
         "memory::physical::create",
         "charged to its device; on the host counted as pinned",

@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr, CUmemPoolProps, CUmemoryPool, CUstream,
+    CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps,
+    CUmemoryPool, CUstream,
 };
 use gpushare_abi::{In, Out};
 
@@ -24,6 +25,15 @@ use super::{ask, graph};
 enum Home {
     Device(CUdevice),
     Host,
+}
+
+impl Home {
+    fn at(location: CUmemLocation) -> Self {
+        match location.type_ {
+            CU_MEM_LOCATION_TYPE_DEVICE => Self::Device(location.id),
+            _ => Self::Host,
+        }
+    }
 }
 
 /// The pools we have seen made or asked for.
@@ -111,11 +121,7 @@ pub fn create(
 ) -> CUresult {
     real.call()?;
     if let (Some(pool), Some(props)) = (pool.get(), props.get()) {
-        let home = match props.location.type_ {
-            CU_MEM_LOCATION_TYPE_DEVICE => Home::Device(props.location.id),
-            _ => Home::Host,
-        };
-        remember(pool, home);
+        remember(pool, Home::at(props.location));
     }
     Ok(())
 }
@@ -146,6 +152,20 @@ pub fn of_device(
     real.call()?;
     if let Some(pool) = pool.get() {
         remember(pool, Home::Device(device));
+    }
+    Ok(())
+}
+
+/// `cuMemGetDefaultMemPool`, `cuMemGetMemPool`.
+pub fn of_location(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    pool: Out<CUmemoryPool>,
+    location: In<CUmemLocation>,
+    _kind: u32,
+) -> CUresult {
+    real.call()?;
+    if let (Some(pool), Some(location)) = (pool.get(), location.get()) {
+        remember(pool, Home::at(location));
     }
     Ok(())
 }
