@@ -73,11 +73,10 @@ fn the_installed_manual_is_the_one_the_program_writes() {
     {
         let ours = std::fs::read_to_string(page.path()).expect("text");
         let theirs = std::fs::read_to_string(installed.join(page.file_name())).unwrap_or_default();
-        assert_eq!(
-            ours,
-            theirs,
-            "{:?} is stale: run gpushare man --dir assets/man",
-            page.file_name()
+        let name = page.file_name();
+        assert!(
+            ours == theirs,
+            "{name:?} is stale: run gpushare man --dir assets/man"
         );
         pages += 1;
     }
