@@ -21,7 +21,7 @@
 //! # How to hook a function
 //!
 //! Add a row to `shim/abi/src/table.rs` (memory: `table/memory.rs`):
-//! `"cuMemAlloc" 3020 call memory::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);` and write
+//! `"cuMemAlloc" 3020 call memory::linear::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);` and write
 //!
 //! ```text
 //! pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>, bytes: usize) -> CUresult {

@@ -45,6 +45,9 @@ static struct { struct { unsigned type, handles; int loc_type, loc_id; void *sa;
                 const void *access; size_t count, bytes; u64 dptr; } node;
 static struct { size_t w, h; unsigned format, channels; } flat;
 static struct { size_t w, h, d; unsigned format, channels, flags; } deep;
+static struct { unsigned resource; u64 array; unsigned kind; u64 part[4]; unsigned operation, handle_type; u64 handle, offset;
+                unsigned devices, flags, reserved[2]; } tile;
+static struct { unsigned type; u64 handle[2], size; unsigned flags, reserved[16]; } external;
 struct handle { char bytes[64]; };
 
 static int run(int argc, char **argv, char *more) {
@@ -82,6 +85,10 @@ static int run(int argc, char **argv, char *more) {
         pool_props.type = 1, pool_props.loc_type = 1, pool_props.loc_id = NUM(2), pool_props.max = NUM(3);
         return CALL(cuMemPoolCreate, OUT(1), &pool_props);
     }
+    if (IS("pool-host")) {
+        pool_props.type = 1, pool_props.loc_type = 2, pool_props.loc_id = 0, pool_props.max = 0;
+        return CALL(cuMemPoolCreate, OUT(1), &pool_props);
+    }
     if (IS("pool-default")) return CALL(cuDeviceGetDefaultMemPool, OUT(1), (int)NUM(2));
     if (IS("pool-alloc")) return CALL(cuMemAllocFromPoolAsync, OUT(1), (size_t)NUM(3), (void *)V(2), (void *)0);
     if (IS("pool-trim")) return CALL(cuMemPoolTrimTo, (void *)V(1), (size_t)NUM(2));
@@ -107,6 +114,17 @@ static int run(int argc, char **argv, char *more) {
         if (IS("array3d")) return CALL(cuArray3DCreate_v2, OUT(1), &deep);
         return CALL(cuMipmappedArrayCreate, OUT(1), &deep, (unsigned)NUM(8));
     }
+    if (IS("map-array") || IS("unmap-array")) {
+        memset(&tile, 0, sizeof tile);
+        tile.array = V(1), tile.part[1] = NUM(2), tile.operation = IS("map-array") ? 1 : 2;
+        if (IS("map-array")) tile.handle = V(3);
+        return CALL(cuMemMapArrayAsync, &tile, 1, (void *)0);
+    }
+    if (IS("external")) {
+        external.type = 1, external.size = NUM(2);
+        return CALL(cuImportExternalMemory, OUT(1), &external);
+    }
+    if (IS("external-destroy")) return CALL(cuDestroyExternalMemory, (void *)V(1));
     if (IS("array-destroy")) return CALL(cuArrayDestroy, (void *)V(1));
     if (IS("mipmapped-destroy")) return CALL(cuMipmappedArrayDestroy, (void *)V(1));
 

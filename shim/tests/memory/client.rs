@@ -1,6 +1,6 @@
 //! The C client `apps/memory.c`, preloaded, and what the segment says of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpushare_testbed::{Testbed, Watched, cc};
 use shm_layout::{ProcessView, Segments, Snapshot, clock, snapshot};
@@ -27,10 +27,21 @@ impl<'b> Client<'b> {
         client
     }
 
+    /// Starts the client on `apps/odd_driver.c` instead of the simulator.
+    pub fn start_on_odd_driver(bed: &'b Testbed, variables: &[(&str, &str)]) -> Self {
+        let flags = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
+        let driver = cc(&app("odd_driver.c"), "libcuda.so.1", &flags);
+        let folder = driver
+            .parent()
+            .and_then(Path::to_str)
+            .expect("a path in UTF-8");
+        let variables = [variables, &[("LD_LIBRARY_PATH", folder)]].concat();
+        Self::start(bed, &variables)
+    }
+
     /// Starts the client; it has not touched CUDA yet.
     pub fn start_bare(bed: &'b Testbed, variables: &[(&str, &str)]) -> Self {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/memory.c");
-        let mut command = bed.preloaded(cc(&source, "memory", &["-ldl"]));
+        let mut command = bed.preloaded(cc(&app("memory.c"), "memory", &["-ldl"]));
         command.envs(variables.iter().copied());
         Self {
             bed,
@@ -88,6 +99,13 @@ impl<'b> Client<'b> {
     pub fn used(&self) -> u64 {
         self.used_on(0)
     }
+}
+
+/// A C program of these tests.
+pub fn app(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/apps")
+        .join(name)
 }
 
 pub fn look(bed: &Testbed) -> Snapshot {

@@ -9,6 +9,7 @@ mod graphs;
 mod groups;
 mod host;
 mod linear;
+mod odd;
 mod physical;
 mod pools;
 mod quota;

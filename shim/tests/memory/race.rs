@@ -1,11 +1,9 @@
 //! Rivals that allocate at the same moment, in every way there is, never exceed what they may hold by one byte.
 
-use std::path::Path;
-
 use gpushare_testbed::{Testbed, Watched, cc};
 use shm_layout::{Change, QuotaValue, Segments, Set, clock};
 
-use crate::client::{Client, MIB, look};
+use crate::client::{Client, MIB, app, look};
 
 const RIVALS: u64 = 6;
 const ROUNDS: u64 = 1000;
@@ -13,11 +11,7 @@ const LIMIT: u64 = 64 * MIB;
 
 /// Runs the rivals as so many processes of as many threads as it takes, and checks what they were granted.
 fn race(bed: &Testbed, processes: u64, variables: &[(&str, &str)]) {
-    let program = cc(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/race.c"),
-        "race",
-        &["-ldl"],
-    );
+    let program = cc(&app("race.c"), "race", &["-ldl"]);
     let threads = RIVALS / processes;
     let mut rivals: Vec<_> = (0..processes)
         .map(|process| {

@@ -1,0 +1,49 @@
+/* A driver with habits the simulator does not have: pitches in units of 768, host pools, sparse arrays that memory is
+ * mapped into, external memory. It hands out numbers and remembers nothing but how many addresses are allocated. */
+#include <stdint.h>
+#include <string.h>
+
+typedef unsigned long long u64;
+
+static u64 next = 0x10000;
+static int allocated;
+
+static u64 number(void) { return next += 512; }
+
+int cuInit(unsigned flags) { return flags ? 1 : 0; }
+int cuDriverGetVersion(int *version) { return *version = 12090, 0; }
+int cuDeviceGetCount(int *count) { return *count = 1, 0; }
+int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal ? 101 : 0; }
+int cuDeviceGetName(char *name, int length, int device) { return strncpy(name, "Odd device", length), device; }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { return memset(uuid, 9, 16), device; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = (size_t)16 << 30, device; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = (void *)0x1000, device; }
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { return *flags = 0, *active = 1, device; }
+int cuCtxSetCurrent(void *context) { return (void)context, 0; }
+int cuCtxGetCurrent(void **context) { return *context = (void *)0x1000, 0; }
+int cuCtxGetDevice(int *device) { return *device = 0, 0; }
+
+int cuMemAlloc_v2(u64 *dptr, size_t bytes) { return *dptr = number(), allocated++, bytes ? 0 : 1; }
+int cuMemFree_v2(u64 dptr) { return allocated--, dptr ? 0 : 1; }
+int cuMemAllocPitch_v2(u64 *dptr, size_t *pitch, size_t width, size_t height, unsigned element) {
+    *pitch = (width + 767) / 768 * 768;
+    allocated++;
+    return *dptr = number(), height && element ? 0 : 1;
+}
+/* How many are allocated, in a place where the client can ask for it. */
+int cuMemGetInfo_v2(size_t *free, size_t *total) { return *free = (size_t)allocated, *total = (size_t)16 << 30, 0; }
+
+int cuMemPoolCreate(u64 *pool, const void *props) { return *pool = number(), props ? 0 : 1; }
+int cuMemAllocFromPoolAsync(u64 *dptr, size_t bytes, u64 pool, void *stream) {
+    return *dptr = number(), allocated++, bytes && pool && !stream ? 0 : 1;
+}
+int cuMemFreeAsync(u64 dptr, void *stream) { return allocated--, dptr && !stream ? 0 : 1; }
+
+int cuMemCreate(u64 *handle, size_t bytes, const void *prop, u64 flags) { return *handle = number(), bytes && prop && !flags ? 0 : 1; }
+int cuMemRelease(u64 handle) { return handle ? 0 : 1; }
+int cuArray3DCreate_v2(u64 *array, const void *desc) { return *array = number(), desc ? 0 : 1; }
+int cuArrayDestroy(u64 array) { return array ? 0 : 1; }
+int cuMemMapArrayAsync(const void *list, unsigned count, void *stream) { return list && count && !stream ? 0 : 1; }
+
+int cuImportExternalMemory(u64 *memory, const void *desc) { return *memory = number(), desc ? 0 : 1; }
+int cuDestroyExternalMemory(u64 memory) { return memory ? 0 : 1; }

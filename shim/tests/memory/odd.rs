@@ -1,0 +1,76 @@
+//! Habits of drivers that the simulator does not have.
+
+use gpushare_testbed::Testbed;
+
+use crate::client::{Client, MIB};
+
+/// How many addresses the odd driver has given out and not got back.
+fn allocated(client: &mut Client<'_>) -> u64 {
+    client.ok("info")[0]
+}
+
+#[test]
+fn a_pitch_nobody_expected_is_charged_as_it_is() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    assert_eq!(client.ok("pitch a 700 10"), [768], "expected 1024");
+    assert_eq!(client.used(), 7680);
+    assert_eq!(client.ok("pitch b 1000 10"), [1536], "expected 1024");
+    assert_eq!(client.used(), 7680 + 15360);
+    client.ok("free a");
+    client.ok("free b");
+    assert_eq!(client.used(), 0);
+}
+
+#[test]
+fn a_pitch_that_turns_out_too_large_for_the_quota_goes_back_to_the_driver() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[("GPUSHARE_MEMORY", "12000")]);
+    client.denied("pitch a 1000 10");
+    assert_eq!((client.used(), allocated(&mut client)), (0, 0));
+    client.ok("alloc b 12000");
+    assert_eq!(client.process().devices[0].counters.denials, 1);
+}
+
+#[test]
+fn memory_of_a_host_pool_is_counted_as_pinned() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[("GPUSHARE_MEMORY", "4096")]);
+    client.ok("pool-host p");
+    client.ok(&format!("pool-alloc a p {MIB}"));
+    client.ok(&format!("pool-alloc b p {MIB}"));
+    let pinned = |client: &Client<'_>| client.process().devices[0].counters.host_pinned_bytes;
+    assert_eq!((client.used(), pinned(&client)), (0, 2 * MIB));
+    client.ok("free-async a");
+    client.ok("free b");
+    assert_eq!(pinned(&client), 0);
+}
+
+#[test]
+fn a_sparse_array_is_charged_by_what_is_mapped_into_it() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    client.ok("array3d x 4096 4096 0 0x20 4 0x40");
+    assert_eq!(client.used(), 0);
+    for (tile, handle) in [(0, "h"), (64, "i")] {
+        client.ok(&format!("create {handle} {MIB} 0"));
+        client.ok(&format!("map-array x {tile} {handle}"));
+        client.ok(&format!("release {handle}"));
+    }
+    assert_eq!(client.used(), 2 * MIB, "the tiles keep it");
+    client.ok("unmap-array x 64");
+    assert_eq!(client.used(), MIB);
+    client.ok("array-destroy x");
+    assert_eq!(client.used(), 0);
+}
+
+#[test]
+fn external_memory_is_shown_as_imported() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    client.ok(&format!("external x {MIB}"));
+    let imported = |client: &Client<'_>| client.process().devices[0].counters.imported_bytes;
+    assert_eq!((client.used(), imported(&client)), (0, MIB));
+    client.ok("external-destroy x");
+    assert_eq!(imported(&client), 0);
+}
