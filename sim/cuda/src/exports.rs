@@ -9,7 +9,7 @@ use crate::faces::Face;
 
 /// What each file exports.
 pub const ALL: &[&[Face]] = &[
-    crate::array::FACES,
+    crate::array::calls::FACES,
     crate::capture::FACES,
     crate::context::FACES,
     crate::copy::FACES,

@@ -19,6 +19,8 @@ const LONGEST: [usize; 3] = [131_072, 131_072, 16_384];
 /// The tallest two-dimensional array.
 const TALLEST: usize = 65_536;
 const MOST_LAYERS: usize = 2048;
+/// Every `CUDA_ARRAY3D_…` flag.
+const FLAGS: u32 = 0x1ff;
 
 /// A checked array descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,31 @@ pub struct Shape {
 struct Unit {
     side: usize,
     bytes: usize,
+    /// Rows that two rows of texels take: more than two where the colours are planes of their own, below
+    /// the first one. Their rows are as long as its rows.
+    rows_of_two: usize,
+}
+
+impl Unit {
+    const fn texel(bytes: usize) -> Option<Self> {
+        Self::planes(bytes, 2)
+    }
+
+    const fn block(bytes: usize) -> Option<Self> {
+        Some(Self {
+            side: 4,
+            bytes,
+            rows_of_two: 2,
+        })
+    }
+
+    const fn planes(bytes: usize, rows_of_two: usize) -> Option<Self> {
+        Some(Self {
+            side: 1,
+            bytes,
+            rows_of_two,
+        })
+    }
 }
 
 /// One mip level (level 0 is the array itself).
@@ -68,15 +95,23 @@ fn unit(format: u32, channels: u32) -> Option<Unit> {
             _ => None,
         };
         let fits = matches!(channels, 1 | 2 | 4) && fixed.is_none_or(|fixed| fixed == channels);
-        return fits.then_some(Unit {
-            side: 1,
-            bytes: bytes * channels as usize,
-        });
+        return Unit::texel(bytes * channels as usize).filter(|_| fits);
     }
     match format {
         // BC1 and BC4 store sixteen texels in 8 bytes, the other block-compressed formats in 16.
-        0x91 | 0x92 | 0x97 | 0x98 => Some(Unit { side: 4, bytes: 8 }),
-        0x93..=0x96 | 0x99..=0x9e => Some(Unit { side: 4, bytes: 16 }),
+        0x91 | 0x92 | 0x97 | 0x98 => Unit::block(8),
+        0x93..=0x96 | 0x99..=0x9e => Unit::block(16),
+        // Video in planes: a quarter, half or all as many texels of each colour; 8 and 16 bits.
+        0xb0 => Unit::planes(1, 3),
+        0x9f | 0xa1 => Unit::planes(2, 3),
+        0xa2 => Unit::planes(1, 4),
+        0xa3 | 0xa4 => Unit::planes(2, 4),
+        0xb2 | 0xb4 => Unit::planes(1, 6),
+        0xb3 | 0xb5 => Unit::planes(2, 6),
+        // Packed video, and 10:10:10:2.
+        0xa5 => Unit::texel(2),
+        0xa6..=0xa9 | 0x50 => Unit::texel(4),
+        0xb1 => Unit::texel(8),
         _ => None,
     }
 }
@@ -115,7 +150,10 @@ impl Shape {
     fn is_admitted(&self) -> bool {
         let (width, height, depth) = (self.width, self.height, self.depth);
         let dimensions = 1 + usize::from(height > 0) + usize::from(depth > 0 && !self.layered());
+        let even = self.unit.rows_of_two == 2 || (width % 2 == 0 && height % 2 == 0 && height > 0);
         let sides = width > 0
+            && even
+            && self.flags & !FLAGS == 0
             && width <= LONGEST[dimensions - 1]
             && height <= LONGEST[dimensions - 1].min(TALLEST);
         let cube = self.flags & CUDA_ARRAY3D_CUBEMAP != 0;
@@ -169,6 +207,7 @@ impl Shape {
             .div_ceil(self.unit.side)
             .checked_mul(self.unit.bytes)?;
         let rows = Self::side(self.height, level).div_ceil(self.unit.side);
+        let rows = rows * self.unit.rows_of_two / 2;
         let slices = if self.layered() {
             self.depth
         } else {
@@ -194,7 +233,13 @@ impl Shape {
 
     /// The shape of one level, as `cuArray3DGetDescriptor` tells it of a level's array.
     pub fn of_level(&self, level: u32) -> Self {
-        let halved = |value: usize| if value == 0 { 0 } else { Self::side(value, level) };
+        let halved = |value: usize| {
+            if value == 0 {
+                0
+            } else {
+                Self::side(value, level)
+            }
+        };
         Self {
             width: halved(self.width),
             height: halved(self.height),
@@ -205,6 +250,37 @@ impl Shape {
             },
             ..*self
         }
+    }
+
+    /// A plane of a video format as an array of its own, and where it starts.
+    pub fn plane(&self, index: u32) -> Option<(Self, usize)> {
+        let (whole, last) = match self.unit.rows_of_two {
+            3 | 4 => (false, 1),
+            6 => (true, 2),
+            _ => return None,
+        };
+        if index > last {
+            return None;
+        }
+        let format = if self.unit.bytes == 1 { 0x01 } else { 0x02 };
+        let colour = index > 0 && !whole;
+        let channels = if colour { 2 } else { 1 };
+        let halved = |value: usize| if colour { value / 2 } else { value };
+        let height = if self.unit.rows_of_two == 3 {
+            halved(self.height)
+        } else {
+            self.height
+        };
+        let plane = Self {
+            width: halved(self.width),
+            height,
+            format,
+            channels,
+            unit: unit(format, channels)?,
+            ..*self
+        };
+        let before = index as usize * self.height * self.width * self.unit.bytes;
+        Some((plane, before))
     }
 
     /// The descriptor with its depth and flags.

@@ -5,12 +5,7 @@ use super::*;
 const U8: u32 = 0x01;
 const FLOAT: u32 = 0x20;
 
-fn shape(
-    size: [usize; 3],
-    format: u32,
-    channels: u32,
-    flags: u32,
-) -> Result<Shape, CUerror> {
+fn shape(size: [usize; 3], format: u32, channels: u32, flags: u32) -> Result<Shape, CUerror> {
     Shape::of_3d(&CUDA_ARRAY3D_DESCRIPTOR {
         Width: size[0],
         Height: size[1],
@@ -78,5 +73,23 @@ fn what_the_driver_refuses_is_refused() {
 #[test]
 fn sparse_arrays_have_no_memory_of_their_own() {
     assert_eq!(bytes([4096, 4096, 0], FLOAT, 4, CUDA_ARRAY3D_SPARSE), 0);
-    assert_eq!(bytes([4096, 0, 0], FLOAT, 4, CUDA_ARRAY3D_DEFERRED_MAPPING), 0);
+    assert_eq!(
+        bytes([4096, 0, 0], FLOAT, 4, CUDA_ARRAY3D_DEFERRED_MAPPING),
+        0
+    );
+}
+
+#[test]
+fn video_has_its_colours_below_in_planes() {
+    let nv12 = shape([640, 480, 0], 0xb0, 3, 0).unwrap();
+    assert_eq!(nv12.bytes(1), Some(640 * 480 * 3 / 2));
+    let (luma, at) = nv12.plane(0).unwrap();
+    assert_eq!((luma.bytes(1), at), (Some(640 * 480), 0));
+    let (colour, at) = nv12.plane(1).unwrap();
+    assert_eq!((colour.bytes(1), at), (Some(320 * 240 * 2), 640 * 480));
+    assert_eq!(colour.descriptor().NumChannels, 2);
+    assert_eq!(nv12.plane(2), None);
+    assert_eq!(luma.plane(0), None);
+    assert_eq!(bytes([640, 480, 0], 0xa3, 3, 0), 640 * 480 * 4);
+    assert!(shape([641, 480, 0], 0xb0, 3, 0).is_err());
 }
