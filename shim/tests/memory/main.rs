@@ -1,6 +1,7 @@
 //! Memory accounting and quota, on the simulator, seen from outside: a C client does what a test tells it, and the segment
 //! must say the same to the byte.
 
+mod anything;
 mod arrays;
 mod client;
 mod contexts;

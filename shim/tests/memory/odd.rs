@@ -74,3 +74,14 @@ fn external_memory_is_shown_as_imported() {
     client.ok("external-destroy x");
     assert_eq!(imported(&client), 0);
 }
+
+#[test]
+fn what_a_forked_child_frees_is_not_taken_off_its_parent() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[]);
+    client.ok("alloc a 4096");
+    client.ok("fork-free a");
+    assert_eq!(client.used(), 4096);
+    client.ok("free a");
+    assert_eq!(client.used(), 0);
+}
