@@ -16,9 +16,7 @@ use gpushare_abi::{
     errors::CUresult,
     types::{CUdevice, CUuuid},
 };
-use shm_layout::{
-    DEVICE_SIM, DEVICES_PER_PROCESS, RegisterError, Registration, Segments, locate, register,
-};
+use shm_layout::{DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, locate, register};
 
 use crate::{
     barrier,
@@ -153,9 +151,6 @@ fn make_guest() -> Option<Guest> {
     let registration = match register(&segments, &identity, &environment.limits) {
         Ok(registration) => registration,
         Err(error) => {
-            if matches!(error, RegisterError::Full { .. }) {
-                segments.state().count_unmanaged();
-            }
             say(
                 Cause::SlotsFull,
                 format_args!("{error}; this process runs unmanaged"),

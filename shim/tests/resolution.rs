@@ -76,6 +76,7 @@ impl Bench {
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{source}");
         text.lines().map(str::to_owned).collect()
     }
 }

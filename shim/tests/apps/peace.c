@@ -1,0 +1,115 @@
+/* A guest that does what guests do: peace MODE. Prints one line at the end. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static launch_t launch;
+static int (*set)(void *);
+static void *ctx;
+
+static int start(void) {
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(cuda, "cuInit");
+    int (*retain)(void **, int) = (int (*)(void **, int))dlsym(cuda, "cuDevicePrimaryCtxRetain");
+    set = (int (*)(void *))dlsym(cuda, "cuCtxSetCurrent");
+    launch = (launch_t)dlsym(cuda, "cuLaunchKernel");
+    return init(0) | retain(&ctx, 0) | set(ctx);
+}
+static int launches(int n) {
+    int answer = 0;
+    for (int i = 0; i < n; i++) answer |= launch(0, 10, 1, 1, 1, 1, 1, 0, NULL, 0, 0);
+    return answer;
+}
+static void *forever(void *_) {
+    set(ctx);
+    for (;;) launches(100);
+}
+static void *leave(void *_) {
+    usleep(50000);
+    puts("left");
+    exit(0);
+}
+static volatile pthread_t handled_by;
+static void handler(int _) { handled_by = pthread_self(); }
+
+/* From here on these system calls do not exist. */
+static int forbid(int first, int second) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {5, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) | prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argv[1];
+    pthread_t thread;
+    if (!strcmp(mode, "sandbox") && forbid(SYS_membarrier, 449)) return 3;
+    if (!strcmp(mode, "fork-first")) {
+        pid_t child = fork();
+        int answer = start() | launches(10), status = 0;
+        if (!child) return answer;
+        waitpid(child, &status, 0);
+        printf("answers %d %d\n", answer, status);
+        return 0;
+    }
+    int answer = start() | launches(10);
+    if (!strcmp(mode, "exit")) {
+        for (int i = 0; i < 4; i++) pthread_create(&thread, NULL, forever, NULL);
+        pthread_create(&thread, NULL, leave, NULL);
+        pause();
+    } else if (!strcmp(mode, "quick-exit")) {
+        for (int i = 0; i < 4; i++) pthread_create(&thread, NULL, forever, NULL);
+        usleep(20000);
+        _exit(0);
+    } else if (!strcmp(mode, "exec")) {
+        execl("/bin/echo", "echo", "another program", NULL);
+    } else if (!strcmp(mode, "close-all")) {
+        for (int fd = 3; fd < 1024; fd++) close(fd);
+        answer |= launches(1000);
+        usleep(300000);
+        answer |= launches(1000);
+    } else if (!strcmp(mode, "signals")) {
+        struct sigaction action = {.sa_handler = handler};
+        for (int number = 1; number < 32; number++)
+            if (number != SIGCHLD) sigaction(number, &action, NULL);
+        for (int i = 0; i < 1000; i++) {
+            kill(getpid(), SIGUSR1);
+            answer |= launches(1) | (handled_by != pthread_self());
+        }
+    } else if (!strcmp(mode, "threads")) {
+        for (int i = 0; i < 500; i++) {
+            extern void *one(void *);
+            pthread_create(&thread, NULL, one, NULL);
+            pthread_join(thread, NULL);
+        }
+    } else if (!strcmp(mode, "vfork")) {
+        if (!vfork()) _exit(0);
+        answer |= launches(10);
+    }
+    printf("answers %d\n", answer);
+    return 0;
+}
+void *one(void *_) {
+    set(ctx);
+    launches(2);
+    return NULL;
+}

@@ -1,0 +1,173 @@
+//! The guest's peace: whatever a process does with itself, it runs as it would without us, says at most one line,
+//! and leaves nothing behind.
+
+#[path = "../lock/stage.rs"]
+#[allow(dead_code, reason = "shared with the lock's tests")]
+mod stage;
+
+use std::fs;
+
+use gpushare_testbed::{Watched, eventually};
+use shm_layout::{
+    EventKind, EventReader, Identity, LaunchLimits, MAX_PROCESSES, Segments, clock, reap, register,
+};
+use stage::{PATIENCE, Stage};
+
+/// What a guest prints, and what it says on stderr.
+fn run(stage: &Stage, mode: &str, variables: &[(&str, &str)]) -> (String, String) {
+    let mut command = stage.program("peace.c", "timeslice=5ms");
+    command.arg(mode).envs(variables.iter().copied());
+    let output = Watched::spawn(&mut command).wait_output();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{mode}: {} {}",
+        output.status,
+        text(&output.stderr)
+    );
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The guest does as it would, silently, and its slot is free afterwards.
+fn in_peace(mode: &str, says: &str) -> Stage {
+    let stage = Stage::new();
+    assert_eq!(
+        run(&stage, mode, &[]),
+        (says.to_owned(), String::new()),
+        "{mode}"
+    );
+    eventually("no slot is taken any more", PATIENCE, || {
+        let segments = Segments::open_workload(&stage.segments()).expect("our own segments");
+        reap(&segments, clock::now());
+        stage.snapshot().processes.is_empty()
+    });
+    stage
+}
+
+fn registered(stage: &Stage) -> usize {
+    let segments = Segments::open_viewer(&stage.segments()).expect("our own segments");
+    let mut reader = EventReader::from_start(segments.state());
+    let mut count = 0;
+    while let Some(event) = reader.next(segments.state()) {
+        count += usize::from(event.is_ok_and(|event| event.kind == EventKind::Register));
+    }
+    count
+}
+
+#[test]
+fn an_exit_from_any_thread_ends_it_while_others_launch() {
+    in_peace("exit", "left\n");
+}
+
+#[test]
+fn an_exit_that_runs_no_handlers_is_as_good() {
+    in_peace("quick-exit", "");
+}
+
+#[test]
+fn another_program_takes_its_place() {
+    in_peace("exec", "another program\n");
+}
+
+#[test]
+fn every_descriptor_may_be_closed() {
+    in_peace("close-all", "answers 0\n");
+}
+
+#[test]
+fn its_signals_stay_on_its_own_threads() {
+    in_peace("signals", "answers 0\n");
+}
+
+#[test]
+fn threads_come_and_go() {
+    let stage = in_peace("threads", "answers 0\n");
+    assert_eq!(registered(&stage), 1);
+}
+
+#[test]
+fn a_child_that_shares_its_memory_disturbs_nothing() {
+    let stage = in_peace("vfork", "answers 0\n");
+    assert_eq!(registered(&stage), 1);
+}
+
+#[test]
+fn a_fork_before_the_first_use_makes_two_guests() {
+    let stage = in_peace("fork-first", "answers 0 0\n");
+    assert_eq!(registered(&stage), 2);
+}
+
+#[test]
+fn a_sandbox_without_membarrier_and_waitv_is_served_all_the_same() {
+    in_peace("sandbox", "answers 0\n");
+}
+
+#[test]
+fn disabled_it_leaves_no_trace() {
+    let stage = Stage::new();
+    let (says, complains) = run(&stage, "plain", &[("GPUSHARE_DISABLE", "1")]);
+    assert_eq!((says.as_str(), complains.as_str()), ("answers 0\n", ""));
+    assert_eq!(
+        fs::read_dir(stage.segments())
+            .expect("the directory")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_foreign_file_in_the_segments_place_is_named_once() {
+    let stage = Stage::new();
+    fs::write(stage.segments().join("state"), vec![7; 9000]).expect("our own directory");
+    let (says, complains) = run(&stage, "plain", &[]);
+    assert_eq!(says, "answers 0\n");
+    assert_eq!(complains.lines().count(), 1, "{complains}");
+    assert!(
+        complains.starts_with("gpushare: ") && complains.contains("unmanaged"),
+        "{complains}"
+    );
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named_once() {
+    let stage = Stage::new();
+    let (says, complains) = run(
+        &stage,
+        "plain",
+        &[("GPUSHARE_DIR", "/nonexistent/gpushare")],
+    );
+    assert_eq!(says, "answers 0\n");
+    assert_eq!(complains.lines().count(), 1, "{complains}");
+    assert!(complains.contains("/nonexistent/gpushare"), "{complains}");
+}
+
+#[test]
+fn a_full_table_leaves_it_unmanaged_and_is_counted() {
+    let stage = Stage::new();
+    let segments = Segments::open_workload(&stage.segments()).expect("our own segments");
+    let taken: Vec<_> = (0..MAX_PROCESSES)
+        .map(|_| {
+            register(
+                &segments,
+                &Identity::of_self("filler"),
+                &LaunchLimits::default(),
+            )
+            .expect("a free slot")
+        })
+        .collect();
+    let (says, complains) = run(&stage, "plain", &[]);
+    assert_eq!(says, "answers 0\n");
+    assert_eq!(complains.lines().count(), 1, "{complains}");
+    assert!(complains.contains("unmanaged"), "{complains}");
+    assert_eq!(stage.snapshot().unmanaged, 1);
+    drop(taken);
+}
+
+#[test]
+fn a_value_that_means_nothing_is_named_once() {
+    let stage = Stage::new();
+    let (says, complains) = run(&stage, "plain", &[("GPUSHARE_MEMORY", "8Q")]);
+    assert_eq!(says, "answers 0\n");
+    assert_eq!(complains.lines().count(), 1, "{complains}");
+    assert!(complains.contains("GPUSHARE_MEMORY"), "{complains}");
+}
