@@ -92,8 +92,9 @@ pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
     let folder = dir.join(SIM_FOLDER);
     fs::create_dir_all(&folder).map_err(|error| {
         Failure::failed(format!(
-            "cannot make {} for the simulator: {error}",
-            folder.display()
+            "cannot make {} for the simulator: {error}; set {} to a directory of your own",
+            folder.display(),
+            environment::DIR
         ))
     })?;
     for (link, artifact) in SIM_LINKS {

@@ -39,7 +39,6 @@ type Done = Result<Exit, Failure>;
     name = "gpushare",
     version,
     max_term_width = 100,
-    disable_help_subcommand = true,
     arg_required_else_help = true,
     after_help = "TARGET is a pid, name:LABEL, group:G, user:U or all.\n\
                   Sizes: 8GiB, 8G (= GiB), 8GB, 512M, bytes, 25% of the device. Times: 100us, 5ms, 2s, 10m.\n\

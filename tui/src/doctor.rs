@@ -14,6 +14,8 @@ mod install;
 mod machine;
 mod segments;
 
+pub use segments::apart;
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

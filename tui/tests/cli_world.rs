@@ -166,6 +166,49 @@ fn a_device_picked_by_number_is_the_only_one_seen() {
 }
 
 #[test]
+fn a_process_in_a_namespace_of_its_own_is_shown_by_its_pid_here() {
+    let bed = Testbed::new();
+    let inside = [
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+    ];
+    let able = bed
+        .sim_only("unshare")
+        .args(inside)
+        .arg("true")
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !able {
+        // Namespaces are not allowed to everybody everywhere.
+        return;
+    }
+    let mut command = bed.preloaded("unshare");
+    command.env_remove("LD_PRELOAD").args(inside).arg("env");
+    command.arg(format!(
+        "LD_PRELOAD={}",
+        artifact("libgpushare.so").display()
+    ));
+    command
+        .arg("GPUSHARE_NAME=inner")
+        .arg(artifact("gpushare-workload"))
+        .arg("--script");
+    let mut inner = Watched::spawn(&mut command);
+    assert_eq!(inner.line(), "ready 1", "it is the first of its namespace");
+    assert_eq!(inner.ask("alloc 1M"), "ok");
+    let ps = gpushare(&bed, &["ps", "--json"]).done().json();
+    let process = &ps["processes"][0];
+    assert_eq!(process["ns_pid"], 1);
+    let pid = process["pid"].as_u64().expect("it is found from here");
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");
+    assert!(String::from_utf8_lossy(&command).contains("gpushare-workload"));
+    gpushare(&bed, &["quota", "set", &pid.to_string(), "2M"]).done();
+    assert!(inner.ask("alloc 2M").starts_with("error 2 "));
+}
+
+#[test]
 fn picks_at_once_choose_different_devices() {
     let bed = Testbed::new();
     let first = gpushare(&bed, &["pick"]).done().out;

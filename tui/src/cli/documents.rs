@@ -63,7 +63,10 @@ pub fn pages() -> Result<Vec<(String, String)>, Failure> {
     let mut command = Cli::command().version(env!("CARGO_PKG_VERSION"));
     command.build();
     let mut pages = vec![("gpushare.1".to_owned(), main_page(&command)?)];
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+    for verb in command
+        .get_subcommands()
+        .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+    {
         let name = format!("gpushare-{}", verb.get_name());
         pages.push((format!("{name}.1"), page(verb.clone())?));
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Mode, Segments};
 
 use super::{Done, world};
@@ -21,7 +22,6 @@ pub struct Args {
     group: Option<String>,
 }
 
-const SYSTEM: &str = "/run/gpushare";
 const LOGS: &str = "/var/log/gpushare";
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -57,18 +57,18 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
         ));
     }
     let gid = group_number(group)?;
-    Segments::init_system(Path::new(SYSTEM), Some(gid))
+    Segments::init_system(Path::new(SYSTEM_DIR), Some(gid))
         .map_err(|error| world::cannot_open(&error))?;
     make_log().map_err(|error| {
         Failure::failed(format!("{LOGS} for the audit log cannot be made: {error}"))
     })?;
     writeln!(
         out,
-        "{SYSTEM}: ready for the members of {group}; edits are logged in {LOGS}/audit.jsonl"
+        "{SYSTEM_DIR}: ready for the members of {group}; edits are logged in {LOGS}/audit.jsonl"
     )?;
     writeln!(
         out,
-        "It is gone after a boot; to make it at each: echo 'd {SYSTEM} 0755 root root' into tmpfiles.d"
+        "It is gone after a boot; to make it at each: echo 'd {SYSTEM_DIR} 0755 root root' into tmpfiles.d"
     )?;
     writeln!(
         out,

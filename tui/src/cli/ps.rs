@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::table::{Side, Table, clip};
 use super::{Done, note, world};
+use crate::doctor;
 use crate::exit::Exit;
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample, report};
 use crate::units::{short_count, short_size, short_time};
@@ -25,7 +26,11 @@ struct Document<'a> {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    let sample = world::look(&world::dir()?)?;
+    let dir = world::dir()?;
+    let sample = world::look(&dir)?;
+    if let Some(apart) = doctor::apart(&dir) {
+        note(&apart);
+    }
     if args.json {
         let document = Document {
             schema_version: SCHEMA_VERSION,

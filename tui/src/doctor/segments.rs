@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use shm_layout::{Liveness, Mode, OpenError, Segments, Snapshot, clock, snapshot};
+use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::{Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Finding, Patient};
-
-const SYSTEM: &str = "/run/gpushare";
+use crate::environment;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let dir = match &patient.dir {
@@ -20,19 +20,13 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    if dir.mode == Mode::User
-        && Path::new(SYSTEM).join("state").exists()
-        && dir.path != Path::new(SYSTEM)
-    {
-        findings.push(Finding::warn(
+    findings.extend(apart(dir).map(|found| {
+        Finding::warn(
             "segments",
-            format!(
-                "{SYSTEM} is there and you may not write it, so your programs use {}",
-                dir.path.display()
-            ),
+            found,
             "ask to be added to the group that gpushare init --group was given; then log in again",
-        ));
-    }
+        )
+    }));
     match Segments::open_viewer(&dir.path) {
         Ok(segments) => {
             findings.push(Finding::ok(
@@ -58,6 +52,20 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         Err(error) => findings.push(Finding::fail("segments", error.to_string(), mend(&error))),
     }
     findings
+}
+
+/// Whether this user's programs are apart from the machine's installation, because they may not
+/// write it.
+pub fn apart(dir: &SegmentDir) -> Option<String> {
+    let system = Path::new(SYSTEM_DIR);
+    let chosen = std::env::var_os(environment::DIR).is_some_and(|dir| !dir.is_empty());
+    let apart = dir.mode == Mode::User && !chosen && system.join("state").exists();
+    apart.then(|| {
+        format!(
+            "{SYSTEM_DIR} is there and you may not write it, so your programs use {}",
+            dir.path.display()
+        )
+    })
 }
 
 fn mend(error: &OpenError) -> &'static str {
