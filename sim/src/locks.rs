@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Byte 0 is never used, so that an empty file needs no size.
 const FIRST_BYTE: i64 = 1 << 32;
@@ -27,33 +28,41 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The right to make a world, or to change who is in it. Given back by `Drop`, or by the kernel.
+#[derive(Debug)]
 pub struct Exclusive {
     file: File,
 }
 
+/// How long a process waits for another that has the right; only a stopped one has it for long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 impl Exclusive {
-    /// Waits for the right.
+    /// Waits for the right; after a few seconds goes on without it, since one who is stopped while he has
+    /// it must not stop everyone else.
     pub fn lock(path: &Path) -> io::Result<Self> {
-        Self::with(path, libc::LOCK_EX)
+        let file = open(path)?;
+        let start = Instant::now();
+        while !try_flock(&file)? && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(Self { file })
     }
 
     /// Takes the right if nobody has it.
-    pub fn try_lock(path: &Path) -> io::Result<Self> {
-        Self::with(path, libc::LOCK_EX | libc::LOCK_NB)
-    }
-
-    fn with(path: &Path, operation: i32) -> io::Result<Self> {
+    pub fn try_lock(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
-        loop {
-            // SAFETY: the descriptor is open for as long as `file` lives.
-            if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
-                return Ok(Self { file });
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
+        Ok(try_flock(&file)?.then_some(Self { file }))
+    }
+}
+
+fn try_flock(file: &File) -> io::Result<bool> {
+    // SAFETY: the descriptor is open for as long as `file` lives.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        busy if busy.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        other => Err(other),
     }
 }
 

@@ -103,7 +103,7 @@ impl Process {
 pub fn reap(world: &World) {
     const TRIES: u32 = 20;
     for _ in 0..TRIES {
-        if let Ok(_exclusive) = Exclusive::try_lock(world.lock_path()) {
+        if let Ok(Some(_exclusive)) = Exclusive::try_lock(world.lock_path()) {
             sweep(world.layout(), world.lock_path());
             return;
         }

@@ -1,5 +1,9 @@
 //! Copies: between host and device, device and device, and arrays, in one to three dimensions.
 
+mod calls;
+
+pub use calls::FACES;
+
 use std::ffi::c_void;
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
@@ -11,7 +15,6 @@ use gpushare_abi::types::{
 
 use crate::c::{In, Out};
 use crate::context::{self, current};
-use crate::faces::faces;
 use crate::stream::{self, DefaultStream};
 use crate::task::{Copy, Side, Task};
 use crate::{array, capture, heap};
@@ -277,15 +280,6 @@ pub fn plan_3d(description: In<CUDA_MEMCPY3D>) -> Result<Plan, CUerror> {
     plan(&from, &to, d.WidthInBytes, d.Height, d.Depth)
 }
 
-/// A copy between contexts; the layout is that of a three-dimensional one.
-fn plan_peer(description: In<CUDA_MEMCPY3D_PEER>) -> Result<Plan, CUerror> {
-    plan_3d(In(description.0.cast()))
-}
-
-fn array_plan(to: End, from: End, bytes: usize) -> Result<Plan, CUerror> {
-    plan(&from.described(bytes), &to.described(bytes), bytes, 1, 1)
-}
-
 /// One end of a copy from or to an array.
 enum End {
     Array(CUarray, usize),
@@ -325,137 +319,3 @@ impl End {
 
 const DEVICE: Option<bool> = Some(true);
 const HOST: Option<bool> = Some(false);
-
-faces! {
-    "cuMemcpy" 4000 cuMemcpy (to: CUdeviceptr, from: CUdeviceptr, bytes: usize) / cuMemcpy_ptds 7000 |default| {
-        current()?;
-        Plan::linear((to, None), (from, None), bytes)?.run(default)
-    }
-    "cuMemcpyAsync" 4000 cuMemcpyAsync (to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyAsync_ptsz 7000 |default| {
-        current()?;
-        Plan::linear((to, None), (from, None), bytes)?.queue(default, stream)
-    }
-    "cuMemcpyHtoD" 3020 cuMemcpyHtoD_v2 (to: CUdeviceptr, from: u64, bytes: usize) / cuMemcpyHtoD_v2_ptds 7000 |default| {
-        current()?;
-        Plan::linear((to, DEVICE), (from, HOST), bytes)?.run(default)
-    }
-    "cuMemcpyDtoH" 3020 cuMemcpyDtoH_v2 (to: u64, from: CUdeviceptr, bytes: usize) / cuMemcpyDtoH_v2_ptds 7000 |default| {
-        current()?;
-        Plan::linear((to, HOST), (from, DEVICE), bytes)?.run(default)
-    }
-    "cuMemcpyDtoD" 3020 cuMemcpyDtoD_v2 (to: CUdeviceptr, from: CUdeviceptr, bytes: usize) / cuMemcpyDtoD_v2_ptds 7000 |default| {
-        current()?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.run(default)
-    }
-    "cuMemcpyHtoDAsync" 3020 cuMemcpyHtoDAsync_v2 (to: CUdeviceptr, from: u64, bytes: usize, stream: CUstream) / cuMemcpyHtoDAsync_v2_ptsz 7000 |default| {
-        current()?;
-        Plan::linear((to, DEVICE), (from, HOST), bytes)?.queue(default, stream)
-    }
-    "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2 (to: u64, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyDtoHAsync_v2_ptsz 7000 |default| {
-        current()?;
-        Plan::linear((to, HOST), (from, DEVICE), bytes)?.queue(default, stream)
-    }
-    "cuMemcpyDtoDAsync" 3020 cuMemcpyDtoDAsync_v2 (to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyDtoDAsync_v2_ptsz 7000 |default| {
-        current()?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.queue(default, stream)
-    }
-    "cuMemcpyPeer" 4000 cuMemcpyPeer (to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize) / cuMemcpyPeer_ptds 7000 |default| {
-        context::by_handle(to_context)?;
-        context::by_handle(from_context)?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.run(default)
-    }
-    "cuMemcpyPeerAsync" 4000 cuMemcpyPeerAsync (to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize, stream: CUstream) / cuMemcpyPeerAsync_ptsz 7000 |default| {
-        context::by_handle(to_context)?;
-        context::by_handle(from_context)?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.queue(default, stream)
-    }
-    "cuMemcpyDtoA" 3020 cuMemcpyDtoA_v2 (to: CUarray, at: usize, from: CUdeviceptr, bytes: usize) / cuMemcpyDtoA_v2_ptds 7000 |default| {
-        current()?;
-        array_plan(End::Array(to, at), End::Device(from), bytes)?.run(default)
-    }
-    "cuMemcpyAtoD" 3020 cuMemcpyAtoD_v2 (to: CUdeviceptr, from: CUarray, at: usize, bytes: usize) / cuMemcpyAtoD_v2_ptds 7000 |default| {
-        current()?;
-        array_plan(End::Device(to), End::Array(from, at), bytes)?.run(default)
-    }
-    "cuMemcpyHtoA" 3020 cuMemcpyHtoA_v2 (to: CUarray, at: usize, from: *const c_void, bytes: usize) / cuMemcpyHtoA_v2_ptds 7000 |default| {
-        current()?;
-        array_plan(End::Array(to, at), End::Host(from), bytes)?.run(default)
-    }
-    "cuMemcpyAtoH" 3020 cuMemcpyAtoH_v2 (to: *const c_void, from: CUarray, at: usize, bytes: usize) / cuMemcpyAtoH_v2_ptds 7000 |default| {
-        current()?;
-        array_plan(End::Host(to), End::Array(from, at), bytes)?.run(default)
-    }
-    "cuMemcpyAtoA" 3020 cuMemcpyAtoA_v2 (to: CUarray, to_at: usize, from: CUarray, from_at: usize, bytes: usize) / cuMemcpyAtoA_v2_ptds 7000 |default| {
-        current()?;
-        array_plan(End::Array(to, to_at), End::Array(from, from_at), bytes)?.run(default)
-    }
-    "cuMemcpyHtoAAsync" 3020 cuMemcpyHtoAAsync_v2 (to: CUarray, at: usize, from: *const c_void, bytes: usize, stream: CUstream) / cuMemcpyHtoAAsync_v2_ptsz 7000 |default| {
-        current()?;
-        array_plan(End::Array(to, at), End::Host(from), bytes)?.queue(default, stream)
-    }
-    "cuMemcpyAtoHAsync" 3020 cuMemcpyAtoHAsync_v2 (to: *const c_void, from: CUarray, at: usize, bytes: usize, stream: CUstream) / cuMemcpyAtoHAsync_v2_ptsz 7000 |default| {
-        current()?;
-        array_plan(End::Host(to), End::Array(from, at), bytes)?.queue(default, stream)
-    }
-    "cuMemcpy2D" 3020 cuMemcpy2D_v2 (copy: In<CUDA_MEMCPY2D>) / cuMemcpy2D_v2_ptds 7000 |default| {
-        current()?;
-        plan_2d(copy)?.run(default)
-    }
-    "cuMemcpy2DUnaligned" 3020 cuMemcpy2DUnaligned_v2 (copy: In<CUDA_MEMCPY2D>) / cuMemcpy2DUnaligned_v2_ptds 7000 |default| {
-        current()?;
-        plan_2d(copy)?.run(default)
-    }
-    "cuMemcpy2DAsync" 3020 cuMemcpy2DAsync_v2 (copy: In<CUDA_MEMCPY2D>, stream: CUstream) / cuMemcpy2DAsync_v2_ptsz 7000 |default| {
-        current()?;
-        plan_2d(copy)?.queue(default, stream)
-    }
-    "cuMemcpy3D" 3020 cuMemcpy3D_v2 (copy: In<CUDA_MEMCPY3D>) / cuMemcpy3D_v2_ptds 7000 |default| {
-        current()?;
-        plan_3d(copy)?.run(default)
-    }
-    "cuMemcpy3DAsync" 3020 cuMemcpy3DAsync_v2 (copy: In<CUDA_MEMCPY3D>, stream: CUstream) / cuMemcpy3DAsync_v2_ptsz 7000 |default| {
-        current()?;
-        plan_3d(copy)?.queue(default, stream)
-    }
-    "cuMemcpy3DPeer" 4000 cuMemcpy3DPeer (copy: In<CUDA_MEMCPY3D_PEER>) / cuMemcpy3DPeer_ptds 7000 |default| {
-        current()?;
-        plan_peer(copy)?.run(default)
-    }
-    "cuMemcpy3DPeerAsync" 4000 cuMemcpy3DPeerAsync (copy: In<CUDA_MEMCPY3D_PEER>, stream: CUstream) / cuMemcpy3DPeerAsync_ptsz 7000 |default| {
-        current()?;
-        plan_peer(copy)?.queue(default, stream)
-    }
-    "cuMemcpyBatchAsync" 12080 cuMemcpyBatchAsync (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, failed: Out<usize>, stream: CUstream) / cuMemcpyBatchAsync_ptsz 12080 |default| {
-        let _ = (attributes, starts, attribute_count);
-        batch(default, (to, from, sizes), count, failed, stream)
-    }
-    "cuMemcpyBatchAsync" 13000 cuMemcpyBatchAsync_v2 (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, stream: CUstream) / cuMemcpyBatchAsync_v2_ptsz 13000 |default| {
-        let _ = (attributes, starts, attribute_count);
-        batch(default, (to, from, sizes), count, Out(std::ptr::null_mut()), stream)
-    }
-}
-
-/// Copies one after the other; on an error, `failed` says which one was wrong and none is queued.
-fn batch(
-    default: DefaultStream,
-    (to, from, sizes): (In<CUdeviceptr>, In<CUdeviceptr>, In<usize>),
-    count: usize,
-    failed: Out<usize>,
-    stream: CUstream,
-) -> CUresult {
-    current()?;
-    if count == 0 || matches!(stream as usize, 0..=2) {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let mut plans = Vec::new();
-    for index in 0..count {
-        let plan = (to
-            .at(index)
-            .and_then(|to| Ok((to, from.at(index)?, sizes.at(index)?))))
-        .and_then(|(to, from, bytes)| Plan::linear((to, None), (from, None), bytes));
-        plans.push(plan.inspect_err(|_| failed.set_if_wanted(index))?);
-    }
-    plans
-        .into_iter()
-        .try_for_each(|plan| plan.queue(default, stream))
-}

@@ -1,0 +1,246 @@
+//! The calls on contexts.
+
+use super::*;
+use crate::faces::faces;
+
+faces! {
+    "cuCtxCreate" 2000 cuCtxCreate (out: Out<CUcontext>, flags: u32, device: CUdevice) { create(out, flags, device) }
+    "cuCtxCreate" 3020 cuCtxCreate_v2 (out: Out<CUcontext>, flags: u32, device: CUdevice) { create(out, flags, device) }
+    "cuCtxCreate" 11040 cuCtxCreate_v3 (out: Out<CUcontext>, affinity: In<CUexecAffinityParam>, count: i32, flags: u32, device: CUdevice) {
+        let _ = (affinity, count);
+        create(out, flags, device)
+    }
+    "cuCtxCreate" 12050 cuCtxCreate_v4 (out: Out<CUcontext>, params: In<CUctxCreateParams>, flags: u32, device: CUdevice) {
+        let _ = params;
+        create(out, flags, device)
+    }
+    "cuCtxDestroy" 2000 cuCtxDestroy (context: CUcontext) { destroy(context) }
+    "cuCtxDestroy" 4000 cuCtxDestroy_v2 (context: CUcontext) { destroy(context) }
+    "cuCtxPushCurrent" 2000 cuCtxPushCurrent (context: CUcontext) {
+        push(by_handle(context)?);
+        Ok(())
+    }
+    "cuCtxPushCurrent" 4000 cuCtxPushCurrent_v2 (context: CUcontext) {
+        push(by_handle(context)?);
+        Ok(())
+    }
+    "cuCtxPopCurrent" 2000 cuCtxPopCurrent (out: Out<CUcontext>) { pop_into(out) }
+    "cuCtxPopCurrent" 4000 cuCtxPopCurrent_v2 (out: Out<CUcontext>) { pop_into(out) }
+    "cuCtxSetCurrent" 4000 cuCtxSetCurrent (context: CUcontext) {
+        driver()?;
+        if context.is_null() {
+            pop();
+            return Ok(());
+        }
+        let context = by_handle(context)?;
+        pop();
+        push(context);
+        Ok(())
+    }
+    "cuCtxGetCurrent" 4000 cuCtxGetCurrent (out: Out<CUcontext>) {
+        driver()?;
+        out.set(top().map_or(std::ptr::null_mut(), |context| context.handle as CUcontext))
+    }
+    "cuCtxGetDevice" 2000 cuCtxGetDevice (out: Out<CUdevice>) {
+        let context = current()?;
+        out.set(context.device)
+    }
+    "cuCtxGetDevice" 13000 cuCtxGetDevice_v2 (out: Out<CUdevice>, context: CUcontext) {
+        let context = by_handle_or_current(context)?;
+        out.set(context.device)
+    }
+    "cuCtxGetFlags" 7000 cuCtxGetFlags (out: Out<u32>) {
+        let context = current()?;
+        out.set(context.flags.load(Relaxed))
+    }
+    "cuCtxSetFlags" 12010 cuCtxSetFlags (flags: u32) {
+        current()?.flags.store(flags, Relaxed);
+        Ok(())
+    }
+    "cuCtxGetId" 12000 cuCtxGetId (context: CUcontext, out: Out<u64>) {
+        let context = by_handle_or_current(context)?;
+        out.set(context.handle)
+    }
+    "cuCtxSynchronize" 2000 cuCtxSynchronize () {
+        let context = current()?;
+        capture::forbid_in_context(&context)?;
+        context.synchronize();
+        Ok(())
+    }
+    "cuCtxSynchronize" 13000 cuCtxSynchronize_v2 (context: CUcontext) {
+        let context = by_handle_or_current(context)?;
+        capture::forbid_in_context(&context)?;
+        context.synchronize();
+        Ok(())
+    }
+    "cuCtxRecordEvent" 12050 cuCtxRecordEvent (context: CUcontext, event: CUevent) {
+        event::record_all(&*by_handle_or_current(context)?, &event::by_handle(event)?)
+    }
+    "cuCtxWaitEvent" 12050 cuCtxWaitEvent (context: CUcontext, event: CUevent) {
+        event::await_in_all(&*by_handle_or_current(context)?, &*event::by_handle(event)?)
+    }
+    "cuCtxGetApiVersion" 3020 cuCtxGetApiVersion (context: CUcontext, out: Out<u32>) {
+        by_handle_or_current(context)?;
+        out.set(3020)
+    }
+    "cuCtxAttach" 2000 cuCtxAttach (out: Out<CUcontext>, flags: u32) {
+        let context = current()?;
+        if flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        out.set(context.handle as CUcontext)
+    }
+    "cuCtxDetach" 2000 cuCtxDetach (context: CUcontext) { destroy(context) }
+    "cuCtxSetLimit" 3010 cuCtxSetLimit (limit: u32, value: usize) {
+        let context = current()?;
+        default_limit(limit)?;
+        lock(&context.limits).insert(limit, value);
+        Ok(())
+    }
+    "cuCtxGetLimit" 3010 cuCtxGetLimit (out: Out<usize>, limit: u32) {
+        let context = current()?;
+        let default = default_limit(limit)?;
+        let value = lock(&context.limits).get(&limit).copied();
+        out.set(value.unwrap_or(default))
+    }
+    "cuCtxGetCacheConfig" 3020 cuCtxGetCacheConfig (out: Out<u32>) {
+        let context = current()?;
+        out.set(context.cache.load(Relaxed))
+    }
+    "cuCtxSetCacheConfig" 3020 cuCtxSetCacheConfig (config: u32) {
+        current()?.cache.store(config, Relaxed);
+        Ok(())
+    }
+    "cuCtxGetSharedMemConfig" 4020 cuCtxGetSharedMemConfig (out: Out<u32>) {
+        let context = current()?;
+        out.set(context.shared_banks.load(Relaxed))
+    }
+    "cuCtxSetSharedMemConfig" 4020 cuCtxSetSharedMemConfig (config: u32) {
+        current()?.shared_banks.store(config, Relaxed);
+        Ok(())
+    }
+    "cuCtxGetStreamPriorityRange" 5050 cuCtxGetStreamPriorityRange (least: Out<i32>, greatest: Out<i32>) {
+        current()?;
+        least.set_if_wanted(0);
+        greatest.set_if_wanted(-5);
+        Ok(())
+    }
+    "cuCtxResetPersistingL2Cache" 11000 cuCtxResetPersistingL2Cache () {
+        current()?.persisting.store(0, Relaxed);
+        Ok(())
+    }
+    "cuCtxGetExecAffinity" 11040 cuCtxGetExecAffinity (out: Out<CUexecAffinityParam>, kind: u32) {
+        let context = current()?;
+        if kind != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let multiprocessors = driver()?.device(context.device)?.multiprocessors;
+        out.set(CUexecAffinityParam { type_: 0, smCount: multiprocessors })
+    }
+    "cuDevicePrimaryCtxRetain" 7000 cuDevicePrimaryCtxRetain (out: Out<CUcontext>, device: CUdevice) {
+        driver()?.device(device)?;
+        out.check()?;
+        out.set(retain_primary(device)?.handle as CUcontext)
+    }
+    "cuDevicePrimaryCtxRelease" 7000 cuDevicePrimaryCtxRelease (device: CUdevice) { release_primary(device) }
+    "cuDevicePrimaryCtxRelease" 11000 cuDevicePrimaryCtxRelease_v2 (device: CUdevice) { release_primary(device) }
+    "cuDevicePrimaryCtxReset" 7000 cuDevicePrimaryCtxReset (device: CUdevice) {
+        let driver = driver()?;
+        driver.device(device)?;
+        reset_primary(driver, device);
+        Ok(())
+    }
+    "cuDevicePrimaryCtxReset" 11000 cuDevicePrimaryCtxReset_v2 (device: CUdevice) {
+        let driver = driver()?;
+        driver.device(device)?;
+        reset_primary(driver, device);
+        Ok(())
+    }
+    "cuDevicePrimaryCtxGetState" 7000 cuDevicePrimaryCtxGetState (device: CUdevice, flags: Out<u32>, active: Out<i32>) {
+        let driver = driver()?;
+        driver.device(device)?;
+        let primary = lock(&driver.primaries[device as usize]);
+        flags.set(primary.flags)?;
+        active.set(i32::from(primary.context.is_some()))
+    }
+    "cuDevicePrimaryCtxSetFlags" 7000 cuDevicePrimaryCtxSetFlags (device: CUdevice, flags: u32) { set_primary_flags(device, flags) }
+    "cuDevicePrimaryCtxSetFlags" 11000 cuDevicePrimaryCtxSetFlags_v2 (device: CUdevice, flags: u32) { set_primary_flags(device, flags) }
+}
+
+fn pop_into(out: Out<CUcontext>) -> CUresult {
+    driver()?;
+    let context = pop().ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+    out.set_if_wanted(context.handle as CUcontext);
+    Ok(())
+}
+
+fn create(out: Out<CUcontext>, flags: u32, ordinal: i32) -> CUresult {
+    let driver = driver()?;
+    out.check()?;
+    if flags & !0x3ff != 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let context = Context::make(driver, ordinal, flags, false)?;
+    out.set(context.handle as CUcontext)?;
+    push(context);
+    Ok(())
+}
+
+/// Ends the context of a forgotten handle, wherever it is current.
+fn destroy(handle: CUcontext) -> CUresult {
+    let context = by_handle(handle)?;
+    if context.primary {
+        return Err(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    if top().is_some_and(|current| current.handle == context.handle) {
+        pop();
+    }
+    context.destroy();
+    Ok(())
+}
+
+fn release_primary(ordinal: i32) -> CUresult {
+    let driver = driver()?;
+    driver.device(ordinal)?;
+    let last = {
+        let mut primary = lock(&driver.primaries[ordinal as usize]);
+        primary.retained = primary
+            .retained
+            .checked_sub(1)
+            .ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        primary.retained == 0
+    };
+    if last {
+        reset_primary(driver, ordinal);
+    }
+    Ok(())
+}
+
+fn set_primary_flags(ordinal: i32, flags: u32) -> CUresult {
+    let driver = driver()?;
+    driver.device(ordinal)?;
+    if flags & !0x3ff != 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let mut primary = lock(&driver.primaries[ordinal as usize]);
+    primary.flags = flags;
+    if let Some(context) = &primary.context {
+        context.flags.store(flags, Relaxed);
+    }
+    Ok(())
+}
+
+/// What a limit is until it is set: stack, printf buffer, heap, sync depth, pending launches, L2 fetch,
+/// persisting L2.
+fn default_limit(limit: u32) -> Result<usize, CUerror> {
+    match limit {
+        0 => Ok(1024),
+        1 => Ok(1 << 20),
+        2 => Ok(8 << 20),
+        3 => Ok(2),
+        4 => Ok(2048),
+        5 => Ok(64),
+        6 => Ok(0),
+        _ => Err(CUDA_ERROR_UNSUPPORTED_LIMIT),
+    }
+}
