@@ -3,7 +3,6 @@
 //! [`Watch::latest`] never waits: before the first answer it says [`Nvml::Starting`]. A sleeping GPU is left asleep:
 //! as long as the kernel reports the device suspended it is not asked.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -109,10 +108,10 @@ impl Watch {
         let shared = Arc::new(Shared::default());
         shared.lock().state = Nvml::Starting;
         let (stop, stopped) = mpsc::channel();
-        let (library, theirs) = (choose(segment), Arc::clone(&shared));
+        let (segment, theirs) = (segment.to_owned(), Arc::clone(&shared));
         let spawned = thread::Builder::new()
             .name("nvml".into())
-            .spawn(move || watch(library, pace, &theirs, &stopped));
+            .spawn(move || watch(&segment, pace, &theirs, &stopped));
         if let Err(error) = spawned {
             shared.store(missing(format!("its thread does not start: {error}")));
         }
@@ -139,7 +138,7 @@ impl Watch {
     }
 }
 
-fn watch(library: Option<OsString>, pace: Duration, shared: &Shared, stopped: &mpsc::Receiver<()>) {
+fn watch(segment: &Path, pace: Duration, shared: &Shared, stopped: &mpsc::Receiver<()>) {
     let rest = || stopped.recv_timeout(pace) == Err(RecvTimeoutError::Timeout);
     while sleep::all_asleep(&PathBuf::from(sleep::PCI)) {
         shared.store(missing(
@@ -150,7 +149,8 @@ fn watch(library: Option<OsString>, pace: Duration, shared: &Shared, stopped: &m
         }
     }
     let nvml = loop {
-        match library::open(library.as_deref()) {
+        // Chosen anew each time: a simulated world may have been made since the last.
+        match library::open(choose(segment).as_deref()) {
             Ok(nvml) => break nvml,
             Err(why) => shared.store(missing(why)),
         }

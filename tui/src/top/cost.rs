@@ -1,15 +1,18 @@
 //! What the dashboard costs on a made-up machine: `gpushare-top --cost`.
 //!
-//! 64 processes on 8 devices, four samples a second, every frame drawn at 120×40. Only our own work is counted: taking a
-//! sample in and drawing it.
+//! 64 processes on 8 devices, four samples a second, every frame drawn at 120×40. Counted is our own work: looking at a
+//! segment with that many processes in it, taking a busy sample in, and drawing it.
 
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::tz::TimeZone;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Segments, register};
 
 use super::palette::{Depth, Palette};
 use super::state::State;
@@ -18,6 +21,7 @@ use crate::sample::{
     DeviceSample, EventLine, Holding, LockState, Policy, ProcessSample, ProcessState, Rule, Sample,
     Slot, What,
 };
+use crate::source::live::Live;
 
 const PROCESSES: u16 = 64;
 const DEVICES: usize = 8;
@@ -33,6 +37,7 @@ pub fn measure(out: &mut impl Write) -> Result<()> {
     };
     let mut terminal = Terminal::new(TestBackend::new(120, 40))?;
     let (mut update, mut draw) = (Duration::ZERO, Duration::ZERO);
+    let look_us = looking()?;
     for tick in 0..SAMPLES {
         let sample = sample(tick);
         let start = Instant::now();
@@ -43,16 +48,46 @@ pub fn measure(out: &mut impl Write) -> Result<()> {
         draw += taken.elapsed();
     }
     let each = |all: Duration| all.as_secs_f64() * 1e6 / SAMPLES as f64;
-    let share = (update + draw).as_secs_f64() / (SAMPLES as f64 / HZ as f64) * 100.0;
+    let share = (look_us + each(update) + each(draw)) * HZ as f64 / 1e6 * 100.0;
     writeln!(
         out,
         "{PROCESSES} processes on {DEVICES} devices, {HZ} samples a second, 120x40"
     )?;
+    writeln!(out, "look    {look_us:7.0} us a sample")?;
     writeln!(out, "update  {:7.0} us a sample", each(update))?;
     writeln!(out, "draw    {:7.0} us a frame", each(draw))?;
     writeln!(out, "core    {share:7.2} %")?;
     writeln!(out, "memory  {:7.1} MB resident", resident_mb())?;
     Ok(())
+}
+
+/// Microseconds for one look at a segment of its own, made for this and removed again.
+fn looking() -> Result<f64> {
+    let dir = std::env::temp_dir().join(format!("gpushare-cost-{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
+    let measured = looking_at(&dir);
+    std::fs::remove_dir_all(&dir)?;
+    measured
+}
+
+fn looking_at(dir: &Path) -> Result<f64> {
+    let segments = Segments::open_workload(dir)?;
+    let mut registrations = Vec::new();
+    for index in 0..PROCESSES {
+        let identity = Identity::of_self(&format!("worker-{index}"));
+        let registration = register(&segments, &identity, &LaunchLimits::default())?;
+        for gpu in 0..DEVICES as u8 {
+            let _ = registration.add_device([gpu; 16], gpu, "Made-up GPU", 141 << 30, DEVICE_SIM);
+        }
+        registrations.push(registration);
+    }
+    let mut live = Live::new(dir, false);
+    live.look()?;
+    let start = Instant::now();
+    for _ in 0..SAMPLES {
+        std::hint::black_box(live.look()?);
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / SAMPLES as f64)
 }
 
 fn resident_mb() -> f64 {

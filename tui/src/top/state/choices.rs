@@ -69,8 +69,6 @@ pub struct Choices {
     pub pan: u64,
     /// Nothing may be changed.
     pub read_only: bool,
-    /// How often samples come, for the header.
-    pub pace_hz: Option<&'static str>,
     /// A message.
     pub notice: Option<Notice>,
 }
@@ -91,7 +89,6 @@ impl Default for Choices {
             zoom: ZOOM,
             pan: 0,
             read_only: false,
-            pace_hz: None,
             notice: None,
         }
     }

@@ -20,24 +20,43 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     list(&mut inside, state, look, None);
 }
 
-/// The events of one process, or of all.
+/// The events of one process, or of all. A run of denials of one process is one line.
 pub(super) fn list(pen: &mut Pen<'_>, state: &State, look: &Look, of: Option<Who>) {
     let data = state.data();
-    let lines = usize::from(pen.height());
-    let newest: Vec<&EventLine> = data
-        .log
-        .newest(state.choices.events, of)
-        .take(lines)
-        .collect();
-    if newest.is_empty() {
+    let mut newest = data.log.newest(state.choices.events, of).peekable();
+    if newest.peek().is_none() {
         pen.put(1, 0, "nothing happened yet", pen.style(Role::Dim));
     }
-    for (event, y) in newest.into_iter().zip(0..) {
-        line(pen, y, data, event, look, of.is_none());
+    for y in 0..pen.height() {
+        let Some(event) = newest.next() else { break };
+        let mut times = 1;
+        let mut first = event;
+        while let Some(more) = newest.next_if(|next| is_same_denial(event, next)) {
+            times += 1;
+            first = more;
+        }
+        let end = line(pen, y, data, event, look, of.is_none());
+        if times > 1 {
+            let since = clock(data, first.time_ns, &look.zone);
+            let text = format!("   {times} times since {}", &since[..8]);
+            pen.put(end, y, &text, pen.style(Role::Dim));
+        }
     }
 }
 
-fn line(pen: &mut Pen<'_>, y: u16, data: &Data, event: &EventLine, look: &Look, with_name: bool) {
+fn is_same_denial(a: &EventLine, b: &EventLine) -> bool {
+    let denials = matches!((a.what, b.what), (What::Denial { .. }, What::Denial { .. }));
+    denials && (a.slot, a.gpu) == (b.slot, b.gpu)
+}
+
+fn line(
+    pen: &mut Pen<'_>,
+    y: u16,
+    data: &Data,
+    event: &EventLine,
+    look: &Look,
+    with_name: bool,
+) -> u16 {
     let mut x = pen.put(
         1,
         y,
@@ -64,7 +83,7 @@ fn line(pen: &mut Pen<'_>, y: u16, data: &Data, event: &EventLine, look: &Look, 
         .gpu
         .map(|gpu| format!("GPU{gpu} "))
         .unwrap_or_default();
-    pen.put(x, y, &format!("{gpu}{text}"), pen.style(Role::Text));
+    pen.put(x, y, &format!("{gpu}{text}"), pen.style(Role::Text))
 }
 
 /// The wall clock's time of an event, to the millisecond.

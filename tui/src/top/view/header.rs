@@ -21,12 +21,6 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     if state.choices.read_only {
         flags.push(("read-only", Role::Warn));
     }
-    if let Some(notice) = state.choices.pace_hz {
-        // The pace is worth its columns only where there are many.
-        if pen.width() >= 100 {
-            flags.push((notice, Role::Dim));
-        }
-    }
     let flags_width: usize = flags.iter().map(|(word, _)| word.len() + 2).sum::<usize>() + 7;
     let mut x = pen
         .width()

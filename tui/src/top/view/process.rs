@@ -108,7 +108,7 @@ fn summary(pen: &mut Pen<'_>, data: &Data, process: &ProcessSample, holding: &Ho
             },
             process.user,
             process.container.as_deref().unwrap_or("none"),
-            process.group.as_deref().unwrap_or("none"),
+            group(data, process, holding.gpu),
         ),
         format!(
             "GPU{}  used {}   peak {}   quota {quota} ({})   NVML counts {}",
@@ -147,6 +147,27 @@ fn summary(pen: &mut Pen<'_>, data: &Data, process: &ProcessSample, holding: &Ho
     ];
     for (line, y) in lines.iter().zip(0..inside.height()) {
         inside.put_within(1, y, line, u16::MAX, inside.style(Role::Text));
+    }
+}
+
+/// The process's group and how much of its quota the members hold together.
+fn group(data: &Data, process: &ProcessSample, gpu: usize) -> String {
+    let Some(name) = &process.group else {
+        return "none".into();
+    };
+    let known = data.sample.groups.iter().find(|group| group.name == *name);
+    let used = known.and_then(|group| group.used_bytes.get(gpu)).copied();
+    match (
+        used,
+        known
+            .and_then(|group| group.quota_bytes.get(gpu))
+            .copied()
+            .flatten(),
+    ) {
+        (Some(used), Some(quota)) => {
+            format!("{name} ({} of {})", short_size(used), short_size(quota))
+        }
+        _ => name.clone(),
     }
 }
 
