@@ -1,6 +1,6 @@
 //! Where bytes are charged, and the two roads every allocation and every free takes.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::CUdevice;
@@ -34,24 +34,25 @@ pub enum Kind {
     External,
 }
 
-impl Kind {
-    const ALL: [Self; 7] = [
-        Self::Linear,
-        Self::Array,
-        Self::Mipmapped,
-        Self::Host,
-        Self::Registered,
-        Self::Shared,
-        Self::External,
-    ];
+/// Where an allocation is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Book {
+    /// The device's ledger.
+    Ledger,
+    /// The counter of pinned host bytes.
+    Pinned,
+    /// The counter of imported bytes.
+    Imported,
+}
 
-    /// The word that counts what no ledger is charged for.
+impl Kind {
     #[inline]
-    fn uncharged(self, counters: &Counters) -> Option<&AtomicU64> {
+    const fn book(self) -> Book {
         match self {
-            Self::Linear | Self::Array | Self::Mipmapped => None,
-            Self::Host | Self::Registered => Some(&counters.host_pinned_bytes),
-            Self::Shared | Self::External => Some(&counters.imported_bytes),
+            Self::Linear | Self::Array | Self::Mipmapped => Book::Ledger,
+            Self::Host | Self::Registered => Book::Pinned,
+            Self::Shared | Self::External => Book::Imported,
         }
     }
 }
@@ -131,7 +132,7 @@ impl Account {
     }
 
     fn deny(self, denial: &Denial, symbol: Symbol) -> CUerror {
-        let counters = self.guest.registration.count(self.device.entry);
+        let counters = self.counters();
         counters.denials.fetch_add(1, Relaxed);
         counters.denied_bytes.fetch_add(denial.asked, Relaxed);
         let slot = self.guest.registration.slot();
@@ -162,21 +163,21 @@ impl Account {
     /// Counts what the driver granted, and says what to remember of it.
     #[inline]
     pub fn enter(self, bytes: u64, kind: Kind) -> Record {
-        let counters = self.guest.registration.count(self.device.entry);
-        match kind.uncharged(counters) {
-            Some(word) => _ = word.fetch_add(bytes, Relaxed),
-            None => thread::add(&thread::attached().tally(self.ordinal()).allocations, 1),
+        match kind.book() {
+            Book::Ledger => thread::add(&thread::attached().tally(self.ordinal()).allocations, 1),
+            Book::Pinned => _ = self.counters().host_pinned_bytes.fetch_add(bytes, Relaxed),
+            Book::Imported => _ = self.counters().imported_bytes.fetch_add(bytes, Relaxed),
         }
         [bytes, self.context as u64, pack(kind, self.ordinal())]
     }
 
+    fn counters(self) -> &'static Counters {
+        self.guest.registration.count(self.device.entry)
+    }
+
     /// The driver did something whose size we do not know.
     pub fn lost_track(self) {
-        self.guest
-            .registration
-            .count(self.device.entry)
-            .unaccounted
-            .fetch_add(1, Relaxed);
+        self.counters().unaccounted.fetch_add(1, Relaxed);
     }
 }
 
@@ -233,9 +234,8 @@ pub fn free_either(
         return real.call();
     };
     let live = &guest.memory.live;
-    let Some(record) = live.take(key, |record| {
-        kind_of(record).is_some_and(|kind| kind == one || kind == other)
-    }) else {
+    let fits = |record: &Record| is(record, one) || is(record, other);
+    let Some(record) = live.take(key, fits) else {
         return real.call();
     };
     match real.call() {
@@ -254,19 +254,20 @@ pub fn free_either(
 #[inline]
 pub fn settle(guest: &Guest, record: &Record) {
     let [bytes, _, packed] = *record;
-    let (Some(kind), Some(device)) = (
-        kind_of(record),
-        guest.devices.get(usize::from(packed as u8)),
-    ) else {
+    let Some(device) = guest.devices.get(usize::from(packed as u8)) else {
         return;
     };
-    match kind.uncharged(guest.registration.count(device.entry)) {
-        Some(word) => _ = word.fetch_sub(bytes, Relaxed),
-        None => {
-            guest.registration.ledger(device.entry).release(bytes);
-            thread::add(&thread::attached().tally(device.ordinal).frees, 1);
-        }
+    if (packed >> 8) as u8 == Book::Ledger as u8 {
+        guest.registration.ledger(device.entry).release(bytes);
+        thread::add(&thread::attached().tally(device.ordinal).frees, 1);
+        return;
     }
+    let counters = guest.registration.count(device.entry);
+    let word = match (packed >> 8) as u8 == Book::Pinned as u8 {
+        true => &counters.host_pinned_bytes,
+        false => &counters.imported_bytes,
+    };
+    word.fetch_sub(bytes, Relaxed);
 }
 
 /// The context a record belongs to.
@@ -274,12 +275,13 @@ pub fn context_of(record: &Record) -> u64 {
     record[1]
 }
 
+/// Kind, book and device in one word.
+#[inline]
 fn pack(kind: Kind, ordinal: u8) -> u64 {
-    u64::from(kind as u8) << 8 | u64::from(ordinal)
+    u64::from(kind as u8) << 16 | u64::from(kind.book() as u8) << 8 | u64::from(ordinal)
 }
 
-fn kind_of(record: &Record) -> Option<Kind> {
-    Kind::ALL
-        .get(usize::try_from(record[2] >> 8).ok()?)
-        .copied()
+#[inline]
+fn is(record: &Record, kind: Kind) -> bool {
+    record[2] >> 16 == u64::from(kind as u8)
 }
