@@ -15,9 +15,11 @@ use crate::people;
 mod failure;
 mod stored;
 mod undo;
+mod words;
 
 pub use failure::EditFailure;
-pub use stored::{StoredChange, quota_word};
+pub use stored::StoredChange;
+pub use words::quota_word;
 
 /// How long [`Editor::apply`] waits for the living to obey.
 pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);

@@ -19,6 +19,7 @@ pub mod experiment;
 pub mod launch;
 pub mod manifest;
 pub mod people;
+pub mod picking;
 pub mod pids;
 pub mod probe;
 pub mod processes;

@@ -4,12 +4,10 @@
 //! an absent value leaves the setting alone.
 
 use serde::{Deserialize, Serialize};
-use shm_layout::{Boost, Change, LockPolicy, QuotaValue, Set, SlotId};
+use shm_layout::{Boost, Change, LockPolicy, SlotId};
 
-use crate::units::{self, Amount};
-use crate::uuids;
-
-const INHERIT: &str = "inherit";
+use super::words::{INHERIT, quota_word, read, read_quota, word};
+use crate::{units, uuids};
 
 /// A [`Change`] in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -299,45 +297,10 @@ impl StoredChange {
     }
 }
 
-fn word<T>(set: &Set<T>, write: impl Fn(&T) -> String) -> Option<String> {
-    match set {
-        Set::Keep => None,
-        Set::Inherit => Some(INHERIT.into()),
-        Set::To(value) => Some(write(value)),
-    }
-}
-
-fn read<T>(word: &Option<String>, read: impl Fn(&str) -> Option<T>) -> Option<Set<T>> {
-    Some(match word.as_deref() {
-        None => Set::Keep,
-        Some(INHERIT) => Set::Inherit,
-        Some(text) => Set::To(read(text)?),
-    })
-}
-
-/// A quota as a person would type it.
-pub fn quota_word(value: QuotaValue) -> String {
-    match value {
-        QuotaValue::Inherit => INHERIT.into(),
-        QuotaValue::Unlimited => "none".into(),
-        QuotaValue::Bytes(bytes) => units::format_size(bytes),
-        QuotaValue::Percent(percent) => format!("{percent}%"),
-    }
-}
-
-fn read_quota(text: &str) -> Option<QuotaValue> {
-    if text == INHERIT {
-        return Some(QuotaValue::Inherit);
-    }
-    Some(match units::parse_amount(text).ok()? {
-        Amount::Unlimited => QuotaValue::Unlimited,
-        Amount::Bytes(bytes) => QuotaValue::Bytes(bytes),
-        Amount::Percent(percent) => QuotaValue::Percent(percent),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use shm_layout::{QuotaValue, Set};
+
     use super::*;
 
     fn examples() -> Vec<Change> {
