@@ -173,10 +173,10 @@ impl Lanes {
             .collect()
     }
 
-    /// How many waited on a device in a span of time, on average.
-    pub fn queue(&self, gpu: usize, from_ns: u64, to_ns: u64) -> f32 {
+    /// All lanes of a device.
+    pub fn on(&self, gpu: usize) -> Vec<&Lane> {
         let on_it = self.lanes.iter().filter(|((_, on), _)| *on == gpu);
-        on_it.map(|(_, lane)| lane.cell(from_ns, to_ns).wait).sum()
+        on_it.map(|(_, lane)| lane).collect()
     }
 }
 

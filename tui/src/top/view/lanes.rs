@@ -223,12 +223,13 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let data = state.data();
     let gpu = state.choices.gpu;
     label(pen, y, axis, "queue depth");
-    let depths: Vec<f32> = (0..axis.width)
-        .map(|column| {
-            let (from, to) = axis.at(column);
-            data.lanes.queue(gpu, from, to)
-        })
-        .collect();
+    let lanes = data.lanes.on(gpu);
+    // How many waited in a column, on average.
+    let depth = |column| {
+        let (from, to) = axis.at(column);
+        lanes.iter().map(|lane| lane.cell(from, to).wait).sum()
+    };
+    let depths: Vec<f32> = (0..axis.width).map(depth).collect();
     let most = depths.iter().copied().fold(0.0, f32::max);
     let scale = most.max(data.on(gpu).len() as f32 - 1.0).max(1.0);
     for (column, depth) in (0..axis.width).zip(depths) {
