@@ -158,6 +158,16 @@ pub fn stream_gone(stream: u64) {
     }
 }
 
+/// The context is being destroyed.
+pub fn context_gone(context: u64) {
+    if RUNNING.load(Relaxed) == 0 {
+        return;
+    }
+    let gone = lock(&SEQUENCES).context_gone(context);
+    RUNNING.fetch_sub(gone.len(), Relaxed);
+    gone.into_iter().for_each(discard);
+}
+
 /// Throws away what a capture made, unless the graph was there before.
 fn discard(graph: graph::sequences::Target) {
     if graph.own

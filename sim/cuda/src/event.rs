@@ -12,6 +12,7 @@ use crate::capture::{self, CaptureMark};
 use crate::context::{Context, current};
 use crate::driver::driver;
 use crate::faces::faces;
+use crate::graph::node::Node;
 use crate::handles::{Table, fresh, lock};
 use crate::stream::{self, DefaultStream, Mark};
 use crate::task::Task;
@@ -82,11 +83,21 @@ impl Event {
     }
 }
 
-fn record(default: DefaultStream, event: CUevent, stream: CUstream) -> CUresult {
+/// `CU_EVENT_RECORD_EXTERNAL`, `CU_EVENT_WAIT_EXTERNAL`: in a capture, the graph does it when it runs.
+const EXTERNAL: u32 = 1;
+
+fn record(default: DefaultStream, event: CUevent, stream: CUstream, flags: u32) -> CUresult {
+    if flags > EXTERNAL {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let handle = event;
     let event = by_handle(event)?;
     let stream = stream::by_handle(default, stream)?;
     if stream.context != event.context {
         return Err(CUDA_ERROR_INVALID_HANDLE);
+    }
+    if flags == EXTERNAL && capture::add_node(&stream, || Node::record(handle))?.is_some() {
+        return Ok(());
     }
     if capture::record(&stream, &event)? {
         return Ok(());
@@ -121,11 +132,15 @@ pub fn await_in_all(context: &Context, event: &Event) -> CUresult {
 }
 
 fn wait(default: DefaultStream, stream: CUstream, event: CUevent, flags: u32) -> CUresult {
-    if flags > 1 {
+    if flags > EXTERNAL {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
+    let handle = event;
     let event = by_handle(event)?;
     let stream = stream::by_handle(default, stream)?;
+    if flags == EXTERNAL && capture::add_node(&stream, || Node::wait(handle))?.is_some() {
+        return Ok(());
+    }
     let (captured, mark) = {
         let state = lock(&event.state);
         (state.captured.clone(), state.mark.clone())
@@ -169,13 +184,10 @@ faces! {
     "cuEventDestroy" 2000 cuEventDestroy (event: CUevent) { destroy(event) }
     "cuEventDestroy" 4000 cuEventDestroy_v2 (event: CUevent) { destroy(event) }
     "cuEventRecord" 2000 cuEventRecord (event: CUevent, stream: CUstream) / cuEventRecord_ptsz 7000 |default| {
-        record(default, event, stream)
+        record(default, event, stream, 0)
     }
     "cuEventRecordWithFlags" 11010 cuEventRecordWithFlags (event: CUevent, stream: CUstream, flags: u32) / cuEventRecordWithFlags_ptsz 11010 |default| {
-        if flags > 1 {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        record(default, event, stream)
+        record(default, event, stream, flags)
     }
     "cuEventQuery" 2000 cuEventQuery (event: CUevent) {
         let event = by_handle(event)?;

@@ -329,6 +329,7 @@ pub fn destroy(handle: CUstream) -> CUresult {
 
 /// Forgets all streams of a context.
 pub fn close_all(context: u64) {
+    capture::context_gone(context);
     for stream in STREAMS.remove_where(|stream| stream.context == context) {
         stream.close();
     }

@@ -175,10 +175,24 @@ impl Sequences {
         if sequence.origin == stream {
             return Some(self.forget(number).target);
         }
-        sequence.valid = false;
+        // What it did stays in the graph, and has to be joined like anything else.
         sequence.streams.remove(&stream);
         self.of_stream.remove(&stream);
         None
+    }
+
+    /// A context ends: sequences that began in it come to nothing. Tells their graphs.
+    pub fn context_gone(&mut self, context: u64) -> Vec<Target> {
+        let began_there = |sequence: &Sequence| {
+            let origin = sequence.streams.get(&sequence.origin);
+            origin.is_some_and(|member| member.facts.context == context)
+        };
+        let gone = self.sequences.iter().filter(|(_, s)| began_there(s));
+        let numbers: Vec<_> = gone.map(|(number, _)| *number).collect();
+        numbers
+            .into_iter()
+            .map(|number| self.forget(number).target)
+            .collect()
     }
 
     /// Whether and how a stream captures. An invalid sequence is an error.

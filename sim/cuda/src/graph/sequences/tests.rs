@@ -181,3 +181,27 @@ fn the_legacy_stream_is_closed_while_a_blocking_stream_captures() {
         .unwrap();
     assert_eq!(all.use_legacy(1), Ok(()), "a non-blocking stream");
 }
+
+#[test]
+fn a_capture_goes_with_its_stream_or_context() {
+    let mut all = begun(GLOBAL);
+    assert_eq!(all.stream_gone(2), None);
+    assert_eq!(all.stream_gone(1), Some(GRAPH));
+    assert_eq!(all.active(1), Ok(None));
+    let mut all = begun(GLOBAL);
+    assert_eq!(all.context_gone(2), []);
+    assert_eq!(all.context_gone(1), [GRAPH]);
+    assert_eq!(all.unsafe_call(10, GLOBAL), Ok(()));
+}
+
+#[test]
+fn a_joined_stream_may_go_before_the_capture_ends() {
+    let mut all = begun(GLOBAL);
+    let fork = all.record(1).unwrap();
+    all.wait(stream(2), fork.as_ref()).unwrap();
+    all.advance(2, 6);
+    let join = all.record(2).unwrap();
+    all.wait(stream(1), join.as_ref()).unwrap();
+    assert_eq!(all.stream_gone(2), None);
+    assert!(is_valid(&mut all));
+}
