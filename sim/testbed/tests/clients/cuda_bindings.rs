@@ -2,14 +2,14 @@
 
 use gpushare_testbed::python;
 
-use crate::both_ways::{both_ways, client};
+use crate::each_way::{client, each_way};
 
 #[test]
 fn cuda_bindings_copies_launches_replays_graphs_and_meets_the_end_of_memory() {
     let Some(python) = python(&["cuda-bindings==13.5.0"]) else {
         return;
     };
-    let run = both_ways(python, |command| {
+    let run = each_way(python, |command| {
         command.arg(client("cuda_bindings.py"));
     });
     assert_eq!(
@@ -25,7 +25,7 @@ fn cuda_bindings_asks_for_per_thread_streams_too() {
     let Some(python) = python(&["cuda-bindings==13.5.0"]) else {
         return;
     };
-    let run = both_ways(python, |command| {
+    let run = each_way(python, |command| {
         command
             .arg(client("cuda_bindings.py"))
             .env("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "1");

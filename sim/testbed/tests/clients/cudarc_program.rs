@@ -11,7 +11,7 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 
-use crate::both_ways::both_ways;
+use crate::each_way::each_way;
 
 const PTX: &str = "
 .version 6.0
@@ -22,7 +22,7 @@ const PTX: &str = "
 
 #[test]
 fn cudarc_copies_launches_times_and_meets_the_end_of_memory() {
-    let run = both_ways(std::env::current_exe().unwrap(), |command| {
+    let run = each_way(std::env::current_exe().unwrap(), |command| {
         command.args([
             "--exact",
             "cudarc_program::guest",

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use gpushare_testbed::{Watched, python};
 
-use crate::both_ways::both_ways;
+use crate::each_way::each_way;
 
 const CLIP: &str = "testsrc2=size=320x240:rate=10:duration=2";
 
@@ -51,7 +51,7 @@ fn frames_come_back_from_the_device_as_they_went() {
     assert!(expected.status.success());
     let expected = String::from_utf8(expected.stdout).unwrap();
 
-    let run = both_ways(&ffmpeg, |command| {
+    let run = each_way(&ffmpeg, |command| {
         checksums(command, "format=nv12,hwupload_cuda,hwdownload,format=nv12");
     });
     assert_eq!(frames(&run.printed), 20);
@@ -61,7 +61,7 @@ fn frames_come_back_from_the_device_as_they_went() {
 #[test]
 fn scaling_launches_kernels_for_each_frame() {
     let Some(ffmpeg) = ffmpeg() else { return };
-    let run = both_ways(&ffmpeg, |command| {
+    let run = each_way(&ffmpeg, |command| {
         let filters = "format=nv12,hwupload_cuda,scale_cuda=160:120,hwdownload,format=nv12";
         checksums(command, filters);
     });

@@ -1,10 +1,11 @@
-//! Real clients of the driver API, unmodified, on the simulator: alone, and with the library preloaded.
+//! Real clients of the driver API, unmodified, on the simulator: alone, with the library preloaded, and
+//! taking turns with a neighbour.
 //!
-//! A client that behaves the same both ways, with copies that are real and kernels that take time, is
+//! A client that does the same each way, with copies that are real and kernels that take time, is
 //! what the simulator and the preload promise together.
 
-mod both_ways;
 mod cuda_bindings;
 mod cudarc_program;
+mod each_way;
 mod ffmpeg;
 mod tinygrad;

@@ -2,7 +2,7 @@
 
 use gpushare_testbed::python;
 
-use crate::both_ways::{both_ways, client};
+use crate::each_way::{client, each_way};
 
 #[test]
 fn tinygrad_copies_and_launches_on_the_simulated_device() {
@@ -10,7 +10,7 @@ fn tinygrad_copies_and_launches_on_the_simulated_device() {
         return;
     };
     let cache = tempfile::tempdir().unwrap();
-    let run = both_ways(python, |command| {
+    let run = each_way(python, |command| {
         command
             .arg(client("tinygrad_tensors.py"))
             .env("DEV", "CUDA:PTX")
