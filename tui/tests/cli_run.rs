@@ -3,7 +3,6 @@
 mod cli_support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -113,12 +112,12 @@ fn a_program_that_is_not_there_or_not_executable_has_the_shells_codes() {
         .refused(127, &["no-such-program-here", "not in PATH"]);
     run(&world, &["--", "/nonexistent/program"]).refused(127, &["no such file"]);
     let plain = world.dir().join("plain");
-    fs::write(&plain, "echo started\n").expect("ours");
+    cli_support::executable(&plain, "echo started\n", "644");
     let path = plain.display().to_string();
     run(&world, &["--", &path]).refused(126, &["may not execute"]);
     run(&world, &["--", "/"]).refused(126, &["a directory"]);
     // Executable and without a first line: a shell would run it, so it runs.
-    fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("ours");
+    cli_support::executable(&plain, "echo started\n", "755");
     assert_eq!(run(&world, &["--", &path]).done().out, "started\n");
 }
 
@@ -160,8 +159,7 @@ fn a_static_program_runs_with_a_warning() {
 fn a_set_user_id_program_runs_with_a_warning() {
     let world = World::new();
     let copy = world.dir().join("true");
-    fs::copy("/bin/true", &copy).expect("a small program");
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("ours");
+    cli_support::copy("/bin/true", &copy, "4755");
     let said = run(&world, &["--", &copy.display().to_string()]).done();
     assert!(said.err.contains("setuid"), "{said:?}");
 }

@@ -14,8 +14,7 @@ const PROGRAM: &str =
 
 fn program(world: &World) -> PathBuf {
     let path = world.dir().join("it's a program");
-    fs::write(&path, PROGRAM).expect("ours");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).expect("ours");
+    cli_support::executable(&path, PROGRAM, "751");
     path
 }
 
@@ -76,8 +75,11 @@ fn a_wrapped_program_starts_under_gpushare_and_unwraps_to_the_same_file() {
 fn a_wrapper_without_gpushare_starts_the_program_all_the_same() {
     let world = World::new();
     let path = program(&world);
-    let gone = world.dir().join("gpushare-gone");
-    gpushare_tui::wrapping::wrap(&path, &gone, &[]).expect("wrapped");
+    let gpushare = world.dir().join("gpushare");
+    cli_support::copy(env!("CARGO_BIN_EXE_gpushare"), &gpushare, "755");
+    let wrapped = Command::new(&gpushare).arg("wrap").arg(&path).status();
+    assert!(wrapped.expect("a copy runs as well").success());
+    fs::remove_file(&gpushare).expect("ours");
     let output = Command::new(&path)
         .arg("x")
         .env_remove("GPUSHARE_MEMORY")

@@ -123,6 +123,32 @@ impl World {
     }
 }
 
+/// Writes an executable. A child does it: a thread that starts a program at that moment would else
+/// hand it our open file, and a file that somebody may write cannot be executed.
+pub fn executable(path: &Path, content: &str, mode: &str) {
+    let script = "printf %s \"$1\" > \"$0\" && chmod \"$2\" \"$0\"";
+    run_quietly(
+        Command::new("sh")
+            .args(["-c", script])
+            .arg(path)
+            .args([content, mode]),
+    );
+}
+
+/// Copies a program, by a child for the same reason.
+pub fn copy(program: &str, to: &Path, mode: &str) {
+    run_quietly(
+        Command::new("sh")
+            .args(["-c", "cp \"$1\" \"$0\" && chmod \"$2\" \"$0\""])
+            .arg(to)
+            .args([program, mode]),
+    );
+}
+
+fn run_quietly(command: &mut Command) {
+    assert!(command.status().expect("sh is everywhere").success());
+}
+
 /// The UUID of the test's device `number`.
 pub fn uuid(number: u8) -> Uuid {
     [number; 16]
