@@ -117,17 +117,22 @@ impl Graph {
         Ok(())
     }
 
-    /// Forgets the graph, its nodes and its child graphs.
+    /// Forgets the graph, its nodes and its child graphs, and releases what it kept alive.
     pub fn forget(&self) {
         GRAPHS.remove(self.handle);
-        let dag = lock(&self.dag);
-        for id in dag.nodes() {
-            HOMES.remove(*id);
-            if let Some(Node::Child(child)) = dag.get(*id) {
-                child.forget();
-            }
-        }
-        user_object::release_all(&mut lock(&self.objects));
+        let children: Vec<_> = {
+            let dag = lock(&self.dag);
+            let child = |id: &NodeId| match dag.get(*id) {
+                Some(Node::Child(child)) => Some(Arc::clone(child)),
+                _ => None,
+            };
+            dag.nodes().iter().for_each(|id| drop(HOMES.remove(*id)));
+            dag.nodes().iter().filter_map(child).collect()
+        };
+        children.iter().for_each(|child| child.forget());
+        // The destructors are the application's: no lock is held.
+        let held = std::mem::take(&mut *lock(&self.objects));
+        user_object::release_all(held);
     }
 
     /// Looks at a node.

@@ -222,11 +222,15 @@ fn give(ordinal: i32, chunks: Vec<(u64, u64)>) {
     }
 }
 
-/// Gives back what the other pools of a pool's device do not use.
+/// Gives back what the other pools of a pool's device do not use. One that is at work is left alone: it may be
+/// about to do the same.
 fn trim_others(own: &Pool) {
     for pool in POOLS.all() {
-        if pool.device == own.device && pool.handle != own.handle {
-            pool.trim(0);
+        if pool.device == own.device
+            && pool.handle != own.handle
+            && let Ok(mut books) = pool.books.try_lock()
+        {
+            give(pool.device, books.trim(0));
         }
     }
 }

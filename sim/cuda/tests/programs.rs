@@ -25,10 +25,10 @@ fn program(name: &str) -> PathBuf {
 }
 
 macro_rules! programs {
-    ($($name:ident)*) => {$(
+    ($scenario:literal: $($name:ident)*) => {$(
         #[test]
         fn $name() {
-            let bed = Testbed::new();
+            let bed = Testbed::with_scenario($scenario);
             let mut command = bed.sim_only(program(stringify!($name)));
             let output = Watched::spawn_for(&mut command, Duration::from_secs(60)).wait_output();
             let said = String::from_utf8_lossy(&output.stderr);
@@ -38,6 +38,7 @@ macro_rules! programs {
 }
 
 programs! {
+    "two-gpus":
     array_roundtrip_copies
     capture_ends_by_a_forbidden_call
     capture_forks_and_joins
@@ -53,4 +54,9 @@ programs! {
     pool_trim_returns_what_is_reserved
     vmm_alias_sees_the_same_bytes
     vmm_segment_grows
+}
+
+programs! {
+    "small":
+    threads_use_all_at_once
 }

@@ -60,8 +60,8 @@ fn release(handle: u64, count: u32) -> CUresult {
 }
 
 /// Releases all that a graph holds.
-pub fn release_all(held: &mut HashMap<u64, u32>) {
-    for (handle, count) in held.drain() {
+pub fn release_all(held: HashMap<u64, u32>) {
+    for (handle, count) in held {
         // The graph's references keep the object there.
         let _ = release(handle, count);
     }
