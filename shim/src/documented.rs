@@ -89,6 +89,10 @@ const HOOKS: &[(&str, &str)] = &[
     ),
     ("memory::pool::create", "notes the pool's device"),
     ("memory::pool::destroy", "forgets the pool"),
+    (
+        "memory::hoard::set_attribute",
+        "a pool that keeps memory is trimmed to what the quota leaves",
+    ),
     ("memory::pool::of_device", "notes the pool's device"),
     ("memory::pool::of_location", "notes the pool's device"),
     (

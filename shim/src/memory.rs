@@ -16,6 +16,7 @@ mod account;
 pub mod array;
 mod ask;
 pub mod graph;
+pub mod hoard;
 pub mod host;
 pub mod import;
 pub mod linear;
@@ -44,6 +45,7 @@ pub struct Books {
     physical: physical::Book,
     sparse: sparse::Book,
     pools: pool::Book,
+    hoard: hoard::Book,
     graphs: graph::Book,
     nvml: nvml::Book,
     /// The devices' primary contexts, by ordinal, once retained.

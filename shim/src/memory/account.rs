@@ -12,6 +12,7 @@ use crate::real::Real;
 use crate::symbols::Symbol;
 use crate::thread;
 
+use super::hoard;
 use super::live::Record;
 
 /// What an entry of the live map is: which free fits it, and what it is charged to.
@@ -64,6 +65,8 @@ pub struct Account {
     device: &'static Device,
     /// The calling thread's, whose end takes the allocation away.
     context: usize,
+    /// The bytes come out of what a pool keeps.
+    pooled: bool,
 }
 
 /// The account of the calling thread's current device.
@@ -76,6 +79,7 @@ pub fn here() -> Option<Account> {
         guest,
         device,
         context,
+        pooled: false,
     })
 }
 
@@ -87,6 +91,7 @@ pub fn of_device(ordinal: CUdevice) -> Option<Account> {
         guest,
         device: guest.device(ordinal)?,
         context,
+        pooled: false,
     })
 }
 
@@ -94,6 +99,14 @@ impl Account {
     /// The guest whose account it is.
     pub fn guest(self) -> &'static Guest {
         self.guest
+    }
+
+    /// For bytes that a pool may have kept.
+    pub fn out_of_pool(self) -> Self {
+        Self {
+            pooled: true,
+            ..self
+        }
     }
 
     /// The device's ordinal in this process.
@@ -111,7 +124,12 @@ impl Account {
     #[inline]
     pub fn reserve(self, bytes: u64, symbol: Symbol) -> Result<Reservation<'static>, CUerror> {
         match self.ledger().reserve(bytes) {
-            Ok(reservation) => Ok(reservation),
+            Ok(reservation) => {
+                if self.guest.memory.hoard.any() && !self.pooled {
+                    hoard::keep_within_limits(self);
+                }
+                Ok(reservation)
+            }
             Err(denial) => self.reserve_again(denial, symbol),
         }
     }

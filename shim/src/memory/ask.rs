@@ -5,7 +5,8 @@ use std::ffi::{CStr, c_char};
 
 use gpushare_abi::Out;
 use gpushare_abi::types::{
-    CU_STREAM_CAPTURE_STATUS_ACTIVE, CUdevice, CUdeviceptr, CUgraph, CUstream, CUuuid, nvmlDevice_t,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE, CUdevice, CUdeviceptr, CUgraph, CUmemoryPool, CUstream,
+    CUuuid, nvmlDevice_t,
 };
 
 use crate::driver::call;
@@ -22,6 +23,26 @@ pub fn size_of_allocation(dptr: CUdeviceptr) -> Option<u64> {
 pub fn free(dptr: CUdeviceptr) {
     // SAFETY: the driver checks the address; nobody else was told of it.
     let _ = unsafe { call::cuMemFree_v2(dptr) };
+}
+
+/// Bytes a pool has reserved, and how many of them are allocated.
+pub fn pool_size(pool: CUmemoryPool) -> (u64, u64) {
+    const RESERVED_CURRENT: u32 = 5;
+    const USED_CURRENT: u32 = 7;
+    let ask = |attribute| {
+        let mut bytes = 0_u64;
+        // SAFETY: the attribute is a number of eight bytes; our result outlives the call.
+        unsafe { call::cuMemPoolGetAttribute(pool, attribute, Out::to(&mut bytes)) }
+            .map_or(0, |()| bytes)
+    };
+    (ask(RESERVED_CURRENT), ask(USED_CURRENT))
+}
+
+/// Gives back what a pool has reserved above so many bytes, as far as it is free.
+pub fn trim(pool: CUmemoryPool, keep: u64) {
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    // SAFETY: the pool is in the books, so the application has not destroyed it.
+    let _ = unsafe { call::cuMemPoolTrimTo(pool, keep) };
 }
 
 /// The graph a stream is being captured into, if it is.

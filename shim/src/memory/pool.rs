@@ -1,7 +1,7 @@
 //! Stream-ordered memory and its pools.
 //!
 //! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
-//! pool keeps reserved beyond that (its release threshold) is the driver's own affair and shows as *unaccounted*; its
+//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see [`hoard`](super::hoard)); its
 //! `maxSize` is the driver's to enforce. A pool's device, not the current one, is charged.
 
 use std::collections::HashMap;
@@ -43,6 +43,14 @@ pub struct Book {
 }
 
 impl Book {
+    /// The device a pool's memory is on, if it is on one.
+    pub fn device_of(&self, pool: CUmemoryPool) -> Option<CUdevice> {
+        match self.with(|homes| homes.get(&(pool as usize)).copied()) {
+            Some(Home::Device(device)) => Some(device),
+            _ => None,
+        }
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<usize, Home>) -> T) -> T {
         act(&mut self.homes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -86,6 +94,7 @@ fn charge(
     bytes: usize,
     stream: CUstream,
 ) -> CUresult {
+    let account = account.map(Account::out_of_pool);
     let Some(account) = account.filter(|_| crate::stream::any_capturing()) else {
         return account::allocate(real, account, Some(bytes as u64), Kind::Linear, || {
             dptr.get()
@@ -132,6 +141,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
         return real.call();
     };
     // Before the driver lets the handle be used again.
+    guest.memory.hoard.forget(pool);
     let home = guest
         .memory
         .pools

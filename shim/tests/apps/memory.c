@@ -93,6 +93,18 @@ static int run(int argc, char **argv, char *more) {
     }
     if (IS("pool-default")) return CALL(cuDeviceGetDefaultMemPool, OUT(1), (int)NUM(2));
     if (IS("pool-alloc")) return CALL(cuMemAllocFromPoolAsync, OUT(1), (size_t)NUM(3), (void *)V(2), (void *)0);
+    if (IS("pool-keep")) {
+        u64 threshold = NUM(2);
+        return CALL(cuMemPoolSetAttribute, (void *)V(1), 4, &threshold);
+    }
+    if (IS("pool-size")) {
+        u64 reserved = 0, used = 0;
+        if ((code = CALL(cuMemPoolGetAttribute, (void *)V(1), 5, &reserved))) return code;
+        code = CALL(cuMemPoolGetAttribute, (void *)V(1), 7, &used);
+        sprintf(more, " %llu %llu", reserved, used);
+        return code;
+    }
+    if (IS("synchronize")) return CALL(cuCtxSynchronize);
     if (IS("pool-trim")) return CALL(cuMemPoolTrimTo, (void *)V(1), (size_t)NUM(2));
     if (IS("pool-destroy")) return CALL(cuMemPoolDestroy, (void *)V(1));
 

@@ -46,3 +46,33 @@ fn stream_ordered_memory_is_denied_at_the_byte() {
     client.ok("free-async a");
     client.ok("async b 1");
 }
+
+#[test]
+fn what_a_pool_keeps_stays_within_the_quota_too() {
+    let bed = Testbed::new();
+    let quota = (64 * MIB).to_string();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+    client.ok("pool-default p 0");
+    client.ok("pool-keep p 0xffffffffffffffff");
+    client.ok(&format!("async a {}", 64 * MIB));
+    client.ok("free-async a");
+    client.ok("synchronize");
+    assert_eq!(
+        (client.ok("pool-size p"), client.used()),
+        (vec![64 * MIB, 0], 0)
+    );
+    client.ok(&format!("alloc b {}", 48 * MIB));
+    let reserved = client.ok("pool-size p")[0];
+    assert!(reserved <= 16 * MIB, "{reserved} kept beside 48 MiB held");
+    client.ok("free b");
+
+    client.ok(&format!("async a {}", 64 * MIB));
+    client.ok("free-async a");
+    client.ok("synchronize");
+    client.ok(&format!("async a {}", 32 * MIB));
+    assert_eq!(
+        client.ok("pool-size p")[0],
+        64 * MIB,
+        "its own allocations use what it keeps"
+    );
+}

@@ -21,6 +21,7 @@ macro_rules! memory_rows {
             "cuMemFreeAsync" 11020 call memory::pool::free fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
             "cuMemPoolCreate" 11020 call memory::pool::create fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>);
             "cuMemPoolDestroy" 11020 call memory::pool::destroy fn cuMemPoolDestroy(pool: CUmemoryPool);
+            "cuMemPoolSetAttribute" 11020 call memory::hoard::set_attribute fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<u64>);
             "cuDeviceGetDefaultMemPool" 11020 call memory::pool::of_device fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuDeviceGetMemPool" 11020 call memory::pool::of_device fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
@@ -71,6 +72,8 @@ macro_rules! memory_rows {
             "cuMemGetInfo" 3020 call memory::view::info fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>);
             "cuDeviceTotalMem" 3020 call memory::view::device_total fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice);
         } used { $($used)*
+            fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: u32, value: Out<u64>);
+            fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
             fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
             fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
             fn cuStreamGetCaptureInfo_v2_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
