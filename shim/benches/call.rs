@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,

@@ -13,7 +13,7 @@ use std::{
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use crate::{
-    context, copy, driver, fast, launch, life, lookup, memory, memset, notice,
+    context, copy, driver, launch, life, lookup, memory, memset, notice,
     real::{Real, Submission},
     stream,
     symbols::Symbol,
@@ -45,6 +45,10 @@ where
 macro_rules! export {
     (call $hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
         #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
+        ///
+        /// # Safety
+        ///
+        /// What the driver's documentation asks of a caller.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
@@ -55,6 +59,10 @@ macro_rules! export {
     };
     (submit $hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
         #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
+        ///
+        /// # Safety
+        ///
+        /// What the driver's documentation asks of a caller.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
@@ -74,6 +82,10 @@ macro_rules! export_fast {
             use super::*;
 
             /// What the fast path does not settle.
+            ///
+            /// # Safety
+            ///
+            /// What the driver's documentation asks of a caller.
             #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
             pub unsafe extern "C" fn slow($($arg: $type),*) -> CUresult {
                 // SAFETY: the arguments are the caller's own, for this very function.
@@ -83,11 +95,15 @@ macro_rules! export_fast {
         }
 
         #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
+        ///
+        /// # Safety
+        ///
+        /// What the driver's documentation asks of a caller.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            fast::launch_kernel!($name)
+            crate::fast::launch_kernel!($name)
         }
     };
 }

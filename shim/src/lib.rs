@@ -38,6 +38,14 @@
 //! calls of our own. `guest.memory` is what the memory side keeps; `memory::context_gone` is called when a
 //! context is destroyed (NULL: the device's primary context) or reset.
 
+#![cfg_attr(
+    test,
+    allow(
+        dead_code,
+        reason = "only the exports use it, and a test program has none"
+    )
+)]
+
 pub mod admission;
 pub mod barrier;
 pub mod bypass;

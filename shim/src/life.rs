@@ -219,7 +219,7 @@ fn enter_device(registration: &Registration, ordinal: i32) -> Option<Device> {
         ordinal,
         entry,
         total_bytes: total as u64,
-        turn: Turn::new(),
+        turn: Turn::default(),
     })
 }
 

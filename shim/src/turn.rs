@@ -76,9 +76,9 @@ pub struct Turn {
     seen_ns: AtomicU64,
 }
 
-impl Turn {
+impl Default for Turn {
     /// A turn under policy `off` that nobody holds.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             state: Mutex::new(State {
                 phase: Phase::Free,
@@ -95,7 +95,9 @@ impl Turn {
             seen_ns: AtomicU64::new(0),
         }
     }
+}
 
+impl Turn {
     /// Whether this process holds the lock.
     pub fn is_held(&self) -> bool {
         self.held.load(Relaxed)

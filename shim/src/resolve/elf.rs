@@ -164,7 +164,7 @@ impl Object {
         let strings = self.table(DT_STRTAB)?;
         let word = |index: usize| {
             // SAFETY: within the hash table, as its own header says.
-            unsafe { *((hash as *const u32).add(index)) }
+            unsafe { *(hash as *const u32).wrapping_add(index) }
         };
         let (buckets, first, bloom) = (word(0) as usize, word(1) as usize, word(2) as usize);
         if buckets == 0 {
@@ -181,7 +181,7 @@ impl Object {
             let chained = word(chain_words + index - first);
             if chained | 1 == wanted | 1 {
                 // SAFETY: the chain's indices are those of the symbol table.
-                let symbol = unsafe { &*((symbols as *const Elf64_Sym).add(index)) };
+                let symbol = unsafe { &*(symbols as *const Elf64_Sym).wrapping_add(index) };
                 // SAFETY: an offset into the object's own string table.
                 let found =
                     unsafe { CStr::from_ptr((strings + symbol.st_name as usize) as *const c_char) };
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_object_of_an_address_is_found() {
-        let here = the_object_of_an_address_is_found as usize;
+        let here = the_object_of_an_address_is_found as *const () as usize;
         let path = visit(|object| object.contains(here).then(|| object.path().to_owned()));
         assert_eq!(path.as_deref(), Some(c""), "the main program has no path");
     }

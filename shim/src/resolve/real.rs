@@ -32,29 +32,28 @@ fn find_all() {
     DLOPEN.store(find(c"dlopen", nothing_open as *mut c_void), Relaxed);
 }
 
-/// The definition in libc, else (glibc before 2.34) in libdl, else one that finds nothing.
+/// The definition in libc, else (glibc before 2.34) in libdl, else in whatever we were linked with that has
+/// `dl_iterate_phdr` (musl's libc has no name), else one that finds nothing.
 fn find(name: &CStr, otherwise: *mut c_void) -> *mut c_void {
-    let in_object = |wanted: fn(&[u8]) -> bool| {
+    let named = |soname: &CStr| {
         elf::visit(|object| {
-            let soname = object.soname()?;
-            if wanted(soname.to_bytes()) {
-                object.function(name)
-            } else {
-                None
-            }
+            let ours = object.soname()? == soname;
+            if ours { object.function(name) } else { None }
         })
     };
-    in_object(is_libc)
-        .or_else(|| in_object(is_libdl))
+    let ours = libc::dl_iterate_phdr as *const () as usize;
+    named(c"libc.so.6")
+        .or_else(|| named(c"libdl.so.2"))
+        .or_else(|| {
+            elf::visit(|object| {
+                if object.contains(ours) {
+                    object.function(name)
+                } else {
+                    None
+                }
+            })
+        })
         .unwrap_or(otherwise)
-}
-
-fn is_libc(soname: &[u8]) -> bool {
-    soname == b"libc.so.6" || soname == b"libc.so" || soname.starts_with(b"libc.musl-")
-}
-
-fn is_libdl(soname: &[u8]) -> bool {
-    soname == b"libdl.so.2"
 }
 
 extern "C" fn nothing_sym(

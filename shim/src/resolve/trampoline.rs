@@ -13,6 +13,10 @@ use std::{
 use super::{answer, answer_versioned, open_flags, real};
 
 /// `dlsym`: ours for a hooked name, libc's for all else.
+///
+/// # Safety
+///
+/// What libc's asks of a caller.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -46,6 +50,10 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 }
 
 /// `dlvsym`: ours for a hooked name on a handle, libc's for all else.
+///
+/// # Safety
+///
+/// What libc's asks of a caller.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -83,6 +91,10 @@ pub unsafe extern "C" fn dlvsym(
 }
 
 /// `dlopen`: libc's, without RTLD_DEEPBIND.
+///
+/// # Safety
+///
+/// What libc's asks of a caller.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -105,6 +117,10 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
 }
 
 /// `dlsym`: ours for a hooked name, libc's for all else.
+///
+/// # Safety
+///
+/// What libc's asks of a caller.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -140,6 +156,10 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 }
 
 /// `dlvsym`: ours for a hooked name on a handle, libc's for all else.
+///
+/// # Safety
+///
+/// What libc's asks of a caller.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -180,6 +200,10 @@ pub unsafe extern "C" fn dlvsym(
 }
 
 /// `dlopen`: libc's, without RTLD_DEEPBIND.
+///
+/// # Safety
+///
+/// What libc's asks of a caller.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
