@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpushare_sim::{Scenario, World, timeline};
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 use serde_json::Value;
 
@@ -115,4 +116,38 @@ fn a_refused_allocation_is_reported_and_the_work_goes_on() {
     );
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("8 MiB refused, going on"), "{said}");
+}
+
+#[test]
+fn mig_instances_are_devices_with_memory_and_engine_of_their_own() {
+    let bed = Testbed::with_scenario("mig");
+    let world = World::open_named(bed.world(), Some(&Scenario::text_of("mig").unwrap())).unwrap();
+    let mut puppets: Vec<Watched> = world.devices()[..2]
+        .iter()
+        .map(|instance| {
+            let mut command = bed.sim_only(artifact("gpushare-workload"));
+            command.env("CUDA_VISIBLE_DEVICES", instance.uuid_text());
+            let mut puppet = Watched::spawn(command.arg("--script"));
+            puppet.line();
+            puppet
+        })
+        .collect();
+    let total = |answer: String| answer.split_whitespace().nth(2).map(str::to_owned);
+    assert_eq!(
+        total(puppets[0].ask("info")),
+        Some((20_u64 << 30).to_string())
+    );
+    assert_eq!(
+        total(puppets[1].ask("info")),
+        Some((10_u64 << 30).to_string())
+    );
+    for puppet in &mut puppets {
+        assert_eq!(puppet.ask("launch 1000 3"), "ok");
+        assert!(puppet.ask("sync").starts_with("ok"));
+    }
+    for (device, puppet) in puppets.iter().enumerate() {
+        let log = timeline::log(&world, device);
+        let pids: Vec<u32> = log.iter().map(|ran| ran.pid).collect();
+        assert_eq!(pids, [puppet.pid(); 3]);
+    }
 }
