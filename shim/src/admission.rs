@@ -79,7 +79,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
             thread.remember(Used {
                 stream: key,
                 context: 0,
-                ordinal: u8::MAX,
+                ordinal: thread::UNMANAGED,
             });
         }
         return Err(Bypass::Unmanaged);

@@ -128,8 +128,11 @@ pub fn create_v4(
 }
 
 /// `cuCtxSetCurrent`, `cuCtxPushCurrent`.
-pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, _ctx: CUcontext) -> CUresult {
-    changed();
+pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
+    // The same context once more is common, and changes nothing.
+    if thread::current().is_some_and(|thread| thread.context() != ctx as usize) {
+        changed();
+    }
     real.call()
 }
 

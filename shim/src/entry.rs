@@ -13,7 +13,9 @@ use std::{
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use crate::{
-    context, copy, driver, launch, life, lookup, memory, memset, notice,
+    context, copy, driver,
+    guest::guest,
+    launch, life, lookup, memory, memset, notice,
     real::{Real, Submission},
     stream,
     symbols::Symbol,
@@ -30,6 +32,9 @@ where
     let Some(_inside) = thread::Inside::enter() else {
         return forward();
     };
+    if guest().is_none() {
+        life::guest_or_arrive(); // in a forked child, whatever it calls first
+    }
     let answer = Cell::new(None);
     match catch_unwind(AssertUnwindSafe(|| {
         hook(Real::new(symbol, forward, &answer))

@@ -137,6 +137,10 @@ fn make_guest() -> Option<Guest> {
             notice::once(cause, what);
         }
     };
+    let mut count = 0;
+    // A child of a process that had initialised CUDA cannot use the driver at all: nothing to manage there.
+    // SAFETY: the place is ours.
+    unsafe { call::cuDeviceGetCount(Out::to(&mut count)) }.ok()?;
     let segments = match locate().and_then(|found| Segments::open_workload(&found.path)) {
         Ok(segments) => segments,
         Err(error) => {
@@ -158,7 +162,7 @@ fn make_guest() -> Option<Guest> {
             return None;
         }
     };
-    let devices = enter_devices(&registration);
+    let devices = enter_devices(&registration, count);
     Some(Guest {
         registration,
         devices,
@@ -173,12 +177,7 @@ fn make_guest() -> Option<Guest> {
 }
 
 /// Enters every device the driver shows, in its order, as far as there is room.
-fn enter_devices(registration: &Registration) -> Vec<Device> {
-    let mut count = 0;
-    // SAFETY: the place is ours.
-    if unsafe { call::cuDeviceGetCount(Out::to(&mut count)) }.is_err() {
-        return Vec::new();
-    }
+fn enter_devices(registration: &Registration, count: i32) -> Vec<Device> {
     let mut devices = Vec::new();
     for ordinal in 0..count.min(DEVICES_PER_PROCESS as i32) {
         let Some(device) = enter_device(registration, ordinal) else {
@@ -265,6 +264,11 @@ extern "C" fn leave() {
             private: true,
         };
         futex::wait_any(&[watch], Duration::from_millis(10));
+    }
+    // What still runs runs as if we were not there: static destructors that free, threads that launch.
+    if let Some(page) = gate::page() {
+        page.unmanaged.open();
+        page.guest.store(std::ptr::null_mut(), Relaxed);
     }
     guest.registration.leave();
 }

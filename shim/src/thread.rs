@@ -79,6 +79,9 @@ pub struct Used {
     pub ordinal: u8,
 }
 
+/// The ordinal of a stream that nobody will ask about.
+pub const UNMANAGED: u8 = u8::MAX;
+
 /// One thread's record.
 #[repr(C, align(64))]
 pub struct Thread {
@@ -246,7 +249,7 @@ impl Thread {
     /// Remembers that this stream was submitted to.
     pub fn remember(&self, used: Used) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        if !streams.contains(&used) {
+        if used.ordinal != UNMANAGED && !streams.contains(&used) {
             streams.push(used);
         }
         self.recent[place(used.stream)].store(used.stream, Relaxed);

@@ -5,7 +5,10 @@ use std::{
     ffi::{CStr, c_char, c_int, c_void},
     mem::transmute,
     ptr::null_mut,
-    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use super::elf;
@@ -20,7 +23,8 @@ pub static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// Finds all three, once; races find the same. Must come before any of them is used.
 #[inline]
 pub fn prepare() {
-    if DLOPEN.load(Relaxed).is_null() {
+    // ORDER: pairs with the Release in `find_all`; the other two words are there.
+    if DLOPEN.load(Acquire).is_null() {
         find_all();
     }
 }
@@ -29,7 +33,9 @@ pub fn prepare() {
 fn find_all() {
     DLSYM.store(find(c"dlsym", nothing_sym as *mut c_void), Relaxed);
     DLVSYM.store(find(c"dlvsym", nothing_sym as *mut c_void), Relaxed);
-    DLOPEN.store(find(c"dlopen", nothing_open as *mut c_void), Relaxed);
+    let dlopen = find(c"dlopen", nothing_open as *mut c_void);
+    // ORDER: publishes all three.
+    DLOPEN.store(dlopen, Release);
 }
 
 /// The definition in libc, else (glibc before 2.34) in libdl, else in whatever we were linked with that has

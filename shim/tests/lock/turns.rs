@@ -71,6 +71,45 @@ fn two_devices_are_taken_in_order() {
     assert!(kernels.iter().all(|kernels| *kernels >= 10), "{kernels:?}");
 }
 
+/// Microseconds of the device that each of several programs got, started with these variables.
+fn busy(variables: &[(&str, &str)]) -> Vec<i64> {
+    let stage = Stage::new();
+    let programs: Vec<_> = variables
+        .iter()
+        .map(|(name, value)| {
+            let mut command = stage.spinner("timeslice=4ms order=fair", "3 200 8");
+            Watched::spawn(command.env(name, value))
+        })
+        .collect();
+    let pids: Vec<_> = programs.iter().map(Watched::pid).collect();
+    programs
+        .into_iter()
+        .for_each(|program| drop(last_line(program)));
+    assert_eq!(stage.overlaps(), 0);
+    let busy = |pid| {
+        let kernels = stage.kernels();
+        let own = kernels.iter().filter(|kernel| kernel.pid == pid);
+        own.map(|kernel| (kernel.end - kernel.start) / 1000).sum()
+    };
+    pids.into_iter().map(busy).collect()
+}
+
+#[test]
+fn a_heavier_program_gets_more_of_the_device() {
+    let busy = busy(&[("GPUSHARE_WEIGHT", "100"), ("GPUSHARE_WEIGHT", "300")]);
+    // 3 in theory; a busy machine takes some of it away.
+    assert!(busy[1] > busy[0] * 2, "{busy:?}");
+    assert!(busy[1] < busy[0] * 5, "{busy:?}");
+}
+
+#[test]
+fn a_capped_program_stays_below_its_cap() {
+    let busy = busy(&[("GPUSHARE_CAP", "20")]);
+    // 600 ms of 3 s; a slice is allowed to end late.
+    assert!(busy[0] < 900_000, "{busy:?}");
+    assert!(busy[0] > 100_000, "{busy:?}");
+}
+
 #[test]
 fn without_a_policy_nobody_waits() {
     let (stage, _) = two("", "0.5 500 4", "1");
