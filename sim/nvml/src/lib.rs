@@ -9,8 +9,8 @@
 //! does not tell in MIG mode.
 //!
 //! `exports` is the C face, one row a function; `c` holds what crosses it; the rest is plain Rust,
-//! a file for each subject: `board` (who a device is), [`mig`], [`memory`], [`processes`], [`sensors`],
-//! [`system`], over the [`session`]'s [`view`] of the world.
+//! a file for each subject: `board` (who a device is), `mig`, `memory`, `processes`, `sensors`,
+//! `system`, over the `session`'s `view` of the world.
 
 mod answer;
 mod board;
