@@ -31,6 +31,7 @@ pub const ALL: &[&[Face]] = &[
     crate::module::FACES,
     crate::pointer::FACES,
     crate::pool::calls::FACES,
+    crate::pool::share::FACES,
     crate::queue::FACES,
     crate::stubs::FACES,
     crate::texture::FACES,

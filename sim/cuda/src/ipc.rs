@@ -6,7 +6,7 @@
 //! processes of one user and one pid namespace. Events are not shared: the simulator says so.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
@@ -18,7 +18,7 @@ use gpushare_abi::types::{CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle
 
 use crate::c::Out;
 use crate::capture;
-use crate::context::current;
+use crate::context::{Context, current};
 use crate::driver::driver;
 use crate::event;
 use crate::faces::faces;
@@ -119,24 +119,8 @@ fn open(told: Told) -> Result<u64, CUerror> {
         return Ok(import.address);
     }
     let path = format!("/proc/{}/fd/{}", told.pid, told.descriptor);
-    let is_region = std::fs::read_link(&path)
-        .is_ok_and(|link| link.to_string_lossy().contains("gpushare-sim-device"));
-    if !is_region {
-        return Err(CUDA_ERROR_INVALID_HANDLE);
-    }
-    let file = OpenOptions::new().read(true).write(true).open(path);
-    let file = file.map_err(|_| CUDA_ERROR_INVALID_HANDLE)?;
-    let (first, within) = (told.offset / PAGE * PAGE, told.offset % PAGE);
-    let mapped = heap::map(file.as_raw_fd(), first, within + told.bytes);
-    let start = mapped.ok_or(CUDA_ERROR_MAP_FAILED)?;
-    let address = start + within;
-    heap::note(
-        address,
-        told.bytes,
-        context.device,
-        context.handle,
-        Kind::Imported,
-    )?;
+    let file = region_of(&path).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    let address = show(&file, told.offset, told.bytes, &context)?;
     imports.insert(
         told,
         Import {
@@ -158,12 +142,36 @@ fn close(address: u64) -> CUresult {
     else {
         context.synchronize();
         imports.remove(&told);
-        let block = heap::forget(address, |block| block.kind == Kind::Imported)?;
-        let within = address % PAGE;
-        heap::unmap_host(address - within, within + block.bytes);
-        return Ok(());
+        return hide(address);
     };
     import.references -= 1;
+    Ok(())
+}
+
+/// The file that holds another process's device memory, if a descriptor's path leads to one.
+pub fn region_of(path: &str) -> Option<File> {
+    let link = std::fs::read_link(path).ok()?;
+    if !link.to_string_lossy().contains("gpushare-sim-device") {
+        return None;
+    }
+    OpenOptions::new().read(true).write(true).open(path).ok()
+}
+
+/// Maps bytes of such a file, for the current context.
+pub fn show(file: &File, offset: u64, bytes: u64, context: &Context) -> Result<u64, CUerror> {
+    let (first, within) = (offset / PAGE * PAGE, offset % PAGE);
+    let mapped = heap::map(file.as_raw_fd(), first, within + bytes);
+    let address = mapped.ok_or(CUDA_ERROR_MAP_FAILED)? + within;
+    let (device, handle) = (context.device, context.handle);
+    heap::note(address, bytes, device, handle, Kind::Imported)?;
+    Ok(address)
+}
+
+/// Unmaps them.
+pub fn hide(address: u64) -> CUresult {
+    let block = heap::forget(address, |block| block.kind == Kind::Imported)?;
+    let within = address % PAGE;
+    heap::unmap_host(address - within, within + block.bytes);
     Ok(())
 }
 

@@ -40,14 +40,7 @@ pub fn free(address: CUdeviceptr) -> CUresult {
         return Ok(());
     }
     capture::forbid_unsafe()?;
-    let block = heap::find(address).filter(|block| block.base == address);
-    let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    if !matches!(
-        block.kind,
-        Kind::Device | Kind::Managed | Kind::Ordered | Kind::Graph
-    ) {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
+    let block = pool::freeable(address)?;
     if let Ok(owner) = context::by_handle(block.context as _) {
         owner.synchronize();
     }

@@ -7,8 +7,10 @@
 
 pub mod books;
 pub mod calls;
+pub mod share;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +22,7 @@ use crate::driver::driver;
 use crate::graph::memory::{self, Allocation};
 use crate::graph::node::Node;
 use crate::handles::{Table, fresh, lock};
-use crate::heap::{self, Kind};
+use crate::heap::{self, Block, Kind};
 use crate::stream::Stream;
 use crate::task::Task;
 use books::{Books, CHUNK, CHUNK_GRAIN, Rest};
@@ -36,6 +38,8 @@ pub struct Pool {
     is_default: bool,
     books: Mutex<Books>,
     settings: Mutex<Settings>,
+    /// The file that holds it, if it is another process's.
+    elsewhere: Option<File>,
 }
 
 /// What can be said of a pool.
@@ -116,6 +120,7 @@ impl Pool {
             is_default,
             books,
             settings,
+            elsewhere: None,
         });
         POOLS.insert(pool.handle, Arc::clone(&pool));
         pool
@@ -127,7 +132,7 @@ impl Pool {
         bytes: u64,
         stream: &Arc<Stream>,
     ) -> Result<CUdeviceptr, CUerror> {
-        if bytes == 0 {
+        if bytes == 0 || self.elsewhere.is_some() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let captured = capture::add_node(stream, || {
@@ -252,16 +257,25 @@ pub fn after_synchronisation() {
     }
 }
 
+/// The block that the free calls take by this address.
+pub fn freeable(address: CUdeviceptr) -> Result<Block, CUerror> {
+    let block = heap::find(address).filter(|block| block.base == address);
+    let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let ours = match block.kind {
+        Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed => true,
+        Kind::Imported => share::is_import(address),
+        _ => false,
+    };
+    if ours {
+        Ok(block)
+    } else {
+        Err(CUDA_ERROR_INVALID_VALUE)
+    }
+}
+
 /// Frees in the order of a stream what any allocation call made.
 pub fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
-    let block = heap::find(address).filter(|block| block.base == address);
-    let kind = block.ok_or(CUDA_ERROR_INVALID_VALUE)?.kind;
-    if !matches!(
-        kind,
-        Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed
-    ) {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
+    let kind = freeable(address)?.kind;
     if kind != Kind::Ordered || capture::is_capturing(stream) {
         return stream.issue(Task::Free(address));
     }
@@ -271,14 +285,14 @@ pub fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
 
 /// Frees now what any allocation call made.
 pub fn free_now(address: CUdeviceptr) -> CUresult {
-    let block = heap::find(address).filter(|block| block.base == address);
-    match block.ok_or(CUDA_ERROR_INVALID_VALUE)?.kind {
+    match freeable(address)?.kind {
         Kind::Ordered => {
             leave(address, |books| books.free(address))?;
             FREED.store(true, Relaxed);
             Ok(())
         }
         Kind::Graph => memory::free(address),
+        Kind::Imported => share::close(address),
         kind @ (Kind::Device | Kind::Managed) => heap::free(address, kind).map(|_| ()),
         _ => Err(CUDA_ERROR_INVALID_VALUE),
     }

@@ -10,9 +10,11 @@ use gpushare_testbed::{Testbed, Watched, artifact, cc};
 fn program(name: &str) -> PathBuf {
     let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps");
     // A changed header is a changed program.
-    let header = std::fs::read(apps.join("app.h")).expect("the header is beside the programs");
     let mut hasher = DefaultHasher::new();
-    header.hash(&mut hasher);
+    for header in ["app.h", "wire.h"] {
+        let text = std::fs::read(apps.join(header)).expect("headers are beside the programs");
+        text.hash(&mut hasher);
+    }
     let library = artifact("libcuda.so");
     let dir = library.parent().expect("an artifact is in a directory");
     let link = format!("-L{}", dir.display());
@@ -51,6 +53,7 @@ programs! {
     memory_is_shared_between_processes
     mipmap_levels_are_arrays
     pool_allocates_in_stream_order
+    pool_is_shared_between_processes
     pool_trim_returns_what_is_reserved
     vmm_alias_sees_the_same_bytes
     vmm_segment_grows

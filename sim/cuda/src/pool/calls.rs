@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{
     CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr,
-    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool, CUstream,
+    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUstream,
 };
 
 use super::{OF_DEVICE, POOLS, Pool, Settings, by_handle, current, free_async, of_device};
@@ -224,29 +224,5 @@ faces! {
         let own = if location.id == pool.device { READ_WRITE } else { 0 };
         let given = lock(&pool.settings).access.get(&location.id).copied();
         out.set(given.unwrap_or(own))
-    }
-    "cuMemPoolExportToShareableHandle" 11020 cuMemPoolExportToShareableHandle (out: Out<i32>, pool: CUmemoryPool, kind: u32, flags: u64) {
-        let _ = (kind, flags);
-        by_handle(pool)?;
-        out.check()?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
-    }
-    "cuMemPoolImportFromShareableHandle" 11020 cuMemPoolImportFromShareableHandle (out: Out<CUmemoryPool>, handle: usize, kind: u32, flags: u64) {
-        let _ = (handle, kind, flags);
-        driver()?;
-        out.check()?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
-    }
-    "cuMemPoolExportPointer" 11020 cuMemPoolExportPointer (out: Out<CUmemPoolPtrExportData>, address: CUdeviceptr) {
-        let _ = address;
-        driver()?;
-        out.check()?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
-    }
-    "cuMemPoolImportPointer" 11020 cuMemPoolImportPointer (out: Out<CUdeviceptr>, pool: CUmemoryPool, data: In<CUmemPoolPtrExportData>) {
-        by_handle(pool)?;
-        out.check()?;
-        data.get()?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
     }
 }

@@ -1,0 +1,119 @@
+//! Pools of another process: its pool by a file descriptor, its allocations by what it told of them.
+//!
+//! An imported pool allocates nothing here. An imported allocation is freed like any other, which unmaps it; its
+//! exporter stays charged for it and frees it too.
+
+use std::sync::{Arc, Mutex};
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+};
+use gpushare_abi::types::{
+    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUdeviceptr, CUmemPoolPtrExportData, CUmemoryPool,
+};
+
+use super::{OWNERS, POOLS, Pool, Settings, by_handle};
+use crate::c::{In, Out};
+use crate::context::current;
+use crate::driver::driver;
+use crate::faces::faces;
+use crate::handles::{Table, fresh, lock};
+use crate::heap::{self, Kind};
+use crate::ipc;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0P");
+
+/// Imported allocations, by address: the pool each came from.
+static IMPORTS: Table<Pool> = Table::new();
+
+/// Unmaps an imported allocation.
+pub fn close(address: u64) -> CUresult {
+    IMPORTS.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    ipc::hide(address)
+}
+
+/// An allocation of an imported pool.
+pub fn is_import(address: u64) -> bool {
+    IMPORTS.get(address).is_some()
+}
+
+/// Where an allocation is in its process's device memory, in 64 bytes.
+fn told(address: u64) -> Option<[u8; 64]> {
+    let block = heap::find(address).filter(|block| block.kind == Kind::Ordered)?;
+    let region = heap::region().ok()?;
+    let words = [MAGIC, block.base - region.base, block.bytes];
+    let mut data = [0; 64];
+    for (place, word) in data.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    Some(data)
+}
+
+/// The offset and size that such bytes tell.
+fn understood(data: [u8; 64]) -> Option<(u64, u64)> {
+    let word = |at: usize| Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?));
+    let (offset, bytes) = (word(8)?, word(16)?);
+    let sane = offset.checked_add(bytes).is_some_and(|end| end < 1 << 48) && bytes > 0;
+    (word(0)? == MAGIC && sane).then_some((offset, bytes))
+}
+
+/// Only descriptors are shared.
+fn descriptors_only(kind: u32, flags: u64) -> CUresult {
+    if kind == 0 || flags != 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    if kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+        Ok(())
+    } else {
+        Err(CUDA_ERROR_NOT_SUPPORTED)
+    }
+}
+
+faces! {
+    "cuMemPoolExportToShareableHandle" 11020 cuMemPoolExportToShareableHandle (out: Out<i32>, pool: CUmemoryPool, kind: u32, flags: u64) {
+        let pool = by_handle(pool)?;
+        out.check()?;
+        descriptors_only(kind, flags)?;
+        if lock(&pool.settings).handle_types & kind == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let file = heap::region()?.file.try_clone();
+        out.set(std::os::fd::IntoRawFd::into_raw_fd(file.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?))
+    }
+    "cuMemPoolImportFromShareableHandle" 11020 cuMemPoolImportFromShareableHandle (out: Out<CUmemoryPool>, descriptor: usize, kind: u32, flags: u64) {
+        driver()?;
+        out.check()?;
+        descriptors_only(kind, flags)?;
+        let file = ipc::region_of(&format!("/proc/self/fd/{descriptor}"));
+        let file = file.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let pool = Arc::new(Pool {
+            handle: fresh(),
+            device: 0,
+            is_default: false,
+            books: Mutex::default(),
+            settings: Mutex::new(Settings { handle_types: kind, ..Settings::default() }),
+            elsewhere: Some(file),
+        });
+        POOLS.insert(pool.handle, Arc::clone(&pool));
+        out.set(pool.handle as CUmemoryPool)
+    }
+    "cuMemPoolExportPointer" 11020 cuMemPoolExportPointer (out: Out<CUmemPoolPtrExportData>, address: CUdeviceptr) {
+        driver()?;
+        out.check()?;
+        let pool = OWNERS.get(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if lock(&pool.settings).handle_types == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        out.set(CUmemPoolPtrExportData { reserved: told(address).ok_or(CUDA_ERROR_INVALID_VALUE)? })
+    }
+    "cuMemPoolImportPointer" 11020 cuMemPoolImportPointer (out: Out<CUdeviceptr>, pool: CUmemoryPool, data: In<CUmemPoolPtrExportData>) {
+        let pool = by_handle(pool)?;
+        out.check()?;
+        let context = current()?;
+        let (offset, bytes) = understood(data.get()?.reserved).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let file = pool.elsewhere.as_ref().ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let address = ipc::show(file, offset, bytes, &context)?;
+        IMPORTS.insert(address, Arc::clone(&pool));
+        out.set(address)
+    }
+}

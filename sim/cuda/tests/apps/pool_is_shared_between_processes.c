@@ -1,0 +1,57 @@
+// A pool made for it is imported by another process, and so are its allocations.
+#include "wire.h"
+
+enum { SIZE = 1 << 20 };
+
+static void give(void) {
+    start();
+    Any stream, pool;
+    Ptr memory;
+    IpcHandle data;
+    PoolProps props = {.type = 1, .handle_types = 1, .location = {1, 0}};
+    int descriptor;
+    char answer, text[16];
+    DO(cuStreamCreate(&stream, NON_BLOCKING));
+    DO(cuDeviceGetDefaultMemPool(&pool, 0));
+    EXPECT(cuMemPoolExportToShareableHandle(&descriptor, pool, 1, 0), INVALID_VALUE); // It was not made for it.
+    DO(cuMemPoolCreate(&pool, &props));
+    DO(cuMemPoolExportToShareableHandle(&descriptor, pool, 1, 0));
+    DO(cuMemAllocFromPoolAsync(&memory, SIZE, pool, stream));
+    DO(cuStreamSynchronize(stream));
+    DO(cuMemcpyHtoD_v2(memory + 4096, "from a pool", 12));
+    DO(cuMemPoolExportPointer(&data, memory));
+    send_descriptor(descriptor);
+    tell(1, &data, sizeof data);
+    hear(1, &answer, 1);
+    DO(cuMemcpyDtoH_v2(text, memory, 9));
+    TRUE(strcmp(text, "and back") == 0);
+    DO(cuMemFreeAsync(memory, stream));
+    DO(cuStreamSynchronize(stream));
+}
+
+static void take(void) {
+    start();
+    Any stream, pool;
+    Ptr memory, other;
+    IpcHandle data, wrong = {{0}};
+    char text[16];
+    DO(cuStreamCreate(&stream, NON_BLOCKING));
+    long descriptor = receive_descriptor();
+    hear(0, &data, sizeof data);
+    size_t before = free_bytes();
+    EXPECT(cuMemPoolImportFromShareableHandle(&pool, (void *)0L, 1, 0), INVALID_VALUE); // Some other file.
+    DO(cuMemPoolImportFromShareableHandle(&pool, (void *)descriptor, 1, 0));
+    EXPECT(cuMemPoolImportPointer(&memory, pool, &wrong), INVALID_VALUE);
+    DO(cuMemPoolImportPointer(&memory, pool, &data));
+    TRUE(free_bytes() == before);
+    DO(cuMemcpyDtoH_v2(text, memory + 4096, 12));
+    TRUE(strcmp(text, "from a pool") == 0);
+    DO(cuMemcpyHtoD_v2(memory, "and back", 9));
+    EXPECT(cuMemAllocFromPoolAsync(&other, 4096, pool, stream), INVALID_VALUE);
+    DO(cuMemFreeAsync(memory, stream));
+    DO(cuStreamSynchronize(stream));
+    EXPECT(cuMemcpyDtoH_v2(text, memory, 9), INVALID_VALUE);
+    tell(0, "", 1);
+}
+
+int main(void) { return between(give, take); }
