@@ -80,13 +80,18 @@ impl Registration {
     /// What limits us on a device just now.
     pub(crate) fn limits(&self, entry: Entry) -> Limits {
         self.look();
-        let cached = &self.book.limits[usize::from(entry.index())];
+        let cached = &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS];
         Limits {
             quota: cached.quota.load(Ordering::Relaxed),
-            source: codec::source_of(cached.source.load(Ordering::Relaxed)),
             group: cached.group.load(Ordering::Relaxed),
             device: cached.device.load(Ordering::Relaxed),
         }
+    }
+
+    /// Who set the quota that limits us on a device.
+    pub(crate) fn quota_source(&self, entry: Entry) -> Source {
+        let cached = &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS];
+        codec::source_of(cached.source.load(Ordering::Relaxed))
     }
 
     /// The lock policy that holds for this process on one device, and who set it.

@@ -10,6 +10,7 @@ pub fn arm(name: &str) {
 }
 
 /// Reached a named point.
+#[cfg(debug_assertions)]
 pub(crate) fn point(name: &str) {
     if ARMED.get().is_some_and(|armed| armed == name) {
         let _ =

@@ -199,7 +199,7 @@ impl<'r> Ledger<'r> {
         let limits = self.registration.limits(self.entry);
         Quota {
             bytes: (limits.quota != u64::MAX).then_some(limits.quota),
-            source: limits.source,
+            source: self.registration.quota_source(self.entry),
         }
     }
 
@@ -231,7 +231,6 @@ impl<'r> Ledger<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) quota: u64,
-    pub(crate) source: Source,
     pub(crate) group: u64,
     pub(crate) device: u64,
 }

@@ -10,7 +10,10 @@ use crate::{
     ids::SlotId,
     liveness::{self, Mark},
     primitive::Ordering,
-    protocol::{claim, turn::who},
+    protocol::{
+        claim,
+        turn::{BITMAP, who},
+    },
     segment::Segments,
     settings::{Order, Share},
     state::{DeviceEntry, Slot, State},
@@ -59,27 +62,28 @@ pub(crate) fn entry_of(state: &State, word: u64, device: usize) -> Option<&Devic
 fn waiters<'s>(
     state: &'s State,
     device: usize,
-    bits: &[u64],
+    bits: &[u64; BITMAP],
 ) -> impl Iterator<Item = (SlotId, &'s Slot, &'s DeviceEntry)> {
-    let bits: Vec<u64> = bits.to_vec();
-    (0..state.slots.len())
-        .filter(move |index| {
-            bits.get(index / 64)
-                .is_some_and(|word| word >> (index % 64) & 1 == 1)
-        })
-        .filter_map(move |index| {
-            let slot = &state.slots[index];
-            let epoch = claim::live(&slot.claim)?;
-            let entry = entry_on(slot, device)?;
-            Some((
-                SlotId {
-                    index: index as u16,
-                    epoch,
-                },
-                slot,
-                entry,
-            ))
-        })
+    let mut bits = *bits;
+    std::iter::from_fn(move || {
+        let (at, word) = bits.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let index = at * 64 + word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        Some(index)
+    })
+    .filter_map(move |index| {
+        let slot = state.slots.get(index)?;
+        let epoch = claim::live(&slot.claim)?;
+        let entry = entry_on(slot, device)?;
+        Some((
+            SlotId {
+                index: index as u16,
+                epoch,
+            },
+            slot,
+            entry,
+        ))
+    })
 }
 
 /// The best of the eligible waiters, but for one (an owner that is being put out).
@@ -87,7 +91,7 @@ pub(crate) fn best(
     segments: &Segments,
     shares: &mut Shares,
     device: usize,
-    bits: &[u64],
+    bits: &[u64; BITMAP],
     order: Order,
     but: u64,
     now_ns: u64,

@@ -1,0 +1,277 @@
+//! What the lock is compared with, and the means to run two processes against each other.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    path::Path,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
+
+use shm_layout::clock;
+
+/// A forked child; killed when it is dropped without [`wait`](Child::wait).
+pub struct Child(i32);
+
+/// Runs `work` in a forked child, which then ends.
+pub fn fork(work: impl FnOnce()) -> Child {
+    // SAFETY: the bench has one thread whenever it forks; the child runs `work` and ends without unwinding.
+    match unsafe { libc::fork() } {
+        0 => {
+            work();
+            std::process::exit(0);
+        }
+        pid => Child(pid),
+    }
+}
+
+impl Child {
+    /// SIGKILL.
+    pub fn kill(&self) {
+        // SAFETY: it is our own child and not waited for yet.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+
+    /// Until it has ended.
+    pub fn wait(&self) {
+        let mut status = 0;
+        // SAFETY: the status is ours to write.
+        unsafe { libc::waitpid(self.0, &raw mut status, 0) };
+    }
+}
+
+/// Keeps this thread on one CPU (or, beyond the last, on any).
+pub fn pin(cpu: usize) {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    // SAFETY: all zero is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for one in 0..all.max(2) {
+        if cpu >= all || one == cpu {
+            // SAFETY: the set is ours and far larger than these numbers.
+            unsafe { libc::CPU_SET(one, &mut set) };
+        }
+    }
+    // SAFETY: the set outlives the call.
+    unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+}
+
+/// Words that forked processes share.
+#[repr(C)]
+pub struct PingPong {
+    turn: AtomicU32,
+    met: AtomicU32,
+    last: AtomicU64,
+    changes: AtomicU64,
+}
+
+impl PingPong {
+    /// Shared with every child forked from now on; never given back.
+    pub fn shared() -> &'static PingPong {
+        let file = tempfile::tempfile_in("/dev/shm").expect("a file");
+        file.set_len(4096).expect("a page");
+        let page: &'static memmap2::MmapRaw = Box::leak(Box::new(
+            memmap2::MmapOptions::new().map_raw(&file).expect("mapped"),
+        ));
+        // SAFETY: a zeroed page holds the words, and they are atomics.
+        unsafe { &*page.as_ptr().cast::<PingPong>() }
+    }
+
+    /// Waits until so many have come.
+    pub fn meet(&self, all: u32) {
+        self.met.fetch_add(1, SeqCst);
+        while self.met.load(SeqCst) < all {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn futex_call(word: &AtomicU32, operation: i32, value: u32) {
+    // SAFETY: the word is shared memory that is never unmapped.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            value,
+            std::ptr::null::<u8>(),
+        )
+    };
+}
+
+/// One side of a hand-off.
+pub trait Side {
+    /// Until it is our turn. False if we did not have to wait.
+    fn wait(&mut self) -> bool;
+    /// Gives the turn away.
+    fn give(&mut self);
+    /// Whether the other side is known to wait; where nobody can tell, it has had time to.
+    fn other_waits(&self) -> bool {
+        true
+    }
+}
+
+/// Runs both sides and gives the median time from the call that gives to the return of the call that waits. Before
+/// each hand-off the other side has gone to sleep.
+pub fn hand_off<S: Side>(cpus: [usize; 2], rounds: u32, side: impl Fn(u32) -> S) -> f64 {
+    let shared = PingPong::shared();
+    let run = |me: u32| {
+        pin(cpus[me as usize]);
+        let mut side = side(me);
+        shared.meet(2);
+        let mut times = Vec::with_capacity(rounds as usize);
+        for _ in 0..rounds {
+            if side.wait() {
+                times.push(clock::now() - shared.last.load(SeqCst));
+            }
+            settle(cpus[0] == cpus[1], &side);
+            shared.last.store(clock::now(), SeqCst);
+            side.give();
+        }
+        times
+    };
+    let child = fork(|| drop(run(1)));
+    let mut times = run(0);
+    child.wait();
+    times.sort_unstable();
+    times
+        .get(times.len() / 2)
+        .map_or(f64::NAN, |median| *median as f64)
+}
+
+/// Lets the other side fall asleep.
+fn settle(same_cpu: bool, side: &impl Side) {
+    if same_cpu {
+        (0..2).for_each(|_| std::thread::yield_now());
+    } else {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(30) {
+            std::hint::spin_loop();
+        }
+    }
+    for _ in 0..2000 {
+        if side.other_waits() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The least there is: a word, a wait, a wake.
+pub fn futex(cpus: [usize; 2], rounds: u32) -> f64 {
+    struct Futex(&'static PingPong, u32);
+    impl Side for Futex {
+        fn wait(&mut self) -> bool {
+            let mut slept = false;
+            while self.0.turn.load(SeqCst) != self.1 {
+                futex_call(&self.0.turn, libc::FUTEX_WAIT, 1 - self.1);
+                slept = true;
+            }
+            slept
+        }
+
+        fn give(&mut self) {
+            self.0.turn.store(1 - self.1, SeqCst);
+            futex_call(&self.0.turn, libc::FUTEX_WAKE, 1);
+        }
+    }
+    let shared = PingPong::shared();
+    hand_off(cpus, rounds, |me| Futex(shared, me))
+}
+
+/// Two SysV semaphores.
+pub fn semaphore(cpus: [usize; 2], rounds: u32) -> f64 {
+    struct Semaphores(i32, u32);
+    impl Semaphores {
+        fn step(&self, which: u32, by: i16) {
+            let mut operation = libc::sembuf {
+                sem_num: which as u16,
+                sem_op: by,
+                sem_flg: 0,
+            };
+            // SAFETY: one operation on our own set.
+            unsafe { libc::semop(self.0, &raw mut operation, 1) };
+        }
+    }
+    impl Side for Semaphores {
+        fn wait(&mut self) -> bool {
+            self.step(self.1, -1);
+            true
+        }
+
+        fn give(&mut self) {
+            self.step(1 - self.1, 1);
+        }
+    }
+    // SAFETY: a private set of two.
+    let set = unsafe { libc::semget(libc::IPC_PRIVATE, 2, 0o600) };
+    Semaphores(set, 0).step(0, 1);
+    let ns = hand_off(cpus, rounds, |me| Semaphores(set, me));
+    // SAFETY: removes our own set.
+    unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
+    ns
+}
+
+/// A daemon that is told of a release and tells the other side, as lock daemons do.
+pub fn daemon(cpus: [usize; 2], rounds: u32) -> f64 {
+    struct Client(UnixStream, bool);
+    impl Side for Client {
+        fn wait(&mut self) -> bool {
+            let first = std::mem::take(&mut self.1);
+            if !first {
+                let _ = self.0.read(&mut [0]);
+            }
+            !first
+        }
+
+        fn give(&mut self) {
+            let _ = self.0.write(&[0]);
+        }
+    }
+    let (mut first, first_end) = UnixStream::pair().expect("sockets");
+    let (mut second, second_end) = UnixStream::pair().expect("sockets");
+    let server = fork(|| {
+        pin(cpus[1]);
+        let mut byte = [0];
+        for _ in 0..rounds {
+            let _ = first.read(&mut byte).and_then(|_| second.write(&byte));
+            let _ = second.read(&mut byte).and_then(|_| first.write(&byte));
+        }
+    });
+    let ends = [&first_end, &second_end];
+    let ns = hand_off(cpus, rounds, |me| {
+        Client(ends[me as usize].try_clone().expect("a socket"), me == 0)
+    });
+    server.wait();
+    ns
+}
+
+/// Two processes with `flock` in a loop: time of an acquisition, and in how many per cent the owner changes.
+pub fn flock(dir: &Path, rounds: u32) -> (f64, f64) {
+    let path = dir.join("flock");
+    File::create(&path).expect("a file");
+    let shared = PingPong::shared();
+    let run = |me: u64| {
+        pin(me as usize);
+        let file = File::open(&path).expect("a file");
+        shared.meet(2);
+        for _ in 0..rounds {
+            // SAFETY: our own open file.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+            if shared.last.swap(me + 1, SeqCst) != me + 1 {
+                shared.changes.fetch_add(1, SeqCst);
+            }
+            // SAFETY: as above.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+        }
+    };
+    let begun = Instant::now();
+    let child = fork(|| run(1));
+    run(0);
+    child.wait();
+    let all = f64::from(2 * rounds);
+    (
+        begun.elapsed().as_nanos() as f64 / all,
+        shared.changes.load(SeqCst) as f64 * 100.0 / all,
+    )
+}
