@@ -22,6 +22,10 @@ fn app(name: &str) -> PathBuf {
 }
 
 fn library(source: &str, soname: &str) -> PathBuf {
+    library_with(source, soname, &[])
+}
+
+fn library_with(source: &str, soname: &str, more: &[&str]) -> PathBuf {
     let soname_flag = format!("-Wl,-soname,{soname}");
     let flags = [
         "-shared",
@@ -31,6 +35,7 @@ fn library(source: &str, soname: &str) -> PathBuf {
         "-w",
         &soname_flag,
     ];
+    let flags: Vec<_> = flags.iter().chain(more).copied().collect();
     cc(&app(source), soname, &flags)
 }
 
@@ -44,9 +49,13 @@ impl Bench {
     }
 
     fn install(&self, source: &str, soname: &str) {
+        self.install_with(source, soname, &[]);
+    }
+
+    fn install_with(&self, source: &str, soname: &str, more: &[&str]) {
         let place = self.dir.path().join(soname);
         let _ = fs::remove_file(&place);
-        symlink(library(source, soname), place).expect("a fresh directory takes links");
+        symlink(library_with(source, soname, more), place).expect("a fresh directory takes links");
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -117,23 +126,34 @@ fn pseudo_handles_see_the_driver_only_once_it_is_there() {
     );
 }
 
+const BY_PROC_ADDRESS: [&str; 12] = [
+    "look ours",
+    "cuInit ours status 0",
+    "cuDriverGetVersion driver",
+    "cuMemAlloc ours as by dlsym",
+    "its first form driver",
+    "its next form driver",
+    "per-thread ours as by dlsym",
+    "legacy ours as by dlsym",
+    "cuNoSuch null status 1",
+    "v2 of itself ours",
+    "v1 of itself ours",
+    "cuMemFree by v1 ours",
+];
+
 #[test]
 fn get_proc_address_answers_as_dlsym_does() {
     assert_eq!(
         Bench::new().says("by_proc_address.c", &[], &[]),
-        [
-            "look ours",
-            "cuInit ours status 0",
-            "cuDriverGetVersion driver",
-            "cuMemAlloc ours as by dlsym",
-            "per-thread ours as by dlsym",
-            "legacy ours as by dlsym",
-            "cuNoSuch null status 1",
-            "v2 of itself ours",
-            "v1 of itself ours",
-            "cuMemFree by v1 ours",
-        ]
+        BY_PROC_ADDRESS
     );
+}
+
+#[test]
+fn get_proc_address_is_followed_through_doors_of_its_own() {
+    let bench = Bench::new();
+    bench.install_with("noop_driver.c", "libcuda.so.1", &["-DOTHER_DOORS"]);
+    assert_eq!(bench.says("by_proc_address.c", &[], &[]), BY_PROC_ADDRESS);
 }
 
 #[test]

@@ -13,6 +13,10 @@ int main(void) {
     printf("cuDriverGetVersion %s\n", who(pfn));
     look("cuMemAlloc", &pfn, 3020, 0, &status);
     printf("cuMemAlloc %s %s\n", who(pfn), pfn == dlsym(cuda, "cuMemAlloc_v2") ? "as by dlsym" : "differs");
+    look("cuMemAlloc", &pfn, 2000, 0, &status);
+    printf("its first form %s\n", who(pfn));
+    look("cuMemAlloc", &pfn, 13050, 0, &status);
+    printf("its next form %s\n", who(pfn));
     look("cuLaunchKernel", &pfn, 12000, 2, &status);
     printf("per-thread %s %s\n", who(pfn), pfn == dlsym(cuda, "cuLaunchKernel_ptsz") ? "as by dlsym" : "differs");
     look("cuLaunchKernel", &pfn, 12000, 0, &status);

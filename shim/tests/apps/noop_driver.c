@@ -26,6 +26,9 @@ EXPORT res cuStreamIsCapturing(void *stream, int *status) { *status = 0; return 
 EXPORT res cuStreamQuery(void *stream) { return 0; }
 EXPORT res cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
 EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) { *address = next_address += 512; return bytes ? 0 : 1; }
+/* The first form of the same function, and one that is newer than anybody knows. */
+EXPORT res cuMemAlloc(unsigned *address, unsigned bytes) { *address = 512; return 0; }
+EXPORT res cuMemAlloc_v3(uint64_t *address, size_t bytes, int more) { return cuMemAlloc_v2(address, bytes); }
 EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
 EXPORT res cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 15UL << 30; *total = 16UL << 30; return 0; }
 
@@ -45,11 +48,22 @@ EXPORT res cuLaunchKernel_ptsz(void *f, unsigned gx, unsigned gy, unsigned gz, u
     return f == (void *)1 ? inside() : 0;
 }
 
+/* Built with -DOTHER_DOORS, cuGetProcAddress answers with addresses that dlsym does not know. */
+#ifdef OTHER_DOORS
+static res init_door(unsigned flags) { return cuInit(flags); }
+static res alloc_door(uint64_t *address, size_t bytes) { return cuMemAlloc_v2(address, bytes); }
+#define DOOR(door, export) door
+#else
+#define DOOR(door, export) export
+#endif
+
 struct known { const char *name; int since; int per_thread; void *function; };
 static const struct known table[] = {
-    {"cuInit", 2000, 0, cuInit},
+    {"cuInit", 2000, 0, DOOR(init_door, cuInit)},
     {"cuDriverGetVersion", 2020, 0, cuDriverGetVersion},
-    {"cuMemAlloc", 3020, 0, cuMemAlloc_v2},
+    {"cuMemAlloc", 2000, 0, cuMemAlloc},
+    {"cuMemAlloc", 3020, 0, DOOR(alloc_door, cuMemAlloc_v2)},
+    {"cuMemAlloc", 13050, 0, cuMemAlloc_v3},
     {"cuMemFree", 3020, 0, cuMemFree_v2},
     {"cuMemGetInfo", 3020, 0, cuMemGetInfo_v2},
     {"cuLaunchKernel", 4000, 0, cuLaunchKernel},
