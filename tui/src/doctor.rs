@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 use shm_layout::SegmentDir;
 
+mod coverage;
 mod driver;
 mod install;
+mod interposition;
 mod machine;
 mod segments;
 

@@ -9,6 +9,10 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+mod exports;
+
+pub use exports::exports;
+
 /// Why a preload will not reach a program, or may not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {

@@ -1,25 +1,13 @@
-//! Is there a driver, does NVML answer, and is a program really counted and limited under the preload?
+//! Is there a driver, and does NVML answer?
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use shm_layout::{ProcessDeviceView, Segments, clock, snapshot};
-
-use super::{Finding, Patient};
+use super::{Finding, Patient, interposition};
+use crate::environment;
 use crate::probe::Probe;
 use crate::sample::Nvml;
 use crate::source::live::Live;
-use crate::{artifacts, environment, stage};
-
-/// What the probe may hold, what it takes, and what must then be refused.
-const QUOTA: &str = "8MiB";
-const TAKEN: u64 = 1 << 20;
-const TOO_MUCH: &str = "16M";
-/// How long counts may take to be published.
-const PUBLISHED: Duration = Duration::from_secs(5);
-const OUT_OF_MEMORY: &str = "error 2 ";
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -51,7 +39,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         }
     };
     findings.push(nvml(patient));
-    findings.extend(interposition(patient, real));
+    findings.extend(interposition::check(patient, real));
     findings
 }
 
@@ -83,152 +71,5 @@ fn nvml(patient: &Patient) -> Finding {
             format!("not asked: {error}"),
             "mend the segments first",
         ),
-    }
-}
-
-/// Runs the probe under the preload in a directory of its own and reads there what was counted.
-fn interposition(patient: &Patient, real: bool) -> Vec<Finding> {
-    let Ok(library) = &patient.library else {
-        return Vec::new();
-    };
-    let place = match Place::new() {
-        Ok(place) => place,
-        Err(why) => {
-            return vec![Finding::warn(
-                "interposition",
-                why,
-                "make /dev/shm writable, then ask again",
-            )];
-        }
-    };
-    let on = if real {
-        "the driver"
-    } else {
-        "the simulated driver"
-    };
-    match probe(&place, library, real) {
-        Ok(()) => vec![
-            Finding::ok(
-                "interposition",
-                format!("on {on}: a probe's allocation and launch were counted exactly"),
-            ),
-            Finding::ok(
-                "quota",
-                format!("on {on}: 16 MiB over a quota of {QUOTA} were refused"),
-            ),
-        ],
-        Err((check, why)) => vec![Finding::fail(
-            check,
-            why,
-            "look at the library's own words with GPUSHARE_LOG=info; a static or musl driver user is out of reach",
-        )],
-    }
-}
-
-fn probe(place: &Place, library: &Path, real: bool) -> Result<(), (&'static str, String)> {
-    let interposition = |why: String| ("interposition", why);
-    let mut world = None;
-    if !real {
-        let folder = artifacts::sim_folder(&place.path)
-            .map_err(|failure| interposition(failure.sentence))?;
-        world = Some(artifacts::prepend(&folder, "LD_LIBRARY_PATH"));
-    }
-    let mut probe =
-        Probe::start(|command| prepare(command, place, library, world)).map_err(interposition)?;
-    let mut ask = |command: &str| probe.ask(command).map_err(interposition);
-    for command in [&format!("alloc {TAKEN}") as &str, "launch 10", "sync"] {
-        let answer = ask(command)?;
-        if !answer.starts_with("ok") {
-            return Err(interposition(format!(
-                "the probe's {command} failed: {answer}"
-            )));
-        }
-    }
-    let refused = ask(&format!("alloc {TOO_MUCH}"))?;
-    let counted = counted(place, probe.pid()).map_err(interposition)?;
-    if counted.used != TAKEN || counted.counters.launches != 1 {
-        return Err(interposition(format!(
-            "the probe holds {TAKEN} bytes and launched once; counted were {} bytes and {} launches",
-            counted.used, counted.counters.launches
-        )));
-    }
-    if !refused.starts_with(OUT_OF_MEMORY) {
-        return Err((
-            "quota",
-            format!("16 MiB over a quota of {QUOTA} were not refused: {refused}"),
-        ));
-    }
-    Ok(())
-}
-
-fn prepare(
-    command: &mut Command,
-    place: &Place,
-    library: &Path,
-    simulator: Option<std::ffi::OsString>,
-) {
-    command
-        .env(environment::DIR, &place.path)
-        .env(environment::MEMORY, QUOTA)
-        .env("LD_PRELOAD", artifacts::prepend(library, "LD_PRELOAD"))
-        .env_remove(environment::DISABLE)
-        .env_remove(environment::GROUP);
-    if let Some(path) = simulator {
-        command
-            .env("LD_LIBRARY_PATH", path)
-            .env(environment::SIM, "1")
-            .env(environment::SIM_WORLD, &place.world);
-    }
-}
-
-/// What the library counted. Launches are published at the keeper's tick, so they may come a little later.
-fn counted(place: &Place, pid: u32) -> Result<ProcessDeviceView, String> {
-    let segments = Segments::open_viewer(&place.path).map_err(|error| {
-        format!("the probe made no segments, so the library was not loaded: {error}")
-    })?;
-    let start = Instant::now();
-    loop {
-        let processes = snapshot(&segments, clock::now()).processes;
-        let own = processes
-            .into_iter()
-            .find(|process| process.identity.pid == pid);
-        // The first device is the one the probe uses.
-        match own.and_then(|process| {
-            process
-                .devices
-                .into_iter()
-                .find(|device| device.ordinal == 0)
-        }) {
-            Some(counted) if counted.counters.launches > 0 || start.elapsed() > PUBLISHED => {
-                return Ok(counted);
-            }
-            None if start.elapsed() > PUBLISHED => {
-                return Err(
-                    "the probe used a device and was not counted: dlsym is not interposed".into(),
-                );
-            }
-            _ => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-}
-
-/// A directory that nobody else uses, and that goes when it is dropped.
-struct Place {
-    path: PathBuf,
-    world: String,
-}
-
-impl Place {
-    fn new() -> Result<Self, String> {
-        let world = format!("gpushare-doctor-{}", std::process::id());
-        let path = stage::private_dir(&world).map_err(|failure| failure.sentence)?;
-        Ok(Self { path, world })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-        stage::remove_world(&self.world);
     }
 }
