@@ -1,6 +1,7 @@
 //! What follows from the samples: lanes, shares, alerts, sorting, filters, the selection.
 
 use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::sample::{ProcessState, Sample, What};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::columns;
 use gpushare_tui::top::operator::Task;
@@ -79,6 +80,56 @@ fn each_trouble_is_one_sentence() {
         denied.sentence
     );
     assert_eq!(denied.severity, Severity::Warning);
+}
+
+/// The kinds of alerts after the story, with each sample changed.
+fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
+    let mut state = State::default();
+    for mut sample in story() {
+        change(&mut sample);
+        state.update(sample);
+    }
+    state.data().alerts.iter().map(|alert| alert.kind).collect()
+}
+
+#[test]
+fn every_rule_finds_what_it_looks_for() {
+    type Change = fn(&mut Sample);
+    let changes: [(&str, Change); 12] = [
+        ("violation", |s| s.devices[0].violations = 1),
+        ("stuck", |s| s.processes[0].state = ProcessState::Stuck),
+        ("hog", |s| s.devices[0].util_percent = Some(0)),
+        ("over_quota", |s| {
+            s.processes[1].devices[0].used_bytes = 41 << 30
+        }),
+        ("invalid", |s| s.processes[2].invalid = true),
+        ("refused", |s| s.refused = 3),
+        ("unobeyed", |s| s.processes[3].acknowledged = 812),
+        ("overcommit", |s| {
+            s.processes[0].devices[0].quota_bytes = Some(120 << 30)
+        }),
+        ("unaccounted", |s| s.devices[0].used_bytes = Some(130 << 30)),
+        ("lost", |s| s.events_lost = 5),
+        ("starving", |s| s.processes[4].weight = 1000),
+        ("forced", |s| {
+            for event in s
+                .events
+                .iter_mut()
+                .filter(|e| matches!(e.what, What::Release { .. }))
+            {
+                event.what = What::Forced { held_ns: 1 };
+            }
+        }),
+    ];
+    // The story itself has somebody starving, denied and unmanaged.
+    let usual = alerts_when(|_| {});
+    for (kind, change) in changes {
+        assert!(
+            kind == "starving" || !usual.contains(&kind),
+            "{kind} without a reason"
+        );
+        assert!(alerts_when(change).contains(&kind), "{kind} is not found");
+    }
 }
 
 #[test]

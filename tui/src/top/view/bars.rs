@@ -13,8 +13,8 @@ pub(super) fn plain(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, share: f64, s
     let empty = pen.style(Role::Dim);
     for column in 0..width {
         match eighths.saturating_sub(usize::from(column) * 8) {
-            0 => pen.put(x + column, y, glyphs.empty, empty),
-            part => pen.put(x + column, y, glyphs.growing[part.min(8) - 1], style),
+            0 => pen.glyph(x + column, y, glyphs.empty, empty),
+            part => pen.glyph(x + column, y, glyphs.growing[part.min(8) - 1], style),
         };
     }
 }
@@ -76,12 +76,12 @@ pub(super) fn memory(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &Stat
     let data = state.data();
     let glyphs = pen.glyphs();
     for column in 0..width {
-        pen.put(x + column, y, glyphs.empty, pen.style(Role::Dim));
+        pen.glyph(x + column, y, glyphs.empty, pen.style(Role::Dim));
     }
     for part in parts(state, gpu, width) {
         let style = pen.palette.process(data.hue(part.who));
         for column in part.from..part.to {
-            pen.put(x + column, y, glyphs.full, style);
+            pen.glyph(x + column, y, glyphs.full, style);
         }
         if part.from < part.to {
             pen.put(x + part.from, y, &data.letter(part.who).to_string(), style);

@@ -115,7 +115,7 @@ fn window(all: &[Who], lines: usize, selected: Option<Who>) -> usize {
 fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
     let dim = pen.style(Role::Dim);
     for column in 0..axis.width {
-        pen.put(axis.left + column, 0, pen.glyphs().line, dim);
+        pen.glyph(axis.left + column, 0, pen.glyphs().line, dim);
     }
     let back_ns = state.choices.pan * axis.column_ns;
     for third in 0..3_u16 {
@@ -180,7 +180,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
                 cell if cell.wait >= 0.06 => (pen.glyphs().wait, pen.style(Role::Wait)),
                 _ => continue,
             };
-            pen.put(axis.left + column, y, glyph, style);
+            pen.glyph(axis.left + column, y, glyph, style);
         }
     }
     if pen.width() < 40 {
@@ -279,6 +279,6 @@ fn rise(pen: &mut Pen<'_>, x: u16, y: u16, share: f32, role: Role) {
     let eighths = (share * 8.0).round() as usize;
     if eighths > 0 {
         let glyph = pen.glyphs().rising[eighths.min(8) - 1];
-        pen.put(x, y, glyph, pen.style(role));
+        pen.glyph(x, y, glyph, pen.style(role));
     }
 }

@@ -76,6 +76,15 @@ impl<'a> Pen<'a> {
         end - self.area.x
     }
 
+    /// Writes one glyph of one column. Charts are made of thousands of these.
+    pub(super) fn glyph(&mut self, x: u16, y: u16, glyph: &'static str, style: Style) {
+        if x < self.area.width && y < self.area.height {
+            let cell = &mut self.buffer[(self.area.x + x, self.area.y + y)];
+            cell.set_symbol(glyph)
+                .set_style(Style::reset().patch(style));
+        }
+    }
+
     /// Writes `text` so that it ends at column `end`.
     pub(super) fn put_before(&mut self, end: u16, y: u16, text: &str, style: impl Into<Style>) {
         let width = u16::try_from(text.width()).unwrap_or(u16::MAX);

@@ -251,7 +251,7 @@ fn chart(pen: &mut Pen<'_>, data: &Data, who: Who, holding: &Holding) {
                 0 => continue,
                 part => (inside.glyphs().rising[part - 1], colour),
             };
-            inside.put(7 + column, row, glyph.0, glyph.1);
+            inside.glyph(7 + column, row, glyph.0, glyph.1);
         }
     }
     inside.put_before(6, 0, &short_size(top), inside.style(Role::Dim));

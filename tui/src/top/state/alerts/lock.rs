@@ -1,0 +1,119 @@
+//! Who has the lock, who has it too long, who never gets it.
+
+use super::{Finding, NEWS_NS, about, each, name, some};
+use crate::sample::{LockState, ProcessSample, ProcessState};
+use crate::top::state::{Data, Who};
+use crate::units::short_time;
+
+/// Nobody starves who has waited less.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
+    let contenders: Vec<u32> = (0..data.sample.devices.len())
+        .map(|gpu| contending_weight(data, gpu))
+        .collect();
+    each(data, |process, holding| {
+        let waiting = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
+        let eligible = !process.paused && process.state != ProcessState::Stuck;
+        if holding.lock.state != LockState::Wait || !eligible || waiting < PATIENCE_NS {
+            return;
+        }
+        let spent = data.spent(Who::of(process), holding.gpu);
+        let sum = contenders
+            .get(holding.gpu)
+            .copied()
+            .unwrap_or(0)
+            .max(process.weight)
+            .max(1);
+        let share = f64::from(process.weight) / f64::from(sum);
+        let fair = process
+            .cap_percent
+            .map_or(share, |cap| share.min(f64::from(cap) / 100.0));
+        if f64::from(spent.hold) < 0.8 * fair && spent.wait > 0.5 {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{} has waited {} and got {:.0}% of GPU{}'s lock; its fair share is {:.0}%",
+                    name(data, process),
+                    short_time(waiting),
+                    spent.hold * 100.0,
+                    holding.gpu,
+                    fair * 100.0
+                ),
+            ));
+        }
+    });
+}
+
+/// The weights of all who wanted a device's lock lately, together.
+fn contending_weight(data: &Data, gpu: usize) -> u32 {
+    let wanted = |process: &ProcessSample| {
+        let spent = data.spent(Who::of(process), gpu);
+        process.slot.is_some() && !process.paused && spent.hold + spent.wait > 0.05
+    };
+    let contenders = data
+        .sample
+        .holdings(gpu)
+        .filter(|(process, _)| wanted(process));
+    contenders.map(|(process, _)| process.weight).sum()
+}
+
+pub(super) fn hog(data: &Data, found: &mut Vec<Finding>) {
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let held = data.sample.time_ns.saturating_sub(device.owner_since_ns);
+        let Some(owner) = device.owner.and_then(|slot| data.sample.process(slot)) else {
+            continue;
+        };
+        if device.waiters.is_empty() || held < PATIENCE_NS || !data.idle_for(gpu, PATIENCE_NS) {
+            continue;
+        }
+        found.push(Finding {
+            who: Some(Who::of(owner)),
+            gpu: Some(gpu),
+            sentence: format!(
+                "{} has held GPU{gpu} for {} while it is idle and {} wait; set a time slice [p]",
+                name(data, owner),
+                short_time(held),
+                device.waiters.len()
+            ),
+        });
+    }
+}
+
+pub(super) fn forced(data: &Data, found: &mut Vec<Finding>) {
+    let recent = data.log.forced(data.sample.time_ns.saturating_sub(NEWS_NS));
+    each(data, |process, holding| {
+        if let Some(count) = recent.get(&(Who::of(process), holding.gpu)) {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{} did not yield GPU{} and lost its lock by force {} in 30 s",
+                    name(data, process),
+                    holding.gpu,
+                    some(*count, "time")
+                ),
+            ));
+        }
+    });
+}
+
+pub(super) fn violation(data: &Data, found: &mut Vec<Finding>) {
+    for (gpu, device) in data
+        .sample
+        .devices
+        .iter()
+        .enumerate()
+        .filter(|(_, d)| d.violations > 0)
+    {
+        found.push(Finding {
+            who: None,
+            gpu: Some(gpu),
+            sentence: format!(
+                "GPU{gpu}: two holders of its lock were seen {} times; please report it with a --record file",
+                device.violations
+            ),
+        });
+    }
+}

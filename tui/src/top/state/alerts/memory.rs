@@ -1,0 +1,103 @@
+//! Memory over quota, refused, promised twice or counted by nobody.
+
+use super::{Finding, NEWS_NS, about, each, name, some};
+use crate::top::state::{Data, Who};
+use crate::units::short_size;
+
+/// What the driver itself takes on a device and for each process on it.
+const OVERHEAD_BYTES: u64 = 1 << 30;
+
+pub(super) fn over_quota(data: &Data, found: &mut Vec<Finding>) {
+    each(data, |process, holding| {
+        let Some(quota) = holding
+            .quota_bytes
+            .filter(|quota| holding.used_bytes > *quota)
+        else {
+            return;
+        };
+        found.push(about(
+            process,
+            holding,
+            format!(
+                "{} holds {} of {} on GPU{}; new allocations are denied until it frees {}",
+                name(data, process),
+                short_size(holding.used_bytes),
+                short_size(quota),
+                holding.gpu,
+                short_size(holding.used_bytes - quota)
+            ),
+        ));
+    });
+}
+
+pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
+    let recent = data
+        .log
+        .denials(data.sample.time_ns.saturating_sub(NEWS_NS));
+    each(data, |process, holding| {
+        let Some((count, last)) = recent.get(&(Who::of(process), holding.gpu)) else {
+            return;
+        };
+        let limit = holding
+            .quota_bytes
+            .map_or("no quota of its own".into(), short_size);
+        found.push(about(
+            process,
+            holding,
+            format!(
+                "{} was denied {} in 30 s, the last of {}, at {} of {limit}; raise it with [e]",
+                name(data, process),
+                some(*count, "allocation"),
+                short_size(*last),
+                short_size(holding.used_bytes),
+            ),
+        ));
+    });
+}
+
+pub(super) fn overcommit(data: &Data, found: &mut Vec<Finding>) {
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let managed = || data.sample.holdings(gpu).filter(|(p, _)| p.slot.is_some());
+        let quotas: u64 = managed().filter_map(|(_, h)| h.quota_bytes).sum();
+        let unlimited = managed().filter(|(_, h)| h.quota_bytes.is_none()).count();
+        if device.total_bytes == 0 || quotas <= device.total_bytes {
+            continue;
+        }
+        let and = match unlimited {
+            0 => String::new(),
+            n => format!(" and {n} without a quota"),
+        };
+        found.push(Finding {
+            who: None,
+            gpu: Some(gpu),
+            sentence: format!(
+                "GPU{gpu}: quotas of {}{and} exceed its {}; not all can use theirs at once",
+                short_size(quotas),
+                short_size(device.total_bytes)
+            ),
+        });
+    }
+}
+
+pub(super) fn unaccounted(data: &Data, found: &mut Vec<Finding>) {
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let Some(nvml) = device.used_bytes else {
+            continue;
+        };
+        let known: u64 = data.sample.holdings(gpu).map(|(_, h)| h.used_bytes).sum();
+        let processes = data.sample.holdings(gpu).count() as u64;
+        let unknown = nvml.saturating_sub(known);
+        if unknown > OVERHEAD_BYTES + processes * (OVERHEAD_BYTES / 2) {
+            found.push(Finding {
+                who: None,
+                gpu: Some(gpu),
+                sentence: format!(
+                    "GPU{gpu}: {} in use by NVML's count are in no ledger ({} of {})",
+                    short_size(unknown),
+                    short_size(known),
+                    short_size(nvml)
+                ),
+            });
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Processes that are stuck, unmanaged, misled or disobedient, and what we could not see.
+
+use super::{Finding, about, each, name};
+use crate::sample::ProcessState;
+use crate::top::state::{Data, Who};
+use crate::units::{short_size, short_time};
+
+pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
+    for process in data
+        .sample
+        .processes
+        .iter()
+        .filter(|p| p.state == ProcessState::Stuck)
+    {
+        let silent = data.sample.time_ns.saturating_sub(process.heartbeat_ns);
+        found.push(Finding {
+            who: Some(Who::of(process)),
+            gpu: None,
+            sentence: format!(
+                "{} shows no sign of life for {}; it may be stopped (kill -CONT {})",
+                name(data, process),
+                short_time(silent),
+                process.shown_pid()
+            ),
+        });
+    }
+}
+
+pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
+    for process in data.sample.processes.iter().filter(|p| p.invalid) {
+        found.push(Finding {
+            who: Some(Who::of(process)),
+            gpu: None,
+            sentence: format!(
+                "{} was started with a GPUSHARE_ value that means nothing and runs without it; its stderr says which",
+                name(data, process)
+            ),
+        });
+    }
+}
+
+pub(super) fn refused(data: &Data, found: &mut Vec<Finding>) {
+    if data.sample.refused > 0 {
+        found.push(Finding {
+            who: None,
+            gpu: None,
+            sentence: format!(
+                "{} processes found no free slot of {} and ran uncounted",
+                data.sample.refused,
+                shm_layout::MAX_PROCESSES
+            ),
+        });
+    }
+}
+
+pub(super) fn unmanaged(data: &Data, found: &mut Vec<Finding>) {
+    each(data, |process, holding| {
+        if process.slot.is_none() {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{} uses {} on GPU{} without gpushare; start it with gpushare run",
+                    name(data, process),
+                    short_size(holding.used_bytes),
+                    holding.gpu
+                ),
+            ));
+        }
+    });
+}
+
+pub(super) fn unobeyed(data: &Data, found: &mut Vec<Finding>) {
+    let generation = data.sample.generation;
+    for process in data
+        .sample
+        .processes
+        .iter()
+        .filter(|p| p.slot.is_some() && p.acknowledged < generation)
+    {
+        if process.state == ProcessState::Gone {
+            continue;
+        }
+        found.push(Finding {
+            who: Some(Who::of(process)),
+            gpu: None,
+            sentence: format!(
+                "{} obeys edit {} and not yet edit {generation}",
+                name(data, process),
+                process.acknowledged
+            ),
+        });
+    }
+}
+
+pub(super) fn lost(data: &Data, found: &mut Vec<Finding>) {
+    if data.log.lost > 0 {
+        found.push(Finding {
+            who: None,
+            gpu: None,
+            sentence: format!(
+                "{} events came faster than they were read; lanes may have gaps",
+                data.log.lost
+            ),
+        });
+    }
+}
