@@ -24,6 +24,7 @@ mod live;
 pub mod nvml;
 pub mod physical;
 pub mod pool;
+mod record;
 mod shape;
 pub mod sparse;
 pub mod view;
@@ -85,7 +86,7 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
     };
     if gone != 0 {
         guest.memory.live.drain(
-            |record| account::context_of(record) == gone as u64,
+            |record| record::context(record) == gone as u64,
             |_, record| account::settle(guest, &record),
         );
     }

@@ -14,49 +14,7 @@ use crate::thread;
 
 use super::hoard;
 use super::live::Record;
-
-/// What an entry of the live map is: which free fits it, and what it is charged to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// Device memory with an address.
-    Linear,
-    /// An array.
-    Array,
-    /// An array with its mip levels.
-    Mipmapped,
-    /// Pinned host memory the driver allocated.
-    Host,
-    /// Host memory of the application's own, pinned.
-    Registered,
-    /// Another process's memory.
-    Shared,
-    /// Another interface's memory.
-    External,
-}
-
-/// Where an allocation is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Book {
-    /// The device's ledger.
-    Ledger,
-    /// The counter of pinned host bytes.
-    Pinned,
-    /// The counter of imported bytes.
-    Imported,
-}
-
-impl Kind {
-    #[inline]
-    const fn book(self) -> Book {
-        match self {
-            Self::Linear | Self::Array | Self::Mipmapped => Book::Ledger,
-            Self::Host | Self::Registered => Book::Pinned,
-            Self::Shared | Self::External => Book::Imported,
-        }
-    }
-}
+use super::record::{self, Counted, Kind};
 
 /// One device's account in this process.
 #[derive(Clone, Copy)]
@@ -181,12 +139,14 @@ impl Account {
     /// Counts what the driver granted, and says what to remember of it.
     #[inline]
     pub fn enter(self, bytes: u64, kind: Kind) -> Record {
-        match kind.book() {
-            Book::Ledger => thread::add(&thread::attached().tally(self.ordinal()).allocations, 1),
-            Book::Pinned => _ = self.counters().host_pinned_bytes.fetch_add(bytes, Relaxed),
-            Book::Imported => _ = self.counters().imported_bytes.fetch_add(bytes, Relaxed),
+        match kind.counted() {
+            Counted::Ledger => {
+                thread::add(&thread::attached().tally(self.ordinal()).allocations, 1)
+            }
+            Counted::Pinned => _ = self.counters().host_pinned_bytes.fetch_add(bytes, Relaxed),
+            Counted::Imported => _ = self.counters().imported_bytes.fetch_add(bytes, Relaxed),
         }
-        [bytes, self.context as u64, pack(kind, self.ordinal())]
+        record::new(bytes, self.context, kind, self.ordinal())
     }
 
     fn counters(self) -> &'static Counters {
@@ -252,7 +212,7 @@ pub fn free_either(
         return real.call();
     };
     let live = &guest.memory.live;
-    let fits = |record: &Record| is(record, one) || is(record, other);
+    let fits = |record: &Record| record::is(record, one) || record::is(record, other);
     let Some(record) = live.take(key, fits) else {
         return real.call();
     };
@@ -271,35 +231,17 @@ pub fn free_either(
 /// Gives back what a record was charged or counted.
 #[inline]
 pub fn settle(guest: &Guest, record: &Record) {
-    let [bytes, _, packed] = *record;
-    let Some(device) = guest.devices.get(usize::from(packed as u8)) else {
+    let bytes = record::bytes(record);
+    let Some(device) = guest.devices.get(usize::from(record::ordinal(record))) else {
         return;
     };
-    if (packed >> 8) as u8 == Book::Ledger as u8 {
-        guest.registration.ledger(device.entry).release(bytes);
-        thread::add(&thread::attached().tally(device.ordinal).frees, 1);
-        return;
+    let counters = || guest.registration.count(device.entry);
+    match record::counted(record) {
+        Counted::Ledger => {
+            guest.registration.ledger(device.entry).release(bytes);
+            thread::add(&thread::attached().tally(device.ordinal).frees, 1);
+        }
+        Counted::Pinned => _ = counters().host_pinned_bytes.fetch_sub(bytes, Relaxed),
+        Counted::Imported => _ = counters().imported_bytes.fetch_sub(bytes, Relaxed),
     }
-    let counters = guest.registration.count(device.entry);
-    let word = match (packed >> 8) as u8 == Book::Pinned as u8 {
-        true => &counters.host_pinned_bytes,
-        false => &counters.imported_bytes,
-    };
-    word.fetch_sub(bytes, Relaxed);
-}
-
-/// The context a record belongs to.
-pub fn context_of(record: &Record) -> u64 {
-    record[1]
-}
-
-/// Kind, book and device in one word.
-#[inline]
-fn pack(kind: Kind, ordinal: u8) -> u64 {
-    u64::from(kind as u8) << 16 | u64::from(kind.book() as u8) << 8 | u64::from(ordinal)
-}
-
-#[inline]
-fn is(record: &Record, kind: Kind) -> bool {
-    record[2] >> 16 == u64::from(kind as u8)
 }

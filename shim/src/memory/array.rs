@@ -8,7 +8,8 @@ use gpushare_abi::{In, Out};
 
 use crate::real::Real;
 
-use super::account::{self, Kind};
+use super::account;
+use super::record::Kind;
 use super::{shape, sparse};
 
 /// `cuArrayCreate`.

@@ -18,8 +18,9 @@ use gpushare_abi::types::{
 use crate::guest::{Guest, guest};
 use crate::real::Real;
 
-use super::account::{self, Account, Kind};
+use super::account::{self, Account};
 use super::live::Record;
+use super::record::Kind;
 
 /// `CUgraphNodeParams::type_` of an allocation.
 const NODE_TYPE_MEM_ALLOC: u32 = 10;

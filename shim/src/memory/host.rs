@@ -7,7 +7,8 @@ use gpushare_abi::errors::CUresult;
 
 use crate::real::Real;
 
-use super::account::{self, Kind};
+use super::account;
+use super::record::Kind;
 
 /// `cuMemAllocHost`.
 pub fn alloc(

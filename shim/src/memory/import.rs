@@ -8,8 +8,9 @@ use gpushare_abi::{In, Out};
 
 use crate::real::Real;
 
-use super::account::{self, Kind};
+use super::account;
 use super::ask;
+use super::record::Kind;
 
 /// `cuIpcOpenMemHandle`.
 pub fn open(

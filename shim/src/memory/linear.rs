@@ -8,8 +8,9 @@ use gpushare_abi::types::CUdeviceptr;
 
 use crate::real::Real;
 
-use super::account::{self, Kind};
+use super::account;
 use super::ask;
+use super::record::Kind;
 
 /// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);

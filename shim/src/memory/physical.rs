@@ -19,7 +19,8 @@ use gpushare_abi::{In, Out};
 use crate::guest::{Guest, guest};
 use crate::real::Real;
 
-use super::account::{self, Kind};
+use super::account;
+use super::record::Kind;
 
 /// What physical memory is known by here.
 pub type Id = u64;

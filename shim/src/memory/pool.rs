@@ -17,7 +17,8 @@ use gpushare_abi::{In, Out};
 use crate::guest::guest;
 use crate::real::Real;
 
-use super::account::{self, Account, Kind};
+use super::account::{self, Account};
+use super::record::Kind;
 use super::{ask, graph};
 
 /// Where a pool's memory is.

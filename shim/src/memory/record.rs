@@ -1,0 +1,116 @@
+//! What the live map keeps of an allocation: its bytes, its context, and in one word its kind, where it is counted, and the
+//! device it is on.
+
+use super::live::Record;
+
+/// What an entry of the live map is: which free fits it, and what it is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Device memory with an address.
+    Linear,
+    /// An array.
+    Array,
+    /// An array with its mip levels.
+    Mipmapped,
+    /// Pinned host memory the driver allocated.
+    Host,
+    /// Host memory of the application's own, pinned.
+    Registered,
+    /// Another process's memory.
+    Shared,
+    /// Another interface's memory.
+    External,
+}
+
+/// Where an allocation is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Counted {
+    /// The device's ledger.
+    Ledger,
+    /// The counter of pinned host bytes.
+    Pinned,
+    /// The counter of imported bytes.
+    Imported,
+}
+
+impl Kind {
+    #[inline]
+    /// Where such an allocation is counted.
+    pub const fn counted(self) -> Counted {
+        match self {
+            Self::Linear | Self::Array | Self::Mipmapped => Counted::Ledger,
+            Self::Host | Self::Registered => Counted::Pinned,
+            Self::Shared | Self::External => Counted::Imported,
+        }
+    }
+}
+
+/// The record of an allocation.
+#[inline]
+pub fn new(bytes: u64, context: usize, kind: Kind, ordinal: u8) -> Record {
+    let word = (kind as u64) << 16 | (kind.counted() as u64) << 8 | u64::from(ordinal);
+    [bytes, context as u64, word]
+}
+
+/// The bytes asked for.
+#[inline]
+pub fn bytes(record: &Record) -> u64 {
+    record[0]
+}
+
+/// The context whose end takes it away.
+#[inline]
+pub fn context(record: &Record) -> u64 {
+    record[1]
+}
+
+/// Whether it is of this kind.
+#[inline]
+pub fn is(record: &Record, kind: Kind) -> bool {
+    record[2] >> 16 == kind as u64
+}
+
+/// Where it is counted.
+#[inline]
+pub fn counted(record: &Record) -> Counted {
+    match (record[2] >> 8) as u8 {
+        0 => Counted::Ledger,
+        1 => Counted::Pinned,
+        _ => Counted::Imported,
+    }
+}
+
+/// The device it is on.
+#[inline]
+pub fn ordinal(record: &Record) -> u8 {
+    record[2] as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_tells_what_it_was_made_of() {
+        for (kind, place) in [
+            (Kind::Linear, Counted::Ledger),
+            (Kind::Array, Counted::Ledger),
+            (Kind::Mipmapped, Counted::Ledger),
+            (Kind::Host, Counted::Pinned),
+            (Kind::Registered, Counted::Pinned),
+            (Kind::Shared, Counted::Imported),
+            (Kind::External, Counted::Imported),
+        ] {
+            let record = new(u64::MAX, 7, kind, 15);
+            assert_eq!(
+                (bytes(&record), context(&record), ordinal(&record)),
+                (u64::MAX, 7, 15)
+            );
+            assert_eq!(counted(&record), place);
+            assert!(is(&record, kind));
+            assert_eq!(is(&record, Kind::Linear), kind == Kind::Linear);
+        }
+    }
+}
