@@ -28,6 +28,8 @@ pub enum Work {
     Graph,
     /// An asynchronous copy of so many bytes.
     Copy(usize),
+    /// Several copies at once, and the bytes of all.
+    Copies(usize, usize),
     /// A memset.
     Memset,
 }
@@ -41,6 +43,10 @@ impl Work {
             Self::Graph => add(&tally.graphs, 1),
             Self::Copy(bytes) => {
                 add(&tally.copies, 1);
+                add(&tally.copy_bytes, bytes as u64);
+            }
+            Self::Copies(count, bytes) => {
+                add(&tally.copies, count as u64);
                 add(&tally.copy_bytes, bytes as u64);
             }
             Self::Memset => add(&tally.memsets, 1),

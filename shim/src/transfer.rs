@@ -131,14 +131,14 @@ pub fn batch(
     _dsts: *mut CUdeviceptr,
     _srcs: *mut CUdeviceptr,
     sizes: In<usize>,
-    _count: usize,
+    count: usize,
     _attrs: *mut CUmemcpyAttributes,
     _attr_index: *mut usize,
     _attr_count: usize,
     _fail_index: *mut usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(real, stream, Work::Copy(sizes.get().unwrap_or(0)))
+    submit(real, stream, batch_of(sizes, count))
 }
 
 /// `cuMemcpyBatchAsync`.
@@ -149,13 +149,13 @@ pub fn batch_v2(
     _dsts: *mut CUdeviceptr,
     _srcs: *mut CUdeviceptr,
     sizes: In<usize>,
-    _count: usize,
+    count: usize,
     _attrs: *mut CUmemcpyAttributes,
     _attr_index: *mut usize,
     _attr_count: usize,
     stream: CUstream,
 ) -> CUresult {
-    submit(real, stream, Work::Copy(sizes.get().unwrap_or(0)))
+    submit(real, stream, batch_of(sizes, count))
 }
 
 /// `cuMemPrefetchAsync`.
@@ -181,4 +181,10 @@ pub fn prefetch_v2(
     stream: CUstream,
 ) -> CUresult {
     submit(real, stream, Work::Copy(bytes))
+}
+
+/// What the copies of a batch come to.
+fn batch_of(sizes: In<usize>, count: usize) -> Work {
+    let bytes = (0..count).filter_map(|index| sizes.nth(index));
+    Work::Copies(count, bytes.fold(0, usize::saturating_add))
 }
