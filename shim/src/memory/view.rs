@@ -1,7 +1,7 @@
 //! What the driver says of a device's memory, brought into agreement with the quota.
 //!
-//! Nothing is changed where no limit holds. Where one does, the total is the quota, the free memory what quota and device
-//! both leave: free + used ≤ total, and 0 free for a process over its quota. A result the caller does not want (NULL)
+//! Nothing is changed where no limit holds. Where one does, the total is the quota (under a limit that is shared with other
+//! processes, what this one holds and what is left), the free memory what quota and device both leave: free + used ≤ total, and 0 free for a process over its quota. A result the caller does not want (NULL)
 //! stays untouched.
 
 use gpushare_abi::Out;
@@ -48,9 +48,10 @@ pub fn room(ledger: Ledger<'_>) -> u64 {
     ledger.room().unwrap_or(u64::MAX)
 }
 
-/// The most a process may believe its device to have.
+/// The most a process may believe its device to have: its quota, else what a limit it shares with others leaves it.
 pub fn whole(ledger: Ledger<'_>) -> u64 {
-    ledger.quota().bytes.unwrap_or(u64::MAX)
+    let shared = || Some(ledger.room()?.saturating_add(ledger.used()));
+    ledger.quota().bytes.or_else(shared).unwrap_or(u64::MAX)
 }
 
 fn lower(place: Out<usize>, most: u64) {

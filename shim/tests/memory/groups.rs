@@ -34,9 +34,10 @@ fn members_share_one_quota_and_strangers_none() {
     two.ok(&format!("alloc b {MIB}"));
     one.denied("alloc c 1");
     stranger.ok(&format!("alloc a {}", 64 * MIB));
-    assert_eq!(two.ok("info")[0], 0, "the group has nothing left");
+    assert_eq!(two.ok("info"), [0, MIB], "the group has nothing left");
     one.ok("free a");
-    assert_eq!(two.ok("info")[0], 3 * MIB);
+    assert_eq!(two.ok("info"), [3 * MIB, 4 * MIB]);
+    assert_eq!(two.ok("total 0"), [4 * MIB]);
     two.ok(&format!("alloc c {}", 3 * MIB));
     let group = look(&bed)
         .groups
