@@ -15,7 +15,7 @@ use crate::{
     primitive::{AtomicU64, Ordering},
     register::Registration,
     segment::Segments,
-    settings::{LaunchShare, LockPolicy, Share, resolve_share},
+    settings::{LaunchShare, LockPolicy, Order, Pace, Share, resolve_share},
     state::{DeviceEntry, Slot},
 };
 
@@ -30,6 +30,8 @@ pub(crate) struct Book {
     shares: Mutex<Shares>,
     /// 1 while we are paused or capped: the lock's fast path asks only this.
     held_back: AtomicU64,
+    /// Our weight and cap: `Pace`.
+    pace: AtomicU64,
 }
 
 #[derive(Default)]
@@ -38,6 +40,8 @@ struct CachedLimits {
     source: AtomicU64,
     group: AtomicU64,
     device: AtomicU64,
+    /// The order of the device's queue.
+    order: AtomicU64,
 }
 
 /// The last good reading of the records.
@@ -72,6 +76,7 @@ impl Book {
             known: Mutex::default(),
             shares: Mutex::default(),
             held_back: AtomicU64::new(0),
+            pace: AtomicU64::new(100),
         }
     }
 }
@@ -137,6 +142,29 @@ impl Registration {
             .known
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Our weight and cap.
+    pub(crate) fn pace(&self) -> Pace {
+        self.look();
+        let words = self.book.pace.load(Ordering::Relaxed);
+        Pace {
+            weight: words as u32,
+            cap: Some((words >> 32) as u32).filter(|cap| *cap != 0),
+        }
+    }
+
+    /// The order of a device's queue.
+    pub(crate) fn order(&self, entry: Entry) -> Order {
+        self.look();
+        match self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
+            .order
+            .load(Ordering::Relaxed)
+        {
+            1 => Order::Fifo,
+            2 => Order::Priority,
+            _ => Order::Fair,
+        }
     }
 
     /// Other slots' shares.
@@ -219,6 +247,14 @@ impl Registration {
             cached
                 .group
                 .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);
+            let (policy, _) =
+                resolve_policy(settings.policy, known.common.policy, self.launch_policy);
+            let order = match policy.order {
+                Order::Fair => 0,
+                Order::Fifo => 1,
+                Order::Priority => 2,
+            };
+            cached.order.store(order, Ordering::Relaxed);
             let limit = device_limit(&settings, &known.common, total);
             cached
                 .device
@@ -229,6 +265,8 @@ impl Registration {
             u64::from(share.paused || share.cap.is_some()),
             Ordering::Relaxed,
         );
+        let pace = u64::from(share.weight) | u64::from(share.cap.unwrap_or(0)) << 32;
+        self.book.pace.store(pace, Ordering::Relaxed);
         self.book.deadline.store(deadline, Ordering::Relaxed);
         // ORDER: pairs with the Acquire in look; publishes the numbers.
         self.book.generation.store(generation, Ordering::Release);

@@ -133,6 +133,22 @@ impl LockPolicy {
     }
 }
 
+/// What the lock's arithmetic needs of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    pub(crate) weight: u32,
+    pub(crate) cap: Option<u32>,
+}
+
+impl Share {
+    pub(crate) fn pace(&self) -> Pace {
+        Pace {
+            weight: self.weight,
+            cap: self.cap,
+        }
+    }
+}
+
 /// What a process asked for at launch, as its slot says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaunchShare {

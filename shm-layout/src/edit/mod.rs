@@ -17,6 +17,7 @@ use crate::{
     futex,
     ids::{SlotId, Uuid},
     liveness::Bytes,
+    lock,
     primitive::{Ordering, fence},
     protocol::{claim, seqlock},
     records::RecordId,
@@ -311,12 +312,13 @@ impl Operator {
         Ok(())
     }
 
-    /// Wakes everybody who obeys: keepers at the bell, and those who wait for a lock (they sleep on it as well).
+    /// Wakes everybody who obeys: keepers at the bell, and those who wait for a lock at their grant.
     fn ring(&self) {
         let bell = &self.segments.control().bell;
         // ORDER: Release, behind the generation; who wakes by it sees the edit.
         bell.fetch_add(1, Ordering::Release);
         futex::wake(bell, i32::MAX);
+        lock::nudge_waiters(self.segments.state());
     }
 
     /// The living that have not obeyed this generation yet.

@@ -17,19 +17,21 @@ mod stats;
 mod wait;
 
 use crate::{
+    book::Shares,
     clock,
     crash::crash_point,
     events::{Event, EventKind, Reason},
     futex,
     ids::{Entry, SlotId},
     primitive::{AtomicU32, Ordering},
-    protocol::turn::{Passed, Turn, who},
+    protocol::turn::{BITMAP, Passed, Turn, who},
     register::{Registration, event},
     segment::Segments,
-    settings::{Order, Share},
-    state::{Device, DeviceEntry},
+    settings::Order,
+    state::{Device, DeviceEntry, State},
 };
 
+use choose::Candidate;
 pub(crate) use stats::bucket_middle;
 
 /// How waiting ended.
@@ -145,7 +147,7 @@ impl<'r> DeviceLock<'r> {
         };
         let held = now_ns.saturating_sub(since);
         self.words
-            .count_hold(held, reason, since, &self.own_share(now_ns));
+            .count_hold(held, reason, since, self.registration.pace());
         if next == 0 {
             // Whoever comes while nobody is active starts level with us.
             self.device
@@ -203,7 +205,7 @@ impl<'r> DeviceLock<'r> {
 
     /// Nanoseconds until this holder's cap asks it to pause, `Some(0)` when it is over; `None` without a cap.
     pub fn cap_left(&self, now_ns: u64) -> Option<u64> {
-        let cap = self.own_share(now_ns).cap?;
+        let cap = self.registration.pace().cap?;
         Some(stats::cap_left(
             self.words.cap_until.load(Ordering::Relaxed),
             cap,
@@ -213,23 +215,13 @@ impl<'r> DeviceLock<'r> {
     }
 
     fn eligible(&self, now_ns: u64) -> bool {
-        let share = self.own_share(now_ns);
+        let share = self.registration.share();
         !share.paused
             && (share.cap.is_none() || self.words.cap_until.load(Ordering::Relaxed) <= now_ns)
     }
 
-    fn own_share(&self, now_ns: u64) -> Share {
-        let slot = self.registration.words();
-        self.registration.shares().share_of(
-            self.registration.segments(),
-            self.registration.slot(),
-            slot,
-            now_ns,
-        )
-    }
-
     fn order(&self) -> Order {
-        self.registration.policy(self.entry).0.order
+        self.registration.order(self.entry)
     }
 
     fn publish(&self, event: Event) {
@@ -264,34 +256,36 @@ impl<'r> DeviceLock<'r> {
 
     /// Passes the turn of `from` on, and wakes whose it is.
     fn pass(&self, from: u64, now_ns: u64) -> Passed {
-        let order = self.order();
-        let mut shares = self.registration.shares();
-        pass(
-            self.registration.segments(),
-            self.index,
-            from,
-            order,
-            now_ns,
-            &mut shares,
-        )
+        let choose = |bits: &[u64; BITMAP], order| {
+            let shares = &mut *self.registration.shares();
+            choose::best(
+                self.registration.segments(),
+                shares,
+                self.index,
+                bits,
+                order,
+                who(from),
+                now_ns,
+            )
+        };
+        pass(self.registration.segments(), self.index, from, |bits| {
+            choose(bits, self.order())
+        })
     }
 }
 
-/// Passes the turn of `from` (the caller; an evicted owner; or nobody) to the best waiter, and wakes it.
+/// Passes the turn of `from` (the caller's; an evicted owner's; or nobody's) to the best waiter, and wakes it.
 fn pass(
     segments: &Segments,
     device_index: usize,
     from: u64,
-    order: Order,
-    now_ns: u64,
-    shares: &mut crate::book::Shares,
+    mut best: impl FnMut(&[u64; BITMAP]) -> Option<Candidate>,
 ) -> Passed {
     let state = segments.state();
     let device = &state.devices[device_index];
-    let passed = device.turn().pass(from, |bits| {
-        choose::best(segments, shares, device_index, bits, order, from, now_ns)
-            .map(|candidate| candidate.word)
-    });
+    let passed = device
+        .turn()
+        .pass(from, |bits| best(bits).map(|candidate| candidate.word));
     crash_point!("pass:swapped");
     let Passed::To(next) = passed else {
         return passed;
@@ -311,6 +305,18 @@ fn pass(
         futex::wake(&watcher.grant, i32::MAX);
     }
     passed
+}
+
+/// Makes everybody who waits look again: the operator changed something.
+pub(crate) fn nudge_waiters(state: &State) {
+    for (index, device) in state.devices.iter().enumerate() {
+        let bits = device.turn().waiting();
+        for (_, _, entry) in choose::waiters(state, index, &bits) {
+            // ORDER: Release, behind the generation; who wakes by it sees the edit.
+            entry.grant.fetch_add(1, Ordering::Release);
+            futex::wake(&entry.grant, i32::MAX);
+        }
+    }
 }
 
 /// Takes a slot that leaves (or is dead) out of a device's queue, and passes its turn on.
@@ -339,8 +345,18 @@ pub(crate) fn withdraw(
     let policy =
         settings(control.device_settings(&device.uuid())).or(settings(control.common_settings()));
     let order = policy.unwrap_or_default().order;
-    let mut shares = crate::book::Shares::default();
-    let passed = pass(segments, device_index, owner, order, now_ns, &mut shares);
+    let mut shares = Shares::default();
+    let passed = pass(segments, device_index, owner, |bits| {
+        choose::best(
+            segments,
+            &mut shares,
+            device_index,
+            bits,
+            order,
+            word,
+            now_ns,
+        )
+    });
     let next = match passed {
         Passed::Moved => return,
         Passed::Free => 0,

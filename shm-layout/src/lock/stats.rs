@@ -5,7 +5,7 @@ use crate::{
     events::Reason,
     primitive::{AtomicU32, AtomicU64, Ordering},
     protocol::turn::who,
-    settings::Share,
+    settings::Pace,
     state::DeviceEntry,
 };
 
@@ -69,12 +69,12 @@ pub(crate) fn cap_left(cap_until: u64, cap: u32, since_ns: u64, now_ns: u64) -> 
 
 impl DeviceEntry {
     /// A hold has ended.
-    pub(crate) fn count_hold(&self, held_ns: u64, reason: Reason, since_ns: u64, share: &Share) {
+    pub(crate) fn count_hold(&self, held_ns: u64, reason: Reason, since_ns: u64, pace: Pace) {
         add(&self.held_ns, held_ns);
         count(&self.hold_hist, held_ns);
         add(&self.releases[reason as usize], 1);
-        add(&self.vtime, virtual_ns(held_ns, share.weight));
-        if let Some(cap) = share.cap {
+        add(&self.vtime, virtual_ns(held_ns, pace.weight));
+        if let Some(cap) = pace.cap {
             let until = self.cap_until.load(Ordering::Relaxed);
             let until = cap_debt(until, cap, since_ns, since_ns.saturating_add(held_ns));
             self.cap_until.store(until, Ordering::Relaxed);

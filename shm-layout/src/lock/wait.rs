@@ -62,14 +62,8 @@ impl DeviceLock<'_> {
             ..Watch::default()
         };
         loop {
-            // Before the looks below: whatever changes after them changes these words too, and the sleep ends.
-            let bell = self
-                .registration
-                .segments()
-                .control()
-                .bell
-                .load(Ordering::Relaxed);
-            // ORDER: Acquire pairs with the giver's Release; the owner word below is at least as new.
+            // Before the looks below: what changes after them changes this word too, and the sleep ends.
+            // ORDER: Acquire pairs with the giver's Release; the owner word below is at least as new, and the settings.
             let grant = self.words.grant.load(Ordering::Acquire);
             let now = clock::now();
             self.words.pulse_ns.store(now, Ordering::Relaxed);
@@ -102,7 +96,7 @@ impl DeviceLock<'_> {
                 }
             };
             if !moved {
-                self.sleep(owner, grant, bell, now, &watch);
+                self.sleep(owner, grant, now, &watch);
             }
         }
     }
@@ -294,11 +288,11 @@ impl DeviceLock<'_> {
             .shares()
             .share_of(segments, id, slot, now_ns);
         entry.forced.fetch_add(1, Ordering::Relaxed);
-        entry.count_hold(held_ns, Reason::Forced, since_ns, &share);
+        entry.count_hold(held_ns, Reason::Forced, since_ns, share.pace());
     }
 
-    /// Sleeps until our grant, the holder's death, an edit, or the next look.
-    fn sleep(&self, owner: u64, grant: u32, bell: u32, now_ns: u64, watch: &Watch) {
+    /// Sleeps until our grant (an edit rings there too), the holder's death, or the next look.
+    fn sleep(&self, owner: u64, grant: u32, now_ns: u64, watch: &Watch) {
         let policy = self.registration.policy(self.entry).0;
         let mut timeout = LOOK_NS;
         if watch.overdue_ns > 0 {
@@ -312,11 +306,10 @@ impl DeviceLock<'_> {
         if self.registration.may_be_held_back() && until > now_ns {
             timeout = timeout.min(until - now_ns);
         }
-        let control = &self.registration.segments().control().bell;
         let grant = (&self.words.grant, grant);
         match keeper_of(self.registration.segments().state(), owner) {
-            Some(keeper) => futex::wait_any([grant, keeper, (control, bell)], timeout),
-            None => futex::wait_any([grant, (control, bell)], timeout),
+            Some(keeper) => futex::wait_any([grant, keeper], timeout),
+            None => futex::wait(grant.0, grant.1, timeout),
         }
     }
 }
