@@ -1,0 +1,90 @@
+//! The dashboard looking at the simulator: NVML's numbers beside the ledger's.
+
+use gpushare_testbed::{Testbed, Watched, eventually};
+use serde_json::Value;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+fn look(testbed: &Testbed) -> Value {
+    let output = testbed
+        .sim_only(env!("CARGO_BIN_EXE_gpushare-top"))
+        .args(["--once", "--format", "json"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn what_nvml_counts_stands_beside_what_we_count() {
+    let testbed = Testbed::new();
+    let busy = [
+        "--memory",
+        "256M",
+        "--kernel-us",
+        "2000",
+        "--seconds",
+        "120",
+    ];
+    let managed = Watched::spawn(&mut testbed.workload(&busy));
+    let stranger = Watched::spawn(
+        testbed
+            .sim_only(gpushare_testbed::artifact("gpushare-workload"))
+            .args(busy),
+    );
+
+    let mut seen = Value::Null;
+    eventually("both are seen, by whom they can be", LIMIT, || {
+        seen = look(&testbed);
+        let processes = seen["processes"].as_array().unwrap();
+        processes.len() == 2
+            && processes
+                .iter()
+                .all(|p| p["devices"][0]["used_bytes"].as_u64() >= Some(256 * MIB))
+            && seen["devices"][0]["util_percent"].as_u64() > Some(0)
+    });
+    assert_eq!(seen["origin"], "sim", "{seen}");
+    assert_eq!(seen["nvml"]["state"], "ready", "{seen}");
+    let of = |pid: u32| {
+        let processes = seen["processes"].as_array().unwrap();
+        processes
+            .iter()
+            .find(|p| p["pid"] == pid)
+            .unwrap_or_else(|| panic!("{pid} in {seen}"))
+            .clone()
+    };
+    assert!(of(managed.pid())["ns_pid"].is_number());
+    assert_eq!(of(stranger.pid())["state"], "unmanaged");
+    assert!(
+        seen["devices"][0]["used_bytes"].as_u64() >= Some(512 * MIB),
+        "{seen}"
+    );
+    let alerts = seen["alerts"].as_array().unwrap();
+    assert!(
+        alerts
+            .iter()
+            .any(|alert| alert["kind"] == "unmanaged" && alert["pid"] == stranger.pid()),
+        "{seen}"
+    );
+}
+
+#[test]
+fn without_nvml_the_ledger_still_speaks() {
+    let testbed = Testbed::with_scenario("no-nvml");
+    let busy = ["--memory", "64M", "--seconds", "120"];
+    let managed = Watched::spawn(&mut testbed.workload(&busy));
+    let mut seen = Value::Null;
+    eventually("the process is seen", LIMIT, || {
+        seen = look(&testbed);
+        seen["processes"][0]["devices"][0]["used_bytes"].as_u64() >= Some(64 * MIB)
+    });
+    assert_eq!(seen["processes"][0]["pid"], managed.pid());
+    assert_eq!(seen["nvml"]["state"], "missing", "{seen}");
+    assert!(
+        seen["warnings"][0].as_str().unwrap().starts_with("NVML:"),
+        "{seen}"
+    );
+    assert_eq!(seen["origin"], "sim", "the driver says so too");
+}
