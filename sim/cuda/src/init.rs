@@ -2,35 +2,41 @@
 
 use std::ffi::{c_char, c_void};
 
-use gpushare_abi::errors::{self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult};
-use gpushare_abi::types::{CU_GET_PROC_ADDRESS_SUCCESS, CUuuid};
+use gpushare_abi::errors::{
+    self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUerror, CUresult,
+};
+use gpushare_abi::types::{
+    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, CU_GET_PROC_ADDRESS_SUCCESS, CUuuid,
+};
 
 use crate::c::{In, Out, Text};
 use crate::driver;
 use crate::exports::{self, Found};
 use crate::faces::faces;
 
+/// Looks a function up; `NULL` and a status tell that there is none.
 fn proc_address(
     name: Text,
     out: Out<*const c_void>,
     version: i32,
     flags: u64,
-    status: Out<u32>,
-) -> CUresult {
+) -> Result<u32, CUerror> {
     out.check()?;
-    if flags > 2 {
+    let name = name.get()?;
+    out.set(std::ptr::null())?;
+    if flags > 2 || version > driver::VERSION {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let (address, why) = match exports::find(&name.get()?, version, flags == 2) {
-        Found::At(address) => (address, CU_GET_PROC_ADDRESS_SUCCESS),
-        Found::Not(why) => (std::ptr::null(), why),
-    };
-    out.set(address.cast())?;
-    status.set_if_wanted(why);
-    if address.is_null() {
-        Err(CUDA_ERROR_NOT_FOUND)
-    } else {
-        Ok(())
+    match exports::find(
+        &name,
+        version,
+        flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+    ) {
+        Found::At(address) => {
+            out.set(address.cast())?;
+            Ok(CU_GET_PROC_ADDRESS_SUCCESS)
+        }
+        Found::Not(status) => Ok(status),
     }
 }
 
@@ -53,10 +59,15 @@ faces! {
         text.map(|_| ()).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
     "cuGetProcAddress" 11030 cuGetProcAddress (name: Text, out: Out<*const c_void>, version: i32, flags: u64) {
-        proc_address(name, out, version, flags, Out(std::ptr::null_mut()))
+        match proc_address(name, out, version, flags)? {
+            CU_GET_PROC_ADDRESS_SUCCESS => Ok(()),
+            _ => Err(CUDA_ERROR_NOT_FOUND),
+        }
     }
     "cuGetProcAddress" 12000 cuGetProcAddress_v2 (name: Text, out: Out<*const c_void>, version: i32, flags: u64, status: Out<u32>) {
-        proc_address(name, out, version, flags, status)
+        // This form says that there is none by the status alone.
+        status.set_if_wanted(proc_address(name, out, version, flags)?);
+        Ok(())
     }
     "cuGetExportTable" 3000 cuGetExportTable (out: Out<*const c_void>, id: In<CUuuid>) {
         out.check()?;

@@ -94,13 +94,15 @@ fn the_flag_for_per_thread_streams_gives_the_other_form_where_there_is_one() {
 fn an_unknown_name_or_a_too_old_version_says_which() {
     const UNKNOWN: u32 = 1;
     const TOO_OLD: u32 = 2;
-    assert_eq!(look_up("cuMakeCoffee", 13000, 0), (NOT_FOUND, 0, UNKNOWN));
-    assert_eq!(look_up("", 13000, 0), (NOT_FOUND, 0, UNKNOWN));
-    assert_eq!(
-        look_up("cuMemAllocAsync", 11010, 0),
-        (NOT_FOUND, 0, TOO_OLD)
-    );
+    assert_eq!(look_up("cuMakeCoffee", 13000, 0), (0, 0, UNKNOWN));
+    assert_eq!(look_up("", 13000, 0), (0, 0, UNKNOWN));
+    assert_eq!(look_up("cuMemAllocAsync", 11010, 0), (0, 0, TOO_OLD));
     assert_eq!(look_up("cuInit", 13000, 7).0, INVALID_VALUE);
+    assert_eq!(
+        look_up("cuInit", 13010, 0).0,
+        INVALID_VALUE,
+        "newer than the driver"
+    );
     let mut address = 1u64;
     assert_eq!(
         cu!(cuGetProcAddress(

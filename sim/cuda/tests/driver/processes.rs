@@ -191,3 +191,46 @@ fn child_takes_what_it_can() {
         }
     }
 }
+
+#[test]
+fn processes_killed_at_any_moment_leave_nothing_and_hold_nobody_up() {
+    let testbed = Testbed::with_scenario("one-gpu");
+    for round in 0..12u64 {
+        let mut victims: Vec<_> = (0..3)
+            .map(|_| child(&testbed, "processes::child_works_until_killed"))
+            .collect();
+        victims.iter_mut().for_each(ready);
+        std::thread::sleep(Duration::from_micros(500 + 1_700 * round));
+        victims
+            .iter()
+            .for_each(|victim| victim.signal(Signal::KILL));
+        let survivor = child(&testbed, "processes::child_allocates_and_computes");
+        assert!(survivor.wait_output().status.success());
+    }
+    let world = world(&testbed);
+    eventually("the dead are gone", LIMIT, || {
+        usage::of(&world, 0, 1_000_000).processes.is_empty()
+    });
+    assert_eq!(usage::of(&world, 0, 1_000_000).used, 0);
+    let log = timeline::log(&world, 0);
+    assert!(
+        log.windows(2).all(|pair| pair[0].end <= pair[1].start),
+        "one kernel at a time"
+    );
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_works_until_killed() {
+    context();
+    let function = kernel(module(), "gpushare_spin");
+    std::thread::spawn(say_ready_and_stay);
+    loop {
+        let mut address = 0u64;
+        ok!(cuMemAlloc_v2(&mut address, 64usize << 20));
+        for microseconds in [300, 5, 2_000, 50] {
+            assert_eq!(spin(function, microseconds * 1000, 0), 0);
+        }
+        ok!(cuMemFree_v2(address));
+    }
+}
