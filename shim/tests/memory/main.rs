@@ -3,6 +3,7 @@
 
 mod anything;
 mod arrays;
+mod bindings;
 mod client;
 mod contexts;
 mod environment;
