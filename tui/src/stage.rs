@@ -23,6 +23,9 @@ const START: Duration = Duration::from_secs(60);
 /// How much longer than asked they run if nobody ends them.
 const MARGIN: Duration = Duration::from_secs(60);
 
+/// Age from which a stage without its program is one that was left behind.
+const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
+
 /// Where workloads run.
 #[derive(Debug)]
 pub struct Stage {
@@ -41,6 +44,7 @@ impl Stage {
     pub fn new(here: Option<SegmentDir>, simulated: bool) -> Result<Self, Failure> {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
+        sweep();
         let world = format!("gpushare-stage-{}-{number}", std::process::id());
         let private = here.is_none();
         let dir = match here {
@@ -205,6 +209,37 @@ pub fn private_dir(name: &str) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
+/// Removes what stages left behind whose program was killed.
+fn sweep() {
+    let Ok(files) = fs::read_dir("/dev/shm") else {
+        return;
+    };
+    for file in files.flatten() {
+        let name = file.file_name();
+        let Some(pid) = name.to_str().and_then(owner) else {
+            continue;
+        };
+        let gone = !Path::new("/proc").join(pid.to_string()).exists();
+        let old = file
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LEFTOVER));
+        // Old, because a program of another pid namespace may share this directory with us.
+        if !(gone && old) {
+            continue;
+        }
+        // What belongs to somebody else stays: only its owner may remove it.
+        let _ = fs::remove_dir_all(file.path());
+        let _ = fs::remove_file(file.path());
+    }
+}
+
+/// The pid in the name of a stage's directory or of its world.
+fn owner(name: &str) -> Option<u32> {
+    let (_, rest) = name.split_once("gpushare-stage-")?;
+    rest.split('-').next()?.parse().ok()
+}
+
 /// Removes what a simulated world leaves in shared memory once its programs have ended.
 pub fn remove_world(world: &str) {
     let Ok(files) = fs::read_dir("/dev/shm") else {
@@ -219,5 +254,21 @@ pub fn remove_world(world: &str) {
         if rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit())) {
             let _ = fs::remove_file(file.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leftover_names_the_program_that_left_it() {
+        assert_eq!(owner("gpushare-stage-4711-0"), Some(4711));
+        assert_eq!(
+            owner("gpushare-sim-0-gpushare-stage-4711-0.lock"),
+            Some(4711)
+        );
+        assert_eq!(owner("gpushare-1000"), None);
+        assert_eq!(owner("gpushare-stage-x"), None);
     }
 }

@@ -178,3 +178,16 @@ fn a_named_device_is_the_only_one_the_program_sees() {
     assert!(said.out.starts_with("GPU-"), "{said:?}");
     run(&world, &["--gpu", "9", "--", "true"]).refused(5, &["--gpu 9", "no GPU 9"]);
 }
+
+#[test]
+fn a_group_that_nobody_defined_is_mentioned() {
+    let world = World::new();
+    world.gpushare(&["init"]).done();
+    let said = run(&world, &["--group", "team", "--", "true"]).done();
+    assert!(said.err.contains("gpushare group create team"), "{said:?}");
+    world
+        .gpushare(&["group", "create", "team", "memory=1G"])
+        .done();
+    let said = run(&world, &["--group", "team", "--", "true"]).done();
+    assert_eq!(said.err, "");
+}

@@ -84,6 +84,20 @@ fn a_live_workload_is_counted_limited_and_let_go_without_a_restart() {
 }
 
 #[test]
+fn who_does_not_obey_in_time_is_named() {
+    let bed = Testbed::new();
+    let workload = start(&bed, &["--name", "sleepy"]);
+    workload.signal(rustix::process::Signal::STOP);
+    let said = gpushare(&bed, &["quota", "set", "name:sleepy", "64M"]).done();
+    let who = format!("not obeyed yet by {} sleepy", workload.pid());
+    assert!(said.out.contains(&who), "{said:?}");
+    workload.signal(rustix::process::Signal::CONT);
+    eventually("it obeys when it runs again", LIMIT, || {
+        on_first_device(&bed, "sleepy")["quota_bytes"] == 64 * MIB
+    });
+}
+
+#[test]
 fn ownership_alternates_under_a_policy_and_stops_without_one() {
     let bed = Testbed::with_scenario("one-gpu");
     let spin = |name: &str| {

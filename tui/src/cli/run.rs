@@ -6,6 +6,8 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::process::Command;
 
+use shm_layout::{Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, clock, snapshot};
+
 use super::{Done, note, world};
 use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Settings};
@@ -35,6 +37,7 @@ pub fn run(args: Args) -> Done {
     // A wrong value is found before even the segments are made.
     args.settings.variables()?;
     let dir = world::dir_or_new()?;
+    look_at_segments(&dir, &args.settings)?;
     let mut launch = Launch::prepare(&args.command, &args.settings, &dir)?;
     if let Some(gpu) = &args.settings.gpu {
         let uuid = pick(gpu, &args.settings, &launch)?;
@@ -44,6 +47,47 @@ pub fn run(args: Args) -> Done {
         note(warning);
     }
     become_it(launch).map(|never| match never {})
+}
+
+/// Under segments that cannot be used the program would run without its limits; better not at all.
+fn look_at_segments(dir: &SegmentDir, settings: &Settings) -> Result<(), Failure> {
+    let segments = match Segments::open_viewer(&dir.path) {
+        Ok(segments) => segments,
+        Err(
+            OpenError::Missing { .. } | OpenError::NotReady { .. } | OpenError::StaleBoot { .. },
+        ) => return Ok(()),
+        Err(error) => {
+            let failure = world::cannot_open(&error);
+            return Err(Failure {
+                sentence: format!("it would run without limits: {failure}"),
+                ..failure
+            });
+        }
+    };
+    let snapshot = snapshot(&segments, clock::now());
+    let living = snapshot
+        .processes
+        .iter()
+        .filter(|process| process.alive != Liveness::Dead)
+        .count();
+    if living >= MAX_PROCESSES {
+        note(&format!(
+            "all {MAX_PROCESSES} slots in {} are taken: unless one becomes free it runs uncounted; end some programs, \
+             or set GPUSHARE_DIR to a directory of its own",
+            dir.path.display()
+        ));
+    }
+    if let Some(group) = &settings.group
+        && !snapshot
+            .groups
+            .iter()
+            .any(|known| known.name == *group && known.defined)
+    {
+        note(&format!(
+            "group {group} has no limits yet; gpushare group create {group} memory=SIZE sets them"
+        ));
+    }
+    Ok(())
 }
 
 fn become_it(launch: Launch) -> Result<Infallible, Failure> {
