@@ -32,9 +32,7 @@ where
     let Some(_inside) = thread::Inside::enter() else {
         return forward();
     };
-    if guest().is_none() {
-        life::guest_or_arrive(); // in a forked child, whatever it calls first
-    }
+    life::guest_or_arrive(); // in a forked child, whatever it calls first
     let answer = Cell::new(None);
     match catch_unwind(AssertUnwindSafe(|| {
         hook(Real::new(symbol, forward, &answer))

@@ -51,7 +51,7 @@ pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult 
 }
 
 /// The guest. A process that has initialised CUDA and is not decided about arrives now.
-#[inline]
+#[inline(always)]
 pub fn guest_or_arrive() -> Option<&'static Guest> {
     match guest() {
         Some(guest) => Some(guest),

@@ -332,7 +332,7 @@ pub struct Inside(&'static Thread);
 
 impl Inside {
     /// Enters, unless the thread is in a hook already.
-    #[inline]
+    #[inline(always)]
     pub fn enter() -> Option<Self> {
         let thread = attached();
         if thread.is_in_a_hook() {
@@ -344,6 +344,7 @@ impl Inside {
 }
 
 impl Drop for Inside {
+    #[inline(always)]
     fn drop(&mut self) {
         // A fork within the call leaves the child with a fresh record; only ours is ours to leave.
         self.0.inside.store(OUTSIDE, Relaxed);
@@ -351,6 +352,7 @@ impl Drop for Inside {
 }
 
 #[cold]
+#[inline(never)]
 fn attach() -> &'static Thread {
     let thread = all()
         .find(|thread| {
