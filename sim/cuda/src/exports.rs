@@ -75,3 +75,38 @@ pub fn find(name: &str, version: i32, per_thread: bool) -> Found {
         None => Found::Not(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_symbol_is_there_once_and_each_twin_has_its_plain_form() {
+        let faces: Vec<_> = ALL.iter().copied().flatten().collect();
+        let mut symbols: Vec<_> = faces.iter().map(|face| face.symbol).collect();
+        symbols.sort_unstable();
+        assert!(symbols.windows(2).all(|pair| pair[0] != pair[1]));
+        for twin in faces.iter().filter(|face| face.per_thread) {
+            let plain = twin
+                .symbol
+                .trim_end_matches("_ptsz")
+                .trim_end_matches("_ptds");
+            assert_ne!(plain, twin.symbol);
+            assert!(
+                faces
+                    .iter()
+                    .any(|face| face.symbol == plain && face.base == twin.base)
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_newer_than_the_version_that_is_advertised() {
+        assert!(
+            ALL.iter()
+                .copied()
+                .flatten()
+                .all(|face| face.since <= driver::VERSION)
+        );
+    }
+}

@@ -2,7 +2,11 @@
 
 use std::ffi::{CString, c_void};
 
-use crate::client::{INVALID_VALUE, NOT_FOUND, NULL, call_at, primary, symbol};
+use gpushare_testbed::Testbed;
+
+use crate::client::{
+    INVALID_VALUE, NO_DEVICE, NOT_FOUND, NULL, call_at, in_a_process, primary, symbol,
+};
 use crate::{cu, ok};
 
 /// `cuGetProcAddress_v2`: (result, address, status).
@@ -162,4 +166,41 @@ fn nvidias_private_tables_are_not_answered() {
     let mut table = 1u64;
     assert_ne!(cu!(cuGetExportTable(&mut table, &[0u8; 16])), 0);
     assert_eq!(table, 0);
+}
+
+#[test]
+fn a_driver_lacks_the_symbols_that_its_scenario_lacks() {
+    let testbed = Testbed::with_scenario("missing-symbols");
+    let output = in_a_process(&testbed, "exports::child_lacks_a_symbol").output();
+    let output = output.expect("it starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_lacks_a_symbol() {
+    assert_eq!(look_up("cuMemAllocAsync", 12000, 0), (0, 0, 1));
+    assert_ne!(look_up("cuMemAlloc", 12000, 0).1, 0);
+}
+
+#[test]
+fn a_driver_without_devices_says_so() {
+    let testbed = Testbed::with_scenario("no-gpu");
+    let output = in_a_process(&testbed, "exports::child_has_no_device").output();
+    let output = output.expect("it starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn child_has_no_device() {
+    assert_eq!(cu!(cuInit(0)), NO_DEVICE);
 }
