@@ -136,11 +136,13 @@ fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
     }
 }
 
-/// Whole seconds, or milliseconds when there are few.
+/// A short time for the ruler.
 fn seconds(ns: u64) -> String {
-    match ns {
-        0..3_000_000_000 => format!("{}ms", ns / 1_000_000),
-        _ => format!("{}s", (ns + 500_000_000) / 1_000_000_000),
+    let tenths = (ns + 50_000_000) / 100_000_000;
+    match tenths {
+        0..10 => format!("{}ms", ns / 1_000_000),
+        10..100 => format!("{}.{}s", tenths / 10, tenths % 10),
+        _ => format!("{}s", (tenths + 5) / 10),
     }
 }
 
