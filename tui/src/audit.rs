@@ -106,11 +106,6 @@ impl AuditLog {
         Self { path }
     }
 
-    /// A log at a place of the caller's choosing.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
-    }
-
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use shm_layout::{Change, EditError, Operator, SegmentDir, Segments, SlotId, clock, snapshot};
+use shm_layout::{Change, Operator, SegmentDir, Segments, SlotId, clock, snapshot};
 
 use crate::audit::{AuditLog, Outcome, Place, Record, SCHEMA_VERSION};
 use crate::people;
@@ -125,11 +125,6 @@ impl Editor {
             })
     }
 
-    /// The segments, when they could be opened.
-    pub fn segments(&self) -> Option<&Segments> {
-        self.operator.as_ref().ok().map(Operator::segments)
-    }
-
     /// Where edits are recorded.
     pub fn log(&self) -> &AuditLog {
         &self.log
@@ -223,15 +218,6 @@ impl Editor {
         self.refresh(applied)
     }
 
-    /// Writes down an edit that was refused before it reached the segments: a wrong value, a target
-    /// that is not there.
-    pub fn record_refusal(&self, request: &EditRequest, why: &str) {
-        let mut record = self.record(request, None);
-        record.result = Outcome::Refused;
-        record.refusal = Some(why.to_owned());
-        let _ = self.log.append(&record);
-    }
-
     fn operator(&self) -> Result<&Operator, EditFailure> {
         self.operator
             .as_ref()
@@ -266,15 +252,4 @@ impl Editor {
             restore: None,
         }
     }
-}
-
-/// Whether an edit failed because somebody else was quicker; the caller may look again and retry.
-pub fn moved(failure: &EditFailure) -> bool {
-    matches!(
-        failure,
-        EditFailure::Edit {
-            error: EditError::Moved { .. },
-            ..
-        }
-    )
 }

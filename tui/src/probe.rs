@@ -20,7 +20,7 @@ pub struct Probe {
     stdin: ChildStdin,
     lines: Receiver<String>,
     pid: u32,
-    child: Children,
+    _child: Children,
 }
 
 /// What stands in the way, as a sentence.
@@ -72,7 +72,7 @@ impl Probe {
             stdin,
             lines,
             pid,
-            child: children,
+            _child: children,
         };
         match probe.lines.recv_timeout(LIMIT) {
             Ok(line) if line.starts_with("ready") => Ok(probe),
@@ -104,11 +104,6 @@ impl Probe {
         self.lines
             .recv_timeout(LIMIT)
             .map_err(|_| format!("the probe gave no answer to {command:?}"))
-    }
-
-    /// Whether it still runs.
-    pub fn lives(&mut self) -> bool {
-        self.child.ended().is_empty()
     }
 }
 
