@@ -154,6 +154,8 @@ pub struct Holding {
     pub copy_bytes: u64,
     /// Explicit synchronisations.
     pub syncs: u64,
+    /// Times it gave the lock up while its work still ran, because that outlasted the grace.
+    pub late_drains: u64,
     /// Pinned host memory.
     pub pinned_bytes: u64,
     /// Calls for which the shim stepped aside.

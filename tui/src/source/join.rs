@@ -158,6 +158,7 @@ fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {
         copies: counters.copies + counters.memsets,
         copy_bytes: counters.copy_bytes,
         syncs: counters.syncs,
+        late_drains: counters.drain_timeouts,
         pinned_bytes: counters.host_pinned_bytes,
         bypasses: counters.bypasses,
         lock: lock(&view.lock, Policy::from(&policy), source_word(source)),

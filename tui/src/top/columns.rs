@@ -156,6 +156,7 @@ columns! {
     "source"    "SOURCE"   0  0 "who set the quota"                                           |r| text(&r.holding.quota_source);
     "held"      "HELD"     0  0 "time it held the lock, all together, ns"                     |r| Value::Span(r.holding.lock.held_ns);
     "waited"    "WAITED"   0  0 "time it waited, all together, ns"                            |r| Value::Span(r.holding.lock.waited_ns);
+    "late"      "LATE"     0  0 "times it gave the lock up while its work still ran"          |r| Value::Count(r.holding.late_drains);
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
 }
 

@@ -95,7 +95,10 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 12] = [
+    let changes: [(&str, Change); 13] = [
+        ("late", |s| {
+            s.processes[1].devices[0].late_drains = s.time_ns / 1_000_000_000
+        }),
         ("violation", |s| s.devices[0].violations = 1),
         ("stuck", |s| s.processes[0].state = ProcessState::Stuck),
         ("hog", |s| s.devices[0].util_percent = Some(0)),

@@ -74,6 +74,7 @@ rules! {
     "over_quota"   "OVER"    Warning "a process holds more than its quota"                          memory::over_quota;
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    memory::denials;
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          lock::forced;
+    "late"         "LATE"    Warning "a process gave the lock up while its work still ran"         lock::late;
     "invalid"      "INVALID" Warning "a launch variable had a value that means nothing"             people::invalid;
     "refused"      "FULL"    Warning "processes run uncounted because all slots are taken"          people::refused;
     "unmanaged"    "NOSHIM"  Warning "NVML sees a process and no shim does"                         people::unmanaged;

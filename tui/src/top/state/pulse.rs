@@ -16,11 +16,11 @@ const POINTS: usize = 300;
 pub struct Pulse {
     seen_ns: u64,
     launches: u64,
-    denials: u64,
+    late_drains: u64,
     /// Kernels and graphs launched in a second.
     pub launches_per_s: f64,
-    /// When an allocation was last refused, as far as we saw.
-    pub denied_ns: Option<u64>,
+    /// When it last gave the lock up with work still running, as far as we saw.
+    pub late_ns: Option<u64>,
     /// Held memory in KiB, one point every two seconds, newest last.
     memory_kib: VecDeque<u32>,
     point_ns: u64,
@@ -37,13 +37,13 @@ impl Pulse {
             let rate = holding.launches.saturating_sub(self.launches) as f64 / seconds;
             let weight = 1.0 - (-seconds / TAU_S).exp();
             self.launches_per_s += (rate - self.launches_per_s) * weight;
-            if holding.denials > self.denials {
-                self.denied_ns = Some(now_ns);
+            if holding.late_drains > self.late_drains {
+                self.late_ns = Some(now_ns);
             }
         }
         self.seen_ns = now_ns;
         self.launches = holding.launches;
-        self.denials = holding.denials;
+        self.late_drains = holding.late_drains;
         self.remember(holding.used_bytes, now_ns);
     }
 

@@ -132,7 +132,7 @@ fn summary(pen: &mut Pen<'_>, data: &Data, process: &ProcessSample, holding: &Ho
             short_count(holding.bypasses),
         ),
         format!(
-            "weight {}   priority {}   cap {cap}   yields {} ({})   holds so far {}   forced {}",
+            "weight {}   priority {}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
             process.weight,
             process.priority,
             holding.lock.rule,
@@ -143,6 +143,7 @@ fn summary(pen: &mut Pen<'_>, data: &Data, process: &ProcessSample, holding: &Ho
             },
             short_count(holding.lock.acquisitions),
             holding.lock.forced,
+            holding.late_drains,
         ),
     ];
     for (line, y) in lines.iter().zip(0..inside.height()) {

@@ -99,6 +99,29 @@ pub(super) fn forced(data: &Data, found: &mut Vec<Finding>) {
     });
 }
 
+/// Work that outlasts the grace runs on beside the next holder's: isolation is degraded, and that must be seen.
+pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
+    let since = data.sample.time_ns.saturating_sub(NEWS_NS);
+    each(data, |process, holding| {
+        let pulse = data.pulse(Who::of(process), holding.gpu);
+        if pulse
+            .and_then(|pulse| pulse.late_ns)
+            .is_some_and(|at| at >= since)
+        {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{} gives GPU{} up with work still running beside the next holder's ({} so far); raise grace [p]",
+                    name(data, process),
+                    holding.gpu,
+                    some(usize::try_from(holding.late_drains).unwrap_or(usize::MAX), "time")
+                ),
+            ));
+        }
+    });
+}
+
 pub(super) fn violation(data: &Data, found: &mut Vec<Finding>) {
     for (gpu, device) in data
         .sample
