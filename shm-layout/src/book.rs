@@ -83,6 +83,7 @@ impl Book {
 
 impl Registration {
     /// What limits us on a device just now.
+    #[inline]
     pub(crate) fn limits(&self, entry: Entry) -> Limits {
         self.look();
         let cached = &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS];
@@ -122,6 +123,7 @@ impl Registration {
     }
 
     /// The newest control generation.
+    #[inline]
     pub fn control_generation(&self) -> u64 {
         self.segments().control().generation()
     }

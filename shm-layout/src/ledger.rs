@@ -190,11 +190,13 @@ impl<'r> Ledger<'r> {
     }
 
     /// Bytes this process holds.
+    #[inline]
     pub fn used(&self) -> u64 {
         self.words.used.load(Ordering::Relaxed)
     }
 
     /// The process's quota in force.
+    #[inline]
     pub fn quota(&self) -> Quota {
         let limits = self.registration.limits(self.entry);
         Quota {
@@ -204,26 +206,30 @@ impl<'r> Ledger<'r> {
     }
 
     /// Bytes that still may be reserved; `None` is unlimited.
+    #[inline]
     pub fn room(&self) -> Option<u64> {
         let limits = self.registration.limits(self.entry);
-        let mut room = u64::MAX;
-        if limits.quota != u64::MAX {
-            room = limits.quota.saturating_sub(self.used());
+        if limits.group != u64::MAX || limits.device != u64::MAX {
+            return Some(self.shared_room(&limits));
         }
+        (limits.quota != u64::MAX).then(|| limits.quota.saturating_sub(self.used()))
+    }
+
+    /// The same under a limit that is shared with others.
+    #[cold]
+    fn shared_room(&self, limits: &Limits) -> u64 {
         let device = usize::from(self.entry.device());
         let state = self.registration.segments().state();
+        let mut room = limits.quota.saturating_sub(self.used());
         if limits.group != u64::MAX {
             let held = state.held_together(device, Some(self.registration.group()));
             room = room.min(limits.group.saturating_sub(held));
         }
         if limits.device != u64::MAX {
-            room = room.min(
-                limits
-                    .device
-                    .saturating_sub(state.held_together(device, None)),
-            );
+            let held = state.held_together(device, None);
+            room = room.min(limits.device.saturating_sub(held));
         }
-        (room != u64::MAX).then_some(room)
+        room
     }
 }
 
