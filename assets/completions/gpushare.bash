@@ -285,7 +285,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__completions)
-            opts="-h --help bash elvish fish powershell zsh"
+            opts="-h --help bash elvish fish powershell zsh gpushare gpushare-top"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -89,17 +89,20 @@ fn the_installed_manual_is_the_one_the_program_writes() {
 #[test]
 fn the_installed_completions_are_the_ones_the_program_writes() {
     let installed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/completions");
-    for (shell, file) in [
-        ("bash", "gpushare.bash"),
-        ("zsh", "_gpushare"),
-        ("fish", "gpushare.fish"),
+    for (shell, program, file) in [
+        ("bash", "gpushare", "gpushare.bash"),
+        ("zsh", "gpushare", "_gpushare"),
+        ("fish", "gpushare", "gpushare.fish"),
+        ("bash", "gpushare-top", "gpushare-top.bash"),
+        ("zsh", "gpushare-top", "_gpushare-top"),
+        ("fish", "gpushare-top", "gpushare-top.fish"),
     ] {
-        let (code, ours) = gpushare(&["completions", shell]);
+        let (code, ours) = gpushare(&["completions", shell, program]);
         assert_eq!(code, 0);
         let theirs = std::fs::read_to_string(installed.join(file)).unwrap_or_default();
         assert!(
             ours == theirs,
-            "{file} is stale: run gpushare completions {shell} > assets/completions/{file}"
+            "{file} is stale: run gpushare completions {shell} {program} > assets/completions/{file}"
         );
     }
 }

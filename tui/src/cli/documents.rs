@@ -11,12 +11,18 @@ use clap_mangen::Man;
 use super::{Cli, Done};
 use crate::environment;
 use crate::exit::{self, Exit, Failure};
+use crate::top::columns::COLUMNS;
+use crate::top::keys::KEYS;
+use crate::top::options::Options;
 
 /// Write shell completions to standard output
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
     /// For which shell
     shell: Shell,
+    /// For which program
+    #[arg(value_parser = [CONTROL, TOP], default_value = CONTROL)]
+    program: String,
 }
 
 /// Write the manual page, or with --dir one page for each verb
@@ -27,9 +33,17 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
+const CONTROL: &str = "gpushare";
+const TOP: &str = "gpushare-top";
+
 pub fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Done {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gpushare", &mut script);
+    let mut command = if args.program == TOP {
+        Options::command()
+    } else {
+        Cli::command()
+    };
+    clap_complete::generate(args.shell, &mut command, &args.program, &mut script);
     out.write_all(&script)?;
     Ok(Exit::Done)
 }
@@ -58,7 +72,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// Every page with its file name, the main one first.
+/// Every page with its file name, the main one first and the dashboard's last.
 pub fn pages() -> Result<Vec<(String, String)>, Failure> {
     let mut command = Cli::command().version(env!("CARGO_PKG_VERSION"));
     command.build();
@@ -70,6 +84,7 @@ pub fn pages() -> Result<Vec<(String, String)>, Failure> {
         let name = format!("gpushare-{}", verb.get_name());
         pages.push((format!("{name}.1"), page(verb.clone())?));
     }
+    pages.push(("gpushare-top.1".to_owned(), top_page()?));
     Ok(pages)
 }
 
@@ -100,11 +115,38 @@ fn main_page(command: &Command) -> Result<String, Failure> {
             escape(meaning)
         ));
     }
-    text.push_str(".SH EXIT STATUS\n");
+    text.push_str(&exit_status());
+    Ok(text)
+}
+
+fn top_page() -> Result<String, Failure> {
+    let mut text = page(Options::command().version(env!("CARGO_PKG_VERSION")))?;
+    text.push_str(".SH KEYS\n");
+    for key in KEYS {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR\n{}\n",
+            escape(key.shown),
+            escape(key.about)
+        ));
+    }
+    text.push_str(".SH COLUMNS\nTo sort by, to filter by, and in CSV.\n");
+    for column in COLUMNS {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR\n{}\n",
+            escape(column.key),
+            escape(column.about)
+        ));
+    }
+    text.push_str(&exit_status());
+    Ok(text)
+}
+
+fn exit_status() -> String {
+    let mut text = String::from(".SH EXIT STATUS\n");
     for (_, code, meaning) in exit::TABLE {
         text.push_str(&format!(".TP\n{code}\n{}\n", escape(meaning)));
     }
-    Ok(text)
+    text
 }
 
 fn tidy(page: Vec<u8>) -> String {
