@@ -35,7 +35,7 @@ use loom::{
 use protocol::{
     account::{self, Account, Refusal, SharedLimit},
     claim, seqlock,
-    turn::{BITMAP, Passed, Turn, who},
+    turn::{BITMAP, Entry, Passed, Turn, who},
 };
 
 fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
@@ -321,8 +321,8 @@ impl Gpu {
     /// As `lock::wait` does it; `dead` is an owner that may be put out. False if it gave up after one look.
     fn acquire(&self, slot: usize, dead: u64, patient: bool) -> bool {
         let (turn, me) = (self.turn(), slot as u64 + 1);
-        if turn.take(turn.owner(), me) {
-            assert!(turn.enter(me), "two inside");
+        if let Some(mine) = turn.take(turn.owner(), me) {
+            assert_eq!(turn.enter(mine), Entry::Alone);
             return true;
         }
         turn.join(slot);
@@ -330,13 +330,22 @@ impl Gpu {
             let grant = self.grants[slot].load(loom::sync::atomic::Ordering::Acquire);
             let owner = turn.owner();
             if who(owner) == me {
-                assert!(turn.enter(me), "two inside");
-                turn.leave(slot);
-                return true;
+                match turn.enter(owner) {
+                    Entry::Alone => {
+                        turn.leave(slot);
+                        return true;
+                    }
+                    Entry::NotAlone => panic!("two inside"),
+                    Entry::TooLate => {
+                        self.pass(owner);
+                        continue;
+                    }
+                }
             }
             if !patient {
                 turn.leave(slot);
-                if who(turn.owner()) == me {
+                let owner = turn.owner();
+                if who(owner) == me && turn.enter(owner) == Entry::Alone {
                     self.release(slot);
                 }
                 return false;
@@ -344,7 +353,7 @@ impl Gpu {
             let moved = match who(owner) {
                 0 => self.pass(owner) != Passed::Free,
                 gone if gone == dead => {
-                    turn.evict(gone);
+                    turn.evict(owner);
                     self.pass(owner);
                     true
                 }
@@ -367,7 +376,7 @@ impl Gpu {
 
     fn release(&self, slot: usize) {
         let owner = self.turn().owner();
-        self.turn().exit(slot as u64 + 1);
+        self.turn().exit(owner);
         if who(owner) == slot as u64 + 1 {
             self.pass(owner);
         }
@@ -446,6 +455,26 @@ fn a_turn_given_to_one_who_leaves_while_a_third_waits_is_passed_on() {
             contend(&gpu, 1, NOBODY, true),
             contend(&gpu, 2, NOBODY, true),
         ];
+        ends_free(&gpu, threads);
+    });
+}
+
+#[test]
+fn one_who_leaves_and_comes_back_at_once_is_not_taken_for_gone() {
+    explore(Some(3), || {
+        let gpu = Gpu::new(0);
+        let fickle = {
+            let gpu = Arc::clone(&gpu);
+            thread::spawn(move || {
+                for patient in [false, true] {
+                    if gpu.acquire(0, NOBODY, patient) {
+                        gpu.work();
+                        gpu.release(0);
+                    }
+                }
+            })
+        };
+        let threads = vec![fickle, contend(&gpu, 1, NOBODY, true)];
         ends_free(&gpu, threads);
     });
 }

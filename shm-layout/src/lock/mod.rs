@@ -24,7 +24,7 @@ use crate::{
     futex,
     ids::{Entry, SlotId},
     primitive::{AtomicU32, Ordering},
-    protocol::turn::{BITMAP, Passed, Turn, who},
+    protocol::turn::{self, BITMAP, Passed, Turn, who},
     register::{Registration, event},
     segment::Segments,
     settings::Order,
@@ -92,11 +92,6 @@ impl<'r> DeviceLock<'r> {
     pub fn try_acquire(&self, now_ns: u64) -> bool {
         let turn = self.device.turn();
         let seen = turn.owner();
-        if who(seen) == self.me && self.words.lock_state.load(Ordering::Relaxed) != HOLDS {
-            // Given to us as we gave up waiting, and not passed on yet.
-            self.begin(now_ns, None);
-            return true;
-        }
         if who(seen) != 0 {
             return false;
         }
@@ -106,13 +101,12 @@ impl<'r> DeviceLock<'r> {
         if turn.anybody() && self.best_waiter(0, now_ns).is_some() {
             return false;
         }
-        if !turn.take(seen, self.me) {
+        let Some(mine) = turn.take(seen, self.me) else {
             return false;
-        }
+        };
         crash_point!("acquire:taken");
         self.start_virtual_time(now_ns);
-        self.begin(now_ns, None);
-        true
+        self.begin(mine, now_ns, None)
     }
 
     /// Waits for the lock. `give_up` is asked at each wake-up, at most 50 ms apart.
@@ -134,7 +128,7 @@ impl<'r> DeviceLock<'r> {
         if who(owner) != self.me {
             return None;
         }
-        turn.exit(self.me);
+        turn.exit(owner);
         self.device.passed_ns.store(now_ns, Ordering::Relaxed);
         self.device.owner_since.store(now_ns, Ordering::Relaxed);
         crash_point!("release:leaving");
@@ -178,6 +172,11 @@ impl<'r> DeviceLock<'r> {
             self.best_waiter(self.me, now)
                 .is_some_and(|best| best.beats(&self.holder(self.me, now)))
         }
+    }
+
+    /// Whether anybody waits at all, deserving or not.
+    pub fn is_waited_for(&self) -> bool {
+        self.device.turn().anybody()
     }
 
     /// When we got it.
@@ -231,10 +230,14 @@ impl<'r> DeviceLock<'r> {
         });
     }
 
-    /// The lock has become ours: proves that it is ours alone, and counts.
-    fn begin(&self, now_ns: u64, waited: Option<u64>) {
-        if !self.device.turn().enter(self.me) {
-            self.device.violations.fetch_add(1, Ordering::Relaxed);
+    /// Takes up a turn of ours: proves that it is ours alone, and counts. False if it was taken away already.
+    fn begin(&self, mine: u64, now_ns: u64, waited: Option<u64>) -> bool {
+        match self.device.turn().enter(mine) {
+            turn::Entry::Alone => {}
+            turn::Entry::NotAlone => {
+                self.device.violations.fetch_add(1, Ordering::Relaxed);
+            }
+            turn::Entry::TooLate => return false,
         }
         self.device.owner_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
@@ -252,6 +255,7 @@ impl<'r> DeviceLock<'r> {
             arg0: waited.unwrap_or(0),
             ..event(now_ns, self.registration.slot(), kind)
         });
+        true
     }
 
     /// Passes the turn of `from` on, and wakes whose it is.
@@ -335,7 +339,7 @@ pub(crate) fn withdraw(
     if who(owner) != word {
         return;
     }
-    turn.evict(word);
+    turn.evict(owner);
     device.passed_ns.store(now_ns, Ordering::Relaxed);
     device.owner_since.store(now_ns, Ordering::Relaxed);
     let settings = |settings: Option<crate::codec::DeviceSettings>| {

@@ -74,14 +74,16 @@ impl DeviceLock<'_> {
                 self.words
                     .blame(watch.owner, now.saturating_sub(watch.looked_ns));
                 // Inside first and out of the queue second: see Turn::pass.
-                self.begin(now, Some(waited));
+                if !self.begin(owner, now, Some(waited)) {
+                    // Too late: whoever declared it void passes it on, and if that one has died, we do.
+                    self.pass(owner, now);
+                    continue;
+                }
                 turn.leave(slot);
                 return Acquire::Held { waited_ns: waited };
             }
             if give_up() {
-                if self.cancel(slot, now) {
-                    continue;
-                }
+                self.cancel(slot, now);
                 self.words.count_wait(now.saturating_sub(began));
                 return Acquire::GaveUp;
             }
@@ -157,18 +159,16 @@ impl DeviceLock<'_> {
         )
     }
 
-    /// Leaves the queue. True if our turn came before we left: then it is ours after all.
-    fn cancel(&self, slot: usize, now_ns: u64) -> bool {
+    /// Leaves the queue; a turn that was given to us before we left is passed on.
+    fn cancel(&self, slot: usize, now_ns: u64) {
         let turn = self.device.turn();
         turn.leave(slot);
         crash_point!("acquire:cancelled");
-        if who(turn.owner()) == self.me {
-            // Held for a moment, so that it is passed on like any other turn.
-            self.begin(now_ns, None);
+        let owner = turn.owner();
+        if who(owner) == self.me && self.begin(owner, now_ns, None) {
             self.release(Reason::Explicit, now_ns);
         }
         self.words.lock_state.store(IDLE, Ordering::Relaxed);
-        false
     }
 
     /// Looks at the holder; a fault if it may be put out now.
@@ -228,7 +228,7 @@ impl DeviceLock<'_> {
     /// How long a holder may be overdue.
     fn patience(&self, owner: u64, policy: &LockPolicy) -> u64 {
         let grace = policy.grace_ns;
-        if self.device.inside.load(Ordering::Relaxed) != who(owner) {
+        if self.device.inside.load(Ordering::Relaxed) != owner {
             // It was given the lock and has not come for it.
             return grace.max(2 * LOOK_NS);
         }

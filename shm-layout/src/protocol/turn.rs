@@ -21,6 +21,9 @@ pub const BITMAP: usize = 4;
 /// The owner word's part that says who: a slot word, 0 when free. The rest counts turns.
 pub const WHO: u64 = (1 << 48) - 1;
 
+/// Marks a turn in `inside` that may not be taken up any more. No slot word has this bit.
+const VOID: u64 = 1 << 15;
+
 /// Who owns, by an owner word.
 pub fn who(word: u64) -> u64 {
     word & WHO
@@ -38,10 +41,10 @@ pub struct Turn<'a> {
     pub owner: &'a AtomicU64,
     /// One bit for each slot that waits.
     pub waiters: &'a [AtomicU64],
-    /// Who is inside: tells a turn that was taken up from one that was given to somebody who had left, and proves
+    /// Which turn was taken up: tells a turn that was taken up from one that was given to somebody who had left, and proves
     /// that there is never a second one.
     pub inside: &'a AtomicU64,
-    /// Who was last put out: it may not know yet.
+    /// Which turn was last taken away: its owner may not know yet.
     pub evicted: &'a AtomicU64,
 }
 
@@ -57,19 +60,16 @@ pub enum Passed {
 }
 
 impl Turn<'_> {
-    /// Takes a free lock, as seen.
-    pub fn take(&self, seen: u64, me: u64) -> bool {
+    /// Takes a free lock, as seen; the word of our turn if we got it.
+    pub fn take(&self, seen: u64, me: u64) -> Option<u64> {
+        let mine = next_turn(seen, me);
         // ORDER: Acquire pairs with the Release in pass that freed it; we see what its owner did.
-        who(seen) == 0
+        let taken = who(seen) == 0
             && self
                 .owner
-                .compare_exchange(
-                    seen,
-                    next_turn(seen, me),
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                )
-                .is_ok()
+                .compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        taken.then_some(mine)
     }
 
     /// The owner word: whose turn it is, and which.
@@ -142,42 +142,97 @@ impl Turn<'_> {
             // leave.
             fence(Ordering::SeqCst);
             match to {
-                Some(to) if !self.abandoned(to) => return Passed::To(to),
+                Some(to) if !self.abandoned(next) => return Passed::To(to),
                 // A waiter may have joined while we freed it, or left while we gave it: look again.
                 _ => from = next,
             }
         }
     }
 
-    /// Whether a turn was given to somebody who does not wait any more, and has not taken it up.
-    fn abandoned(&self, to: u64) -> bool {
-        let slot = (to & 0xffff).wrapping_sub(1) as usize;
+    /// Whether a turn was given to somebody who does not wait any more. It cannot be taken up then.
+    fn abandoned(&self, turn: u64) -> bool {
+        let slot = (turn & 0x7fff).wrapping_sub(1) as usize;
         // ORDER: Acquire pairs with the Release in leave: who took its turn up is seen inside.
         let waits = self
             .waiters
             .get(slot / 64)
             .is_some_and(|word| word.load(Ordering::Acquire) >> (slot % 64) & 1 == 1);
-        // ORDER: Acquire pairs with the Release in exit: what was done inside is done before the next turn.
-        !waits && self.inside.load(Ordering::Acquire) != who(to)
+        !waits && self.owner() == turn && self.void(turn)
     }
 
-    /// Before passing on somebody else's turn: it counts as outside from here on.
-    pub fn evict(&self, owner: u64) {
-        self.evicted.store(who(owner), Ordering::Relaxed);
-        self.exit(who(owner));
+    /// Makes sure that a turn is not taken up from here on; false if it has been.
+    fn void(&self, turn: u64) -> bool {
+        loop {
+            // ORDER: Acquire pairs with the Release in exit: what was done inside is done before the next turn.
+            let inside = self.inside.load(Ordering::Acquire);
+            if inside == turn {
+                return false;
+            }
+            // ORDER: AcqRel, one chain of entries and exits with enter and exit.
+            let swapped = self.inside.compare_exchange(
+                inside,
+                turn | VOID,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if swapped.is_ok() {
+                return true;
+            }
+        }
     }
 
-    /// Our turn has begun. False if somebody else was still inside, which must never be.
-    pub fn enter(&self, me: u64) -> bool {
-        let before = self.inside.swap(me, Ordering::Relaxed);
-        before == 0 || before == me || before == self.evicted.load(Ordering::Relaxed)
+    /// Before passing on somebody else's turn: its owner is put out, or cannot come in any more. An owner that finds
+    /// its turn [void](Entry::TooLate) and still its own passes it on itself: we may have died here.
+    pub fn evict(&self, turn: u64) {
+        self.evicted.store(turn, Ordering::Relaxed);
+        if !self.void(turn) {
+            self.exit(turn);
+        }
+    }
+
+    /// Takes a turn up. One that was slow to come may have been put out before.
+    pub fn enter(&self, turn: u64) -> Entry {
+        loop {
+            // ORDER: Acquire pairs with the Release below; whoever is inside already, its turn is seen next.
+            let before = self.inside.load(Ordering::Acquire);
+            if self.owner() != turn || before == turn | VOID {
+                return Entry::TooLate;
+            }
+            // ORDER: AcqRel, so that who sees us inside sees that it is our turn.
+            let swapped =
+                self.inside
+                    .compare_exchange(before, turn, Ordering::AcqRel, Ordering::Relaxed);
+            if swapped.is_err() {
+                continue;
+            }
+            // ORDER: SeqCst, between our entry and our last look at the owner.
+            fence(Ordering::SeqCst);
+            if self.owner() != turn {
+                self.exit(turn);
+                return Entry::TooLate;
+            }
+            let evicted = self.evicted.load(Ordering::Relaxed);
+            let alone = before == 0 || before == turn || before & VOID != 0 || before == evicted;
+            return if alone { Entry::Alone } else { Entry::NotAlone };
+        }
     }
 
     /// Our turn is about to end.
-    pub fn exit(&self, me: u64) {
-        // ORDER: Release pairs with the Acquire in abandoned, for a turn that is passed on between this and our own pass.
+    pub fn exit(&self, turn: u64) {
+        // ORDER: Release pairs with the Acquire in void, for a turn that is passed on between this and our own pass.
         let _ = self
             .inside
-            .compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed);
+            .compare_exchange(turn, 0, Ordering::Release, Ordering::Relaxed);
     }
+}
+
+/// How an [entry](Turn::enter) went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// As it must be.
+    Alone,
+    /// Somebody else was inside, which must never be.
+    NotAlone,
+    /// The turn was taken from us before we took it up.
+    TooLate,
 }
