@@ -3,6 +3,11 @@
 //! What it cannot model is time: the deadlines and periodic looks of the real lock are belt and braces, and every
 //! model below has to end without them.
 
+#![expect(
+    unsafe_code,
+    reason = "loom's cell checks the exclusion that the lock claims"
+)]
+
 mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -271,10 +276,6 @@ struct Gpu {
 }
 
 // SAFETY: `work` is touched by the owner alone, and loom fails the model if it is not so.
-#[expect(
-    unsafe_code,
-    reason = "loom's cell checks the exclusion that the lock claims"
-)]
 unsafe impl Sync for Gpu {}
 
 impl Gpu {
@@ -366,12 +367,12 @@ impl Gpu {
     }
 
     fn work(&self) {
-        // SAFETY: we are the owner; loom checks that nobody else touches the cell meanwhile.
-        #[expect(
-            unsafe_code,
-            reason = "loom's cell checks the exclusion that the lock claims"
-        )]
-        self.work.with_mut(|work| unsafe { *work += 1 });
+        self.work.with_mut(|work| {
+            // SAFETY: we are the owner; loom checks that nobody else touches the cell meanwhile.
+            unsafe {
+                *work += 1;
+            }
+        });
     }
 
     fn release(&self, slot: usize) {

@@ -203,8 +203,7 @@ fn an_edit_of_what_moved_is_refused() {
     assert_eq!(edit.generation, 1);
     let error = operator
         .edit(Some(0), &change, clock::now())
-        .err()
-        .expect("moved");
+        .expect_err("moved");
     assert!(
         matches!(
             error,
@@ -238,8 +237,7 @@ fn a_reused_slot_is_never_edited_by_mistake() {
     assert_eq!(new.slot().index, gone.index);
     let error = operator
         .edit(None, &quota(gone), clock::now())
-        .err()
-        .expect("gone");
+        .expect_err("gone");
     assert!(matches!(error, EditError::NoSuchTarget), "{error}");
     assert_eq!(
         new.ledger(entry).quota().bytes,
@@ -347,8 +345,7 @@ fn senseless_values_are_refused_and_change_nothing() {
     for change in &all {
         let error = operator
             .edit(None, change, clock::now())
-            .err()
-            .expect("senseless");
+            .expect_err("senseless");
         assert!(
             matches!(error, EditError::Invalid { .. }),
             "{change:?}: {error}"
