@@ -13,9 +13,7 @@ use std::{
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use crate::{
-    context, copy, driver,
-    guest::guest,
-    launch, life, lookup, memory, memset, notice,
+    context, copy, driver, launch, life, lookup, memory, memset, notice,
     real::{Real, Submission},
     stream,
     symbols::Symbol,

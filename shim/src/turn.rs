@@ -12,6 +12,10 @@
 //! stays closed and every submission is counted here. The mutex is held for moments only: never while
 //! waiting for the lock or for the device.
 
+mod pace;
+mod watch;
+mod yielding;
+
 use std::{
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
@@ -20,13 +24,15 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{Acquire, DeviceLock, LockPolicy, PolicyKind, Reason, clock};
+use shm_layout::{Acquire, LockPolicy, PolicyKind, Reason, clock};
+
+use pace::Pace;
 
 use crate::{
     barrier,
     bypass::Bypass,
     drain::Outstanding,
-    futex, gate,
+    gate,
     guest::{Device, Guest},
     thread::{self, Thread, Used},
 };
@@ -49,18 +55,26 @@ pub struct Rules {
     pub paused: bool,
 }
 
-/// How often a hold that is over its time is looked at.
-const OVERTIME: u64 = 1_000_000;
-
 struct State {
     phase: Phase,
     rules: Rules,
-    /// Submissions and synchronisations since the lock was acquired.
+    /// Counted submissions since the lock was acquired, or since the device last caught up with us.
     submitted: u32,
+    /// Explicit synchronisations since the lock was acquired.
     synchronised: u32,
     acquired_ns: u64,
+    /// All the process had submitted to the device when the lock was acquired.
+    submitted_before: u64,
+    pace: Pace,
     /// Streams taken over from the threads that have not drained yet.
     pending: Outstanding,
+}
+
+impl State {
+    /// Whether submissions need not be counted while the lock is held.
+    fn is_open(&self) -> bool {
+        !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && barrier::is_cheap()
+    }
 }
 
 /// One device's turn.
@@ -86,6 +100,8 @@ impl Default for Turn {
                 submitted: 0,
                 synchronised: 0,
                 acquired_ns: 0,
+                submitted_before: 0,
+                pace: Pace::default(),
                 pending: Outstanding::default(),
             }),
             changed: Condvar::new(),
@@ -122,6 +138,16 @@ impl Turn {
             }
             match state.phase {
                 Phase::Held if lock.held() => {
+                    let kind = state.rules.policy.kind;
+                    if let PolicyKind::Timeslice(slice) = kind
+                        && !state.pace.allows(state.submitted)
+                        && lock.is_waited_for()
+                    {
+                        drop(state);
+                        self.catch_up(guest, device, slice);
+                        state = self.lock();
+                        continue;
+                    }
                     state.submitted = state.submitted.saturating_add(1);
                     thread.begin_admitted();
                     return Ok(is_counted(state.rules.policy.kind));
@@ -151,120 +177,15 @@ impl Turn {
             state.submitted = 0;
             state.synchronised = 0;
             state.acquired_ns = clock::now();
+            state.submitted_before = submitted(device);
             self.held.store(true, Relaxed);
             self.seen_ns.store(state.acquired_ns, Relaxed);
-            if !is_counted(state.rules.policy.kind) && barrier::is_cheap() {
+            if state.is_open() {
                 gate_of(device).open();
             }
         } else {
             state.phase = Phase::Free;
         }
-        self.changed.notify_all();
-    }
-
-    /// A counted submission has reached the driver: yield if the count is full and somebody waits.
-    pub fn after_counted(&self, guest: &Guest, device: &Device) {
-        let state = self.lock();
-        let full = match state.rules.policy.kind {
-            PolicyKind::Always => true,
-            PolicyKind::Launches(n) => state.submitted >= n,
-            PolicyKind::Off | PolicyKind::Timeslice(_) => false,
-        };
-        drop(state);
-        if full && guest.registration.lock(device.entry).contended() {
-            self.give_way(guest, device, Reason::Count);
-        }
-    }
-
-    /// The application has synchronised: yield if somebody waits and the skips are used up.
-    pub fn at_release_point(&self, guest: &Guest, device: &Device) {
-        let mut state = self.lock();
-        if state.phase != Phase::Held {
-            return;
-        }
-        state.synchronised = state.synchronised.saturating_add(1);
-        let kept = state.synchronised <= state.rules.policy.sync_skips;
-        drop(state);
-        if !kept && guest.registration.lock(device.entry).contended() {
-            self.give_way(guest, device, Reason::Sync);
-        }
-    }
-
-    /// Closes the gate, waits until what was submitted is done, and hands the lock over. What is not done
-    /// within `grace` is left to itself: a forced release. Returns whether there was a lock to give.
-    pub fn give_way(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
-        let Some((mut pending, grace_ns)) = self.stop(device) else {
-            return false;
-        };
-        let lock = guest.registration.lock(device.entry);
-        let deadline = clock::now().saturating_add(grace_ns);
-        let drained = quiet(device, deadline) && {
-            take_streams(device, &mut pending);
-            pending.finish(deadline)
-        };
-        let counters = guest.registration.count(device.entry);
-        counters.drains.fetch_add(1, Relaxed);
-        let reason = if drained {
-            reason
-        } else {
-            counters.drain_timeouts.fetch_add(1, Relaxed);
-            pending = Outstanding::default();
-            Reason::Forced
-        };
-        self.hand_over(&lock, reason, pending);
-        true
-    }
-
-    /// Gives the lock up if everything submitted is done, else goes on as before.
-    pub fn give_way_if_done(&self, guest: &Guest, device: &Device) -> bool {
-        let Some((mut pending, _)) = self.stop(device) else {
-            return false;
-        };
-        let done = quiet(device, 0) && {
-            take_streams(device, &mut pending);
-            pending.is_finished()
-        };
-        if done {
-            self.hand_over(
-                &guest.registration.lock(device.entry),
-                Reason::Idle,
-                pending,
-            );
-        } else {
-            let mut state = self.lock();
-            state.pending = pending;
-            state.phase = Phase::Held;
-            if !is_counted(state.rules.policy.kind) && barrier::is_cheap() {
-                gate_of(device).open();
-            }
-            self.changed.notify_all();
-        }
-        done
-    }
-
-    /// Nothing more goes in. `None` when the lock is not held, or somebody else stops it already.
-    fn stop(&self, device: &Device) -> Option<(Outstanding, u64)> {
-        let mut state = self.lock();
-        if state.phase != Phase::Held {
-            return None;
-        }
-        state.phase = Phase::Draining;
-        gate_of(device).close();
-        let pending = std::mem::take(&mut state.pending);
-        let grace_ns = state.rules.policy.grace_ns;
-        drop(state);
-        barrier::heavy();
-        Some((pending, grace_ns))
-    }
-
-    fn hand_over(&self, lock: &DeviceLock<'_>, reason: Reason, pending: Outstanding) {
-        if lock.held() {
-            lock.release(reason, clock::now());
-        }
-        let mut state = self.lock();
-        state.pending = pending;
-        state.phase = Phase::Free;
-        self.held.store(false, Relaxed);
         self.changed.notify_all();
     }
 
@@ -274,42 +195,6 @@ impl Turn {
         state.phase = Phase::Free;
         self.held.store(false, Relaxed);
         self.changed.notify_all();
-    }
-
-    /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up.
-    pub fn follow(&self, guest: &Guest, device: &Device, rules: Rules) {
-        let mut state = self.lock();
-        if state.rules == rules {
-            return;
-        }
-        let before = std::mem::replace(&mut state.rules, rules);
-        self.think_again.store(true, Relaxed);
-        let off = rules.policy.kind == PolicyKind::Off;
-        let open = match state.phase {
-            _ if rules.paused => false,
-            Phase::Free => off,
-            Phase::Held => !is_counted(rules.policy.kind) && barrier::is_cheap(),
-            Phase::Acquiring | Phase::Draining => false,
-        };
-        if open {
-            gate_of(device).open();
-        } else {
-            gate_of(device).close();
-        }
-        self.changed.notify_all();
-        drop(state);
-        if rules.paused && !before.paused {
-            self.give_way(guest, device, Reason::Paused);
-        } else if off {
-            self.give_way(guest, device, Reason::Off);
-            let state = self.lock();
-            if state.phase == Phase::Free
-                && state.rules.policy.kind == PolicyKind::Off
-                && !state.rules.paused
-            {
-                gate_of(device).open();
-            }
-        }
     }
 
     /// Streams that vanish are no longer asked about. Waits for a drain in progress.
@@ -323,62 +208,6 @@ impl Turn {
         for thread in thread::all() {
             thread.take_streams(&which, &mut gone);
         }
-    }
-
-    /// What the keeper has to do now, and when it wants to look again (ns from now).
-    pub fn look(&self, guest: &Guest, device: &Device, now: u64) -> Option<Duration> {
-        let mut state = self.lock();
-        if state.phase != Phase::Held {
-            return None;
-        }
-        let lock = guest.registration.lock(device.entry);
-        if !lock.held() {
-            self.lost(&mut state, device);
-            return None;
-        }
-        let policy = state.rules.policy;
-        let acquired_ns = state.acquired_ns;
-        drop(state);
-        let submitted = submitted(device);
-        if self.seen_submitted.swap(submitted, Relaxed) != submitted {
-            self.seen_ns.store(now, Relaxed);
-        }
-        if lock.cap_left(now) == Some(0) {
-            self.give_way(guest, device, Reason::Paused);
-            return None;
-        }
-        let limit = match policy.kind {
-            PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
-            _ => policy.max_hold_ns,
-        };
-        let end = acquired_ns.saturating_add(limit);
-        if now >= end && lock.contended() {
-            self.give_way(guest, device, Reason::Slice);
-            return None;
-        }
-        let idle_at = self.seen_ns.load(Relaxed).saturating_add(policy.idle_ns);
-        if now >= idle_at && self.give_way_if_done(guest, device) {
-            return None;
-        }
-        let idle_wait = if now >= idle_at {
-            policy.idle_ns
-        } else {
-            idle_at - now
-        };
-        // Behind its end a slice goes on only until somebody deserves the lock more, which time alone may bring.
-        let slice_wait = if now >= end { OVERTIME } else { end - now };
-        let cap_wait = lock.cap_left(now).unwrap_or(u64::MAX);
-        Some(Duration::from_nanos(
-            idle_wait.min(slice_wait).min(cap_wait).max(50_000),
-        ))
-    }
-
-    /// At the process's end: gives the lock up whatever is still running after a moment.
-    pub fn leave(&self, guest: &Guest, device: &Device) {
-        self.think_again.store(true, Relaxed);
-        self.give_way(guest, device, Reason::Exit);
-        gate_of(device).open();
-        self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -402,8 +231,17 @@ fn gate_of(device: &Device) -> &'static gate::Gate {
         .unwrap_or(gate::always_closed())
 }
 
+/// Locks are waited for in device order only: what we hold of later devices goes first.
+fn release_later_devices(guest: &Guest, wanted: &Device) {
+    for device in &guest.devices {
+        if device.entry.device() > wanted.entry.device() && device.turn.is_held() {
+            device.turn.give_way(guest, device, Reason::Explicit);
+        }
+    }
+}
+
 /// Everything the process ever submitted to a device.
-pub fn submitted(device: &Device) -> u64 {
+fn submitted(device: &Device) -> u64 {
     thread::all()
         .map(|thread| {
             let tally = thread.tally(device.ordinal);
@@ -417,40 +255,4 @@ pub fn submitted(device: &Device) -> u64 {
             .fold(0_u64, |sum, word| sum.wrapping_add(word.load(Relaxed)))
         })
         .fold(0, u64::wrapping_add)
-}
-
-/// Locks are waited for in device order only: what we hold of later devices goes first.
-fn release_later_devices(guest: &Guest, wanted: &Device) {
-    for device in &guest.devices {
-        if device.entry.device() > wanted.entry.device() && device.turn.is_held() {
-            device.turn.give_way(guest, device, Reason::Explicit);
-        }
-    }
-}
-
-/// Waits until no thread is inside the closed gate; a deadline of zero only looks.
-fn quiet(device: &Device, deadline_ns: u64) -> bool {
-    let mut spins = 0_u32;
-    while thread::all().any(|thread| thread.is_inside(device.ordinal)) {
-        if clock::now() >= deadline_ns {
-            return false;
-        }
-        spins += 1;
-        if spins < 100 {
-            std::hint::spin_loop();
-        } else {
-            futex::nap(Duration::from_micros(20));
-        }
-    }
-    true
-}
-
-fn take_streams(device: &Device, pending: &mut Outstanding) {
-    let mut used = Vec::new();
-    for thread in thread::all() {
-        thread.take_streams(|used| used.ordinal == device.ordinal, &mut used);
-    }
-    for used in used {
-        pending.add(used);
-    }
 }

@@ -125,8 +125,9 @@ EXPORT res cuStreamEndCapture(void *handle, void **graph) {
 static res run(unsigned micros, struct stream *stream) {
     if (!current) return 201;
     if (stream->capturing) { stream->nodes++; return 0; }
-    /* A launch queue is not endless: a program runs ahead of the device by so much, then waits. */
-    if (device_until[stream->device] > now() + 50000000) wait_until(stream->until < now() + 50000000 ? stream->until : device_until[stream->device] - 50000000);
+    /* A launch queue is not endless: a program runs ahead of the device by $QUEUE_MS (50), then waits. */
+    int64_t ahead = (getenv("QUEUE_MS") ? atoi(getenv("QUEUE_MS")) : 50) * 1000000LL;
+    if (device_until[stream->device] > now() + ahead) wait_until(device_until[stream->device] - ahead);
     pthread_mutex_lock(&mutex);
     int64_t start = now();
     if (start < device_until[stream->device]) start = device_until[stream->device];

@@ -71,6 +71,33 @@ fn two_devices_are_taken_in_order() {
     assert!(kernels.iter().all(|kernels| *kernels >= 10), "{kernels:?}");
 }
 
+#[test]
+fn a_program_that_would_run_far_ahead_is_paced() {
+    let stage = Stage::new();
+    // Left alone it would queue half a second of work in each slice, more than grace allows to drain.
+    let start = || {
+        let mut command = stage.spinner("timeslice=5ms", "3 200 0");
+        Watched::spawn(command.env("QUEUE_MS", "500").env("LINGER", "20"))
+    };
+    let mut programs = [start(), start()];
+    let pids = [programs[0].pid(), programs[1].pid()];
+    for program in &mut programs {
+        assert_eq!(program.line(), "ready");
+        assert!(number(&program.line(), "kernels") >= 100);
+    }
+    for pid in pids {
+        let device = &stage.process(pid).devices[0];
+        assert!(device.lock.acquisitions >= 5, "{:?}", device.lock);
+        // The first slice teaches; what it queued may spoil the next ones.
+        assert!(
+            device.counters.drain_timeouts * 2 < device.lock.acquisitions,
+            "{} of {} holds were forced",
+            device.counters.drain_timeouts,
+            device.lock.acquisitions
+        );
+    }
+}
+
 /// Microseconds of the device that each of several programs got, started with these variables.
 fn busy(variables: &[(&str, &str)]) -> Vec<i64> {
     let stage = Stage::new();

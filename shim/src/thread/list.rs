@@ -1,0 +1,168 @@
+//! All threads' records: how a thread gets one, and leaves it to the next.
+#![allow(unsafe_code, reason = "the list of records")]
+
+use std::{
+    cell::Cell,
+    ffi::c_void,
+    ptr::null_mut,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*},
+    },
+};
+
+use super::{
+    ELSEWHERE, NO_STREAM, OUTSIDE, Thread,
+    slot::{set_slot, slot},
+};
+use crate::gate;
+
+static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
+static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// The calling thread's record, if it has one.
+#[inline(always)]
+pub fn current() -> Option<&'static Thread> {
+    // SAFETY: the slot is NULL or a record, and records are never freed.
+    unsafe { slot().as_ref() }
+}
+
+/// The calling thread's record.
+#[inline(always)]
+pub fn attached() -> &'static Thread {
+    match current() {
+        Some(thread) => thread,
+        None => attach(),
+    }
+}
+
+/// Every record, whether its thread still runs or not.
+pub fn all() -> impl Iterator<Item = &'static Thread> {
+    // ORDER: pairs with the Release push in `attach`; the record is whole.
+    let first = THREADS.load(Acquire);
+    // SAFETY: the list holds records only, and records are never freed.
+    std::iter::successors(unsafe { first.as_ref() }, |thread| {
+        // SAFETY: as above.
+        unsafe { thread.next.load(Relaxed).as_ref() }
+    })
+}
+
+/// In a forked child: the parent's records are no longer ours.
+pub fn forget_after_fork() {
+    THREADS.store(null_mut(), Relaxed);
+    set_slot(null_mut());
+}
+
+/// In no hook until dropped: calls made meanwhile by the driver itself go straight on.
+pub struct Inside(&'static Thread);
+
+impl Inside {
+    /// Enters, unless the thread is in a hook already.
+    #[inline(always)]
+    pub fn enter() -> Option<Self> {
+        let thread = attached();
+        if thread.is_in_a_hook() {
+            return None;
+        }
+        thread.inside.store(ELSEWHERE, Relaxed);
+        Some(Self(thread))
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // A fork within the call leaves the child with a fresh record; only ours is ours to leave.
+        self.0.inside.store(OUTSIDE, Relaxed);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn attach() -> &'static Thread {
+    let thread = all()
+        .find(|thread| {
+            // ORDER: pairs with the Release in `detach`; the record is as its last thread left it.
+            thread
+                .in_use
+                .compare_exchange(false, true, Acquire, Relaxed)
+                .is_ok()
+        })
+        .unwrap_or_else(make);
+    thread.unsettle();
+    thread.forget_recent();
+    thread.inside.store(OUTSIDE, Relaxed);
+    let record = std::ptr::from_ref(thread).cast_mut();
+    set_slot(record);
+    tell_me_when_it_ends(record);
+    thread
+}
+
+fn make() -> &'static Thread {
+    let thread: &'static Thread = Box::leak(Box::new(Thread {
+        gate: AtomicPtr::new(std::ptr::from_ref(gate::always_closed()).cast_mut()),
+        inside: AtomicU32::new(OUTSIDE),
+        here: AtomicU32::new(0),
+        last: [const { AtomicUsize::new(NO_STREAM) }; 2],
+        tally: AtomicPtr::new(null_mut()),
+        return_address: Cell::new(0),
+        saved_register: Cell::new(0),
+        recent: Default::default(),
+        context: Cell::new(0),
+        streams: Mutex::new(Vec::new()),
+        in_use: AtomicBool::new(true),
+        next: AtomicPtr::new(null_mut()),
+        tallies: Default::default(),
+    }));
+    thread
+        .tally
+        .store(std::ptr::from_ref(thread.tally(0)).cast_mut(), Relaxed);
+    let record = std::ptr::from_ref(thread).cast_mut();
+    let mut first = THREADS.load(Relaxed);
+    loop {
+        thread.next.store(first, Relaxed);
+        // ORDER: pairs with the Acquire load in `all`; publishes the record.
+        match THREADS.compare_exchange_weak(first, record, Release, Relaxed) {
+            Ok(_) => return thread,
+            Err(now) => first = now,
+        }
+    }
+}
+
+/// Makes the key whose destructor hands records on. Called once, before the first record.
+fn exit_key() -> libc::pthread_key_t {
+    let known = EXIT_KEY.load(Relaxed);
+    if known != u32::MAX {
+        return known;
+    }
+    let mut key = 0;
+    // SAFETY: the destructor is a plain function of this library, which is never unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(detach)) } != 0 {
+        return u32::MAX;
+    }
+    match EXIT_KEY.compare_exchange(u32::MAX, key, Relaxed, Relaxed) {
+        Ok(_) => key,
+        Err(other) => {
+            // SAFETY: the key is ours and nobody knows it.
+            unsafe { libc::pthread_key_delete(key) };
+            other
+        }
+    }
+}
+
+fn tell_me_when_it_ends(record: *mut Thread) {
+    let key = exit_key();
+    if key != u32::MAX {
+        // SAFETY: the key lives as long as the process. A failure leaks one record.
+        unsafe { libc::pthread_setspecific(key, record.cast()) };
+    }
+}
+
+extern "C" fn detach(record: *mut c_void) {
+    set_slot(null_mut());
+    // SAFETY: the key's value is a record, and records are never freed.
+    let thread = unsafe { &*record.cast::<Thread>() };
+    thread.inside.store(OUTSIDE, Relaxed);
+    // ORDER: pairs with the Acquire in `attach`; the next thread continues this record.
+    thread.in_use.store(false, Release);
+}

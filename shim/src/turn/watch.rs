@@ -1,0 +1,125 @@
+//! The keeper's side of a turn: new rules, slices that end, holds that are idle, the end of the process.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use shm_layout::{PolicyKind, Reason};
+
+use super::{Phase, Rules, Turn, gate_of, pace::Pace, submitted};
+use crate::guest::{Device, Guest};
+
+/// How often a hold that is over its time is looked at.
+const OVERTIME: u64 = 1_000_000;
+
+impl Turn {
+    /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up.
+    pub fn follow(&self, guest: &Guest, device: &Device, rules: Rules) {
+        let mut state = self.lock();
+        if state.rules == rules {
+            return;
+        }
+        let before = std::mem::replace(&mut state.rules, rules);
+        if before.policy != rules.policy {
+            state.pace = Pace::default();
+        }
+        self.think_again.store(true, Relaxed);
+        let off = rules.policy.kind == PolicyKind::Off;
+        let open = match state.phase {
+            _ if rules.paused => false,
+            Phase::Free => off,
+            Phase::Held => state.is_open(),
+            Phase::Acquiring | Phase::Draining => false,
+        };
+        if open {
+            gate_of(device).open();
+        } else {
+            gate_of(device).close();
+        }
+        self.changed.notify_all();
+        drop(state);
+        if rules.paused && !before.paused {
+            self.give_way(guest, device, Reason::Paused);
+        } else if off {
+            self.give_way(guest, device, Reason::Off);
+            let state = self.lock();
+            if state.phase == Phase::Free
+                && state.rules.policy.kind == PolicyKind::Off
+                && !state.rules.paused
+            {
+                gate_of(device).open();
+            }
+        }
+    }
+
+    /// What the keeper has to do now, and when it wants to look again (ns from now).
+    pub fn look(&self, guest: &Guest, device: &Device, now: u64) -> Option<Duration> {
+        let mut state = self.lock();
+        if state.phase != Phase::Held {
+            return None;
+        }
+        let lock = guest.registration.lock(device.entry);
+        if !lock.held() {
+            self.lost(&mut state, device);
+            return None;
+        }
+        let policy = state.rules.policy;
+        let acquired_ns = state.acquired_ns;
+        drop(state);
+        let submitted = submitted(device);
+        if self.seen_submitted.swap(submitted, Relaxed) != submitted {
+            self.seen_ns.store(now, Relaxed);
+        }
+        if lock.cap_left(now) == Some(0) {
+            self.give_way(guest, device, Reason::Paused);
+            return None;
+        }
+        let limit = match policy.kind {
+            PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
+            _ => policy.max_hold_ns,
+        };
+        let end = acquired_ns.saturating_add(limit);
+        if now >= end {
+            if lock.contended() {
+                self.give_way(guest, device, Reason::Slice);
+                return None;
+            }
+            if !lock.is_waited_for() {
+                self.hurry(device);
+            }
+        }
+        let idle_at = self.seen_ns.load(Relaxed).saturating_add(policy.idle_ns);
+        if now >= idle_at && self.give_way_if_done(guest, device) {
+            return None;
+        }
+        let idle_wait = if now >= idle_at {
+            policy.idle_ns
+        } else {
+            idle_at - now
+        };
+        // Behind its end a slice goes on only until somebody deserves the lock more, which time alone may bring.
+        let slice_wait = if now >= end { OVERTIME } else { end - now };
+        let cap_wait = lock.cap_left(now).unwrap_or(u64::MAX);
+        Some(Duration::from_nanos(
+            idle_wait.min(slice_wait).min(cap_wait).max(50_000),
+        ))
+    }
+
+    /// Nobody waits any more: the pace is the application's own.
+    fn hurry(&self, device: &Device) {
+        let mut state = self.lock();
+        if state.pace.is_kept() && state.phase == Phase::Held {
+            state.pace = Pace::default();
+            if state.is_open() {
+                gate_of(device).open();
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// At the process's end: gives the lock up whatever is still running after a moment.
+    pub fn leave(&self, guest: &Guest, device: &Device) {
+        self.think_again.store(true, Relaxed);
+        self.give_way(guest, device, Reason::Exit);
+        gate_of(device).open();
+        self.changed.notify_all();
+    }
+}
