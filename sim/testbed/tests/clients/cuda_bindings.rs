@@ -32,3 +32,14 @@ fn cuda_bindings_asks_for_per_thread_streams_too() {
     });
     assert_eq!(run.kernels, 7);
 }
+
+#[test]
+fn cuda_bindings_builds_graphs_maps_memory_and_fills_arrays() {
+    let Some(python) = python(&["cuda-bindings==13.5.0"]) else {
+        return;
+    };
+    let run = each_way(python, |command| {
+        command.arg(client("by_hand.py"));
+    });
+    assert_eq!(run.printed, "nothing is left\n");
+}

@@ -5,6 +5,7 @@
 //! what the simulator and the preload promise together.
 
 mod cuda_bindings;
+mod cuda_core;
 mod cudarc_program;
 mod each_way;
 mod ffmpeg;
