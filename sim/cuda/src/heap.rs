@@ -2,7 +2,7 @@
 //!
 //! Device memory is a range of this process's own address space, backed by an unnamed file, whose pages
 //! exist only once they are touched; so a large allocation costs nothing until it is used, and another
-//! process can map the same bytes ([`crate::ipc`]). Addresses come from a best-fit list in steps of 512
+//! process can map the same bytes (`ipc`). Addresses come from a best-fit list in steps of 512
 //! bytes, as many as there are devices' worth of memory and more. Freed pages go back to the host.
 
 #![allow(unsafe_code)]
