@@ -31,9 +31,9 @@ pub mod terminal;
 pub mod view;
 
 use crate::exit::Exit;
-use crate::source::Source;
 use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
+use crate::source::{Source, not_permitted};
 use config::Config;
 use options::Options;
 use palette::{Depth, Palette, When};
@@ -56,7 +56,10 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Errors of one sentence; the chain says where from.
             let _ = writeln!(io::stderr(), "gpushare-top: {error:#}");
-            Exit::Failed.into()
+            match error.downcast_ref::<OpenError>().is_some_and(not_permitted) {
+                true => Exit::NotPermitted.into(),
+                false => Exit::Failed.into(),
+            }
         }
     }
 }

@@ -101,8 +101,8 @@ impl State {
         let last = order.len().saturating_sub(1);
         let next = match now {
             Some(now) => now.saturating_add_signed(by).min(last),
-            None if by < 0 => last,
-            None => 0,
+            None if by == -1 => last,
+            None => 0_usize.saturating_add_signed(by - 1).min(last),
         };
         self.choices.selected = order.get(next).copied();
     }

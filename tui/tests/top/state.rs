@@ -188,6 +188,21 @@ fn the_selection_follows_the_process_and_not_the_row() {
 }
 
 #[test]
+fn the_first_key_selects_the_row_one_expects() {
+    for (key, row) in [
+        (KeyCode::Down, 0),
+        (KeyCode::Up, 6),
+        (KeyCode::Home, 0),
+        (KeyCode::End, 6),
+    ] {
+        let mut state = state();
+        press(&mut state, key);
+        let rows: Vec<Who> = state.rows().iter().map(|row| row.who).collect();
+        assert_eq!(state.choices.selected, Some(rows[row]), "{key:?}");
+    }
+}
+
+#[test]
 fn a_frozen_screen_stands_still_and_catches_up() {
     let mut samples = story();
     let mut state = State::default();

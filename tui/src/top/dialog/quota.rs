@@ -12,6 +12,8 @@ use crate::units::{self, Amount, human_size};
 /// For how long a quota may be set, and the seconds.
 const SPANS: [(&str, u64); 4] = [("keep", 0), ("1m", 60), ("10m", 600), ("1h", 3600)];
 
+const EMPTY: &str = "write a size, a share, none, max or inherit";
+
 /// Whose quota, on which device.
 #[derive(Clone, Debug)]
 pub struct QuotaSubject {
@@ -79,6 +81,9 @@ impl QuotaSubject {
             .devices
             .get(self.gpu)
             .map_or(0, |d| d.total_bytes);
+        if dialog.value("New").is_empty() {
+            return vec![Check::warn(EMPTY)];
+        }
         let value = match parse(dialog.value("New"), holding.quota_bytes, total) {
             Ok(value) => value,
             Err(why) => return vec![Check::bad(why)],
@@ -176,7 +181,7 @@ fn parse(text: &str, now: Option<u64>, total: u64) -> Result<QuotaValue, String>
         return relative(less, now, total, u64::saturating_sub);
     }
     match text {
-        "" => Err("write a size, a share, none, max or inherit".into()),
+        "" => Err(EMPTY.into()),
         "inherit" | "default" => Ok(QuotaValue::Inherit),
         "max" => Ok(QuotaValue::Bytes(total)),
         text => match units::parse_amount(text).map_err(|error| error.to_string())? {
