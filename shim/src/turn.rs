@@ -88,6 +88,8 @@ pub struct Turn {
     /// What the threads had submitted when the keeper last saw something new, and when that was.
     seen_submitted: AtomicU64,
     seen_ns: AtomicU64,
+    /// When the keeper last saw somebody wait for our lock.
+    waited_ns: AtomicU64,
 }
 
 impl Default for Turn {
@@ -109,6 +111,7 @@ impl Default for Turn {
             think_again: AtomicBool::new(false),
             seen_submitted: AtomicU64::new(0),
             seen_ns: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
         }
     }
 }

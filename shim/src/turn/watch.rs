@@ -9,6 +9,8 @@ use crate::guest::{Device, Guest};
 
 /// How often a hold that is over its time is looked at.
 const OVERTIME: u64 = 1_000_000;
+/// So long after the last one waited, a pace is forgotten.
+const FORGET: u64 = 1_000_000_000;
 
 impl Turn {
     /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up.
@@ -77,14 +79,14 @@ impl Turn {
             _ => policy.max_hold_ns,
         };
         let end = acquired_ns.saturating_add(limit);
-        if now >= end {
-            if lock.contended() {
-                self.give_way(guest, device, Reason::Slice);
-                return None;
-            }
-            if !lock.is_waited_for() {
-                self.hurry(device);
-            }
+        if lock.is_waited_for() {
+            self.waited_ns.store(now, Relaxed);
+        } else if now.saturating_sub(self.waited_ns.load(Relaxed)) > FORGET {
+            self.hurry(device);
+        }
+        if now >= end && lock.contended() {
+            self.give_way(guest, device, Reason::Slice);
+            return None;
         }
         let idle_at = self.seen_ns.load(Relaxed).saturating_add(policy.idle_ns);
         if now >= idle_at && self.give_way_if_done(guest, device) {
@@ -103,7 +105,7 @@ impl Turn {
         ))
     }
 
-    /// Nobody waits any more: the pace is the application's own.
+    /// Nobody waits any more, and has not for a while: the pace is the application's own.
     fn hurry(&self, device: &Device) {
         let mut state = self.lock();
         if state.pace.is_kept() && state.phase == Phase::Held {

@@ -104,7 +104,7 @@ fn busy(variables: &[(&str, &str)]) -> Vec<i64> {
     let programs: Vec<_> = variables
         .iter()
         .map(|(name, value)| {
-            let mut command = stage.spinner("timeslice=4ms order=fair", "3 200 8");
+            let mut command = stage.spinner("timeslice=4ms order=fair", "3 200 0");
             Watched::spawn(command.env(name, value))
         })
         .collect();
@@ -125,8 +125,8 @@ fn busy(variables: &[(&str, &str)]) -> Vec<i64> {
 fn a_heavier_program_gets_more_of_the_device() {
     let busy = busy(&[("GPUSHARE_WEIGHT", "100"), ("GPUSHARE_WEIGHT", "300")]);
     // 3 in theory; a busy machine takes some of it away.
-    assert!(busy[1] > busy[0] * 2, "{busy:?}");
-    assert!(busy[1] < busy[0] * 5, "{busy:?}");
+    assert!(busy[1] * 2 > busy[0] * 3, "{busy:?}");
+    assert!(busy[1] < busy[0] * 6, "{busy:?}");
 }
 
 #[test]
