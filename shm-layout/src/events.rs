@@ -149,7 +149,7 @@ impl State {
         EventReader::from_tail(self)
     }
 
-    /// Counts a process that could not be managed. (A full table is counted by [`crate::register`] itself.)
+    /// Counts a process that could not be managed. (A full table is counted by [`crate::register()`] itself.)
     pub fn count_unmanaged(&self) {
         self.unmanaged.fetch_add(1, Ordering::Relaxed);
     }

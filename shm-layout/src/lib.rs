@@ -1,11 +1,53 @@
-//! gpushare's shared-memory segments: layout, ledger, lock and event protocols, snapshots.
+//! The shared memory that gpushare is made of: two segments, and the protocols on them.
 //!
-//! (The interface; each module's own docs say what it promises.)
+//! Workloads publish what they do with a GPU and obey what they are told; the tools look and edit. Both sides meet
+//! here and nowhere else. There is no daemon: whoever lives does what is to be done for those who died.
+//!
+//! ```text
+//!                  state (workloads write)                    control (only the operator writes)
+//!   ┌────────┬────────────┬───────────────┬────────┐    ┌────────┬─────────┬─────────┬────────┬───────┐
+//!   │ header │ 64 devices │ 256 slots     │ events │    │ header │ journal │ devices │ groups │ slots │
+//!   │        │ lock words │ × 16 entries  │ 64 Ki  │    │        │         │ policy  │ quotas │ quotas│
+//!   └────────┴────────────┴───────────────┴────────┘    └────────┴─────────┴─────────┴────────┴───────┘
+//! ```
+//!
+//! | you are | you do |
+//! |---|---|
+//! | a workload | [`locate()`], [`Segments::open_workload`], [`register`](fn@register); then [`Registration::ledger`] around each allocation, [`Registration::lock`] around work, a keeper thread with [`Registration::attach_keeper`] |
+//! | a viewer | [`Segments::open_viewer`], then [`snapshot`](fn@snapshot) and [`State::events`] as often as you like |
+//! | the operator | [`Segments::open_operator`], then [`Operator::edit`] |
+//!
+//! # What may be relied on
+//!
+//! * **Layout.** Every offset and size is stated ([`layout`]) and the build fails when one moves. A segment is only
+//!   ever a `&T`; every byte that changes is inside an atomic; all zero is a valid beginning.
+//! * **Any bytes.** Readers check every index, length and enum. A writer killed halfway leaves an odd sequence, and
+//!   readers give up on it after a bound.
+//! * **Death.** A process may die between any two instructions. `liveness` says how that is noticed, `reap` how what
+//!   it held comes back, and `tests/crash.rs` kills one at every step.
+//! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`ledger`], [`protocol::account`]).
+//! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
+//!   [`protocol::turn`]).
+//! * **Nobody is hurt.** A fresh segment changes nothing. Nothing here panics in a workload, prints, installs signal
+//!   handlers, or keeps a file descriptor.
+//!
+//! # Why not the `shared_memory` crate
+//!
+//! The simulator's world uses `shared_memory` 0.12; the product's segments do not. Measured: when a forked child drops
+//! its handle, the live name is unlinked; the mode is fixed at 0600; it cannot map read-only, and workloads must not be
+//! able to write their own quota; opening while somebody creates fails; and it knows names, not files, so it cannot
+//! live in a directory that is bind-mounted into a container. A plain file through rustix and memmap2 does all of it.
+//!
+//! # Where `unsafe` is
+//!
+//! `segment.rs` (two casts), `futex.rs` and `liveness.rs` (system calls). Everything else is written as if it did not
+//! exist.
 
 mod book;
 pub mod clock;
 mod codec;
 mod control;
+#[doc(hidden)]
 pub mod crash;
 mod create;
 pub mod edit;

@@ -4,12 +4,18 @@
 //! is in the journal until the generation has moved: an editor killed at any step has either edited or not, readers
 //! see one or the other, and the next editor tidies up.
 
+mod change;
 mod check;
+mod error;
 mod plan;
 
-use std::{fmt, io, time::Duration};
+use std::{io, time::Duration};
 
 use self::plan::Plan;
+pub use self::{
+    change::{Boost, Change, Edit, QuotaValue, Set},
+    error::EditError,
+};
 use crate::{
     clock,
     crash::crash_point,
@@ -23,169 +29,7 @@ use crate::{
     records::RecordId,
     register,
     segment::Segments,
-    settings::LockPolicy,
 };
-
-/// A memory quota the operator sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QuotaValue {
-    /// Not set here: what the launch, group or default says.
-    #[default]
-    Inherit,
-    /// No limit.
-    Unlimited,
-    /// So many bytes.
-    Bytes(u64),
-    /// A share of the device's memory, 1 to 100.
-    Percent(u8),
-}
-
-/// What an edit does to one setting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Set<T> {
-    /// Leaves it.
-    #[default]
-    Keep,
-    /// Unsets it: launch, group or default.
-    Inherit,
-    /// Sets it.
-    To(T),
-}
-
-/// Another priority for a limited time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Boost {
-    /// -20 to 19.
-    pub priority: i32,
-    /// When it ends by itself.
-    pub until_ns: u64,
-}
-
-/// One edit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A process's memory quota.
-    ProcessQuota {
-        /// Whose.
-        slot: SlotId,
-        /// On which of its entries; `None` for every device, later ones included.
-        device: Option<u8>,
-        /// The quota.
-        value: QuotaValue,
-        /// When it reverts by itself to what it was.
-        until_ns: Option<u64>,
-    },
-    /// A process's share.
-    ProcessShare {
-        /// Whose.
-        slot: SlotId,
-        /// 1 to 1000.
-        weight: Set<u32>,
-        /// -20 to 19.
-        priority: Set<i32>,
-        /// 1 to 100 per cent.
-        cap: Set<u32>,
-        /// Not eligible for the lock until resumed.
-        paused: Set<bool>,
-        /// Another priority for a while.
-        boost: Set<Boost>,
-    },
-    /// A device's lock policy.
-    Policy {
-        /// Which device; `None` for all that have no policy of their own.
-        device: Option<Uuid>,
-        /// The policy; `None` unsets it.
-        policy: Option<LockPolicy>,
-    },
-    /// What all processes together may hold on a device.
-    DeviceLimit {
-        /// Which.
-        uuid: Uuid,
-        /// The limit.
-        value: QuotaValue,
-    },
-    /// A group; created when it is not there.
-    Group {
-        /// Its name, 1 to 31 bytes.
-        name: String,
-        /// What its members may hold together on each device.
-        memory: Set<QuotaValue>,
-        /// Each member's weight.
-        weight: Set<u32>,
-        /// Each member's cap.
-        cap: Set<u32>,
-        /// Removes it.
-        remove: bool,
-    },
-}
-
-/// A done edit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edit {
-    /// Its generation: wait for the slots to acknowledge it.
-    pub generation: u64,
-    /// The change that restores what was.
-    pub old: Change,
-}
-
-/// Why an edit was refused. Nothing changed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum EditError {
-    /// Somebody else edited in between.
-    Moved {
-        /// The generation expected.
-        expected: u64,
-        /// The generation found.
-        found: u64,
-    },
-    /// The process, device entry or group is not there.
-    NoSuchTarget,
-    /// A value is out of range.
-    Invalid {
-        /// Which.
-        field: &'static str,
-        /// Why.
-        why: String,
-    },
-    /// No room for another group or device.
-    TooMany,
-    /// This user may not write the control segment.
-    NotPermitted,
-    /// Another editor holds the control segment and does not let go.
-    Busy,
-    /// The system refused.
-    Io(io::Error),
-}
-
-impl fmt::Display for EditError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Moved { expected, found } => {
-                write!(
-                    f,
-                    "somebody else edited in between (generation {found}, not {expected}); look again and repeat"
-                )
-            }
-            Self::NoSuchTarget => {
-                f.write_str("the target is not there (any more); see `gpushare ps`")
-            }
-            Self::Invalid { field, why } => write!(f, "{field} {why}"),
-            Self::TooMany => {
-                f.write_str("no room for another device or group; remove a group first")
-            }
-            Self::NotPermitted => f.write_str(
-                "this user may not write the control segment; ask who ran `gpushare init`",
-            ),
-            Self::Busy => {
-                f.write_str("another edit is under way and does not end; is some gpushare stopped?")
-            }
-            Self::Io(error) => write!(f, "cannot edit: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for EditError {}
 
 /// Somebody who may edit.
 pub struct Operator {

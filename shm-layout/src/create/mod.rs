@@ -8,9 +8,11 @@
 //! boot is replaced, under a lock on the directory. Nothing in use is ever truncated or unlinked. Space is
 //! allocated first, so that a full file system is an error now and not a SIGBUS later.
 
+mod header;
+
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     os::{
         fd::AsRawFd,
         unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown},
@@ -20,11 +22,12 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use header::says_system;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, fallocate, flock, linkat};
 
 use crate::{
-    ABI_VERSION, clock,
+    clock,
     control::Control,
     crash::crash_point,
     error::OpenError,
@@ -149,9 +152,9 @@ fn open_checked(path: &Path, kind: Kind, write: bool) -> Result<(MmapRaw, FileId
         });
     }
     check_owner(path, meta.uid())?;
-    let mut header = [0u8; 48];
-    let got = read_up_to(&mut file, &mut header).map_err(io("read"))?;
-    check_header(path, kind, &header, got, meta.len())?;
+    let mut bytes = [0u8; 48];
+    let got = header::read_up_to(&mut file, &mut bytes).map_err(io("read"))?;
+    header::check(path, kind, &bytes, got, meta.len())?;
     let mut options = MmapOptions::new();
     options.len(kind.size() as usize);
     let mapped = if write {
@@ -164,90 +167,6 @@ fn open_checked(path: &Path, kind: Kind, write: bool) -> Result<(MmapRaw, FileId
         ino: meta.ino(),
     };
     Ok((mapped.map_err(io("map"))?, id))
-}
-
-fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        match file.read(&mut buffer[got..]) {
-            Ok(0) => break,
-            Ok(count) => got += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
-}
-
-fn check_header(
-    path: &Path,
-    kind: Kind,
-    bytes: &[u8; 48],
-    got: usize,
-    len: u64,
-) -> Result<(), OpenError> {
-    let path = path.to_path_buf();
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
-    let want = kind.size();
-    let version = word(8) as u32;
-    if word(0) == 0 && version == 0 {
-        return Err(if len < want {
-            OpenError::Truncated { path, len, want }
-        } else {
-            OpenError::NotReady { path }
-        });
-    }
-    if got < 16 || word(0) != kind.magic() {
-        return Err(OpenError::Foreign { path });
-    }
-    match version {
-        ABI_VERSION => {}
-        0 => return Err(OpenError::NotReady { path }),
-        theirs => {
-            return Err(OpenError::WrongVersion {
-                path,
-                ours: ABI_VERSION,
-                theirs,
-            });
-        }
-    }
-    if len < want || word(16) != want {
-        return Err(OpenError::Truncated {
-            path,
-            len: len.min(word(16)),
-            want,
-        });
-    }
-    let (boot, now) = ([word(24), word(32)], boot_id());
-    if boot != now && now != [0, 0] && boot != [0, 0] {
-        return Err(OpenError::StaleBoot { path });
-    }
-    Ok(())
-}
-
-/// Whether a state file's header says that it was made for everybody.
-pub(crate) fn says_system(path: &Path) -> bool {
-    let mut header = [0u8; 16];
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path);
-    let whole = opened
-        .and_then(|mut file| read_up_to(&mut file, &mut header))
-        .is_ok_and(|got| got == header.len());
-    whole && header[..8] == Kind::State.magic().to_ne_bytes() && header[12..] == 1u32.to_ne_bytes()
-}
-
-/// This boot's id; zero where the system does not tell.
-fn boot_id() -> [u64; 2] {
-    let Ok(text) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
-        return [0, 0];
-    };
-    let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    match u128::from_str_radix(&hex, 16) {
-        Ok(bits) => [(bits >> 64) as u64, bits as u64],
-        Err(_) => [0, 0],
-    }
 }
 
 /// Replaces a file of an earlier boot; nobody maps it any more.
@@ -308,7 +227,7 @@ fn publish(
     };
     file.set_permissions(fs::Permissions::from_mode(bits))
         .map_err(io("set the mode of"))?;
-    write_header(&file, kind, mode).map_err(io("initialise"))?;
+    header::write(&file, kind, mode).map_err(io("initialise"))?;
     crash_point!("create:initialised");
     let proc_name = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     if let (Some(group), Kind::State) = (group, kind) {
@@ -382,20 +301,4 @@ fn allocate(file: &File, size: u64) -> io::Result<()> {
         left -= part;
     }
     Ok(())
-}
-
-/// The header by plain writes, the version word by one of its own at the end: nobody has the file mapped yet, and
-/// `link` publishes it.
-fn write_header(file: &File, kind: Kind, mode: Mode) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let boot = boot_id();
-    let word = |at: u64, value: u64| file.write_all_at(&value.to_ne_bytes(), at);
-    word(0, kind.magic())?;
-    word(16, kind.size())?;
-    word(24, boot[0])?;
-    word(32, boot[1])?;
-    word(40, clock::now())?;
-    word(48, u64::from(rustix::process::geteuid().as_raw()))?;
-    let version = u64::from(ABI_VERSION) | u64::from(mode == Mode::System) << 32;
-    word(8, version)
 }

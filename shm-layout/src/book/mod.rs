@@ -3,20 +3,23 @@
 //! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
 //! leaves what was known before.
 
+mod resolve;
+mod shares;
+
+pub(crate) use resolve::{bytes_of, device_limit, resolve_policy, resolve_quota};
+pub(crate) use shares::Shares;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
     DEVICES_PER_PROCESS, clock,
     codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
-    edit::QuotaValue,
-    ids::{Entry, SlotId},
-    ledger::{Limits, Quota},
+    ids::Entry,
+    ledger::Limits,
     limits::Source,
     primitive::{AtomicU64, Ordering},
     register::Registration,
-    segment::Segments,
-    settings::{LaunchShare, LockPolicy, Order, Pace, Share, resolve_share},
-    state::{DeviceEntry, Slot},
+    settings::{LockPolicy, Order, Pace, Share, resolve_share},
 };
 
 /// The cache in a registration.
@@ -51,20 +54,6 @@ pub(crate) struct Known {
     group: GroupSettings,
     common: DeviceSettings,
     devices: [DeviceSettings; DEVICES_PER_PROCESS],
-}
-
-/// What is known of other slots' shares, for whoever chooses the next holder.
-#[derive(Default)]
-pub(crate) struct Shares {
-    others: Vec<Option<Other>>,
-}
-
-#[derive(Clone, Copy)]
-struct Other {
-    generation: u64,
-    slot: SlotId,
-    settings: SlotSettings,
-    group: GroupSettings,
 }
 
 impl Book {
@@ -272,123 +261,5 @@ impl Registration {
         self.book.deadline.store(deadline, Ordering::Relaxed);
         // ORDER: pairs with the Acquire in look; publishes the numbers.
         self.book.generation.store(generation, Ordering::Release);
-    }
-}
-
-impl Shares {
-    /// A slot's share.
-    pub(crate) fn share_of(
-        &mut self,
-        segments: &Segments,
-        id: SlotId,
-        slot: &Slot,
-        now_ns: u64,
-    ) -> Share {
-        let control = segments.control();
-        let generation = control.generation();
-        let index = usize::from(id.index);
-        if self.others.len() <= index {
-            self.others.resize(index + 1, None);
-        }
-        let known = self.others[index].filter(|other| other.slot == id);
-        let other = match known {
-            Some(other) if other.generation == generation => other,
-            _ => {
-                let name = segments
-                    .state()
-                    .group_name(slot.group.load(Ordering::Relaxed));
-                let group = name.and_then(|name| control.group_settings(&name));
-                let before = known.unwrap_or(Other {
-                    generation,
-                    slot: id,
-                    settings: SlotSettings::default(),
-                    group: GroupSettings::default(),
-                });
-                let other = Other {
-                    generation,
-                    slot: id,
-                    settings: control.slot_settings(id).unwrap_or(before.settings),
-                    group: group.unwrap_or(before.group),
-                };
-                self.others[index] = Some(other);
-                other
-            }
-        };
-        resolve_share(
-            &LaunchShare::of_slot(slot),
-            Some(&other.settings),
-            Some(&other.group),
-            now_ns,
-        )
-    }
-}
-
-/// A quota value as bytes: `None` is "not set here", `Some(None)` is unlimited.
-pub(crate) fn bytes_of(value: QuotaValue, total_bytes: u64) -> Option<Option<u64>> {
-    match value {
-        QuotaValue::Inherit => None,
-        QuotaValue::Unlimited => Some(None),
-        QuotaValue::Bytes(bytes) => Some(Some(bytes)),
-        QuotaValue::Percent(percent) => Some(Some(
-            (u128::from(total_bytes) * u128::from(percent.min(100)) / 100) as u64,
-        )),
-    }
-}
-
-/// The quota of a process on a device: operator before launch.
-pub(crate) fn resolve_quota(
-    control: &SlotSettings,
-    entry: usize,
-    words: &DeviceEntry,
-    total_bytes: u64,
-    now_ns: u64,
-) -> Quota {
-    for setting in [control.quotas.get(entry), control.quotas.get(EVERY_DEVICE)] {
-        if let Some(bytes) = setting.and_then(|setting| bytes_of(setting.at(now_ns), total_bytes)) {
-            return Quota {
-                bytes,
-                source: Source::Operator,
-            };
-        }
-    }
-    let launch = words.launch_quota.load(Ordering::Relaxed);
-    let source = codec::source_of(launch >> 8);
-    match launch & 0xff {
-        1 => Quota {
-            bytes: None,
-            source,
-        },
-        2 => Quota {
-            bytes: Some(words.launch_bytes.load(Ordering::Relaxed)),
-            source,
-        },
-        _ if source == Source::Invalid => Quota {
-            bytes: None,
-            source,
-        },
-        _ => Quota::default(),
-    }
-}
-
-/// The limit on everybody together on a device.
-pub(crate) fn device_limit(
-    device: &DeviceSettings,
-    common: &DeviceSettings,
-    total_bytes: u64,
-) -> Option<u64> {
-    bytes_of(device.limit, total_bytes)
-        .or_else(|| bytes_of(common.limit, total_bytes))
-        .flatten()
-}
-
-/// The policy on a device: the operator's for it, for all, then the launch's.
-pub(crate) fn resolve_policy(
-    device: Option<LockPolicy>,
-    common: Option<LockPolicy>,
-    launch: Option<(LockPolicy, Source)>,
-) -> (LockPolicy, Source) {
-    match device.or(common) {
-        Some(policy) => (policy, Source::Operator),
-        None => launch.unwrap_or_default(),
     }
 }

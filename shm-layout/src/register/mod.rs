@@ -3,16 +3,21 @@
 //! The slot's byte is locked first and the claim word swapped second, so a slot that is taken in memory and not
 //! locked belongs to somebody dead, whatever step of the way it died in, and [`reap`] gives it back.
 
+mod enter;
+mod error;
+
 use std::{
-    fmt, io,
+    io,
     marker::PhantomData,
     sync::{Mutex, PoisonError},
 };
 
-pub use crate::identity::Identity;
-pub use crate::reap::reap;
+pub use self::{
+    enter::register,
+    error::{DevicesFull, RegisterError},
+};
 use crate::{
-    DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES,
+    DEVICES_PER_PROCESS, MAX_DEVICES,
     book::{self, Book},
     clock,
     codec::{self, NameWords},
@@ -21,60 +26,17 @@ use crate::{
     events::{Event, EventKind},
     ids::{Entry, SlotId, Uuid},
     ledger::{Counters, Ledger},
-    limits::{LaunchLimits, MemoryLimit, Source},
+    limits::{MemoryLimit, Source},
     liveness::{self, Alive, RobustList},
     lock::DeviceLock,
     primitive::Ordering,
-    protocol::{claim, seqlock},
+    protocol::claim,
     reap::{Cause, give_back},
     segment::Segments,
     settings::{LaunchShare, LockPolicy},
     state::{Device, DeviceEntry, Slot},
 };
-
-/// Why a process could not be registered. It runs on, unmanaged.
-#[derive(Debug)]
-pub enum RegisterError {
-    /// Every slot is taken by a living process.
-    Full {
-        /// How many there are.
-        capacity: usize,
-    },
-    /// The system refused.
-    Io(io::Error),
-}
-
-impl fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full { capacity } => write!(
-                f,
-                "all {capacity} process slots are taken, so this process runs unmanaged; end some other one and restart it"
-            ),
-            Self::Io(error) => write!(
-                f,
-                "cannot register, so this process runs unmanaged: {error}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RegisterError {}
-
-/// The slot has no room for another device, or the segment has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DevicesFull;
-
-impl fmt::Display for DevicesFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no room for another device ({DEVICES_PER_PROCESS} a process, {MAX_DEVICES} in all)"
-        )
-    }
-}
-
-impl std::error::Error for DevicesFull {}
+pub use crate::{identity::Identity, reap::reap};
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {
@@ -103,118 +65,6 @@ pub struct KeeperMark {
     slot: SlotId,
     list: &'static RobustList,
     _not_send: PhantomData<*const ()>,
-}
-
-/// Claims a slot and publishes who we are.
-pub fn register(
-    segments: &Segments,
-    identity: &Identity,
-    limits: &LaunchLimits,
-) -> Result<Registration, RegisterError> {
-    let now = clock::now();
-    let state = segments.state();
-    let (alive, id) = claim_slot(segments, now)?;
-    let slot = &state.slots[usize::from(id.index)];
-    crash_point!("register:claimed");
-    slot.clear();
-    let group_name = limits.group.as_deref().and_then(codec::name_words);
-    let group = group_name
-        .and_then(|name| state.enter_group(&name))
-        .map_or(0, |index| index as u32 + 1);
-    let launch = LaunchShare {
-        weight: limits.weight,
-        priority: limits.priority,
-        cap: limits.cap,
-        source: limits.share_source,
-    };
-    let launch_policy = limits
-        .policy
-        .filter(|policy| policy.check().is_ok())
-        .map(|policy| (policy, limits.policy_source));
-    let words = launch.encode();
-    let invalid = limits.invalid || (limits.group.is_some() && group == 0);
-    slot.launch_share.store(words[0], Ordering::Relaxed);
-    slot.launch_priority.store(words[1], Ordering::Relaxed);
-    for (word, value) in slot
-        .launch_policy
-        .iter()
-        .zip(codec::policy_words(launch_policy.map(|(policy, _)| policy)))
-    {
-        word.store(value, Ordering::Relaxed);
-    }
-    slot.launch_policy_source
-        .store(codec::source_byte(limits.policy_source), Ordering::Relaxed);
-    slot.group.store(group, Ordering::Relaxed);
-    slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
-    slot.registered_ns.store(now, Ordering::Relaxed);
-    slot.heartbeat_ns.store(now, Ordering::Relaxed);
-    slot.acked
-        .store(segments.control().generation(), Ordering::Relaxed);
-    crash_point!("register:filled");
-    seqlock::write(&slot.identity_seq, &slot.identity, &identity.encode());
-    claim::publish(&slot.claim, id.epoch);
-    crash_point!("register:published");
-    state.publish(event(now, id, EventKind::Register));
-    Ok(Registration {
-        segments: segments.clone(),
-        slot: id,
-        pid: std::process::id(),
-        alive: Some(alive),
-        group,
-        memory: limits.memory,
-        memory_source: limits.memory_source,
-        keeper: Mutex::new(None),
-        entering: Mutex::new(()),
-        group_name: group_name.filter(|_| group != 0),
-        launch: LaunchShare::of_slot(slot),
-        launch_policy,
-        book: Book::new(),
-    })
-}
-
-/// The first free slot whose byte we can lock; dead processes are reaped if there is none.
-fn claim_slot(segments: &Segments, now: u64) -> Result<(Alive, SlotId), RegisterError> {
-    let state = segments.state();
-    if !segments.may_write() {
-        return Err(RegisterError::Io(io::ErrorKind::PermissionDenied.into()));
-    }
-    for _ in 0..3 {
-        let mut bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
-        for (index, slot) in state.slots.iter().enumerate() {
-            if !claim::is_free(&slot.claim) || !bytes.try_lock(index).map_err(RegisterError::Io)? {
-                continue;
-            }
-            crash_point!("register:locked");
-            if let Some(epoch) = claim::claim(&slot.claim) {
-                crash_point!("register:claiming");
-                let alive = bytes.keep().map_err(|error| {
-                    claim::free(&slot.claim, epoch);
-                    RegisterError::Io(error)
-                })?;
-                return Ok((
-                    alive,
-                    SlotId {
-                        index: index as u16,
-                        epoch,
-                    },
-                ));
-            }
-            // Claimed and freed in between: this descriptor's lock on it must not linger.
-            bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
-        }
-        drop(bytes);
-        if reap(segments, now) == 0 {
-            break;
-        }
-    }
-    state.count_unmanaged();
-    state.publish(Event {
-        slot: u16::MAX,
-        ..event(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
-    });
-    Err(RegisterError::Full {
-        capacity: MAX_PROCESSES,
-    })
 }
 
 /// An event of a slot, without device, call or arguments.

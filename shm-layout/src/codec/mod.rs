@@ -1,18 +1,20 @@
 //! What the words of the control records mean. Any words decode to something; what makes no sense decodes to
 //! "not set".
 
+mod policy;
+mod words;
+
+pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
+pub(crate) use words::{NameWords, key_of, name_words, text_of, text_words, uuid_of, uuid_words};
+
 use crate::{
     DEVICES_PER_PROCESS,
     control::{SLOT_WORDS, SMALL_WORDS},
     edit::{Boost, QuotaValue},
     ids::Uuid,
-    limits::Source,
-    settings::{LockPolicy, Order, PolicyKind},
+    settings::LockPolicy,
     state::POLICY_WORDS,
 };
-
-/// A group's name as words: up to 31 bytes and a zero.
-pub(crate) type NameWords = [u64; 4];
 
 /// One quota of a process, with what it reverts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,146 +232,6 @@ impl GroupSettings {
             cap: Some(cap).filter(|c| valid_cap(*c)),
         }
     }
-}
-
-pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
-    let Some(policy) = policy else {
-        return [0; POLICY_WORDS];
-    };
-    let (kind, amount) = match policy.kind {
-        PolicyKind::Off => (0, 0),
-        PolicyKind::Launches(count) => (1, u64::from(count)),
-        PolicyKind::Timeslice(ns) => (2, ns),
-        PolicyKind::Always => (3, 0),
-    };
-    let order = match policy.order {
-        Order::Fifo => 0,
-        Order::Priority => 1,
-        Order::Fair => 2,
-    };
-    let first = 1 | kind << 8 | order << 16 | u64::from(policy.sync_skips) << 32;
-    [
-        first,
-        amount,
-        policy.idle_ns,
-        policy.max_hold_ns,
-        policy.grace_ns,
-        0,
-    ]
-}
-
-pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
-    if words[0] & 0xff != 1 {
-        return None;
-    }
-    let kind = match words[0] >> 8 & 0xff {
-        0 => PolicyKind::Off,
-        1 => PolicyKind::Launches(u32::try_from(words[1]).ok()?),
-        2 => PolicyKind::Timeslice(words[1]),
-        3 => PolicyKind::Always,
-        _ => return None,
-    };
-    let order = match words[0] >> 16 & 0xff {
-        0 => Order::Fifo,
-        1 => Order::Priority,
-        2 => Order::Fair,
-        _ => return None,
-    };
-    let policy = LockPolicy {
-        kind,
-        order,
-        idle_ns: words[2],
-        max_hold_ns: words[3],
-        grace_ns: words[4],
-        sync_skips: (words[0] >> 32) as u32,
-    };
-    policy.check().is_ok().then_some(policy)
-}
-
-pub(crate) fn source_byte(source: Source) -> u64 {
-    match source {
-        Source::Default => 0,
-        Source::LaunchEnv => 1,
-        Source::Operator => 2,
-        Source::Group => 3,
-        Source::Invalid => 4,
-        Source::Alias(index) => 16 + u64::from(index),
-    }
-}
-
-pub(crate) fn source_of(byte: u64) -> Source {
-    match byte & 0xff {
-        1 => Source::LaunchEnv,
-        2 => Source::Operator,
-        3 => Source::Group,
-        4 => Source::Invalid,
-        alias if alias >= 16 && ((alias - 16) as usize) < crate::ALIASES.len() => {
-            Source::Alias((alias - 16) as u8)
-        }
-        _ => Source::Default,
-    }
-}
-
-pub(crate) fn uuid_words(uuid: &Uuid) -> (u64, u64) {
-    let bits = u128::from_le_bytes(*uuid);
-    (bits as u64, (bits >> 64) as u64)
-}
-
-pub(crate) fn uuid_of(low: u64, high: u64) -> Uuid {
-    (u128::from(low) | u128::from(high) << 64).to_le_bytes()
-}
-
-/// Packs text into words, cut at a character so that a zero byte always ends it.
-pub(crate) fn text_words(text: &str, words: &mut [u64]) {
-    let room = (words.len() * 8).saturating_sub(1);
-    let mut end = text.len().min(room);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    words.fill(0);
-    for (index, byte) in text.as_bytes()[..end].iter().enumerate() {
-        words[index / 8] |= u64::from(*byte) << (index % 8 * 8);
-    }
-}
-
-/// Text out of words, up to the first zero; bytes that are no text, and control characters, become `?`-like marks.
-pub(crate) fn text_of(words: &[u64]) -> String {
-    let bytes: Vec<u8> = words
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .take_while(|byte| *byte != 0)
-        .collect();
-    String::from_utf8_lossy(&bytes)
-        .chars()
-        .map(|c| {
-            if c.is_control() {
-                char::REPLACEMENT_CHARACTER
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
-/// A group's name as words; `None` if it is empty, too long or has control characters.
-pub(crate) fn name_words(name: &str) -> Option<NameWords> {
-    let fits = !name.is_empty() && name.len() <= 31 && !name.chars().any(char::is_control);
-    fits.then(|| {
-        let mut words = [0; 4];
-        text_words(name, &mut words);
-        words
-    })
-}
-
-/// A hash that is never zero: FNV-1a with a final mix.
-pub(crate) fn key_of(words: &[u64]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash ^= hash >> 32;
-    hash = hash.wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (hash ^ hash >> 29).max(1)
 }
 
 #[cfg(test)]

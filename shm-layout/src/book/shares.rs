@@ -1,0 +1,72 @@
+//! Other slots' shares, for whoever chooses the next holder.
+
+use crate::{
+    codec::{GroupSettings, SlotSettings},
+    ids::SlotId,
+    primitive::Ordering,
+    segment::Segments,
+    settings::{LaunchShare, Share, resolve_share},
+    state::Slot,
+};
+
+/// What is known of other slots' shares, for whoever chooses the next holder.
+#[derive(Default)]
+pub(crate) struct Shares {
+    others: Vec<Option<Other>>,
+}
+
+#[derive(Clone, Copy)]
+struct Other {
+    generation: u64,
+    slot: SlotId,
+    settings: SlotSettings,
+    group: GroupSettings,
+}
+
+impl Shares {
+    /// A slot's share.
+    pub(crate) fn share_of(
+        &mut self,
+        segments: &Segments,
+        id: SlotId,
+        slot: &Slot,
+        now_ns: u64,
+    ) -> Share {
+        let control = segments.control();
+        let generation = control.generation();
+        let index = usize::from(id.index);
+        if self.others.len() <= index {
+            self.others.resize(index + 1, None);
+        }
+        let known = self.others[index].filter(|other| other.slot == id);
+        let other = match known {
+            Some(other) if other.generation == generation => other,
+            _ => {
+                let name = segments
+                    .state()
+                    .group_name(slot.group.load(Ordering::Relaxed));
+                let group = name.and_then(|name| control.group_settings(&name));
+                let before = known.unwrap_or(Other {
+                    generation,
+                    slot: id,
+                    settings: SlotSettings::default(),
+                    group: GroupSettings::default(),
+                });
+                let other = Other {
+                    generation,
+                    slot: id,
+                    settings: control.slot_settings(id).unwrap_or(before.settings),
+                    group: group.unwrap_or(before.group),
+                };
+                self.others[index] = Some(other);
+                other
+            }
+        };
+        resolve_share(
+            &LaunchShare::of_slot(slot),
+            Some(&other.settings),
+            Some(&other.group),
+            now_ns,
+        )
+    }
+}

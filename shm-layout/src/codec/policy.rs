@@ -1,0 +1,85 @@
+//! Lock policies and sources as words.
+
+use crate::{
+    limits::Source,
+    settings::{LockPolicy, Order, PolicyKind},
+    state::POLICY_WORDS,
+};
+
+pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
+    let Some(policy) = policy else {
+        return [0; POLICY_WORDS];
+    };
+    let (kind, amount) = match policy.kind {
+        PolicyKind::Off => (0, 0),
+        PolicyKind::Launches(count) => (1, u64::from(count)),
+        PolicyKind::Timeslice(ns) => (2, ns),
+        PolicyKind::Always => (3, 0),
+    };
+    let order = match policy.order {
+        Order::Fifo => 0,
+        Order::Priority => 1,
+        Order::Fair => 2,
+    };
+    let first = 1 | kind << 8 | order << 16 | u64::from(policy.sync_skips) << 32;
+    [
+        first,
+        amount,
+        policy.idle_ns,
+        policy.max_hold_ns,
+        policy.grace_ns,
+        0,
+    ]
+}
+
+pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
+    if words[0] & 0xff != 1 {
+        return None;
+    }
+    let kind = match words[0] >> 8 & 0xff {
+        0 => PolicyKind::Off,
+        1 => PolicyKind::Launches(u32::try_from(words[1]).ok()?),
+        2 => PolicyKind::Timeslice(words[1]),
+        3 => PolicyKind::Always,
+        _ => return None,
+    };
+    let order = match words[0] >> 16 & 0xff {
+        0 => Order::Fifo,
+        1 => Order::Priority,
+        2 => Order::Fair,
+        _ => return None,
+    };
+    let policy = LockPolicy {
+        kind,
+        order,
+        idle_ns: words[2],
+        max_hold_ns: words[3],
+        grace_ns: words[4],
+        sync_skips: (words[0] >> 32) as u32,
+    };
+    policy.check().is_ok().then_some(policy)
+}
+
+pub(crate) fn source_byte(source: Source) -> u64 {
+    match source {
+        Source::Default => 0,
+        Source::LaunchEnv => 1,
+        Source::Operator => 2,
+        Source::Group => 3,
+        Source::Invalid => 4,
+        Source::Alias(index) => 16 + u64::from(index),
+    }
+}
+
+pub(crate) fn source_of(byte: u64) -> Source {
+    match byte & 0xff {
+        1 => Source::LaunchEnv,
+        2 => Source::Operator,
+        3 => Source::Group,
+        4 => Source::Invalid,
+        alias if alias >= 16 && ((alias - 16) as usize) < crate::ALIASES.len() => {
+            Source::Alias((alias - 16) as u8)
+        }
+        _ => Source::Default,
+    }
+}

@@ -1,0 +1,62 @@
+//! Why an edit was refused.
+
+use std::{fmt, io};
+
+/// Why an edit was refused. Nothing changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EditError {
+    /// Somebody else edited in between.
+    Moved {
+        /// The generation expected.
+        expected: u64,
+        /// The generation found.
+        found: u64,
+    },
+    /// The process, device entry or group is not there.
+    NoSuchTarget,
+    /// A value is out of range.
+    Invalid {
+        /// Which.
+        field: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// No room for another group or device.
+    TooMany,
+    /// This user may not write the control segment.
+    NotPermitted,
+    /// Another editor holds the control segment and does not let go.
+    Busy,
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Moved { expected, found } => {
+                write!(
+                    f,
+                    "somebody else edited in between (generation {found}, not {expected}); look again and repeat"
+                )
+            }
+            Self::NoSuchTarget => {
+                f.write_str("the target is not there (any more); see `gpushare ps`")
+            }
+            Self::Invalid { field, why } => write!(f, "{field} {why}"),
+            Self::TooMany => {
+                f.write_str("no room for another device or group; remove a group first")
+            }
+            Self::NotPermitted => f.write_str(
+                "this user may not write the control segment; ask who ran `gpushare init`",
+            ),
+            Self::Busy => {
+                f.write_str("another edit is under way and does not end; is some gpushare stopped?")
+            }
+            Self::Io(error) => write!(f, "cannot edit: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for EditError {}

@@ -1,0 +1,133 @@
+//! Claiming a slot and publishing who has it.
+
+use std::{io, sync::Mutex};
+
+use super::{RegisterError, Registration, event};
+use crate::{
+    MAX_PROCESSES,
+    book::Book,
+    clock, codec,
+    crash::crash_point,
+    events::{Event, EventKind},
+    identity::Identity,
+    ids::SlotId,
+    limits::LaunchLimits,
+    liveness::Alive,
+    primitive::Ordering,
+    protocol::{claim, seqlock},
+    reap::reap,
+    segment::Segments,
+    settings::LaunchShare,
+};
+
+/// Claims a slot and publishes who we are.
+pub fn register(
+    segments: &Segments,
+    identity: &Identity,
+    limits: &LaunchLimits,
+) -> Result<Registration, RegisterError> {
+    let now = clock::now();
+    let state = segments.state();
+    let (alive, id) = claim_slot(segments, now)?;
+    let slot = &state.slots[usize::from(id.index)];
+    crash_point!("register:claimed");
+    slot.clear();
+    let group_name = limits.group.as_deref().and_then(codec::name_words);
+    let group = group_name
+        .and_then(|name| state.enter_group(&name))
+        .map_or(0, |index| index as u32 + 1);
+    let launch = LaunchShare {
+        weight: limits.weight,
+        priority: limits.priority,
+        cap: limits.cap,
+        source: limits.share_source,
+    };
+    let launch_policy = limits
+        .policy
+        .filter(|policy| policy.check().is_ok())
+        .map(|policy| (policy, limits.policy_source));
+    let words = launch.encode();
+    let invalid = limits.invalid || (limits.group.is_some() && group == 0);
+    slot.launch_share.store(words[0], Ordering::Relaxed);
+    slot.launch_priority.store(words[1], Ordering::Relaxed);
+    for (word, value) in slot
+        .launch_policy
+        .iter()
+        .zip(codec::policy_words(launch_policy.map(|(policy, _)| policy)))
+    {
+        word.store(value, Ordering::Relaxed);
+    }
+    slot.launch_policy_source
+        .store(codec::source_byte(limits.policy_source), Ordering::Relaxed);
+    slot.group.store(group, Ordering::Relaxed);
+    slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
+    slot.registered_ns.store(now, Ordering::Relaxed);
+    slot.heartbeat_ns.store(now, Ordering::Relaxed);
+    slot.acked
+        .store(segments.control().generation(), Ordering::Relaxed);
+    crash_point!("register:filled");
+    seqlock::write(&slot.identity_seq, &slot.identity, &identity.encode());
+    claim::publish(&slot.claim, id.epoch);
+    crash_point!("register:published");
+    state.publish(event(now, id, EventKind::Register));
+    Ok(Registration {
+        segments: segments.clone(),
+        slot: id,
+        pid: std::process::id(),
+        alive: Some(alive),
+        group,
+        memory: limits.memory,
+        memory_source: limits.memory_source,
+        keeper: Mutex::new(None),
+        entering: Mutex::new(()),
+        group_name: group_name.filter(|_| group != 0),
+        launch: LaunchShare::of_slot(slot),
+        launch_policy,
+        book: Book::new(),
+    })
+}
+
+/// The first free slot whose byte we can lock; dead processes are reaped if there is none.
+fn claim_slot(segments: &Segments, now: u64) -> Result<(Alive, SlotId), RegisterError> {
+    let state = segments.state();
+    if !segments.may_write() {
+        return Err(RegisterError::Io(io::ErrorKind::PermissionDenied.into()));
+    }
+    for _ in 0..3 {
+        let mut bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
+        for (index, slot) in state.slots.iter().enumerate() {
+            if !claim::is_free(&slot.claim) || !bytes.try_lock(index).map_err(RegisterError::Io)? {
+                continue;
+            }
+            crash_point!("register:locked");
+            if let Some(epoch) = claim::claim(&slot.claim) {
+                crash_point!("register:claiming");
+                let alive = bytes.keep().map_err(|error| {
+                    claim::free(&slot.claim, epoch);
+                    RegisterError::Io(error)
+                })?;
+                return Ok((
+                    alive,
+                    SlotId {
+                        index: index as u16,
+                        epoch,
+                    },
+                ));
+            }
+            // Claimed and freed in between: this descriptor's lock on it must not linger.
+            bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;
+        }
+        drop(bytes);
+        if reap(segments, now) == 0 {
+            break;
+        }
+    }
+    state.count_unmanaged();
+    state.publish(Event {
+        slot: u16::MAX,
+        ..event(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
+    });
+    Err(RegisterError::Full {
+        capacity: MAX_PROCESSES,
+    })
+}

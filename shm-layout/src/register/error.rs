@@ -1,0 +1,49 @@
+//! Why a process or device could not be registered.
+
+use std::{fmt, io};
+
+use crate::{DEVICES_PER_PROCESS, MAX_DEVICES};
+
+/// Why a process could not be registered. It runs on, unmanaged.
+#[derive(Debug)]
+pub enum RegisterError {
+    /// Every slot is taken by a living process.
+    Full {
+        /// How many there are.
+        capacity: usize,
+    },
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { capacity } => write!(
+                f,
+                "all {capacity} process slots are taken, so this process runs unmanaged; end some other one and restart it"
+            ),
+            Self::Io(error) => write!(
+                f,
+                "cannot register, so this process runs unmanaged: {error}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+/// The slot has no room for another device, or the segment has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevicesFull;
+
+impl fmt::Display for DevicesFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no room for another device ({DEVICES_PER_PROCESS} a process, {MAX_DEVICES} in all)"
+        )
+    }
+}
+
+impl std::error::Error for DevicesFull {}
