@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef unsigned long long u64;
@@ -34,9 +36,12 @@ static void meet(void) {
     if (atomic_fetch_add(&shared->arrived, 1) + 1 == parties) {
         atomic_store(&shared->arrived, 0);
         atomic_store(&shared->phase, phase + 1);
-    } else {
-        while (atomic_load(&shared->phase) == phase) sched_yield();
+        syscall(SYS_futex, &shared->phase, FUTEX_WAKE, 1 << 20, NULL, NULL, 0);
+        return;
     }
+    for (int i = 0; i < 8 && atomic_load(&shared->phase) == phase; i++) sched_yield();
+    while (atomic_load(&shared->phase) == phase)
+        syscall(SYS_futex, &shared->phase, FUTEX_WAIT, phase, NULL, NULL, 0);
 }
 
 struct piece { u64 handle, bytes; int way; };

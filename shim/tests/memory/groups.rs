@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpushare_testbed::{Testbed, eventually};
+use gpushare_testbed::{Testbed, Watched, eventually};
 use rustix::process::Signal;
 use shm_layout::{Change, EventKind, EventReader, QuotaValue, Segments, Set, Source, clock};
 
@@ -123,4 +123,28 @@ fn a_devices_limit_holds_over_everybody() {
         );
     }
     assert_eq!(limits, [4 * MIB], "the denial names the limit that refused");
+}
+
+#[test]
+fn not_a_byte_is_lost_when_members_are_killed_at_work() {
+    let bed = Testbed::new();
+    set_group(&bed, "training", QuotaValue::Bytes(64 * MIB));
+    let start = || {
+        let mut command = bed.workload(&["--until-oom", "--piece", "3MiB", "--kernel-us", "1"]);
+        Watched::spawn(command.env("GPUSHARE_GROUP", "training"))
+    };
+    let mut members: Vec<_> = (0..3).map(|_| start()).collect();
+    for round in 0..6 {
+        // Any moment will do; these are spread over a member's life.
+        std::thread::sleep(Duration::from_millis(5 + 17 * (round % 5)));
+        let killed = std::mem::replace(&mut members[round as usize % 3], start());
+        killed.signal(Signal::KILL);
+    }
+    drop(members);
+    let mut heir = Client::start(&bed, &[("GPUSHARE_GROUP", "training")]);
+    eventually("all bytes are back", Duration::from_secs(60), || {
+        heir.code(&format!("alloc a {}", 64 * MIB)) == 0
+    });
+    heir.denied("alloc b 1");
+    assert_eq!(heir.used(), 64 * MIB);
 }
