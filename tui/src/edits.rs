@@ -22,7 +22,7 @@ pub use stored::StoredChange;
 pub use words::quota_word;
 
 /// How long [`Editor::apply`] waits for the living to obey.
-pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
+pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(3);
 
 /// One edit, and what the audit log should know about it.
 #[derive(Debug, Clone)]

@@ -35,6 +35,7 @@ impl Launch {
         dir: &SegmentDir,
     ) -> Result<Self, Failure> {
         let variables = settings.variables()?;
+        settings.inherited()?;
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;

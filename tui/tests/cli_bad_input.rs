@@ -169,3 +169,14 @@ fn an_installation_for_all_is_made_by_root_only() {
         .gpushare(&["init", "--group", "users"])
         .refused(4, &["root"]);
 }
+
+#[test]
+fn making_the_segments_twice_changes_nothing() {
+    let world = made();
+    let actor = world.actor("train");
+    actor.enter(0);
+    let said = world.gpushare(&["init"]).done();
+    assert!(said.out.contains("ready"), "{said:?}");
+    let ps = world.gpushare(&["ps", "--json"]).done().json();
+    assert_eq!(ps["processes"][0]["name"], "train");
+}

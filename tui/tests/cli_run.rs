@@ -47,6 +47,26 @@ fn wrong_settings_are_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_wrong_value_that_would_be_inherited_is_refused_too() {
+    let world = World::new();
+    let start = |options: &[&str]| {
+        let options = [options, &["--", "echo", "started"]].concat();
+        Said::from(
+            command(&world, &options)
+                .env("GPUSHARE_MEMORY", "8Q")
+                .output()
+                .expect("built"),
+        )
+    };
+    start(&[]).refused(2, &["GPUSHARE_MEMORY", "8Q"]);
+    assert_eq!(
+        start(&["--memory", "1G"]).done().out,
+        "started\n",
+        "what is said here hides it"
+    );
+}
+
+#[test]
 fn the_settings_and_the_preload_reach_the_program() {
     let world = World::new();
     let script = "echo $GPUSHARE_MEMORY $GPUSHARE_WEIGHT $GPUSHARE_PRIORITY $GPUSHARE_CAP $GPUSHARE_GROUP \

@@ -68,11 +68,7 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
     )?;
     writeln!(
         out,
-        "It is gone after a boot; to make it at each: echo 'd {SYSTEM_DIR} 0755 root root' into tmpfiles.d"
-    )?;
-    writeln!(
-        out,
-        "and run gpushare init --group {group} from a boot service."
+        "A boot takes it away: run this at each, as assets/systemd/gpushare-init.service does."
     )?;
     Ok(Exit::Done)
 }

@@ -12,7 +12,7 @@ use super::table::{Side, Table};
 use super::{Done, note, world};
 use crate::exit::{Exit, Failure};
 use crate::picking::{self, Candidate};
-use crate::sample::{DeviceSample, SCHEMA_VERSION};
+use crate::sample::{DeviceSample, Nvml, SCHEMA_VERSION};
 use crate::units::{self, short_size};
 use crate::{targets, uuids};
 
@@ -60,9 +60,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let _turn = take_turn(&dir.path);
     let sample = world::look(&dir)?;
     if sample.devices.is_empty() {
-        return Err(Failure::no_such_target(
-            "there is no GPU here: NVML shows none and no program has used one; gpushare doctor says why",
-        ));
+        let nvml = match &sample.nvml {
+            Nvml::Missing(why) => format!(" ({why})"),
+            _ => String::new(),
+        };
+        return Err(Failure::no_such_target(format!(
+            "there is no GPU here: NVML shows none{nvml} and no program has used one; gpushare doctor says why"
+        )));
     }
     let named = args
         .gpu

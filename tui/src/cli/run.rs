@@ -36,6 +36,7 @@ pub struct Args {
 pub fn run(args: Args) -> Done {
     // A wrong value is found before even the segments are made.
     args.settings.variables()?;
+    args.settings.inherited()?;
     let dir = world::dir_or_new()?;
     look_at_segments(&dir, &args.settings)?;
     let mut launch = Launch::prepare(&args.command, &args.settings, &dir)?;

@@ -51,30 +51,17 @@ fn settings() -> Vec<Finding> {
             .ok()
             .filter(|value: &String| !value.is_empty())
     };
-    let inherited = Settings {
-        memory: value(environment::MEMORY),
-        weight: value(environment::WEIGHT),
-        priority: value(environment::PRIORITY),
-        cap: value(environment::CAP),
-        group: value(environment::GROUP),
-        name: value(environment::NAME),
-        policy: value(environment::POLICY),
-        ..Settings::default()
-    };
-    let mut findings = vec![match inherited.variables() {
-        Ok(set) if set.is_empty() => {
+    let mut findings = vec![match Settings::default().inherited() {
+        Ok(names) if names.is_empty() => {
             Finding::ok("environment", "no GPUSHARE_* setting is inherited")
         }
-        Ok(set) => {
-            let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
-            Finding::ok(
-                "environment",
-                format!("programs started here inherit {}", names.join(", ")),
-            )
-        }
+        Ok(names) => Finding::ok(
+            "environment",
+            format!("programs started here inherit {}", names.join(", ")),
+        ),
         Err(failure) => Finding::fail(
             "environment",
-            format!("a GPUSHARE_* variable has a wrong value: {failure}"),
+            failure.sentence,
             "correct it or unset it; programs would run without that limit",
         ),
     }];

@@ -14,6 +14,9 @@ use crate::probe::Probe;
 use crate::stage::Stage;
 use crate::{environment, units};
 
+/// How long the tasks may take to obey a policy before a measurement would measure something else.
+const OBEYED: Duration = Duration::from_secs(30);
+
 /// Runs one configuration of the plan.
 pub fn play(plan: &Plan, config: &Config, simulated: bool) -> Result<Measured, Failure> {
     let mut stage = Stage::new(None, simulated)?;
@@ -107,7 +110,9 @@ fn set_policy(stage: &Stage, config: &Config) -> Result<(), Failure> {
     };
     let request = EditRequest::new(change, "all GPUs", Place::Ctl)
         .because(Some("gpushare experiment".into()));
-    let applied = Editor::open(&stage.dir).apply(request)?;
+    let editor = Editor::open(&stage.dir);
+    let applied = editor.submit(request)?;
+    let applied = editor.wait(applied, OBEYED);
     match applied.missing.len() {
         0 => Ok(()),
         count => Err(Failure::failed(format!(

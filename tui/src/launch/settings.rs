@@ -47,66 +47,81 @@ pub struct Settings {
     pub sim: Option<Option<String>>,
 }
 
+/// A setting that travels in a variable: how a person writes it, and what its value must be.
+struct Carried {
+    option: &'static str,
+    variable: &'static str,
+    of: fn(&Settings) -> &Option<String>,
+    check: fn(&str, &str) -> Result<(), Failure>,
+}
+
+/// Fills the table: option, variable, field, and the reader whose success makes a value right.
+macro_rules! carried {
+    ($($option:literal $variable:ident $field:ident $check:expr;)*) => {
+        const CARRIED: &[Carried] = &[$(Carried {
+            option: $option,
+            variable: environment::$variable,
+            of: |settings| &settings.$field,
+            check: $check,
+        },)*];
+    };
+}
+
+carried! {
+    "--memory" MEMORY memory |what, text| right(what, units::parse_memory_list(text));
+    "--weight" WEIGHT weight |what, text| right(what, units::parse_integer(text, 1, 1000));
+    "--priority" PRIORITY priority |what, text| right(what, units::parse_integer(text, -20, 19));
+    "--cap" CAP cap |what, text| right(what, units::parse_percent(text));
+    "--group" GROUP group |what, text| check_name(what, text, GROUP_BYTES);
+    "--name" NAME name |what, text| check_name(what, text, LABEL_BYTES);
+    "--policy" POLICY policy |what, text| right(what, units::policy(text));
+}
+
+fn right<T>(what: &str, read: Result<T, units::TextError>) -> Result<(), Failure> {
+    read.map(drop).map_err(|error| wrong_value(what, &error))
+}
+
 impl Settings {
     /// The variables that carry the settings, each checked.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let mut variables = Vec::new();
-        let mut carry =
-            |variable, text: &Option<String>, check: &dyn Fn(&str) -> Result<(), Failure>| {
-                if let Some(text) = text {
-                    check(text)?;
-                    variables.push((variable, OsString::from(text)));
-                }
-                Ok::<(), Failure>(())
-            };
-        carry(environment::MEMORY, &self.memory, &|text| {
-            units::parse_memory_list(text)
-                .map(drop)
-                .map_err(|error| wrong_value("--memory", &error))
-        })?;
-        carry(environment::WEIGHT, &self.weight, &|text| {
-            units::parse_integer(text, 1, 1000)
-                .map(drop)
-                .map_err(|error| wrong_value("--weight", &error))
-        })?;
-        carry(environment::PRIORITY, &self.priority, &|text| {
-            units::parse_integer(text, -20, 19)
-                .map(drop)
-                .map_err(|error| wrong_value("--priority", &error))
-        })?;
-        carry(environment::CAP, &self.cap, &|text| {
-            units::parse_percent(text)
-                .map(drop)
-                .map_err(|error| wrong_value("--cap", &error))
-        })?;
-        carry(environment::GROUP, &self.group, &|text| {
-            check_name("--group", text, GROUP_BYTES)
-        })?;
-        carry(environment::NAME, &self.name, &|text| {
-            check_name("--name", text, LABEL_BYTES)
-        })?;
-        carry(environment::POLICY, &self.policy, &check_policy)?;
+        for carried in CARRIED {
+            if let Some(text) = (carried.of)(self) {
+                (carried.check)(carried.option, text)?;
+                variables.push((carried.variable, OsString::from(text)));
+            }
+        }
         Ok(variables)
     }
-}
 
-impl Settings {
+    /// Checks what the program would inherit where nothing is set here, and names it.
+    pub fn inherited(&self) -> Result<Vec<&'static str>, Failure> {
+        let mut names = Vec::new();
+        for carried in CARRIED
+            .iter()
+            .filter(|carried| (carried.of)(self).is_none())
+        {
+            let Some(text) = std::env::var_os(carried.variable).filter(|text| !text.is_empty())
+            else {
+                continue;
+            };
+            (carried.check)(carried.variable, &text.to_string_lossy())?;
+            names.push(carried.variable);
+        }
+        Ok(names)
+    }
+
     /// The same settings as options of `gpushare run`.
     pub fn options(&self) -> Vec<String> {
-        let named = [
-            ("--gpu", &self.gpu),
-            ("--memory", &self.memory),
-            ("--weight", &self.weight),
-            ("--priority", &self.priority),
-            ("--cap", &self.cap),
-            ("--group", &self.group),
-            ("--name", &self.name),
-            ("--policy", &self.policy),
-        ];
-        let mut options: Vec<String> = named
-            .iter()
-            .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?)))
-            .collect();
+        let said = |carried: &Carried| {
+            Some(format!(
+                "{}={}",
+                carried.option,
+                (carried.of)(self).as_ref()?
+            ))
+        };
+        let mut options: Vec<String> = CARRIED.iter().filter_map(said).collect();
+        options.extend(self.gpu.iter().map(|gpu| format!("--gpu={gpu}")));
         match &self.sim {
             Some(Some(scenario)) => options.push(format!("--sim={scenario}")),
             Some(None) => options.push("--sim".into()),
@@ -114,12 +129,6 @@ impl Settings {
         }
         options
     }
-}
-
-fn check_policy(text: &str) -> Result<(), Failure> {
-    units::policy(text)
-        .map(drop)
-        .map_err(|error| wrong_value("--policy", &error))
 }
 
 /// A name fits its place in the segment and shows on one line.
