@@ -105,17 +105,11 @@ fn work(options: &Options) -> Result<ExitCode> {
     if !io::stdout().is_terminal() {
         bail!("this is not a terminal; print one look with --once, or one after the other with -b");
     }
-    let mut source: Box<dyn Source> = match &options.replay {
+    let source: Box<dyn Source> = match &options.replay {
         Some(path) => Box::new(Replay::open(path)?),
         None => Box::new(Live::new(&dir, !options.no_nvml)),
     };
-    if let Some(gpu) = options.gpu {
-        let first = source.next()?;
-        first.into_iter().for_each(|sample| state.update(sample));
-        let mut choices = state.choices.clone();
-        choices.show_gpu(gpu, state.data());
-        state.choices = choices;
-    }
+    state.choices.wanted_gpu = options.gpu;
     let when = options
         .color
         .or(config.color.map(When::from))

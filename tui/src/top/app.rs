@@ -231,6 +231,11 @@ fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent) {
     state.overlay = Some(Overlay::Filter(line));
 }
 
+/// Takes in that a recording has no more samples.
+pub fn over(state: &mut State) {
+    say(state, "this is the end of the recording; q leaves", false);
+}
+
 /// Takes in what the operator's thread has done.
 pub fn news(state: &mut State, news: News) {
     match news {

@@ -128,6 +128,9 @@ impl Dashboard {
                 }
                 Woken::Tick => {
                     over = !self.sample()?;
+                    if over {
+                        app::over(&mut self.state);
+                    }
                     if let Some(pace) = self.source.pace() {
                         ticks.reset_after(pace);
                     }

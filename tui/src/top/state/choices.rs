@@ -49,6 +49,8 @@ pub struct Choices {
     pub screen: Screen,
     /// Position of the shown device.
     pub gpu: usize,
+    /// The device asked for at the start, until it is seen: NVML may be slow to list it.
+    pub wanted_gpu: Option<usize>,
     /// Its name, by which it is found again when positions change.
     uuid: Option<String>,
     /// List processes of all devices, not only of the shown one.
@@ -79,6 +81,7 @@ impl Default for Choices {
         Self {
             screen: Screen::Main,
             gpu: 0,
+            wanted_gpu: None,
             uuid: None,
             all_gpus: false,
             selected: None,
@@ -98,6 +101,9 @@ impl Choices {
     /// Makes the choices fit the data again: devices may have moved, processes may have gone.
     pub fn settle(&mut self, data: &Data) {
         let devices = &data.sample.devices;
+        if let Some(gpu) = self.wanted_gpu.take_if(|gpu| *gpu < devices.len()) {
+            self.show_gpu(gpu, data);
+        }
         if let Some(uuid) = &self.uuid
             && let Some(at) = devices.iter().position(|d| d.uuid == *uuid)
         {
