@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
 };
 
 use common::*;
@@ -356,79 +355,6 @@ fn a_holder_that_overstays_is_forced_out_and_finds_out() {
         (1, 1)
     );
     assert_eq!(view.violations, 0);
-}
-
-/// The shares of saturated processes, in simulated time: whoever is next holds for one slice.
-fn shares_of(wishes: &[(u32, Option<u32>)], seconds: u64) -> Vec<f64> {
-    let dir = Dir::new();
-    let segments = dir.open();
-    let operator = dir.operator();
-    let kind = PolicyKind::Timeslice(5 * MS);
-    let policy = LockPolicy {
-        kind,
-        ..LockPolicy::default()
-    };
-    operator
-        .edit(
-            None,
-            &Change::Policy {
-                device: None,
-                policy: Some(policy),
-            },
-            clock::now(),
-        )
-        .expect("edited");
-    let stop = AtomicBool::new(false);
-    let all: Vec<_> = wishes.iter().map(|_| process(&segments, "")).collect();
-    for ((process, _), (weight, cap)) in all.iter().zip(wishes) {
-        share(&operator, process, |wish| {
-            wish.weight = Set::To(*weight);
-            wish.cap = cap.map_or(Set::Keep, Set::To);
-        });
-    }
-    thread::scope(|scope| {
-        for (process, entry) in &all {
-            let stop = &stop;
-            scope.spawn(move || {
-                let lock = process.lock(*entry);
-                while !stop.load(Ordering::Relaxed) {
-                    if lock.acquire(&|| stop.load(Ordering::Relaxed)) == Acquire::GaveUp {
-                        break;
-                    }
-                    // As a keeper does: look at the end of each slice.
-                    loop {
-                        thread::sleep(Duration::from_millis(5));
-                        process.heartbeat(clock::now());
-                        let spent = lock.cap_left(clock::now()) == Some(0);
-                        if spent || lock.contended() || stop.load(Ordering::Relaxed) || !lock.held()
-                        {
-                            break;
-                        }
-                    }
-                    lock.release(Reason::Slice, clock::now());
-                }
-            });
-        }
-        thread::sleep(Duration::from_secs(seconds));
-        stop.store(true, Ordering::Relaxed);
-    });
-    let view = look(&segments);
-    assert_eq!(view.violations, 0);
-    let held: Vec<f64> = view
-        .processes
-        .iter()
-        .map(|one| one.devices[0].lock.held_ns as f64)
-        .collect();
-    let total: f64 = held.iter().sum();
-    held.iter().map(|one| one * 100.0 / total).collect()
-}
-
-#[test]
-fn weights_set_the_shares_of_a_saturated_device() {
-    let shares = shares_of(&[(100, None), (200, None), (400, None)], 4);
-    for (share, want) in shares.iter().zip([14.3, 28.6, 57.1]) {
-        assert!((share - want).abs() < 4.0, "{shares:?}");
-    }
 }
 
 #[test]

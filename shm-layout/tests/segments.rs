@@ -270,6 +270,80 @@ fn a_system_installation_has_its_own_modes() {
     let (_process, _) = process(&dir.open(), "");
 }
 
+/// Runs the named test of this binary as another user; its output, or `None` where that is not possible.
+fn as_nobody(test: &str, dir: &Dir) -> Option<String> {
+    use std::os::unix::process::CommandExt as _;
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let copy = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempfile_in("/tmp")
+        .ok()?;
+    let (_, path) = copy.keep().ok()?;
+    fs::copy(std::env::current_exe().ok()?, &path).ok()?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).ok()?;
+    let output = std::process::Command::new(&path)
+        .args(["--exact", test, "--nocapture"])
+        .env("GPUSHARE_TEST_ROLE", "nobody")
+        .env("GPUSHARE_TEST_DIR", dir.path())
+        .uid(65534)
+        .gid(65534)
+        .output();
+    let _ = fs::remove_file(&path);
+    Some(String::from_utf8_lossy(&output.ok()?.stdout).into_owned())
+}
+
+#[test]
+fn strangers_may_look_at_a_system_installation_and_change_nothing() {
+    if let Some((_, dir)) = role() {
+        let looked = Segments::open_viewer(&dir).map(|viewer| look(&viewer).processes.len());
+        let worked = Segments::open_workload(&dir).map(drop);
+        let edited = Segments::open_operator(&dir).map(drop);
+        say(&format!(
+            "looked {looked:?}\nworked {}\nedited {}",
+            worked.is_ok(),
+            edited.is_ok()
+        ));
+        return;
+    }
+    let dir = Dir::new();
+    if rustix::process::geteuid().is_root() {
+        Segments::init_system(dir.path(), Some(0)).expect("made");
+    }
+    let test = "strangers_may_look_at_a_system_installation_and_change_nothing";
+    let Some(said) = as_nobody(test, &dir) else {
+        return;
+    };
+    assert!(
+        said.contains("looked Ok(0)\nworked false\nedited false"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_directory_of_somebody_else_is_refused() {
+    if let Some((_, dir)) = role() {
+        say(&format!(
+            "{}",
+            Segments::open_workload(&dir).err().expect("refused")
+        ));
+        return;
+    }
+    let dir = Dir::new();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(dir.path(), Some(12345), None).expect("given away");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("opened");
+    }
+    let Some(said) = as_nobody("a_directory_of_somebody_else_is_refused", &dir) else {
+        return;
+    };
+    assert!(
+        said.contains("belongs to user 12345, not to user 65534"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_full_file_system_is_an_error_and_not_a_signal() {
     if !rustix::process::geteuid().is_root() {

@@ -47,7 +47,8 @@ pub enum Change {
     ProcessQuota {
         /// Whose.
         slot: SlotId,
-        /// On which of its entries; `None` for every device, later ones included.
+        /// On which of its entries; `None` for every device, later ones included: that replaces what was set for
+        /// single ones, and undoing it does not bring those back.
         device: Option<u8>,
         /// The quota.
         value: QuotaValue,

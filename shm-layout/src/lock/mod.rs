@@ -13,6 +13,8 @@
 //! holder's robust word. The others look again on their own.
 
 mod choose;
+#[cfg(test)]
+mod schedule;
 mod stats;
 mod wait;
 
@@ -167,16 +169,12 @@ impl<'r> DeviceLock<'r> {
     /// `fair` a heavy holder goes on until its share is used, and under `priority` an urgent one until others have
     /// aged enough. A holder that is paused or over its cap deserves it less than anybody.
     pub fn contended(&self) -> bool {
-        self.device.turn().anybody() && {
-            let now = clock::now();
-            self.best_waiter(self.me, now)
-                .is_some_and(|best| best.beats(&self.holder(self.me, now)))
-        }
+        self.device.turn().anybody() && self.contended_at(clock::now())
     }
 
-    /// Whether anybody waits at all, deserving or not.
-    pub fn is_waited_for(&self) -> bool {
-        self.device.turn().anybody()
+    fn contended_at(&self, now_ns: u64) -> bool {
+        self.best_waiter(self.me, now_ns)
+            .is_some_and(|best| best.beats(&self.holder(self.me, now_ns)))
     }
 
     /// When we got it.

@@ -48,12 +48,7 @@ impl DeviceLock<'_> {
         let turn = self.device.turn();
         let slot = usize::from(self.registration.slot().index);
         let began = clock::now();
-        self.start_virtual_time(began);
-        self.words.pulse_ns.store(began, Ordering::Relaxed);
-        self.words.lock_since.store(began, Ordering::Relaxed);
-        self.words.lock_state.store(WAITS, Ordering::Relaxed);
-        turn.join(slot);
-        crash_point!("acquire:joined");
+        self.queue_up(began);
         self.device.arrivals.fetch_add(1, Ordering::Relaxed);
         futex::wake(&self.device.arrivals, i32::MAX);
         self.publish(event(began, self.registration.slot(), EventKind::Wait));
@@ -101,6 +96,18 @@ impl DeviceLock<'_> {
                 self.sleep(owner, grant, now, &watch);
             }
         }
+    }
+
+    /// Joins the queue.
+    pub(super) fn queue_up(&self, now_ns: u64) {
+        self.start_virtual_time(now_ns);
+        self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
+        self.words.lock_since.store(now_ns, Ordering::Relaxed);
+        self.words.lock_state.store(WAITS, Ordering::Relaxed);
+        self.device
+            .turn()
+            .join(usize::from(self.registration.slot().index));
+        crash_point!("acquire:joined");
     }
 
     /// A newcomer starts at the least virtual time of the active.
