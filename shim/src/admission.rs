@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::{
     bypass::Bypass,
     context, gate,
-    guest::{Device, Guest},
+    guest::{Device, Guest, guest},
     launch::Work,
     life, notice, stream,
     thread::{self, Thread, Used, add},
@@ -41,7 +41,10 @@ pub struct Pass {
 pub fn admit(key: usize, work: Work) -> Admission {
     match catch_unwind(|| decide(key, work)) {
         Ok(Ok(pass)) => Admission::Inside(pass),
-        Ok(Err(why)) => Admission::Aside(why),
+        Ok(Err(why)) => {
+            count(why);
+            Admission::Aside(why)
+        }
         Err(_) => {
             notice::fault();
             if let Some(thread) = thread::current() {
@@ -65,6 +68,15 @@ pub fn finish(admission: Admission) {
         if catch_unwind(AssertUnwindSafe(after)).is_err() {
             notice::fault();
         }
+    }
+}
+
+/// Counts that we stepped aside, where a guest is there to say so and the reason is worth knowing.
+fn count(why: Bypass) {
+    if let Bypass::NoContext | Bypass::UnknownDevice = why
+        && let Some(guest) = guest()
+    {
+        guest.count_all(|counters| &counters.bypasses);
     }
 }
 

@@ -16,7 +16,9 @@ use gpushare_abi::{
     errors::CUresult,
     types::{CUdevice, CUuuid},
 };
-use shm_layout::{DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, locate, register};
+use shm_layout::{
+    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, locate, register,
+};
 
 use crate::{
     barrier,
@@ -163,6 +165,13 @@ fn make_guest() -> Option<Guest> {
         }
     };
     let devices = enter_devices(&registration, count);
+    if environment.log >= Log::Info {
+        let slot = registration.slot().index;
+        notice::once(
+            Cause::Arrival,
+            format_args!("managed as slot {slot} in {}", segments.dir().display()),
+        );
+    }
     Some(Guest {
         registration,
         devices,
@@ -205,11 +214,10 @@ fn enter_device(registration: &Registration, ordinal: i32) -> Option<Device> {
     // SAFETY: the place is ours.
     unsafe { call::cuDeviceTotalMem_v2(Out::to(&mut total), device) }.ok()?;
     let name = name_of(device);
-    let flags = if name.contains("Simulated") {
-        DEVICE_SIM
-    } else {
-        0
-    };
+    let flags = [("Simulated", DEVICE_SIM), (" MIG ", DEVICE_MIG)]
+        .into_iter()
+        .filter(|(word, _)| name.contains(word))
+        .fold(0, |flags, (_, flag)| flags | flag);
     let ordinal = u8::try_from(ordinal).ok()?;
     let entry = registration
         .add_device(uuid_of(device), ordinal, &name, total as u64, flags)

@@ -28,6 +28,8 @@ pub enum Cause {
     Kernel,
     /// Reserved for the memory side.
     Memory,
+    /// `GPUSHARE_LOG=info`: we are there.
+    Arrival,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);
