@@ -78,8 +78,9 @@ impl Member {
         self.process().devices[device].used.fetch_sub(bytes, SeqCst);
     }
 
-    /// Bytes of a device's memory that nobody holds.
+    /// Bytes of a device's memory that nobody holds. What the dead held is free within a moment.
     pub fn free_memory(&self, device: usize) -> u64 {
+        self.look_after_the_dead();
         let capacity = self.world().devices()[device].memory;
         capacity.saturating_sub(total(self.world().layout(), device).0)
     }

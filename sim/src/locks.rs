@@ -42,8 +42,10 @@ impl Exclusive {
     pub fn lock(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         let start = Instant::now();
+        let mut pause = Duration::from_micros(50);
         while !try_flock(&file)? && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_micros(100));
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(2));
         }
         Ok(Self { file })
     }

@@ -11,12 +11,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::layout::{Layout, Process};
 use crate::locks::{self, Exclusive, Life};
 use crate::world::World;
-use crate::{MAX_PROCESSES, timeline};
+use crate::{MAX_PROCESSES, clock, timeline};
 
 const FREE: u64 = 0;
 const LIVE: u64 = 1;
@@ -29,6 +30,8 @@ pub struct Member {
     slot: usize,
     pid: u32,
     life: Option<Life>,
+    /// When it last looked for the dead.
+    looked: AtomicU64,
 }
 
 impl Member {
@@ -37,13 +40,19 @@ impl Member {
         let layout = world.layout();
         let path = world.lock_path();
         let _exclusive = Exclusive::lock(path)?;
-        sweep(layout, path);
-        let free = |p: &&Process| p.state.load(Relaxed) & 0xff == FREE;
-        let slot = layout
-            .processes
-            .iter()
-            .position(|p| free(&p))
-            .ok_or_else(|| io::Error::other("the simulated world is full"))?;
+        let free = || {
+            let state = |process: &Process| process.state.load(Relaxed) & 0xff;
+            layout
+                .processes
+                .iter()
+                .position(|process| state(process) == FREE)
+        };
+        // Looking after the dead takes time; those who join do it only when they have to.
+        let slot = free().or_else(|| {
+            sweep(layout, path);
+            free()
+        });
+        let slot = slot.ok_or_else(|| io::Error::other("the simulated world is full"))?;
         let life = Life::begin(path, slot)?;
         let process = &layout.processes[slot];
         clear(process);
@@ -61,6 +70,7 @@ impl Member {
             slot,
             pid: std::process::id(),
             life: Some(life),
+            looked: AtomicU64::new(0),
         })
     }
 
@@ -72,6 +82,16 @@ impl Member {
     /// Its slot.
     pub fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// Frees the slots of the dead, if that was not done just now.
+    pub(crate) fn look_after_the_dead(&self) {
+        const OFTEN: u64 = 2_000_000;
+        let now = clock::now();
+        if now.saturating_sub(self.looked.load(Relaxed)) >= OFTEN {
+            self.looked.store(now, Relaxed);
+            try_reap(&self.world);
+        }
     }
 
     pub(crate) fn process(&self) -> &'static Process {
@@ -103,12 +123,20 @@ impl Process {
 pub fn reap(world: &World) {
     const TRIES: u32 = 20;
     for _ in 0..TRIES {
-        if let Ok(Some(_exclusive)) = Exclusive::try_lock(world.lock_path()) {
-            sweep(world.layout(), world.lock_path());
+        if try_reap(world) {
             return;
         }
         std::thread::sleep(std::time::Duration::from_micros(200));
     }
+}
+
+/// The same, unless another process is at it.
+fn try_reap(world: &World) -> bool {
+    let Ok(Some(_exclusive)) = Exclusive::try_lock(world.lock_path()) else {
+        return false;
+    };
+    sweep(world.layout(), world.lock_path());
+    true
 }
 
 /// Under the lock: frees the slots of the dead, and finishes what a killed sweeper left.
