@@ -1,0 +1,85 @@
+//! Programs that are killed, stopped and re-ruled at random: never two holders, never a hang, nothing left behind.
+
+use std::time::{Duration, Instant};
+
+use gpushare_testbed::{Watched, eventually};
+use rustix::process::Signal;
+use shm_layout::{Segments, clock, reap};
+
+use crate::stage::{PATIENCE, Stage};
+
+const PROGRAMS: usize = 5;
+const LENGTH: Duration = Duration::from_secs(4);
+const POLICIES: [&str; 6] = [
+    "timeslice=1ms",
+    "launches=3",
+    "always",
+    "off",
+    "timeslice=3ms order=fifo",
+    "timeslice=2ms order=priority sync-skips=2",
+];
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) as usize % sides
+    }
+}
+
+#[test]
+fn whatever_happens_to_programs_there_is_one_holder_at_a_time() {
+    let stage = Stage::new();
+    let words = [
+        "60 200 3",
+        "60 300 0",
+        "60 100 5 streams",
+        "60 200 4 ptds",
+        "60 50 1",
+    ];
+    let start = |index: usize| Watched::spawn(&mut stage.spinner("", words[index % words.len()]));
+    let mut programs: Vec<Watched> = (0..PROGRAMS).map(start).collect();
+    for program in &mut programs {
+        assert_eq!(program.line(), "ready");
+    }
+    let mut dice = Dice(7);
+    let began = Instant::now();
+    while began.elapsed() < LENGTH {
+        let index = dice.roll(PROGRAMS);
+        match dice.roll(4) {
+            0 => {
+                programs[index].signal(Signal::KILL);
+                programs[index] = start(index);
+            }
+            1 => {
+                programs[index].signal(Signal::STOP);
+                std::thread::sleep(Duration::from_millis(30));
+                programs[index].signal(Signal::CONT);
+            }
+            _ => stage.policy(POLICIES[dice.roll(POLICIES.len())]),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    stage.policy("timeslice=2ms");
+    let handoffs = || stage.snapshot().devices[0].handoffs;
+    let before = handoffs();
+    eventually("the lock still goes round", PATIENCE, || {
+        handoffs() > before + 20
+    });
+    assert_eq!(
+        stage.snapshot().devices[0].violations,
+        0,
+        "two holders at once"
+    );
+    drop(programs);
+    eventually("no slot is taken any more", PATIENCE, || {
+        let segments = Segments::open_workload(&stage.segments()).expect("our own segments");
+        reap(&segments, clock::now());
+        stage.snapshot().processes.is_empty()
+    });
+}
