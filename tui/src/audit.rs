@@ -175,6 +175,16 @@ pub struct History {
 }
 
 impl History {
+    /// Only what concerns the present segments: generations count from 1 again in new ones, after a
+    /// boot for instance, while the log goes on.
+    pub fn of_present_segments(mut self) -> Self {
+        let first = |entry: &Entry| entry.record.generation == Some(1);
+        if let Some(start) = self.entries.iter().rposition(first) {
+            self.entries.drain(..start);
+        }
+        self
+    }
+
     /// Whether the edit that made `generation` has been taken back.
     pub fn is_undone(&self, generation: u64) -> bool {
         self.entries.iter().any(|entry| {

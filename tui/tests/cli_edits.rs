@@ -312,6 +312,29 @@ fn undo_is_refused_when_the_settings_moved_outside_the_log() {
 }
 
 #[test]
+fn undo_knows_that_new_segments_count_from_one_again() {
+    let world = World::new();
+    for quota in ["4GiB", "3GiB"] {
+        let train = world.actor("train");
+        train.enter(0);
+        world.gpushare(&["quota", "set", "all", quota]).done();
+        world.gpushare(&["quota", "set", "all", "2GiB"]).done();
+    }
+    // As after a boot: the segments are made anew, the log goes on.
+    for file in ["state", "control"] {
+        std::fs::remove_file(world.dir().join(file)).expect("ours");
+    }
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    world.gpushare(&["quota", "set", "all", "1GiB"]).done();
+    world.gpushare(&["undo"]).done();
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
+    world
+        .gpushare(&["undo"])
+        .refused(1, &["no edit to take back"]);
+}
+
+#[test]
 fn several_edits_are_undone_in_one_go() {
     let world = World::new();
     let train = world.actor("train");

@@ -106,12 +106,13 @@ impl Editor {
     }
 
     fn history(&self) -> Result<History, EditFailure> {
-        self.log.read().map_err(|error| {
+        let history = self.log.read().map_err(|error| {
             EditFailure::Undo(format!(
                 "{} cannot be read: {error}",
                 self.log.path().display()
             ))
-        })
+        })?;
+        Ok(history.of_present_segments())
     }
 }
 
