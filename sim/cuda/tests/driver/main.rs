@@ -7,6 +7,7 @@
 mod client;
 mod contexts;
 mod copies;
+mod crowd;
 mod exports;
 mod kernels;
 mod memory;
