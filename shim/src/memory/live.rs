@@ -70,6 +70,7 @@ impl Live {
     }
 
     /// Forgets `key` and returns its record, if the key is in and `fits` its record.
+    #[inline(always)]
     pub fn take(&self, key: u64, fits: impl Fn(&Record) -> bool) -> Option<Record> {
         if key <= BUSY {
             return None;
