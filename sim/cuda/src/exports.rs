@@ -27,6 +27,7 @@ pub const ALL: &[&[Face]] = &[
     crate::ipc::FACES,
     crate::launch::FACES,
     crate::link::FACES,
+    crate::managed::FACES,
     crate::memory::FACES,
     crate::module::FACES,
     crate::pointer::FACES,

@@ -38,6 +38,7 @@ mod init;
 mod ipc;
 pub mod launch;
 mod link;
+mod managed;
 mod memory;
 pub mod module;
 mod pointer;

@@ -1,13 +1,13 @@
 //! Linear memory: allocating, freeing, asking, setting.
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult};
-use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemLocation, CUstream};
+use gpushare_abi::types::{CUdeviceptr, CUstream};
 
 use crate::c::Out;
 use crate::context::{self, current};
 use crate::driver::driver;
 use crate::faces::faces;
-use crate::heap::{self, Block, Kind};
+use crate::heap::{self, Kind};
 use crate::stream::{self, DefaultStream};
 use crate::task::{Fill, Task};
 use crate::{capture, copy, pool};
@@ -163,57 +163,4 @@ faces! {
     "cuMemsetD2D32Async" 3020 cuMemsetD2D32Async (to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream) / cuMemsetD2D32Async_ptsz 7000 |default| {
         fill(default, stream, false, Fill { to, pitch, value, element: 4, width, height })
     }
-    "cuMemPrefetchAsync" 8000 cuMemPrefetchAsync (address: CUdeviceptr, bytes: usize, device: CUdevice, stream: CUstream) / cuMemPrefetchAsync_ptsz 8000 |default| {
-        let _ = device;
-        prefetch(default, address, bytes, stream)
-    }
-    "cuMemPrefetchAsync" 12020 cuMemPrefetchAsync_v2 (address: CUdeviceptr, bytes: usize, location: CUmemLocation, flags: u32, stream: CUstream) / cuMemPrefetchAsync_v2_ptsz 12020 |default| {
-        let _ = location;
-        if flags != 0 {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        prefetch(default, address, bytes, stream)
-    }
-    "cuMemAdvise" 8000 cuMemAdvise (address: CUdeviceptr, bytes: usize, advice: u32, device: CUdevice) {
-        let _ = (advice, device);
-        managed(address, bytes).map(|_| ())
-    }
-    "cuMemAdvise" 12020 cuMemAdvise_v2 (address: CUdeviceptr, bytes: usize, advice: u32, location: CUmemLocation) {
-        let _ = (advice, location);
-        managed(address, bytes).map(|_| ())
-    }
-    "cuMemRangeGetAttribute" 8000 cuMemRangeGetAttribute (data: Out<i32>, size: usize, attribute: u32, address: CUdeviceptr, bytes: usize) {
-        let _ = attribute;
-        managed(address, bytes)?;
-        if size != 4 {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        data.set(0)
-    }
-    "cuStreamAttachMemAsync" 6000 cuStreamAttachMemAsync (stream: CUstream, address: CUdeviceptr, length: usize, flags: u32) / cuStreamAttachMemAsync_ptsz 7000 |default| {
-        let _ = flags;
-        current()?;
-        managed(address, length.max(1))?;
-        stream::by_handle(default, stream)?.issue(Task::Nothing)
-    }
-}
-
-fn managed(address: CUdeviceptr, bytes: usize) -> Result<Block, gpushare_abi::errors::CUerror> {
-    current()?;
-    let block = heap::check(address, bytes as u64)?;
-    if block.kind == Kind::Managed {
-        Ok(block)
-    } else {
-        Err(CUDA_ERROR_INVALID_VALUE)
-    }
-}
-
-fn prefetch(
-    default: DefaultStream,
-    address: CUdeviceptr,
-    bytes: usize,
-    stream: CUstream,
-) -> CUresult {
-    managed(address, bytes)?;
-    stream::by_handle(default, stream)?.issue(Task::Nothing)
 }

@@ -121,18 +121,11 @@ stubs! {
     "cuMemAllocPitch" 2000 cuMemAllocPitch;
     "cuMemBatchDecompressAsync" 12060 cuMemBatchDecompressAsync;
     "cuMemBatchDecompressAsync" 12060 cuMemBatchDecompressAsync_ptsz per_thread;
-    "cuMemDiscardAndPrefetchBatchAsync" 13000 cuMemDiscardAndPrefetchBatchAsync;
-    "cuMemDiscardAndPrefetchBatchAsync" 13000 cuMemDiscardAndPrefetchBatchAsync_ptsz per_thread;
-    "cuMemDiscardBatchAsync" 13000 cuMemDiscardBatchAsync;
-    "cuMemDiscardBatchAsync" 13000 cuMemDiscardBatchAsync_ptsz per_thread;
     "cuMemFree" 2000 cuMemFree;
     "cuMemGetAddressRange" 2000 cuMemGetAddressRange;
     "cuMemGetHandleForAddressRange" 11070 cuMemGetHandleForAddressRange;
     "cuMemGetInfo" 2000 cuMemGetInfo;
     "cuMemHostGetDevicePointer" 2020 cuMemHostGetDevicePointer;
-    "cuMemPrefetchBatchAsync" 13000 cuMemPrefetchBatchAsync;
-    "cuMemPrefetchBatchAsync" 13000 cuMemPrefetchBatchAsync_ptsz per_thread;
-    "cuMemRangeGetAttributes" 8000 cuMemRangeGetAttributes;
     "cuMemcpy2D" 2000 cuMemcpy2D;
     "cuMemcpy2DAsync" 2000 cuMemcpy2DAsync;
     "cuMemcpy2DUnaligned" 2000 cuMemcpy2DUnaligned;

@@ -50,6 +50,7 @@ programs! {
     graph_memory_comes_with_the_launch
     graph_replays_what_was_captured
     host_memory_is_pinned
+    managed_memory_keeps_wishes
     memory_is_shared_between_processes
     mipmap_levels_are_arrays
     pool_allocates_in_stream_order
