@@ -335,6 +335,21 @@ fn undo_knows_that_new_segments_count_from_one_again() {
 }
 
 #[test]
+fn undo_passes_over_a_process_that_has_gone() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    let brief = world.actor("brief");
+    world
+        .gpushare(&["quota", "set", "name:brief", "1GiB"])
+        .done();
+    drop(brief);
+    world.gpushare(&["undo"]).done();
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
+}
+
+#[test]
 fn several_edits_are_undone_in_one_go() {
     let world = World::new();
     let train = world.actor("train");

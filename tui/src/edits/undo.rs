@@ -4,23 +4,32 @@
 //! as every change since is in the log. What was is put back by a new edit, made only if the
 //! generation is still the one that was looked at; a second undo therefore goes one edit further.
 
-use shm_layout::{clock, snapshot};
+use shm_layout::{EditError, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::audit::{Entry, History, Outcome, Place};
 
 impl Editor {
-    /// The edits that can be taken back, newest first.
+    /// The edits that can be taken back, newest first; one whose process has gone is past.
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let history = self.history()?;
-        let mut entries: Vec<Entry> = history
+        let operator = self.operator()?;
+        let has_gone = |entry: &Entry| {
+            let restore = entry
+                .record
+                .restore
+                .as_ref()
+                .and_then(super::StoredChange::to_change);
+            restore.is_some_and(|change| {
+                matches!(operator.check(&change), Err(EditError::NoSuchTarget))
+            })
+        };
+        let open = history
             .entries
             .iter()
-            .filter(|entry| is_open(&history, entry))
-            .cloned()
-            .collect();
-        entries.reverse();
-        Ok(entries)
+            .rev()
+            .filter(|entry| is_open(&history, entry) && !has_gone(entry));
+        Ok(open.cloned().collect())
     }
 
     /// Takes back the newest `count` edits, newest first. Stops at the first refusal.
