@@ -92,8 +92,8 @@ pub fn make() -> Option<&'static Page> {
     if mapped == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is ours. A kernel too old for it leaves forked children sharing our word; they
-    // are told apart by pid in `life`.
+    // SAFETY: the mapping is ours. A kernel without it (before 4.14) leaves a forked child counting for its parent
+    // until the child starts another program.
     unsafe { libc::madvise(mapped, size_of::<Page>(), libc::MADV_WIPEONFORK) };
     // ORDER: pairs with the Acquire in `page`; publishes the mapping.
     match PAGE.compare_exchange(null_mut(), mapped.cast(), AcqRel, Acquire) {

@@ -39,7 +39,7 @@ pub struct Guest {
     pub leaving: AtomicBool,
     /// The keeper has seen `leaving`.
     pub keeper_gone: AtomicU32,
-    /// The process that registered; tells a forked child where the kernel wipes no page.
+    /// The process that registered: a forked child does not give its parent's slot back, whatever the kernel wiped.
     pub pid: u32,
     /// Control generation whose rules the turns follow.
     pub obeyed: AtomicU64,

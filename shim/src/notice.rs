@@ -24,10 +24,6 @@ pub enum Cause {
     Fault,
     /// A variable has a value that means nothing.
     Environment,
-    /// The kernel lacks something; we use the slower way.
-    Kernel,
-    /// Reserved for the memory side.
-    Memory,
     /// `GPUSHARE_LOG=info`: we are there.
     Arrival,
 }
