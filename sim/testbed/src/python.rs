@@ -51,7 +51,7 @@ fn provide(clients: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     }
     succeed(
         Command::new(&python)
-            .args(["-m", "pip", "install", "--quiet", "--only-binary=:all:"])
+            .args(["-m", "pip", "install", "--quiet", "--prefer-binary"])
             .arg("--disable-pip-version-check")
             .args(&missing),
     )?;
