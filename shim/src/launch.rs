@@ -3,7 +3,7 @@
 //! A submission reads its thread's record (two loads), says that it is inside a call (a plain store),
 //! looks at its device's gate, knows its stream, asks the driver, counts, and says that it is outside
 //! again. No lock, no locked instruction, no clock, no system call. Whatever does not fit goes through
-//! [`admission`](crate::admission), which is allowed to take its time.
+//! [`admission`], which is allowed to take its time.
 
 use std::ffi::c_void;
 

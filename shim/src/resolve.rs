@@ -1,8 +1,8 @@
 //! How applications find the driver's functions, and how they find ours instead.
 //!
-//! `dlsym`, `dlvsym` and `dlopen` are exported as [trampolines](trampoline) that *jump* to libc's own for
+//! `dlsym`, `dlvsym` and `dlopen` are exported as trampolines that *jump* to libc's own for
 //! whatever is not ours, so RTLD_NEXT, RTLD_DEFAULT and `$ORIGIN` keep the caller's identity. For a name of
-//! the table, [`answer`] asks libc's `dlsym` itself: what the driver lacks stays NULL, with libc's own
+//! the table, `answer` asks libc's `dlsym` itself: what the driver lacks stays NULL, with libc's own
 //! `dlerror`; the first definition of a name is ours to wrap; a second, different one passes through.
 #![allow(unsafe_code, reason = "calls libc's own look-ups")]
 
