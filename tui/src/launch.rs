@@ -51,6 +51,10 @@ impl Launch {
             environment: variables,
         };
         launch.set("LD_PRELOAD", artifacts::prepend(&library, "LD_PRELOAD"));
+        // The program may change its directory before it looks for the segments.
+        if dir.path.is_relative() && std::env::var_os(environment::DIR).is_some() {
+            launch.set(environment::DIR, std::fs::canonicalize(&dir.path)?);
+        }
         if let Some(scenario) = &settings.sim {
             launch.simulate(scenario.as_deref(), dir)?;
         }
@@ -77,7 +81,7 @@ impl Launch {
     }
 
     fn simulate(&mut self, scenario: Option<&str>, dir: &SegmentDir) -> Result<(), Failure> {
-        let folder = artifacts::sim_folder(&dir.path)?;
+        let folder = std::fs::canonicalize(artifacts::sim_folder(&dir.path)?)?;
         self.set(
             "LD_LIBRARY_PATH",
             artifacts::prepend(&folder, "LD_LIBRARY_PATH"),
@@ -146,10 +150,7 @@ fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
         };
         return Err(Failure {
             exit: Exit::NotFound,
-            sentence: format!(
-                "cannot run {}: {place}; check the spelling or give its path",
-                word.display()
-            ),
+            sentence: format!("cannot run {word:?}: {place}; check the spelling or give its path"),
         });
     };
     let cannot = |why: &str| Failure {

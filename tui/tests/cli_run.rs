@@ -211,3 +211,15 @@ fn a_group_that_nobody_defined_is_mentioned() {
     let said = run(&world, &["--group", "team", "--", "true"]).done();
     assert_eq!(said.err, "");
 }
+
+#[test]
+fn a_relative_directory_still_means_the_same_after_the_program_has_moved() {
+    let world = World::new();
+    let print = ["--", "sh", "-c", "cd /; echo $GPUSHARE_DIR"];
+    let mut command = command(&world, &print);
+    command.current_dir(world.dir().parent().expect("it has one"));
+    command.env("GPUSHARE_DIR", world.dir().file_name().expect("it has one"));
+    let said = Said::from(command.output().expect("built")).done();
+    let whole = fs::canonicalize(world.dir()).expect("there");
+    assert_eq!(said.out.trim(), whole.display().to_string());
+}

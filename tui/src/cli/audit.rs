@@ -68,7 +68,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         writeln!(out)?;
         return Ok(Exit::Done);
     }
-    if newest.is_empty() {
+    if history.entries.is_empty() {
         note(&format!("{} holds no edit yet", log.path().display()));
         return Ok(Exit::Done);
     }
