@@ -20,7 +20,8 @@ use rivals::{PingPong, Side, fork, pin};
 use shm_layout::*;
 
 const GPU: Uuid = [9; 16];
-const ROUNDS: u32 = 5_000;
+const ROUNDS: u32 = 400;
+const REPEATS: u32 = 12;
 
 fn main() {
     let dir = tempfile::Builder::new()
@@ -50,31 +51,37 @@ fn main() {
     }
     for (place, cpus) in [("one CPU", [0, 0]), ("two CPUs", [0, 1])] {
         if part("hand-off") {
-            let base = rivals::futex(cpus, ROUNDS);
-            row(
-                &format!("hand-off, {place}: raw futex ping-pong"),
-                base,
-                Some(base),
-            );
-            row(
-                &format!("hand-off, {place}: this lock"),
-                hand_off(dir, cpus),
-                Some(base),
-            );
-            row(
-                &format!("hand-off, {place}: SysV semaphores"),
-                rivals::semaphore(cpus, ROUNDS),
-                Some(base),
-            );
-            row(
-                &format!("hand-off, {place}: Unix-socket daemon"),
-                rivals::daemon(cpus, ROUNDS / 2),
-                Some(base),
-            );
+            // Side by side and the best of each: a halted or busy CPU hits one as well as the other.
+            let awake = [rivals::awake(0), rivals::awake(1)];
+            let mut best = [f64::MAX; 4];
+            for _ in 0..REPEATS {
+                let run = [
+                    rivals::futex(cpus, ROUNDS),
+                    hand_off(dir, cpus),
+                    rivals::semaphore(cpus, ROUNDS),
+                    rivals::daemon(cpus, ROUNDS),
+                ];
+                best.iter_mut()
+                    .zip(run)
+                    .for_each(|(best, ns)| *best = best.min(ns));
+            }
+            for spinner in awake {
+                spinner.kill();
+                spinner.wait();
+            }
+            let names = [
+                "raw futex ping-pong",
+                "this lock",
+                "SysV semaphores",
+                "Unix-socket daemon",
+            ];
+            for (name, ns) in names.iter().zip(best) {
+                row(&format!("hand-off, {place}: {name}"), ns, Some(best[0]));
+            }
         }
     }
     if part("flock") {
-        let (ns, changes) = rivals::flock(dir, 4 * ROUNDS);
+        let (ns, changes) = rivals::flock(dir, 50 * ROUNDS);
         row(
             &format!("flock in a loop, owner changes in {changes:.2} %: acquisition"),
             ns,

@@ -11,7 +11,7 @@ use std::{
 
 use shm_layout::clock;
 
-/// A forked child; killed when it is dropped without [`wait`](Child::wait).
+/// A forked child.
 pub struct Child(i32);
 
 /// Runs `work` in a forked child, which then ends.
@@ -54,6 +54,20 @@ pub fn pin(cpu: usize) {
     }
     // SAFETY: the set outlives the call.
     unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+}
+
+/// Keeps a CPU from halting, at a priority that yields to anything else: a halted one takes 20 us to wake, whatever
+/// wakes it.
+pub fn awake(cpu: usize) -> Child {
+    fork(|| {
+        pin(cpu);
+        let lowest = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameter outlives the call.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const lowest) };
+        loop {
+            std::hint::spin_loop();
+        }
+    })
 }
 
 /// Words that forked processes share.

@@ -38,35 +38,27 @@ impl Shares {
         if self.others.len() <= index {
             self.others.resize(index + 1, None);
         }
-        let known = self.others[index].filter(|other| other.slot == id);
-        let other = match known {
-            Some(other) if other.generation == generation => other,
-            _ => {
-                let name = segments
-                    .state()
-                    .group_name(slot.group.load(Ordering::Relaxed));
-                let group = name.and_then(|name| control.group_settings(&name));
-                let before = known.unwrap_or(Other {
-                    generation,
-                    slot: id,
-                    settings: SlotSettings::default(),
-                    group: GroupSettings::default(),
-                });
-                let other = Other {
-                    generation,
-                    slot: id,
-                    settings: control.slot_settings(id).unwrap_or(before.settings),
-                    group: group.unwrap_or(before.group),
-                };
-                self.others[index] = Some(other);
-                other
-            }
+        let seat = &mut self.others[index];
+        if !matches!(seat, Some(other) if other.slot == id && other.generation == generation) {
+            let name = segments
+                .state()
+                .group_name(slot.group.load(Ordering::Relaxed));
+            let group = name.and_then(|name| control.group_settings(&name));
+            let before = seat.take().filter(|other| other.slot == id);
+            let (settings, known_group) = before
+                .map(|other| (other.settings, other.group))
+                .unwrap_or_default();
+            *seat = Some(Other {
+                generation,
+                slot: id,
+                settings: control.slot_settings(id).unwrap_or(settings),
+                group: group.unwrap_or(known_group),
+            });
+        }
+        let (settings, group) = match seat {
+            Some(other) => (Some(&other.settings), Some(&other.group)),
+            None => (None, None),
         };
-        resolve_share(
-            &LaunchShare::of_slot(slot),
-            Some(&other.settings),
-            Some(&other.group),
-            now_ns,
-        )
+        resolve_share(&LaunchShare::of_slot(slot), settings, group, now_ns)
     }
 }
