@@ -10,14 +10,15 @@ use crate::faces::Face;
 /// What each file exports.
 pub const ALL: &[&[Face]] = &[
     crate::array::calls::FACES,
-    crate::capture::FACES,
+    crate::capture::calls::FACES,
     crate::context::FACES,
     crate::copy::FACES,
     crate::device::FACES,
     crate::event::FACES,
+    crate::external::FACES,
     crate::graph::add::FACES,
     crate::graph::edit::FACES,
-    crate::graph::exec::FACES,
+    crate::graph::exec_calls::FACES,
     crate::graph::exec_params::FACES,
     crate::graph::memory::FACES,
     crate::graph::params::FACES,

@@ -16,6 +16,7 @@ pub mod add;
 pub mod dag;
 pub mod edit;
 pub mod exec;
+pub mod exec_calls;
 pub mod exec_params;
 pub mod memory;
 pub mod node;

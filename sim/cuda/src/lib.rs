@@ -28,6 +28,7 @@ mod device;
 pub mod driver;
 pub mod event;
 pub mod exports;
+mod external;
 pub mod faces;
 pub mod graph;
 pub mod handles;

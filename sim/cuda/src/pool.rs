@@ -263,7 +263,7 @@ pub fn freeable(address: CUdeviceptr) -> Result<Block, CUerror> {
     let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let ours = match block.kind {
         Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed => true,
-        Kind::Imported => share::is_import(address),
+        Kind::Imported => share::is_import(address) || crate::external::is_buffer(address),
         _ => false,
     };
     if ours {
@@ -292,6 +292,7 @@ pub fn free_now(address: CUdeviceptr) -> CUresult {
             Ok(())
         }
         Kind::Graph => memory::free(address),
+        Kind::Imported if crate::external::is_buffer(address) => crate::external::close(address),
         Kind::Imported => share::close(address),
         kind @ (Kind::Device | Kind::Managed) => heap::free(address, kind).map(|_| ()),
         _ => Err(CUDA_ERROR_INVALID_VALUE),

@@ -47,7 +47,6 @@ stubs! {
     "cuCoredumpSetAttributeGlobal" 12010 cuCoredumpSetAttributeGlobal;
     "cuCtxFromGreenCtx" 12040 cuCtxFromGreenCtx;
     "cuCtxGetDevResource" 12040 cuCtxGetDevResource;
-    "cuDestroyExternalMemory" 10000 cuDestroyExternalMemory;
     "cuDestroyExternalSemaphore" 10000 cuDestroyExternalSemaphore;
     "cuDevResourceGenerateDesc" 12040 cuDevResourceGenerateDesc;
     "cuDevSmResourceSplitByCount" 12040 cuDevSmResourceSplitByCount;
@@ -67,7 +66,6 @@ stubs! {
     "cuEGLStreamProducerPresentFrame" 7000 cuEGLStreamProducerPresentFrame;
     "cuEGLStreamProducerReturnFrame" 7000 cuEGLStreamProducerReturnFrame;
     "cuEventCreateFromEGLSync" 9000 cuEventCreateFromEGLSync;
-    "cuExternalMemoryGetMappedBuffer" 10000 cuExternalMemoryGetMappedBuffer;
     "cuExternalMemoryGetMappedMipmappedArray" 10000 cuExternalMemoryGetMappedMipmappedArray;
     "cuGLCtxCreate" 2000 cuGLCtxCreate;
     "cuGLCtxCreate" 3020 cuGLCtxCreate_v2;
@@ -109,7 +107,6 @@ stubs! {
     "cuGreenCtxRecordEvent" 12040 cuGreenCtxRecordEvent;
     "cuGreenCtxStreamCreate" 12050 cuGreenCtxStreamCreate;
     "cuGreenCtxWaitEvent" 12040 cuGreenCtxWaitEvent;
-    "cuImportExternalMemory" 10000 cuImportExternalMemory;
     "cuImportExternalSemaphore" 10000 cuImportExternalSemaphore;
     "cuLogsCurrent" 12090 cuLogsCurrent;
     "cuLogsDumpToFile" 12090 cuLogsDumpToFile;

@@ -1,26 +1,18 @@
-//! Graphs ready to launch: a copy of a graph in an order to run it in.
+//! Graphs ready to launch: a copy of a graph in an order to run it in. `exec_calls` is the interface.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
-};
-use gpushare_abi::types::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode,
-    CUstream,
-};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::types::CUgraphExec;
 
+use super::Graph;
 use super::dag::NodeId;
 use super::node::Node;
-use super::{Graph, by_handle};
-use crate::c::{Out, put_text};
 use crate::capture;
 use crate::driver::driver;
-use crate::faces::faces;
 use crate::handles::{Table, fresh, lock};
-use crate::stream::{self, DefaultStream, Mark, Stream};
+use crate::stream::{Mark, Stream};
 use crate::task::Task;
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
@@ -31,9 +23,9 @@ const FLAGS: u64 = 0xf;
 /// A graph ready to launch.
 #[derive(Debug)]
 pub struct Exec {
-    flags: u64,
+    /// What it was instantiated with.
+    pub flags: u64,
     steps: Mutex<Vec<Step>>,
-    uploaded: AtomicBool,
     /// Its latest launch; two launches never run at once.
     latest: Mutex<Option<Mark>>,
 }
@@ -48,7 +40,7 @@ pub struct Step {
     /// Whether it does it.
     pub enabled: bool,
     /// For a child graph: its steps.
-    pub inner: Vec<Step>,
+    inner: Vec<Step>,
     /// The steps it waits for, by place.
     after: Vec<usize>,
 }
@@ -61,8 +53,15 @@ pub fn exec(handle: CUgraphExec) -> Result<Arc<Exec>, CUerror> {
     EXECS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
+/// Forgets a graph; what is queued of it is still done.
+pub fn destroy(handle: CUgraphExec) -> CUresult {
+    driver()?;
+    let known = EXECS.remove(handle as u64);
+    known.map(|_| ()).ok_or(CUDA_ERROR_INVALID_VALUE)
+}
+
 /// A graph's nodes in an order to run them in; a cycle is an invalid value.
-pub fn steps(graph: &Graph) -> Result<Vec<Step>, CUerror> {
+fn steps(graph: &Graph) -> Result<Vec<Step>, CUerror> {
     let dag = lock(&graph.dag);
     let order = dag.sorted().map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
     let places: HashMap<_, _> = order
@@ -107,6 +106,21 @@ fn tasks(steps: &[Step], into: &mut Vec<Task>) {
 }
 
 impl Exec {
+    /// Makes a graph ready to launch; tells its handle.
+    pub fn instantiate(graph: &Graph, flags: u64) -> Result<u64, CUerror> {
+        if flags & !FLAGS != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let exec = Self {
+            flags,
+            steps: Mutex::new(steps(graph)?),
+            latest: Mutex::default(),
+        };
+        let handle = fresh();
+        EXECS.insert(handle, Arc::new(exec));
+        Ok(handle)
+    }
+
     /// Changes the step that a node became, wherever it is.
     pub fn change(&self, id: NodeId, change: impl FnOnce(&mut Step) -> CUresult) -> CUresult {
         fn find(steps: &mut [Step], id: NodeId) -> Option<&mut Step> {
@@ -120,7 +134,8 @@ impl Exec {
         change(find(&mut steps, id).ok_or(CUDA_ERROR_INVALID_VALUE)?)
     }
 
-    fn launch(&self, stream: &Arc<Stream>) -> CUresult {
+    /// Queues all steps in a stream; in a capturing one it becomes a child graph.
+    pub fn launch(&self, stream: &Arc<Stream>) -> CUresult {
         let steps = lock(&self.steps);
         if capture::is_capturing(stream) {
             let child = || Ok(Node::Child(chain(&steps)?));
@@ -161,27 +176,52 @@ impl Exec {
 
     /// Takes another graph's parameters over, if it has the same shape. Else: the driver's reason, and
     /// the node that differs.
-    fn update(&self, graph: &Graph) -> Result<(), (u32, NodeId)> {
-        const ERROR: u32 = 1;
-        const TOPOLOGY_CHANGED: u32 = 2;
-        const NODE_TYPE_CHANGED: u32 = 3;
+    pub fn update(&self, graph: &Graph) -> Result<(), Different> {
         let new = steps(graph).map_err(|_| (ERROR, 0))?;
         let mut old = lock(&self.steps);
-        if old.len() != new.len() {
-            return Err((TOPOLOGY_CHANGED, 0));
+        same_shape(&old, &new)?;
+        adopt(&mut old, new);
+        Ok(())
+    }
+}
+
+/// Why an update was refused: a `CUgraphExecUpdateResult`, and the node, or 0.
+pub type Different = (u32, NodeId);
+
+const ERROR: u32 = 1;
+const TOPOLOGY_CHANGED: u32 = 2;
+const NODE_TYPE_CHANGED: u32 = 3;
+
+fn same_shape(old: &[Step], new: &[Step]) -> Result<(), Different> {
+    if old.len() != new.len() {
+        return Err((TOPOLOGY_CHANGED, 0));
+    }
+    for (before, now) in old.iter().zip(new) {
+        if before.node.kind() != now.node.kind() {
+            return Err((NODE_TYPE_CHANGED, now.id));
         }
-        for (before, now) in old.iter().zip(&new) {
-            if before.node.kind() != now.node.kind() {
-                return Err((NODE_TYPE_CHANGED, now.id));
-            }
-            if before.after != now.after || before.inner.len() != now.inner.len() {
-                return Err((TOPOLOGY_CHANGED, now.id));
-            }
+        if before.after != now.after {
+            return Err((TOPOLOGY_CHANGED, now.id));
         }
-        for (before, now) in old.iter_mut().zip(new) {
-            before.node = now.node;
-            before.inner = now.inner;
-        }
+        same_shape(&before.inner, &now.inner)?;
+    }
+    Ok(())
+}
+
+/// Takes over what nodes do. They keep their names and whether they are enabled.
+fn adopt(old: &mut [Step], new: Vec<Step>) {
+    for (before, now) in old.iter_mut().zip(new) {
+        before.node = now.node;
+        adopt(&mut before.inner, now.inner);
+    }
+}
+
+impl Step {
+    /// Takes over what a graph does, if it has the shape of this step's child graph.
+    pub fn adopt_child(&mut self, graph: &Graph) -> CUresult {
+        let new = steps(graph)?;
+        same_shape(&self.inner, &new).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        adopt(&mut self.inner, new);
         Ok(())
     }
 }
@@ -196,114 +236,4 @@ fn chain(steps: &[Step]) -> Result<Arc<Graph>, CUerror> {
     let child = graph.copy(true);
     graph.forget();
     Ok(child)
-}
-
-fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
-    let graph = by_handle(graph)?;
-    out.check()?;
-    if flags & !FLAGS != 0 {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let steps = Mutex::new(steps(&graph)?);
-    let handle = fresh();
-    let (uploaded, latest) = (AtomicBool::new(false), Mutex::default());
-    EXECS.insert(
-        handle,
-        Arc::new(Exec {
-            flags,
-            steps,
-            uploaded,
-            latest,
-        }),
-    );
-    out.set(handle as CUgraphExec)
-}
-
-/// Instantiates with the first two versions' way to tell errors.
-fn instantiate_with_log(
-    out: Out<CUgraphExec>,
-    graph: CUgraph,
-    node: Out<CUgraphNode>,
-    log: Out<std::ffi::c_char>,
-    room: usize,
-) -> CUresult {
-    node.set_if_wanted(std::ptr::null_mut());
-    if !log.is_null() && room > 0 {
-        put_text(log, room.min(1 << 20) as i32, "")?;
-    }
-    instantiate(out, graph, 0)
-}
-
-fn instantiate_with_params(
-    default: DefaultStream,
-    out: Out<CUgraphExec>,
-    graph: CUgraph,
-    params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
-) -> CUresult {
-    const SUCCESS: u32 = 0;
-    const ERROR: u32 = 1;
-    const UPLOAD: u64 = 2;
-    let mut given = params.input().get()?;
-    let answer = instantiate(out, graph, given.flags);
-    if answer.is_ok() && given.flags & UPLOAD != 0 {
-        stream::by_handle(default, given.hUploadStream)?;
-    }
-    given.hErrNode_out = std::ptr::null_mut();
-    given.result_out = if answer.is_ok() { SUCCESS } else { ERROR };
-    params.set(given)?;
-    answer
-}
-
-fn update(handle: CUgraphExec, graph: CUgraph) -> Result<Result<(), (u32, NodeId)>, CUerror> {
-    let (exec, graph) = (exec(handle)?, by_handle(graph)?);
-    Ok(exec.update(&graph))
-}
-
-faces! {
-    "cuGraphInstantiate" 10000 cuGraphInstantiate
-        (out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<std::ffi::c_char>, room: usize) {
-        instantiate_with_log(out, graph, node, log, room)
-    }
-    "cuGraphInstantiate" 11000 cuGraphInstantiate_v2
-        (out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<std::ffi::c_char>, room: usize) {
-        instantiate_with_log(out, graph, node, log, room)
-    }
-    "cuGraphInstantiateWithFlags" 11040 cuGraphInstantiateWithFlags (out: Out<CUgraphExec>, graph: CUgraph, flags: u64) {
-        instantiate(out, graph, flags)
-    }
-    "cuGraphInstantiateWithParams" 12000 cuGraphInstantiateWithParams
-        (out: Out<CUgraphExec>, graph: CUgraph, params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>) / cuGraphInstantiateWithParams_ptsz 12000 |default| {
-        instantiate_with_params(default, out, graph, params)
-    }
-    "cuGraphExecGetFlags" 12000 cuGraphExecGetFlags (handle: CUgraphExec, out: Out<u64>) {
-        out.set(exec(handle)?.flags)
-    }
-    "cuGraphUpload" 11010 cuGraphUpload (handle: CUgraphExec, stream: CUstream) / cuGraphUpload_ptsz 11010 |default| {
-        let exec = exec(handle)?;
-        stream::by_handle(default, stream)?;
-        exec.uploaded.store(true, Relaxed);
-        Ok(())
-    }
-    "cuGraphLaunch" 10000 cuGraphLaunch (handle: CUgraphExec, stream: CUstream) / cuGraphLaunch_ptsz 10000 |default| {
-        let exec = exec(handle)?;
-        exec.launch(&stream::by_handle(default, stream)?)
-    }
-    "cuGraphExecDestroy" 10000 cuGraphExecDestroy (handle: CUgraphExec) {
-        driver()?;
-        EXECS.remove(handle as u64).map(|_| ()).ok_or(CUDA_ERROR_INVALID_VALUE)
-    }
-    "cuGraphExecUpdate" 10020 cuGraphExecUpdate (handle: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>, reason: Out<u32>) {
-        let result = update(handle, graph)?;
-        let (code, id) = result.err().unwrap_or((0, 0));
-        node.set_if_wanted(id as CUgraphNode);
-        reason.set(code)?;
-        result.map_err(|_| CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
-    }
-    "cuGraphExecUpdate" 12000 cuGraphExecUpdate_v2 (handle: CUgraphExec, graph: CUgraph, info: Out<CUgraphExecUpdateResultInfo>) {
-        let result = update(handle, graph)?;
-        let (code, id) = result.err().unwrap_or((0, 0));
-        let null = std::ptr::null_mut();
-        info.set(CUgraphExecUpdateResultInfo { result: code, errorNode: id as CUgraphNode, errorFromNode: null })?;
-        result.map_err(|_| CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
-    }
 }

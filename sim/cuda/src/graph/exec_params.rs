@@ -6,7 +6,7 @@ use gpushare_abi::types::{
     CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
 };
 
-use super::exec::{Step, exec, steps};
+use super::exec::exec;
 use super::node::Node;
 use super::params::{AnyParams, WordsParams};
 use super::{by_handle, home};
@@ -61,18 +61,7 @@ faces! {
     "cuGraphExecChildGraphNodeSetParams" 11010 cuGraphExecChildGraphNodeSetParams (handle: CUgraphExec, node: CUgraphNode, child: CUgraph) {
         let exec = exec(handle)?;
         let child = by_handle(child)?;
-        exec.change(node as u64, |step| {
-            let new = steps(&child)?;
-            let same = |(old, new): (&Step, &Step)| old.node.kind() == new.node.kind();
-            if step.inner.len() != new.len() || !step.inner.iter().zip(&new).all(same) {
-                return Err(CUDA_ERROR_INVALID_VALUE);
-            }
-            for (old, new) in step.inner.iter_mut().zip(new) {
-                old.node = new.node;
-                old.inner = new.inner;
-            }
-            Ok(())
-        })
+        exec.change(node as u64, |step| step.adopt_child(&child))
     }
     "cuGraphExecEventRecordNodeSetEvent" 11010 cuGraphExecEventRecordNodeSetEvent (handle: CUgraphExec, node: CUgraphNode, event: CUevent) {
         replace(handle, node, || Node::record(event))

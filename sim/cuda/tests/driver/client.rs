@@ -188,6 +188,12 @@ pub fn spin(function: u64, nanoseconds: u64, stream: u64) -> u32 {
 pub fn in_a_process(testbed: &Testbed, test: &str) -> Command {
     let program = std::env::current_exe().expect("we are running");
     let mut command = testbed.sim_only(program);
+    // The library that this process uses, without looking again whether it is fresh.
+    let library = artifact("libcuda.so");
+    command.env(
+        "GPUSHARE_ARTIFACTS",
+        library.parent().expect("it is in a directory"),
+    );
     command.args([
         "--exact",
         test,

@@ -150,3 +150,67 @@ fn many_small_allocations_are_cheap_and_distinct() {
     }
     ok!(cuCtxDestroy_v2(context));
 }
+
+#[test]
+fn memory_of_another_interface_is_mapped_and_costs_nothing() {
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::IntoRawFd;
+    let context = context();
+    let mut file = nameless_file();
+    file.write_all(&[7; 8192])
+        .expect("an unnamed file takes bytes");
+    // The driver takes this descriptor over.
+    let given = file
+        .try_clone()
+        .expect("descriptors are left")
+        .into_raw_fd();
+    let mut description = gpushare_abi::types::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+        type_: 1,
+        handle: [given as u64, 0],
+        size: 16384,
+        flags: 0,
+        reserved: [0; 16],
+    };
+    let (mut external, mut address) = (0u64, 0u64);
+    let larger = cu!(cuImportExternalMemory(&mut external, &description));
+    assert_eq!(larger, INVALID_VALUE, "more than the file has");
+    description.size = 8192;
+    ok!(cuImportExternalMemory(&mut external, &description));
+    let mut part = gpushare_abi::types::CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+        offset: 100,
+        size: 8000,
+        flags: 0,
+        reserved: [0; 16],
+    };
+    ok!(cuExternalMemoryGetMappedBuffer(
+        &mut address,
+        external,
+        &part
+    ));
+    ok!(cuMemsetD8_v2(address, 9u8, 1usize));
+    let mut byte = [0];
+    file.seek(std::io::SeekFrom::Start(100))
+        .expect("it is a file");
+    file.read_exact(&mut byte).expect("it is a file");
+    assert_eq!(byte, [9], "both see the same bytes");
+    part.offset = 1000;
+    assert_eq!(
+        cu!(cuExternalMemoryGetMappedBuffer(
+            &mut address,
+            external,
+            &part
+        )),
+        INVALID_VALUE
+    );
+    ok!(cuDestroyExternalMemory(external));
+    ok!(cuMemFree_v2(address));
+    assert_eq!(cu!(cuMemFree_v2(address)), INVALID_VALUE);
+    ok!(cuCtxDestroy_v2(context));
+}
+
+/// A file without a name.
+fn nameless_file() -> std::fs::File {
+    rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::CLOEXEC)
+        .expect("memory is left")
+        .into()
+}

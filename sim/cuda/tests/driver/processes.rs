@@ -195,12 +195,12 @@ fn child_takes_what_it_can() {
 #[test]
 fn processes_killed_at_any_moment_leave_nothing_and_hold_nobody_up() {
     let testbed = Testbed::with_scenario("one-gpu");
-    for round in 0..12u64 {
+    for round in 0..8u64 {
         let mut victims: Vec<_> = (0..3)
             .map(|_| child(&testbed, "processes::child_works_until_killed"))
             .collect();
         victims.iter_mut().for_each(ready);
-        std::thread::sleep(Duration::from_micros(500 + 1_700 * round));
+        std::thread::sleep(Duration::from_micros(500 + 2_300 * round));
         victims
             .iter()
             .for_each(|victim| victim.signal(Signal::KILL));

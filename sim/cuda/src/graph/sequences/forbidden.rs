@@ -51,12 +51,14 @@ impl Sequences {
         CUDA_ERROR_CAPTURED_EVENT
     }
 
+    /// Whether the context's legacy stream is closed for now.
+    pub fn closes_legacy(&self, context: u64) -> bool {
+        self.sequences.values().any(|s| s.blocks_in(context))
+    }
+
     /// Work in the context's legacy stream, which waits for all blocking streams and they for it.
     pub fn use_legacy(&mut self, context: u64) -> CUresult {
-        let offends = |sequence: &Sequence| {
-            let mut streams = sequence.streams.values();
-            streams.any(|member| member.facts.blocking && member.facts.context == context)
-        };
+        let offends = |sequence: &Sequence| sequence.blocks_in(context);
         self.refuse(offends, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     }
 
@@ -67,5 +69,13 @@ impl Sequences {
             answer = Err(error);
         }
         answer
+    }
+}
+
+impl Sequence {
+    /// One of its streams is of this context and waits for the legacy stream.
+    fn blocks_in(&self, context: u64) -> bool {
+        let mut members = self.streams.values().map(|member| member.facts);
+        members.any(|stream| stream.blocking && stream.context == context)
     }
 }

@@ -175,6 +175,8 @@ fn what_captures_is_not_synchronised() {
 fn the_legacy_stream_is_closed_while_a_blocking_stream_captures() {
     let mut all = begun(RELAXED);
     assert_eq!(all.use_legacy(2), Ok(()), "another context");
+    assert!(all.closes_legacy(1) && !all.closes_legacy(2));
+    assert!(all.active(1).is_ok(), "asking does no harm");
     assert_eq!(all.use_legacy(1), Err(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
     let mut all = Sequences::default();
     all.begin(stream(100), 10, GLOBAL, GRAPH, Vec::new())

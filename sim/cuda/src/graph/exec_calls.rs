@@ -1,0 +1,106 @@
+//! The calls on graphs that are ready to launch.
+
+use std::ffi::c_char;
+
+use gpushare_abi::errors::{CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CUerror, CUresult};
+use gpushare_abi::types::{
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode,
+    CUstream,
+};
+
+use super::by_handle;
+use super::exec::{Different, Exec, destroy, exec};
+use crate::c::{Out, put_text};
+use crate::faces::faces;
+use crate::stream::{self, DefaultStream};
+
+fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
+    let graph = by_handle(graph)?;
+    out.check()?;
+    out.set(Exec::instantiate(&graph, flags)? as CUgraphExec)
+}
+
+/// Instantiates with the first two versions' way to tell errors.
+fn instantiate_with_log(
+    out: Out<CUgraphExec>,
+    graph: CUgraph,
+    node: Out<CUgraphNode>,
+    log: Out<c_char>,
+    room: usize,
+) -> CUresult {
+    node.set_if_wanted(std::ptr::null_mut());
+    if !log.is_null() && room > 0 {
+        put_text(log, room.min(1 << 20) as i32, "")?;
+    }
+    instantiate(out, graph, 0)
+}
+
+fn instantiate_with_params(
+    default: DefaultStream,
+    out: Out<CUgraphExec>,
+    graph: CUgraph,
+    params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+) -> CUresult {
+    const SUCCESS: u32 = 0;
+    const ERROR: u32 = 1;
+    const UPLOAD: u64 = 2;
+    let mut given = params.input().get()?;
+    let answer = instantiate(out, graph, given.flags);
+    if answer.is_ok() && given.flags & UPLOAD != 0 {
+        stream::by_handle(default, given.hUploadStream)?;
+    }
+    given.hErrNode_out = std::ptr::null_mut();
+    given.result_out = if answer.is_ok() { SUCCESS } else { ERROR };
+    params.set(given)?;
+    answer
+}
+
+fn update(handle: CUgraphExec, graph: CUgraph) -> Result<Result<(), Different>, CUerror> {
+    let (exec, graph) = (exec(handle)?, by_handle(graph)?);
+    Ok(exec.update(&graph))
+}
+
+faces! {
+    "cuGraphInstantiate" 10000 cuGraphInstantiate
+        (out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<c_char>, room: usize) {
+        instantiate_with_log(out, graph, node, log, room)
+    }
+    "cuGraphInstantiate" 11000 cuGraphInstantiate_v2
+        (out: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, log: Out<c_char>, room: usize) {
+        instantiate_with_log(out, graph, node, log, room)
+    }
+    "cuGraphInstantiateWithFlags" 11040 cuGraphInstantiateWithFlags (out: Out<CUgraphExec>, graph: CUgraph, flags: u64) {
+        instantiate(out, graph, flags)
+    }
+    "cuGraphInstantiateWithParams" 12000 cuGraphInstantiateWithParams
+        (out: Out<CUgraphExec>, graph: CUgraph, params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>) / cuGraphInstantiateWithParams_ptsz 12000 |default| {
+        instantiate_with_params(default, out, graph, params)
+    }
+    "cuGraphExecGetFlags" 12000 cuGraphExecGetFlags (handle: CUgraphExec, out: Out<u64>) {
+        out.set(exec(handle)?.flags)
+    }
+    "cuGraphUpload" 11010 cuGraphUpload (handle: CUgraphExec, stream: CUstream) / cuGraphUpload_ptsz 11010 |default| {
+        exec(handle)?;
+        // Host memory is device memory here: there is nothing to upload.
+        stream::by_handle(default, stream).map(|_| ())
+    }
+    "cuGraphLaunch" 10000 cuGraphLaunch (handle: CUgraphExec, stream: CUstream) / cuGraphLaunch_ptsz 10000 |default| {
+        let exec = exec(handle)?;
+        exec.launch(&stream::by_handle(default, stream)?)
+    }
+    "cuGraphExecDestroy" 10000 cuGraphExecDestroy (handle: CUgraphExec) { destroy(handle) }
+    "cuGraphExecUpdate" 10020 cuGraphExecUpdate (handle: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>, reason: Out<u32>) {
+        let result = update(handle, graph)?;
+        let (code, id) = result.err().unwrap_or((0, 0));
+        node.set_if_wanted(id as CUgraphNode);
+        reason.set(code)?;
+        result.map_err(|_| CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+    }
+    "cuGraphExecUpdate" 12000 cuGraphExecUpdate_v2 (handle: CUgraphExec, graph: CUgraph, info: Out<CUgraphExecUpdateResultInfo>) {
+        let result = update(handle, graph)?;
+        let (code, id) = result.err().unwrap_or((0, 0));
+        let null = std::ptr::null_mut();
+        info.set(CUgraphExecUpdateResultInfo { result: code, errorNode: id as CUgraphNode, errorFromNode: null })?;
+        result.map_err(|_| CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+    }
+}
