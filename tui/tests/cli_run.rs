@@ -4,15 +4,20 @@ mod cli_support;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use cli_support::{Said, World};
 
-/// A library that loads everywhere and does nothing.
-fn library() -> std::path::PathBuf {
-    let source = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.c");
-    fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
-    gpushare_testbed::cc(&source, "libempty.so", &["-shared", "-fPIC"])
+/// A library that loads everywhere and does nothing; made once, for the tests run side by side.
+fn library() -> &'static Path {
+    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.c");
+        fs::write(&source, "int gpushare_test_nothing;\n").expect("ours");
+        gpushare_testbed::cc(&source, "libempty.so", &["-shared", "-fPIC"])
+    });
+    &LIBRARY
 }
 
 fn command(world: &World, args: &[&str]) -> Command {
@@ -165,7 +170,7 @@ fn a_library_that_is_not_there_ends_it_with_what_to_do() {
 
 #[test]
 fn a_static_program_runs_with_a_warning() {
-    let source = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("static.c");
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static.c");
     fs::write(&source, "int main(void) { return 3; }\n").expect("ours");
     let program = gpushare_testbed::cc(&source, "static-program", &["-static"])
         .display()
