@@ -23,6 +23,13 @@ fn event() -> u64 {
     event
 }
 
+fn zeroed_word() -> u64 {
+    let mut word = 0u64;
+    ok!(cuMemAlloc_v2(&mut word, 8usize));
+    ok!(cuMemsetD8_v2(word, 0u8, 8usize));
+    word
+}
+
 extern "C" fn count(counter: *mut c_void) {
     // SAFETY: the tests pass a counter that lives until the stream is done.
     let counter = unsafe { &*counter.cast::<AtomicU32>() };
@@ -116,14 +123,18 @@ fn the_legacy_default_stream_waits_for_blocking_streams_only() {
         start.elapsed() >= Duration::from_millis(20),
         "it waited for the blocking stream"
     );
-    assert_eq!(spin(function, 3_000_000_000, free), 0);
+    let word = zeroed_word();
+    ok!(cuStreamWaitValue32_v2(free, word, 1u32, 0));
     launch_count(NULL, &counter);
     ok!(cuStreamSynchronize(NULL));
+    assert_eq!(counter.load(SeqCst), 2);
     assert_eq!(
         cu!(cuStreamQuery(free)),
         NOT_READY,
         "it did not wait for the other"
     );
+    ok!(cuStreamWriteValue32_v2(stream(1), word, 1u32, 0));
+    ok!(cuStreamSynchronize(free));
     ok!(cuCtxDestroy_v2(context));
 }
 
@@ -165,9 +176,7 @@ fn the_per_thread_forms_have_a_default_stream_of_their_own() {
 fn a_stream_waits_for_a_word_and_writes_one() {
     let context = context();
     let (waiting, writing) = (stream(1), stream(1));
-    let mut word = 0u64;
-    ok!(cuMemAlloc_v2(&mut word, 8usize));
-    ok!(cuMemsetD8_v2(word, 0u8, 8usize));
+    let word = zeroed_word();
     let counter = AtomicU32::new(0);
     ok!(cuStreamWaitValue32_v2(waiting, word, 5u32, 0));
     launch_count(waiting, &counter);
