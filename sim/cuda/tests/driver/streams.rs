@@ -30,6 +30,13 @@ fn zeroed_word() -> u64 {
     word
 }
 
+/// Lets go on who waits for the word to be 1.
+fn release(word: u64) {
+    let other = stream(1);
+    ok!(cuStreamWriteValue32_v2(other, word, 1u32, 0));
+    ok!(cuStreamDestroy_v2(other));
+}
+
 extern "C" fn count(counter: *mut c_void) {
     // SAFETY: the tests pass a counter that lives until the stream is done.
     let counter = unsafe { &*counter.cast::<AtomicU32>() };
@@ -53,11 +60,13 @@ fn launch_count(stream: u64, counter: &AtomicU32) {
 fn work_in_a_stream_is_done_in_order() {
     let context = context();
     let (stream, function) = (stream(1), kernel(module(), "gpushare_spin"));
-    let counter = AtomicU32::new(0);
-    assert_eq!(spin(function, 30_000_000, stream), 0);
+    let (counter, word) = (AtomicU32::new(0), zeroed_word());
+    ok!(cuStreamWaitValue32_v2(stream, word, 1u32, 0));
+    assert_eq!(spin(function, 1_000_000, stream), 0);
     launch_count(stream, &counter);
     assert_eq!(cu!(cuStreamQuery(stream)), NOT_READY);
     assert_eq!(counter.load(SeqCst), 0);
+    release(word);
     ok!(cuStreamSynchronize(stream));
     assert_eq!(counter.load(SeqCst), 1);
     ok!(cuStreamQuery(stream));
@@ -77,7 +86,9 @@ fn events_measure_what_is_between_them() {
         INVALID_HANDLE,
         "never recorded"
     );
+    let word = zeroed_word();
     ok!(cuEventRecord(start, stream));
+    ok!(cuStreamWaitValue32_v2(stream, word, 1u32, 0));
     assert_eq!(spin(function, 20_000_000, stream), 0);
     ok!(cuEventRecord(end, stream));
     assert_eq!(cu!(cuEventQuery(end)), NOT_READY);
@@ -85,6 +96,7 @@ fn events_measure_what_is_between_them() {
         cu!(cuEventElapsedTime(&mut milliseconds, start, end)),
         NOT_READY
     );
+    release(word);
     ok!(cuEventSynchronize(end));
     ok!(cuEventElapsedTime(&mut milliseconds, start, end));
     assert!(milliseconds >= 20.0, "{milliseconds}");
@@ -133,7 +145,7 @@ fn the_legacy_default_stream_waits_for_blocking_streams_only() {
         NOT_READY,
         "it did not wait for the other"
     );
-    ok!(cuStreamWriteValue32_v2(stream(1), word, 1u32, 0));
+    release(word);
     ok!(cuStreamSynchronize(free));
     ok!(cuCtxDestroy_v2(context));
 }
