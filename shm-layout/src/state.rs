@@ -97,11 +97,12 @@ shared! {
 }
 
 shared! {
-    /// A group anybody named. Never removed while it has members.
+    /// A group anybody named. Whoever joins writes it, holding the table's byte; an entry that no slot refers to may
+    /// be written over.
     pub(crate) struct Group: 64 align 64 {
-        /// Hash of the name; claimed as a device is.
-        0 key: AtomicU64,
+        0 _reserved1: AtomicU64,
         8 name: [AtomicU64; 4],
+        /// 1 while the name is whole.
         40 ready: AtomicU32,
         44 _reserved0: AtomicU32,
         48 _reserved: [AtomicU64; 2],

@@ -1,13 +1,21 @@
-//! The tables of devices and groups: entered once, by anybody, and never half.
+//! The tables of devices and groups: entered by anybody, and never half.
 //!
-//! An entry is claimed by swapping the hash of its name into its `key`. Whoever finds its own hash there writes the
-//! rest, and everybody with that hash writes the same words, so it does not matter who dies when.
+//! A device stays. Its entry is claimed by swapping the hash of its UUID into its `key`; whoever finds its own hash
+//! there writes the rest, and everybody with that hash writes the same words, so it does not matter who dies when.
+//!
+//! A group goes when nobody is in it. Whoever joins one holds a byte of the file, which the dead lose by themselves,
+//! until its slot refers to the entry.
+
+use std::time::Duration;
 
 use crate::{
+    MAX_PROCESSES,
     codec::{self, NameWords},
+    crash::crash_point,
     ids::Uuid,
-    primitive::{AtomicU64, Ordering},
-    state::{Device, Group, State},
+    primitive::{AtomicU64, Ordering, fence},
+    segment::Segments,
+    state::{Device, Group, Slot, State},
 };
 
 /// The index of `key`, entered where there is room.
@@ -53,26 +61,64 @@ impl State {
         Some(index)
     }
 
-    /// A group's index; entered if it is new and there is room.
-    pub(crate) fn enter_group(&self, name: &NameWords) -> Option<usize> {
-        let index = enter(
-            self.groups.iter().map(|group| &group.key),
-            codec::key_of(name),
-        )?;
-        let group = &self.groups[index];
-        for (word, value) in group.name.iter().zip(name) {
-            word.store(*value, Ordering::Relaxed);
-        }
-        // ORDER: pairs with the Acquire in Group::name; publishes the words.
-        group.ready.store(1, Ordering::Release);
-        Some(index)
-    }
-
     /// The name of the group of this index + 1, as a slot says it.
     pub(crate) fn group_name(&self, index_plus_1: u32) -> Option<NameWords> {
         self.groups
             .get((index_plus_1 as usize).checked_sub(1)?)?
             .name()
+    }
+}
+
+/// The byte behind the slots' that whoever joins a group holds.
+const GROUPS: usize = MAX_PROCESSES;
+
+/// Enters a slot's group, written where there is room: its index + 1, or 0 if there is none.
+pub(crate) fn join_group(segments: &Segments, slot: &Slot, name: &NameWords) -> u32 {
+    let Ok(bytes) = segments.slot_bytes(true) else {
+        return 0;
+    };
+    for _ in 0..500 {
+        if matches!(bytes.try_lock(GROUPS), Ok(true)) {
+            let entered = segments
+                .state()
+                .enter_group(name)
+                .map_or(0, |index| index as u32 + 1);
+            crash_point!("group:entered");
+            slot.group.store(entered, Ordering::Relaxed);
+            return entered;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    0
+}
+
+impl State {
+    fn enter_group(&self, name: &NameWords) -> Option<usize> {
+        let known = self
+            .groups
+            .iter()
+            .position(|group| group.name().as_ref() == Some(name));
+        if known.is_some() {
+            return known;
+        }
+        let used = |index: usize| {
+            self.slots
+                .iter()
+                .any(|slot| slot.group.load(Ordering::Relaxed) as usize == index + 1)
+        };
+        let index = (0..self.groups.len())
+            .find(|index| self.groups[*index].name().is_none() || !used(*index))?;
+        let group = &self.groups[index];
+        group.ready.store(0, Ordering::Relaxed);
+        // ORDER: Release, between taking the old name back and writing the new one; pairs with the Acquire in name.
+        fence(Ordering::Release);
+        for (word, value) in group.name.iter().zip(name) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        crash_point!("group:writing");
+        // ORDER: pairs with the Acquire in Group::name; publishes the words.
+        group.ready.store(1, Ordering::Release);
+        Some(index)
     }
 }
 
@@ -92,10 +138,15 @@ impl Device {
 }
 
 impl Group {
-    /// Its name, once it is written.
+    /// Its name, if it is whole.
     pub(crate) fn name(&self) -> Option<NameWords> {
         // ORDER: pairs with the Release in enter_group.
-        (self.ready.load(Ordering::Acquire) == 1)
-            .then(|| std::array::from_fn(|index| self.name[index].load(Ordering::Relaxed)))
+        if self.ready.load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        let name = std::array::from_fn(|index| self.name[index].load(Ordering::Relaxed));
+        // ORDER: pairs with the Release fence in enter_group; a newer word makes the look below fail.
+        fence(Ordering::Acquire);
+        (self.ready.load(Ordering::Relaxed) == 1).then_some(name)
     }
 }

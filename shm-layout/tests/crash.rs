@@ -38,7 +38,11 @@ fn act(action: &str, dir: &Path) {
         }
         _ => {}
     }
-    let (process, entry) = process(&segments, "child");
+    let limits = LaunchLimits {
+        group: Some("children".to_owned()),
+        ..LaunchLimits::default()
+    };
+    let (process, entry) = with_limits(&segments, "child", &limits);
     thread::scope(|scope| {
         let (send, ready) = std::sync::mpsc::channel();
         let process = &process;
@@ -155,7 +159,6 @@ fn a_creator_may_die_at_any_step() {
 #[test]
 fn a_newcomer_may_die_at_any_step() {
     child();
-    let dir = Dir::new();
     for point in [
         "register:locked",
         "register:claiming",
@@ -165,7 +168,10 @@ fn a_newcomer_may_die_at_any_step() {
         "device:entered",
         "keeper:attached",
         "event:writing",
+        "group:writing",
+        "group:entered",
     ] {
+        let dir = Dir::new();
         dies(
             spawn("a_newcomer_may_die_at_any_step", &dir, point, ""),
             point,

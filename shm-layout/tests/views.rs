@@ -428,6 +428,44 @@ fn groups_are_defined_changed_and_removed() {
 }
 
 #[test]
+fn groups_come_and_go_with_their_members() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let member = |name: &str| {
+        let limits = LaunchLimits {
+            group: Some(name.to_owned()),
+            ..LaunchLimits::default()
+        };
+        register(&segments, &Identity::default(), &limits).expect("a slot")
+    };
+    let stays = member("stays");
+    for index in 0..3 * MAX_GROUPS {
+        let _passing = member(&format!("job {index}"));
+        let view = look(&segments);
+        assert!(
+            view.processes
+                .iter()
+                .all(|one| one.group.is_some() && !one.invalid),
+            "{index}"
+        );
+        assert_eq!(view.groups.len(), 2);
+    }
+    let all: Vec<_> = (1..MAX_GROUPS)
+        .map(|index| member(&format!("group {index}")))
+        .collect();
+    let late = member("one too many");
+    let view = look(&segments);
+    assert_eq!(view.groups.len(), MAX_GROUPS);
+    let seen = view
+        .processes
+        .iter()
+        .find(|one| one.slot == late.slot())
+        .expect("it lives");
+    assert_eq!((seen.group.as_deref(), seen.invalid), (None, true));
+    drop((stays, all));
+}
+
+#[test]
 fn a_pick_is_claimed_for_a_while() {
     let dir = Dir::new();
     let operator = dir.operator();

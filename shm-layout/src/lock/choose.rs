@@ -24,14 +24,6 @@ pub(crate) const AGE_NS: u64 = 100_000_000;
 /// A waiter that has not looked for so long may be stopped, and is not chosen; it takes part again once it looks.
 const PULSE_NS: u64 = 500_000_000;
 
-impl super::DeviceLock<'_> {
-    /// Whether anybody waits at all, deserving or not: a holder that runs far ahead of the device then stops to let
-    /// it catch up.
-    pub fn is_waited_for(&self) -> bool {
-        self.device.turn().anybody()
-    }
-}
-
 /// Somebody who may have the lock next, or has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {

@@ -172,6 +172,12 @@ impl<'r> DeviceLock<'r> {
         self.device.turn().anybody() && self.contended_at(clock::now())
     }
 
+    /// Whether anybody waits at all, deserving or not: a holder that runs far ahead of the device then stops to let
+    /// it catch up.
+    pub fn is_waited_for(&self) -> bool {
+        self.device.turn().anybody()
+    }
+
     fn contended_at(&self, now_ns: u64) -> bool {
         self.best_waiter(self.me, now_ns)
             .is_some_and(|best| best.beats(&self.holder(self.me, now_ns)))

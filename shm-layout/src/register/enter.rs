@@ -18,6 +18,7 @@ use crate::{
     reap::reap,
     segment::Segments,
     settings::LaunchShare,
+    tables,
 };
 
 /// Claims a slot and publishes who we are.
@@ -33,9 +34,7 @@ pub fn register(
     crash_point!("register:claimed");
     slot.clear();
     let group_name = limits.group.as_deref().and_then(codec::name_words);
-    let group = group_name
-        .and_then(|name| state.enter_group(&name))
-        .map_or(0, |index| index as u32 + 1);
+    let group = group_name.map_or(0, |name| tables::join_group(segments, slot, &name));
     let launch = LaunchShare {
         weight: limits.weight,
         priority: limits.priority,
@@ -59,7 +58,6 @@ pub fn register(
     }
     slot.launch_policy_source
         .store(codec::source_byte(limits.policy_source), Ordering::Relaxed);
-    slot.group.store(group, Ordering::Relaxed);
     slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
     slot.registered_ns.store(now, Ordering::Relaxed);
     slot.heartbeat_ns.store(now, Ordering::Relaxed);
