@@ -30,7 +30,7 @@ pub enum Kind {
     Device,
     /// `cuMemAllocManaged`.
     Managed,
-    /// `cuMemAllocAsync`: from this pool, which holds the capacity.
+    /// `cuMemAllocAsync`: from a pool, which holds the capacity.
     Ordered,
     /// An array's memory.
     Array,
@@ -70,8 +70,6 @@ pub struct Block {
     pub kind: Kind,
     /// A number no other block has.
     pub id: u64,
-    /// The pool, for [`Kind::Ordered`].
-    pub pool: u64,
 }
 
 #[derive(Default)]
@@ -231,7 +229,7 @@ pub fn allocate(
             driver.member.take_memory(device.index, charged)
         });
     taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-    place(bytes, charged, align, ordinal, context, kind, 0).inspect_err(|_| {
+    place(bytes, charged, align, ordinal, context, kind).inspect_err(|_| {
         driver.member.give_memory(device.index, charged);
     })
 }
@@ -244,7 +242,6 @@ pub fn place(
     device: i32,
     context: u64,
     kind: Kind,
-    pool: u64,
 ) -> Result<Block, CUerror> {
     region()?;
     let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
@@ -260,7 +257,6 @@ pub fn place(
         context,
         kind,
         id: fresh_id(),
-        pool,
     };
     heap.blocks.insert(base, block.clone());
     Ok(block)
@@ -289,7 +285,6 @@ pub fn note(
         context,
         kind,
         id: fresh_id(),
-        pool: 0,
     };
     heap.blocks.insert(base, block.clone());
     Ok(block)

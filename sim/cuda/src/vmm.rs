@@ -2,7 +2,7 @@
 //!
 //! A physical allocation is an unnamed file of host memory; mapping it twice shows the same bytes twice,
 //! and its descriptor shows them to another process. It takes the device's capacity for as long as it
-//! has a handle or is mapped anywhere. [`space`] knows which addresses are what; [`pages`] moves
+//! has a handle or is mapped anywhere. [`space`] knows which addresses are what; `pages` moves
 //! the real pages. Exported memory stays charged to the process that created it.
 
 pub mod calls;

@@ -46,7 +46,9 @@ programs! {
     capture_forks_and_joins
     capture_leaves_the_legacy_stream_alone
     capture_modes_decide_who_is_forbidden
+    capture_of_per_thread_stream_and_events
     graph_is_built_by_hand
+    graph_keeps_objects_alive
     graph_memory_comes_with_the_launch
     graph_replays_what_was_captured
     host_memory_is_pinned

@@ -24,6 +24,9 @@ use crate::heap::{self, Kind};
 #[derive(Debug)]
 pub struct Allocation {
     address: u64,
+    /// Bytes asked for.
+    asked: usize,
+    /// Bytes it takes.
     bytes: u64,
     device: i32,
     state: Mutex<State>,
@@ -88,14 +91,16 @@ impl Allocation {
         if params.bytesize == 0 || location.type_ != CU_MEM_LOCATION_TYPE_DEVICE {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let bytes = heap::rounded(params.bytesize as u64).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        let block = heap::place(bytes, 0, heap::STEP, location.id, 0, Kind::Graph, 0)?;
-        let state = Mutex::default();
+        let asked = params.bytesize;
+        let bytes = heap::rounded(asked as u64).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let place = heap::place(asked as u64, 0, heap::STEP, location.id, 0, Kind::Graph);
+        let block = place?;
         let allocation = Arc::new(Self {
             address: block.base,
+            asked,
             bytes,
             device: location.id,
-            state,
+            state: Mutex::default(),
         });
         ALLOCATIONS.insert(block.base, Arc::new(Arc::downgrade(&allocation)));
         Ok(allocation)
@@ -113,7 +118,7 @@ impl Allocation {
 
     /// What it was made of.
     pub fn params(&self) -> CUDA_MEM_ALLOC_NODE_PARAMS {
-        params(self.bytes as usize, self.device, self.address)
+        params(self.asked, self.device, self.address)
     }
 
     /// A launch has allocated it, and nobody has freed it since.
