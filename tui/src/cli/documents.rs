@@ -77,15 +77,26 @@ pub fn pages() -> Result<Vec<(String, String)>, Failure> {
     let mut command = Cli::command().version(env!("CARGO_PKG_VERSION"));
     command.build();
     let mut pages = vec![("gpushare.1".to_owned(), main_page(&command)?)];
-    for verb in command
-        .get_subcommands()
-        .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
-    {
-        let name = format!("gpushare-{}", verb.get_name());
-        pages.push((format!("{name}.1"), page(verb.clone())?));
-    }
+    add_verbs(&command, "gpushare", &mut pages)?;
     pages.push(("gpushare-top.1".to_owned(), top_page()?));
     Ok(pages)
+}
+
+/// A page for each verb of a command, and for theirs.
+fn add_verbs(
+    command: &Command,
+    name: &str,
+    pages: &mut Vec<(String, String)>,
+) -> Result<(), Failure> {
+    for verb in command
+        .get_subcommands()
+        .filter(|verb| verb.get_name() != "help")
+    {
+        let name = format!("{name}-{}", verb.get_name());
+        pages.push((format!("{name}.1"), page(verb.clone())?));
+        add_verbs(verb, &name, pages)?;
+    }
+    Ok(())
 }
 
 fn page(command: Command) -> Result<String, Failure> {
