@@ -32,7 +32,7 @@ macro_rules! programs {
         fn $name() {
             let bed = Testbed::with_scenario($scenario);
             let mut command = bed.sim_only(program(stringify!($name)));
-            let output = Watched::spawn_for(&mut command, Duration::from_secs(60)).wait_output();
+            let output = Watched::spawn_for(&mut command, Duration::from_secs(120)).wait_output();
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{}: {said}", output.status);
         }
