@@ -99,15 +99,22 @@ fn add_verbs(
     Ok(())
 }
 
+/// Without a date, so that the same program always writes the same page.
+fn manual(command: Command) -> Man {
+    Man::new(command)
+        .date("")
+        .source(concat!("gpushare ", env!("CARGO_PKG_VERSION")))
+}
+
 fn page(command: Command) -> Result<String, Failure> {
     let mut page = Vec::new();
-    Man::new(command).date("").render(&mut page)?;
+    manual(command).render(&mut page)?;
     Ok(tidy(page))
 }
 
 fn main_page(command: &Command) -> Result<String, Failure> {
     let mut page = Vec::new();
-    Man::new(command.clone()).date("").render(&mut page)?;
+    manual(command.clone()).render(&mut page)?;
     let mut text = tidy(page);
     text.push_str(".SH ENVIRONMENT\n");
     for variable in environment::TABLE {
