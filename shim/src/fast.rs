@@ -38,8 +38,7 @@ macro_rules! launch_kernel {
             ".cfi_escape 0x10, 16, 2, 0x73, {return_address}", // return address at [rbx + …]
             ".cfi_escape 0x10, 3, 2, 0x73, {saved_register}", // rbx at [rbx + …]
             "call qword ptr [rip + {addresses} + {address}]",
-            "mov rdx, qword ptr [rbx + {tally}]",
-            "inc qword ptr [rdx + {launches}]",
+            "inc qword ptr [rbx + {launched}]",
             "push qword ptr [rbx + {return_address}]",
             ".cfi_def_cfa_offset 8",
             ".cfi_offset 16, -8",
@@ -57,8 +56,7 @@ macro_rules! launch_kernel {
             submitting = const $crate::thread::SUBMITTING,
             gate = const $crate::thread::offset::GATE,
             last = const $crate::thread::offset::LAST + 8 * Symbol::$name.per_thread() as usize,
-            tally = const $crate::thread::offset::TALLY,
-            launches = const $crate::thread::offset::LAUNCHES,
+            launched = const $crate::thread::offset::LAUNCHED,
             return_address = const $crate::thread::offset::RETURN_ADDRESS,
             saved_register = const $crate::thread::offset::SAVED_REGISTER,
             open = const $crate::gate::OPEN,

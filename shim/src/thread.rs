@@ -97,6 +97,8 @@ pub struct Thread {
     /// Where [`fast`](crate::fast) keeps its caller's return address and register meanwhile.
     return_address: Cell<usize>,
     saved_register: Cell<usize>,
+    /// Kernels that `fast` launched on the device the thread is settled on; they are in no tally yet.
+    launched: AtomicU64,
     recent: [AtomicUsize; RECENT],
     context: Cell<usize>,
     streams: Mutex<Vec<Used>>,
@@ -110,15 +112,14 @@ pub struct Thread {
 pub mod offset {
     use std::mem::offset_of;
 
-    use super::{Tally, Thread};
+    use super::Thread;
 
     pub const GATE: usize = offset_of!(Thread, gate);
     pub const INSIDE: usize = offset_of!(Thread, inside);
     pub const LAST: usize = offset_of!(Thread, last);
-    pub const TALLY: usize = offset_of!(Thread, tally);
     pub const RETURN_ADDRESS: usize = offset_of!(Thread, return_address);
     pub const SAVED_REGISTER: usize = offset_of!(Thread, saved_register);
-    pub const LAUNCHES: usize = offset_of!(Tally, launches);
+    pub const LAUNCHED: usize = offset_of!(Thread, launched);
 }
 
 /// No stream: `last` when it is not known.
@@ -209,6 +210,20 @@ impl Thread {
         unsafe { &*self.tally.load(Relaxed) }
     }
 
+    /// Kernels the thread launched on a device. While it moves from one device to another some may be missing.
+    pub fn launches(&self, ordinal: u8) -> u64 {
+        let settled_here = self.here.load(Relaxed) == u32::from(ordinal) + 1;
+        let fast = if settled_here {
+            self.launched.load(Relaxed)
+        } else {
+            0
+        };
+        self.tally(ordinal)
+            .launches
+            .load(Relaxed)
+            .wrapping_add(fast)
+    }
+
     /// The context the thread was last seen with.
     pub fn context(&self) -> usize {
         self.context.get()
@@ -219,7 +234,11 @@ impl Thread {
         if self.context.replace(context) != context {
             self.forget_recent();
         }
-        self.here.store(u32::from(ordinal) + 1, Relaxed);
+        let before = self.here.swap(u32::from(ordinal) + 1, Relaxed);
+        if before != u32::from(ordinal) + 1 {
+            let launched = self.launched.swap(0, Relaxed);
+            add(&self.tally(before.wrapping_sub(1) as u8).launches, launched);
+        }
         self.tally
             .store(std::ptr::from_ref(self.tally(ordinal)).cast_mut(), Relaxed);
         self.gate

@@ -248,14 +248,11 @@ fn submitted(device: &Device) -> u64 {
     thread::all()
         .map(|thread| {
             let tally = thread.tally(device.ordinal);
-            [
-                &tally.launches,
-                &tally.graphs,
-                &tally.copies,
-                &tally.memsets,
-            ]
-            .iter()
-            .fold(0_u64, |sum, word| sum.wrapping_add(word.load(Relaxed)))
+            [&tally.graphs, &tally.copies, &tally.memsets]
+                .iter()
+                .fold(thread.launches(device.ordinal), |sum, word| {
+                    sum.wrapping_add(word.load(Relaxed))
+                })
         })
         .fold(0, u64::wrapping_add)
 }

@@ -7,7 +7,7 @@ use std::{
     ptr::null_mut,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*},
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*},
     },
 };
 
@@ -107,6 +107,7 @@ fn make() -> &'static Thread {
         tally: AtomicPtr::new(null_mut()),
         return_address: Cell::new(0),
         saved_register: Cell::new(0),
+        launched: AtomicU64::new(0),
         recent: Default::default(),
         context: Cell::new(0),
         streams: Mutex::new(Vec::new()),
