@@ -287,6 +287,52 @@ fn a_forked_child_that_leaves_takes_nothing_from_its_parent() {
     assert_eq!(view.devices[0].owner, Some(view.processes[0].slot));
 }
 
+/// Starts a program as the first of a new pid namespace, and kills the namespace with it.
+const NAMESPACE: [&str; 4] = ["unshare", "--pid", "--fork", "--kill-child"];
+
+#[test]
+fn equal_thread_ids_in_sibling_pid_namespaces_confuse_nobody() {
+    child();
+    let possible = std::process::Command::new(NAMESPACE[0])
+        .args(&NAMESPACE[1..])
+        .arg("true")
+        .output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let test = "equal_thread_ids_in_sibling_pid_namespaces_confuse_nobody";
+    let dir = Dir::new();
+    let segments = dir.open();
+    let start = |role: &str| Kid::spawn_through(&NAMESPACE, test, &dir, role, &[]);
+    let mut first = start("hold");
+    first.hear("holding");
+    let mut second = start("register");
+    second.hear("registered");
+    let view = look(&segments);
+    let pids: Vec<u32> = view.processes.iter().map(|one| one.identity.pid).collect();
+    assert_eq!(pids[0], pids[1], "each is the first of its namespace");
+    assert_ne!(
+        view.processes[0].identity.pid_ns,
+        view.processes[1].identity.pid_ns
+    );
+    let holder = view.devices[0].owner;
+    second.signal(Signal::KILL);
+    eventually("the second one's slot is reaped", || {
+        reap(&segments, clock::now()) == 1
+    });
+    let view = look(&segments);
+    assert_eq!(
+        (view.devices[0].owner, view.processes[0].alive),
+        (holder, Liveness::Live)
+    );
+    first.signal(Signal::KILL);
+    let (waiter, entry) = process(&segments, "waiter");
+    assert!(matches!(
+        waiter.lock(entry).acquire(&|| false),
+        Acquire::Held { .. }
+    ));
+}
+
 #[test]
 fn closing_every_descriptor_changes_nothing() {
     child();

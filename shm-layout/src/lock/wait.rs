@@ -328,3 +328,128 @@ fn keeper_of(state: &State, owner: u64) -> Option<(&AtomicU32, u32)> {
     // A word that is marked already is no reason to sleep: then the expected value makes the kernel refuse.
     Some((&slot.keeper, if word & 0x4000_0000 != 0 { 0 } else { word }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Change, Identity, LaunchLimits, Registration, Segments, register};
+
+    const MS: u64 = 1_000_000;
+
+    fn pair(policy: LockPolicy) -> (tempfile::TempDir, Registration, Registration, crate::Entry) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let operator = Segments::open_operator(dir.path()).expect("operator");
+        operator
+            .edit(
+                None,
+                &Change::Policy {
+                    device: None,
+                    policy: Some(policy),
+                },
+                0,
+            )
+            .expect("edited");
+        let enter = || {
+            let process = register(
+                operator.segments(),
+                &Identity::default(),
+                &LaunchLimits::default(),
+            );
+            let process = process.expect("a slot");
+            let entry = process.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+            (process, entry)
+        };
+        let ((holder, entry), (waiter, _)) = (enter(), enter());
+        (dir, holder, waiter, entry)
+    }
+
+    /// Looks every 50 ms from a time on, and says after how long the holder may be put out.
+    fn patience(waiter: &DeviceLock<'_>, watch: &mut Watch, from: u64) -> u64 {
+        let owner = waiter.device.turn().owner();
+        for look in 1..1000 {
+            let now = from + look * LOOK_NS;
+            waiter.words.pulse_ns.store(now, Ordering::Relaxed);
+            if waiter.look_at(owner, now, watch).is_some() {
+                return now - from;
+            }
+        }
+        u64::MAX
+    }
+
+    #[test]
+    fn a_holder_is_put_out_after_its_slice_and_grace() {
+        let kind = PolicyKind::Timeslice(100 * MS);
+        let (_dir, holder, waiter, entry) = pair(LockPolicy {
+            kind,
+            grace_ns: 200 * MS,
+            ..LockPolicy::default()
+        });
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        waiter.queue_up(start);
+        let mut watch = Watch {
+            looked_ns: start,
+            ..Watch::default()
+        };
+        let took = patience(&waiter, &mut watch, start);
+        assert!((300 * MS..600 * MS).contains(&took), "{took}");
+    }
+
+    #[test]
+    fn a_pause_of_the_whole_machine_is_not_held_against_the_holder() {
+        let kind = PolicyKind::Timeslice(100 * MS);
+        let (_dir, holder, waiter, entry) = pair(LockPolicy {
+            kind,
+            grace_ns: 200 * MS,
+            ..LockPolicy::default()
+        });
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        waiter.queue_up(start);
+        let mut watch = Watch {
+            looked_ns: start,
+            ..Watch::default()
+        };
+        // Everybody slept for an hour, and the clock went on.
+        let later = start + 3_600_000 * MS;
+        waiter.words.pulse_ns.store(later, Ordering::Relaxed);
+        assert_eq!(
+            waiter.look_at(waiter.device.turn().owner(), later, &mut watch),
+            None
+        );
+        assert!(patience(&waiter, &mut watch, later) >= 200 * MS);
+    }
+
+    #[test]
+    fn a_holder_whose_keeper_is_silent_is_put_out_whatever_its_policy() {
+        let (_dir, holder, waiter, entry) = pair(LockPolicy {
+            kind: PolicyKind::Launches(9),
+            ..LockPolicy::default()
+        });
+        let start = clock::now();
+        let _mark = holder.attach_keeper().expect("a robust list");
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        waiter.queue_up(start);
+        let mut watch = Watch {
+            looked_ns: start,
+            ..Watch::default()
+        };
+        let took = patience(&waiter, &mut watch, start);
+        assert!((1000 * MS..2000 * MS).contains(&took), "{took}");
+        // One that ticks has until max-hold.
+        let mut watch = Watch {
+            looked_ns: start,
+            ..Watch::default()
+        };
+        let owner = waiter.device.turn().owner();
+        for look in 1..40 {
+            let now = start + look * LOOK_NS;
+            holder.heartbeat(now);
+            waiter.words.pulse_ns.store(now, Ordering::Relaxed);
+            assert_eq!(waiter.look_at(owner, now, &mut watch), None);
+        }
+    }
+}

@@ -87,7 +87,26 @@ pub struct Kid(pub Child);
 impl Kid {
     /// This test binary again, running only `test`, which finds `role` in its environment.
     pub fn spawn(test: &str, dir: &Dir, role: &str, extra: &[(&str, &str)]) -> Kid {
-        let mut command = Command::new(std::env::current_exe().expect("our own path"));
+        Kid::spawn_through(&[], test, dir, role, extra)
+    }
+
+    /// The same, started by another program.
+    pub fn spawn_through(
+        program: &[&str],
+        test: &str,
+        dir: &Dir,
+        role: &str,
+        extra: &[(&str, &str)],
+    ) -> Kid {
+        let exe = std::env::current_exe().expect("our own path");
+        let mut command = match program {
+            [] => Command::new(exe),
+            [name, arguments @ ..] => {
+                let mut command = Command::new(name);
+                command.args(arguments).arg(exe);
+                command
+            }
+        };
         command
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(DIR, dir.path())
