@@ -88,7 +88,7 @@ pub struct Turn {
     /// What the threads had submitted when the keeper last saw something new, and when that was.
     seen_submitted: AtomicU64,
     seen_ns: AtomicU64,
-    /// When the keeper last saw somebody wait for our lock.
+    /// When somebody last waited: for us, as the keeper saw it, or we for somebody.
     waited_ns: AtomicU64,
 }
 
@@ -144,7 +144,6 @@ impl Turn {
                     let kind = state.rules.policy.kind;
                     if let PolicyKind::Timeslice(slice) = kind
                         && !state.pace.allows(state.submitted)
-                        && lock.is_waited_for()
                     {
                         drop(state);
                         self.catch_up(guest, device, slice);
@@ -175,7 +174,10 @@ impl Turn {
     }
 
     fn acquired(&self, state: &mut State, device: &Device, acquired: Acquire) {
-        if let Acquire::Held { .. } = acquired {
+        if let Acquire::Held { waited_ns } = acquired {
+            if waited_ns > 0 {
+                self.waited_ns.store(clock::now(), Relaxed);
+            }
             state.phase = Phase::Held;
             state.submitted = 0;
             state.synchronised = 0;

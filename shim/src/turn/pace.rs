@@ -2,8 +2,8 @@
 //!
 //! A program that never synchronises fills the driver's queue in an instant, and its slice then ends only when
 //! the queue has drained: a thousand kernels later. So a slice that took much longer than it should teaches how
-//! many submissions fit into one; while somebody waits, no more go in before the device has caught up. Slices
-//! that end in time let the number grow again. Alone, or in time, nothing is counted at all.
+//! many submissions fit into one; then no more go in before the device has caught up. Slices that end in time let
+//! the number grow again, and a second without a waiter ends it. Alone, or in time, nothing is counted at all.
 
 /// The most submissions of one slice, once there is a reason to count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
