@@ -11,7 +11,7 @@
 //!
 //! Only numbers; [`super`] makes and unmakes the memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Allocations are multiples of this and aligned to it.
 pub const GRAIN: u64 = 512;
@@ -35,6 +35,9 @@ struct Block {
     state: State,
 }
 
+/// Blocks in order of size, to find the smallest that is large enough.
+type Fits = BTreeSet<(u64, u64)>;
+
 /// A pool's chunks and blocks.
 #[derive(Debug, Default)]
 pub struct Books {
@@ -42,6 +45,10 @@ pub struct Books {
     chunks: BTreeMap<u64, u64>,
     /// Every byte of every chunk is in one block.
     blocks: BTreeMap<u64, Block>,
+    /// Free blocks, by size and address.
+    free: Fits,
+    /// Resting blocks of each stream, by size and address.
+    resting: BTreeMap<u64, Fits>,
     reserved: u64,
     reserved_high: u64,
     used: u64,
@@ -96,13 +103,23 @@ impl Books {
     /// Finds room in what the pool has: first among what rests in the same stream, then among the free.
     pub fn allocate(&mut self, bytes: u64, stream: u64) -> Option<u64> {
         let size = rounded(bytes)?;
-        let resting = |block: &Block| matches!(block.state, State::Resting(on, _) if on == stream);
-        let free = |block: &Block| block.state == State::Free;
-        let address = self
-            .first(size, resting)
-            .or_else(|| self.first(size, free))?;
-        self.cut(address, size);
-        self.set(address, State::Used);
+        let fits = |all: &Fits| all.range((size, 0)..).next().map(|(_, address)| *address);
+        let resting = self.resting.get(&stream).and_then(fits);
+        let address = resting.or_else(|| fits(&self.free))?;
+        let block = self.take(address)?;
+        let used = Block {
+            size,
+            state: State::Used,
+        };
+        self.put(address, used);
+        if block.size > size {
+            // The rest keeps its state.
+            let rest = Block {
+                size: block.size - size,
+                ..block
+            };
+            self.put(address + size, rest);
+        }
         self.used += size;
         self.used_high = self.used_high.max(self.used);
         Some(address)
@@ -111,13 +128,11 @@ impl Books {
     /// Adds a chunk.
     pub fn grow(&mut self, base: u64, size: u64) {
         self.chunks.insert(base, size);
-        self.blocks.insert(
-            base,
-            Block {
-                size,
-                state: State::Free,
-            },
-        );
+        let whole = Block {
+            size,
+            state: State::Free,
+        };
+        self.put(base, whole);
         self.reserved += size;
         self.reserved_high = self.reserved_high.max(self.reserved);
     }
@@ -141,26 +156,27 @@ impl Books {
         let range = rest.address..rest.address + rest.size;
         let parts = self.blocks.range(range).filter(|(_, block)| waits(block));
         for address in parts.map(|(address, _)| *address).collect::<Vec<_>>() {
-            self.set(address, State::Free);
+            self.become_state(address, State::Free);
         }
-        self.join_all(rest.address, rest.address + rest.size);
+        self.join(rest.address, rest.address + rest.size);
     }
 
     /// Frees a block at once.
     pub fn free(&mut self, address: u64) -> Option<()> {
         let size = self.leave_use(address, State::Free)?;
-        self.join_all(address, address + size);
+        self.join(address, address + size);
         Some(())
     }
 
     fn leave_use(&mut self, address: u64, state: State) -> Option<u64> {
-        let block = self.blocks.get_mut(&address)?;
+        let block = self.blocks.get(&address)?;
         if block.state != State::Used {
             return None;
         }
-        block.state = state;
-        self.used -= block.size;
-        Some(block.size)
+        let size = block.size;
+        self.become_state(address, state);
+        self.used -= size;
+        Some(size)
     }
 
     /// Takes wholly free chunks out while more than `keep` bytes are held: base and size of each.
@@ -171,7 +187,7 @@ impl Books {
             let free = whole.is_some_and(|b| b.size == size && b.state == State::Free);
             if free && self.reserved - size >= keep {
                 self.chunks.remove(&base);
-                self.blocks.remove(&base);
+                self.take(base);
                 self.reserved -= size;
                 gone.push((base, size));
             }
@@ -179,66 +195,69 @@ impl Books {
         gone
     }
 
-    /// The block in use that holds an address: where it starts and its size.
-    pub fn used_at(&self, address: u64) -> Option<(u64, u64)> {
-        let (start, block) = self.blocks.range(..=address).next_back()?;
-        let inside = address - start < block.size && block.state == State::Used;
-        inside.then_some((*start, block.size))
-    }
-
     /// Every chunk: base and size.
     pub fn chunks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.chunks.iter().map(|(base, size)| (*base, *size))
     }
 
-    fn first(&self, size: u64, fits: impl Fn(&Block) -> bool) -> Option<u64> {
-        let found = self.blocks.iter().find(|(_, b)| b.size >= size && fits(b));
-        found.map(|(address, _)| *address)
-    }
-
-    /// Makes the block at `address` exactly `size` long; the rest keeps its state.
-    fn cut(&mut self, address: u64, size: u64) {
-        let Some(block) = self.blocks.get_mut(&address) else {
-            return;
-        };
-        let rest = Block {
-            size: block.size - size,
-            state: block.state,
-        };
-        block.size = size;
-        if rest.size == 0 {
-            return;
+    /// The index a block of this state is in.
+    fn index(&mut self, state: State) -> Option<&mut Fits> {
+        match state {
+            State::Free => Some(&mut self.free),
+            State::Resting(stream, _) => Some(self.resting.entry(stream).or_default()),
+            State::Used => None,
         }
-        self.blocks.insert(address + size, rest);
     }
 
-    fn set(&mut self, address: u64, state: State) {
-        if let Some(block) = self.blocks.get_mut(&address) {
-            block.state = state;
+    fn put(&mut self, address: u64, block: Block) {
+        if let Some(index) = self.index(block.state) {
+            index.insert((block.size, address));
+        }
+        self.blocks.insert(address, block);
+    }
+
+    fn take(&mut self, address: u64) -> Option<Block> {
+        let block = self.blocks.remove(&address)?;
+        if let Some(index) = self.index(block.state) {
+            index.remove(&(block.size, address));
+            let spent = index.is_empty();
+            if let State::Resting(stream, _) = block.state
+                && spent
+            {
+                self.resting.remove(&stream);
+            }
+        }
+        Some(block)
+    }
+
+    fn become_state(&mut self, address: u64, state: State) {
+        if let Some(block) = self.take(address) {
+            self.put(address, Block { state, ..block });
         }
     }
 
     /// Joins free neighbours of the same chunk, from the block before `start` to the one at `end`.
-    fn join_all(&mut self, start: u64, end: u64) {
+    fn join(&mut self, start: u64, end: u64) {
         let before = self.blocks.range(..start).next_back();
-        let mut at = before.map_or(start, |(address, _)| *address);
+        let touches = before.filter(|(address, block)| **address + block.size == start);
+        let mut at = touches.map_or(start, |(address, _)| *address);
         while at < end {
             let Some(block) = self.blocks.get(&at).copied() else {
                 return;
             };
             let next = at + block.size;
             let neighbour = self.blocks.get(&next).copied();
-            let more = neighbour
-                .filter(|n| n.state == State::Free && block.state == State::Free)
-                .filter(|_| !self.chunks.contains_key(&next));
-            let Some(more) = more else {
+            let joins = block.state == State::Free
+                && neighbour.is_some_and(|next| next.state == State::Free)
+                && !self.chunks.contains_key(&next);
+            if !joins {
                 at = next;
                 continue;
-            };
-            self.blocks.remove(&next);
-            if let Some(block) = self.blocks.get_mut(&at) {
-                block.size += more.size;
             }
+            let more = self.take(next).map_or(0, |next| next.size);
+            self.take(at);
+            let size = block.size + more;
+            self.put(at, Block { size, ..block });
         }
     }
 }
@@ -277,11 +296,8 @@ mod tests {
         assert_eq!(books.allocate(1024, 8), None);
         assert_eq!(books.allocate(512, 7), Some(address));
         books.settle(first);
-        assert_eq!(
-            books.used_at(address),
-            Some((address, 512)),
-            "used again since"
-        );
+        assert_eq!(books.used(), 512, "used again since");
+        assert_eq!(books.allocate(1024, 8), None);
         assert_eq!(books.allocate(512, 8), Some(address + 512));
     }
 
@@ -319,5 +335,30 @@ mod tests {
         books.free(one).unwrap();
         books.free(two).unwrap();
         assert_eq!(books.allocate(2048, 1), None);
+    }
+
+    #[test]
+    fn chunks_far_apart_become_whole_again_each() {
+        let mut books = pool(1024);
+        books.grow(BASE + (1 << 30), 1024);
+        let all: Vec<_> = (0..4).map(|_| books.allocate(512, 1).unwrap()).collect();
+        for address in all {
+            books.free(address).unwrap();
+        }
+        assert_eq!(books.trim(0).len(), 2);
+    }
+
+    #[test]
+    fn the_smallest_hole_that_fits_is_taken() {
+        let mut books = pool(8 * GRAIN);
+        let wide = books.allocate(3 * GRAIN, 1).unwrap();
+        let between = books.allocate(GRAIN, 1).unwrap();
+        let narrow = books.allocate(GRAIN, 1).unwrap();
+        books.allocate(GRAIN, 1).unwrap();
+        books.free(wide).unwrap();
+        books.free(narrow).unwrap();
+        assert_eq!(books.allocate(GRAIN, 1), Some(narrow));
+        books.free(between).unwrap();
+        assert_eq!(books.allocate(4 * GRAIN, 1), Some(wide), "joined");
     }
 }
