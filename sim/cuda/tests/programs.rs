@@ -55,6 +55,7 @@ programs! {
     managed_memory_keeps_wishes
     memory_is_shared_between_processes
     mipmap_levels_are_arrays
+    null_arguments_are_errors
     pool_allocates_in_stream_order
     pool_is_shared_between_processes
     pool_trim_returns_what_is_reserved
