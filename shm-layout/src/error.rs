@@ -115,7 +115,13 @@ impl fmt::Display for OpenError {
                 "no room for {}: {want} bytes are needed; free some, or set GPUSHARE_DIR to another file system",
                 path.display()
             ),
-            Self::Io { path, op, source } => write!(f, "cannot {op} {}: {source}", path.display()),
+            Self::Io { path, op, source } => {
+                write!(f, "cannot {op} {}: {source}", path.display())?;
+                if source.kind() == io::ErrorKind::PermissionDenied {
+                    f.write_str("; ask to be let into its group, or set GPUSHARE_DIR to a directory of your own")?;
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -428,7 +428,7 @@ fn three_contenders_all_get_in_one_at_a_time() {
 
 #[test]
 fn of_two_who_take_over_from_the_dead_exactly_one_does() {
-    explore(Some(3), || {
+    explore(Some(2), || {
         let gpu = Gpu::new(3);
         let threads = vec![contend(&gpu, 0, 3, true), contend(&gpu, 1, 3, true)];
         ends_free(&gpu, threads);
