@@ -90,6 +90,14 @@ pub fn by_handle(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
         .ok_or(CUDA_ERROR_INVALID_CONTEXT)
 }
 
+/// Waits for all work of the process: addresses that any of it may use are about to go.
+pub fn synchronize_all() {
+    CONTEXTS
+        .all()
+        .iter()
+        .for_each(|context| context.synchronize());
+}
+
 /// The context behind a handle, or the current one for NULL.
 pub fn by_handle_or_current(handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     if handle.is_null() {

@@ -29,6 +29,8 @@ pub enum Task {
     Word(Word),
     /// Nothing; it only has a place in the order.
     Nothing,
+    /// Nothing; it keeps a graph's allocation until the work on it is done.
+    Keep(Arc<crate::graph::memory::Allocation>),
     /// All of these, in this order.
     All(Arc<[Task]>),
     /// Marks an event.
@@ -223,7 +225,7 @@ impl Task {
             Self::All(tasks) => tasks
                 .iter()
                 .fold(ready, |ready, task| task.run(driver, ordinal, ready)),
-            Self::Nothing => ready,
+            Self::Nothing | Self::Keep(_) => ready,
             Self::Record(event) => {
                 event.happened(ready);
                 ready

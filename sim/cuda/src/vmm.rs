@@ -21,10 +21,11 @@ use gpushare_abi::types::{
 };
 
 use crate::c::Plain;
+use crate::context;
 use crate::driver::driver;
 use crate::handles::{Table, fresh, lock};
 use crate::heap::{self, Kind};
-use space::{HOST, Mapping, Place, READ, Refused, Space};
+use space::{HOST, Mapping, NO_ACCESS, Place, READ, Refused, Space};
 
 /// Every size and address is a multiple of this.
 pub const GRANULARITY: u64 = 2 << 20;
@@ -226,6 +227,7 @@ fn map(address: u64, bytes: u64, offset: u64, handle: u64) -> CUresult {
 
 fn unmap(address: u64, bytes: u64) -> CUresult {
     driver()?;
+    context::synchronize_all();
     let mut at = address;
     let mut space = lock(&SPACE);
     for mapping in space.unmap(address, bytes)? {
@@ -247,6 +249,9 @@ fn set_access(address: u64, bytes: u64, grants: &[(Place, u32)]) -> CUresult {
         if !matches!(access, 0 | 1 | 3) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+    }
+    if grants.iter().any(|(_, access)| *access == NO_ACCESS) {
+        context::synchronize_all();
     }
     let mut space = lock(&SPACE);
     for (start, mapping) in space.set_access(address, bytes, grants)? {

@@ -54,6 +54,7 @@ programs! {
     host_memory_is_pinned
     managed_memory_keeps_wishes
     memory_is_shared_between_processes
+    memory_outlasts_what_is_queued
     mipmap_levels_are_arrays
     null_arguments_are_errors
     pool_allocates_in_stream_order

@@ -108,8 +108,8 @@ impl Node {
             Self::Host(host) => Task::Host(*host),
             Self::Child(_) => return None,
             Self::Empty => Task::Nothing,
-            // Its pages are taken when the graph is launched; in the stream there is nothing left to do.
-            Self::Alloc(_) => Task::Nothing,
+            // Its memory is taken when the graph is launched, and must outlast what is queued.
+            Self::Alloc(allocation) => Task::Keep(Arc::clone(allocation)),
             Self::Await(_, event) => Task::Await(Arc::clone(event)),
             Self::Record(_, event) => Task::Record(Arc::clone(event)),
             Self::Free(address) => Task::Free(*address),
