@@ -142,7 +142,7 @@ impl Sample {
         self.holdings(gpu)
             .filter(|(p, _)| p.slot.is_some())
             .map(|(_, h)| h.used_bytes)
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// Every process with something to say about device `gpu`.

@@ -43,7 +43,10 @@ fn seen_by_nvml(device: &nvml::Device) -> DeviceSample {
         temperature_c: device.temperature_c,
         clock_mhz: device.clock_mhz,
         pstate: device.pstate,
-        policy: Policy::from(&shm_layout::LockPolicy::default()),
+        policy: Policy {
+            source: source_word(shm_layout::Source::Default).to_owned(),
+            ..Policy::from(&shm_layout::LockPolicy::default())
+        },
         ..DeviceSample::default()
     }
 }
@@ -154,8 +157,8 @@ fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {
         quota_source: source_word(view.quota.source).to_owned(),
         quota_until_ns: view.quota_until_ns,
         denials: counters.denials,
-        launches: counters.launches + counters.graphs,
-        copies: counters.copies + counters.memsets,
+        launches: counters.launches.saturating_add(counters.graphs),
+        copies: counters.copies.saturating_add(counters.memsets),
         copy_bytes: counters.copy_bytes,
         syncs: counters.syncs,
         late_drains: counters.drain_timeouts,
@@ -248,7 +251,9 @@ pub(super) fn groups(views: &[GroupView], sample: &Sample) -> Vec<GroupSample> {
             let members = sample
                 .holdings(gpu)
                 .filter(|(p, _)| p.group.as_ref() == Some(&view.name));
-            members.map(|(_, h)| h.used_bytes).sum()
+            members
+                .map(|(_, h)| h.used_bytes)
+                .fold(0, u64::saturating_add)
         };
         GroupSample {
             name: view.name.clone(),

@@ -1,8 +1,8 @@
 //! The terminal, taken over and always given back: at the end, on a panic, on a signal, on a stop.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, Stdout};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::style::force_color_output;
@@ -17,12 +17,10 @@ use ratatui::{Frame, Terminal};
 
 /// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// Bytes written to it, for `--cost`.
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// The terminal while the dashboard has it. Dropping it gives it back.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Counted>>,
+    terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
 impl Screen {
@@ -32,7 +30,7 @@ impl Screen {
         force_color_output(true);
         restore_on_panic();
         enter()?;
-        let backend = CrosstermBackend::new(Counted(io::stdout()));
+        let backend = CrosstermBackend::new(io::stdout());
         Ok(Self {
             terminal: Terminal::new(backend)?,
         })
@@ -104,24 +102,4 @@ fn restore_on_panic() {
             report(panic);
         }));
     });
-}
-
-/// Bytes written to the terminal so far.
-pub fn written() -> u64 {
-    WRITTEN.load(Ordering::Relaxed)
-}
-
-/// Standard output, counted.
-struct Counted(Stdout);
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.0.write(bytes)?;
-        WRITTEN.fetch_add(written as u64, Ordering::Relaxed);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
 }

@@ -8,7 +8,9 @@ use gpushare_tui::top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use crate::support::{look, state};
+use serde_json::Value;
+
+use crate::support::{look, state, story};
 
 fn frame(state: &State, width: u16, height: u16, ascii: bool) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -138,6 +140,67 @@ fn no_size_and_no_screen_makes_it_panic() {
             for height in heights {
                 frame(state, width, height, (width + height) % 2 == 0);
             }
+        }
+    }
+}
+
+/// Every number of the document as large as its field takes it.
+fn extreme(mut sample: Value) -> Sample {
+    let paths = numbers(&sample, String::new());
+    for path in paths {
+        for number in [
+            u64::MAX,
+            i64::MAX as u64,
+            u32::MAX.into(),
+            i32::MAX as u64,
+            255,
+        ] {
+            let before = sample
+                .pointer_mut(&path)
+                .map(|place| std::mem::replace(place, number.into()));
+            if serde_json::from_value::<Sample>(sample.clone()).is_ok() {
+                break;
+            }
+            *sample.pointer_mut(&path).unwrap() = before.unwrap();
+        }
+    }
+    serde_json::from_value(sample).unwrap()
+}
+
+fn numbers(value: &Value, path: String) -> Vec<String> {
+    match value {
+        Value::Number(_) => vec![path],
+        Value::Object(map) => map
+            .iter()
+            .flat_map(|(key, value)| numbers(value, format!("{path}/{key}")))
+            .collect(),
+        Value::Array(items) => {
+            let items = items.iter().take(4).enumerate();
+            items
+                .flat_map(|(at, value)| numbers(value, format!("{path}/{at}")))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn a_segment_full_of_nonsense_is_drawn_without_panic() {
+    let mut usual = story().next().unwrap();
+    usual.processes.truncate(2);
+    let nonsense = extreme(serde_json::to_value(&usual).unwrap());
+    let mut state = State::default();
+    for sample in [usual.clone(), nonsense.clone(), nonsense, usual] {
+        state.update(sample);
+        for keys in [
+            &[][..],
+            &[KeyCode::Down, KeyCode::Enter],
+            &[KeyCode::Char('e')],
+            &[KeyCode::Char('w')],
+        ] {
+            press(&mut state, keys);
+            frame(&state, 120, 40, false);
+            press(&mut state, &[KeyCode::Esc, KeyCode::Esc]);
         }
     }
 }

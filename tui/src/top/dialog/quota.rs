@@ -152,7 +152,8 @@ impl QuotaSubject {
             slot: self.slot.into(),
             device: if everywhere { None } else { self.entry },
             value,
-            until_ns: (seconds > 0).then(|| data.sample.time_ns + seconds * 1_000_000_000),
+            until_ns: (seconds > 0)
+                .then(|| data.sample.time_ns.saturating_add(seconds * 1_000_000_000)),
         };
         let mut request = EditRequest::new(change, &self.name, Place::Tui).because(dialog.reason());
         request.target_start_time = Some(self.start_time);

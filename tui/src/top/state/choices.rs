@@ -147,7 +147,7 @@ impl Choices {
         self.notice = Some(Notice {
             text: text.into(),
             bad,
-            until_ns: data.sample.time_ns + 6_000_000_000,
+            until_ns: data.sample.time_ns.saturating_add(6_000_000_000),
         });
     }
 

@@ -111,7 +111,7 @@ impl Lanes {
         self.since_ns.get_or_insert(first);
         let present: HashSet<Who> = sample.processes.iter().map(Who::of).collect();
         for event in &sample.events {
-            self.event(event, &present);
+            self.event(event, &present, sample.time_ns);
         }
         for process in &sample.processes {
             for holding in &process.devices {
@@ -134,7 +134,7 @@ impl Lanes {
         self.lanes.retain(|(who, _), _| present.contains(who));
     }
 
-    fn event(&mut self, event: &EventLine, present: &HashSet<Who>) {
+    fn event(&mut self, event: &EventLine, present: &HashSet<Who>, now_ns: u64) {
         let (Some(slot), Some(gpu)) = (event.slot, event.gpu) else {
             return;
         };
@@ -143,13 +143,15 @@ impl Lanes {
             return;
         }
         let lane = self.lanes.entry((who, gpu)).or_default();
+        // A damaged ring may say anything; nothing happens after now.
+        let at_ns = event.time_ns.min(now_ns);
         match event.what {
-            What::Wait => lane.turn(Some(Doing::Wait), event.time_ns),
-            What::Hold { .. } => lane.turn(Some(Doing::Hold), event.time_ns),
+            What::Wait => lane.turn(Some(Doing::Wait), at_ns),
+            What::Hold { .. } => lane.turn(Some(Doing::Hold), at_ns),
             What::Release { .. } | What::Forced { .. } | What::Takeover => {
-                lane.turn(None, event.time_ns);
+                lane.turn(None, at_ns);
             }
-            What::Denial { .. } => lane.deny(event.time_ns),
+            What::Denial { .. } => lane.deny(at_ns),
             _ => {}
         }
     }

@@ -80,7 +80,7 @@ pub struct Log {
 impl Log {
     /// Takes in a sample's events.
     pub fn update(&mut self, sample: &Sample) {
-        self.lost += sample.events_lost;
+        self.lost = self.lost.saturating_add(sample.events_lost);
         for event in &sample.events {
             let (kept, limit) = match is_notable(event) {
                 true => (&mut self.notable, KEPT),

@@ -62,7 +62,7 @@ impl Ring {
         let mut from = from_ns.max(oldest);
         while from < to_ns {
             let number = from / self.bin_ns;
-            let to = to_ns.min((number + 1) * self.bin_ns);
+            let to = to_ns.min((number + 1).saturating_mul(self.bin_ns));
             let steps = u16::try_from((to - from) / STEP_NS).unwrap_or(u16::MAX);
             if let Some(bin) = self.bin(number) {
                 let word = match doing {

@@ -155,11 +155,12 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
 /// Who holds the lock, since when, and who waits.
 fn lock(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSample) {
     let data = state.data();
-    let busy: f32 = data
+    let holds = data
         .on(gpu)
-        .iter()
-        .map(|who| data.spent(*who, gpu).hold)
-        .sum();
+        .into_iter()
+        .map(|who| data.spent(who, gpu).hold);
+    // A sum of nothing would be -0.
+    let busy = holds.fold(0.0_f32, |sum, hold| sum + hold);
     let mut x = 0;
     if pen.width() >= 50 {
         x = pen.put(1, y, "lock", pen.style(Role::Dim));

@@ -128,7 +128,7 @@ fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
         Progress::Editing => (
             format!(
                 "will be generation {}, obeyed at the next call",
-                state.data().sample.generation + 1
+                state.data().sample.generation.saturating_add(1)
             ),
             Role::Dim,
         ),

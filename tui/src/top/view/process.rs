@@ -70,7 +70,7 @@ fn blocker(data: &Data, who: Who) -> String {
 /// Each count as a share of all, with its name.
 fn shares(counts: impl Iterator<Item = (String, u64)>) -> Vec<String> {
     let counts: Vec<_> = counts.collect();
-    let sum: u64 = counts.iter().map(|(_, n)| *n).sum();
+    let sum = counts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
     let percent = |n: u64| n as f64 * 100.0 / sum.max(1) as f64;
     counts
         .into_iter()
@@ -231,7 +231,7 @@ fn chart(pen: &mut Pen<'_>, data: &Data, who: Who, holding: &Holding) {
     let points = pulse.memory(columns.into());
     let highest = points.iter().flatten().copied().max().unwrap_or(0);
     let top = highest.max(holding.quota_bytes.unwrap_or(0)).max(1);
-    let top = top + top / 8;
+    let top = top.saturating_add(top / 8);
     let levels = u64::from(rows) * 8;
     let level = |bytes: u64| {
         u64::try_from(u128::from(bytes) * u128::from(levels) / u128::from(top)).unwrap_or(levels)

@@ -56,7 +56,8 @@ fn contending_weight(data: &Data, gpu: usize) -> u32 {
         .sample
         .holdings(gpu)
         .filter(|(process, _)| wanted(process));
-    contenders.map(|(process, _)| process.weight).sum()
+    let weights = contenders.map(|(process, _)| process.weight);
+    weights.fold(0, u32::saturating_add)
 }
 
 pub(super) fn hog(data: &Data, found: &mut Vec<Finding>) {

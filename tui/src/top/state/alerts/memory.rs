@@ -58,7 +58,9 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
 pub(super) fn overcommit(data: &Data, found: &mut Vec<Finding>) {
     for (gpu, device) in data.sample.devices.iter().enumerate() {
         let managed = || data.sample.holdings(gpu).filter(|(p, _)| p.slot.is_some());
-        let quotas: u64 = managed().filter_map(|(_, h)| h.quota_bytes).sum();
+        let quotas = managed()
+            .filter_map(|(_, h)| h.quota_bytes)
+            .fold(0, u64::saturating_add);
         let unlimited = managed().filter(|(_, h)| h.quota_bytes.is_none()).count();
         if device.total_bytes == 0 || quotas <= device.total_bytes {
             continue;
@@ -84,7 +86,8 @@ pub(super) fn unaccounted(data: &Data, found: &mut Vec<Finding>) {
         let Some(nvml) = device.used_bytes else {
             continue;
         };
-        let known: u64 = data.sample.holdings(gpu).map(|(_, h)| h.used_bytes).sum();
+        let holdings = data.sample.holdings(gpu).map(|(_, h)| h.used_bytes);
+        let known = holdings.fold(0, u64::saturating_add);
         let processes = data.sample.holdings(gpu).count() as u64;
         let unknown = nvml.saturating_sub(known);
         if unknown > OVERHEAD_BYTES + processes * (OVERHEAD_BYTES / 2) {
