@@ -42,6 +42,8 @@ pub enum Kind {
     Registered(u32),
     /// Part of a reserved range, mapped.
     Mapped,
+    /// The same, and nobody may reach it yet.
+    Hidden,
     /// Another process's memory.
     Imported,
 }
@@ -345,20 +347,23 @@ pub fn find(address: u64) -> Option<Block> {
     lock(&HEAP).find(address).cloned()
 }
 
-/// The block that holds all of a range; what is not ours is an invalid value.
+/// The block that holds all of a range, or its start where a range runs over several mappings; what is not
+/// ours is an invalid value.
 pub fn check(address: u64, bytes: u64) -> Result<Block, CUerror> {
-    let block = find(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let end = address.checked_add(bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    if end <= block.base + block.bytes {
-        return Ok(block);
+    let heap = lock(&HEAP);
+    let reachable = |address| {
+        heap.find(address)
+            .filter(|block| block.kind != Kind::Hidden)
+    };
+    let first = reachable(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let mut at = first.base + first.bytes;
+    while at < end {
+        let next = reachable(at).filter(|next| next.kind == first.kind && next.base == at);
+        let next = next.filter(|_| first.kind == Kind::Mapped);
+        at += next.ok_or(CUDA_ERROR_INVALID_VALUE)?.bytes;
     }
-    // A range may run over several mappings of one reservation.
-    let next = check(block.base + block.bytes, end - block.base - block.bytes);
-    if block.kind == Kind::Mapped {
-        next.map(|_| block)
-    } else {
-        Err(CUDA_ERROR_INVALID_VALUE)
-    }
+    Ok(first.clone())
 }
 
 /// Frees all device memory of a context.

@@ -213,16 +213,26 @@ fn map(address: u64, bytes: u64, offset: u64, handle: u64) -> CUresult {
     }
     let mut space = lock(&SPACE);
     space.map(address, bytes, physical.id, offset)?;
-    let Plain(props) = physical.props;
-    let device = if props.location.type_ == CU_MEM_LOCATION_TYPE_DEVICE {
-        props.location.id
-    } else {
-        0
-    };
-    let noted = heap::note(address, bytes, device, 0, Kind::Mapped);
-    noted.inspect_err(|_| drop(space.unmap(address, bytes)))?;
+    note(address, bytes, &physical, Kind::Hidden)
+        .inspect_err(|_| drop(space.unmap(address, bytes)))?;
     MAPPED.insert(address, physical);
     Ok(())
+}
+
+/// Says what a mapping's addresses are, in place of what was said before.
+fn note(start: u64, bytes: u64, physical: &Physical, kind: Kind) -> CUresult {
+    forget(start);
+    let Plain(props) = physical.props;
+    let on_device = props.location.type_ == CU_MEM_LOCATION_TYPE_DEVICE;
+    let device = if on_device { props.location.id } else { 0 };
+    heap::note(start, bytes, device, 0, kind).map(|_| ())
+}
+
+fn forget(start: u64) {
+    // It may be the first time, and then there is nothing to forget.
+    let _ = heap::forget(start, |block| {
+        matches!(block.kind, Kind::Mapped | Kind::Hidden)
+    });
 }
 
 fn unmap(address: u64, bytes: u64) -> CUresult {
@@ -232,8 +242,7 @@ fn unmap(address: u64, bytes: u64) -> CUresult {
     let mut space = lock(&SPACE);
     for mapping in space.unmap(address, bytes)? {
         pages::hide(at, mapping.size);
-        // It was noted when it was mapped.
-        let _ = heap::forget(at, |block| block.kind == Kind::Mapped);
+        forget(at);
         MAPPED.remove(at);
         at += mapping.size;
     }
@@ -264,6 +273,7 @@ fn set_access(address: u64, bytes: u64, grants: &[(Place, u32)]) -> CUresult {
 fn show(start: u64, mapping: &Mapping) -> CUresult {
     let physical = MAPPED.get(start).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     if mapping.widest() & READ == 0 {
+        note(start, mapping.size, &physical, Kind::Hidden)?;
         pages::hide(start, mapping.size);
         return Ok(());
     }
@@ -273,7 +283,8 @@ fn show(start: u64, mapping: &Mapping) -> CUresult {
         physical.file.as_raw_fd(),
         mapping.offset,
     );
-    shown.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+    shown.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    note(start, mapping.size, &physical, Kind::Mapped)
 }
 
 fn access(address: u64, place: Place) -> Result<u32, CUerror> {
