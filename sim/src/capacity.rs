@@ -21,6 +21,7 @@ pub struct OutOfMemory;
 
 /// Bytes held on a device by all processes: (held, held or announced).
 fn total(layout: &Layout, device: usize) -> (u64, u64) {
+    // ORDER: SeqCst, as below: who joined before an announcement is in its sum.
     let high = (layout.processes_high.load(SeqCst) as usize).min(MAX_PROCESSES);
     let mut sums = (0u64, 0u64);
     for process in layout.processes[..high]

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::layout::{Layout, Process};
 use crate::locks::{self, Exclusive, Life};
@@ -61,10 +61,12 @@ impl Member {
         process
             .start_time
             .store(start_time("self").unwrap_or(0), Relaxed);
+        // First, so that whoever is killed in between is still found by `sweep`.
+        // ORDER: SeqCst, so that a sum of memory that misses this process comes before its announcements.
+        layout.processes_high.fetch_max(slot as u32 + 1, SeqCst);
         let epoch = (process.state.load(Relaxed) >> 8) + 1;
-        // ORDER: pairs with the Acquire in `Process::live`; publishes who it is.
+        // ORDER: pairs with the Acquire in `Process::taken`; publishes who it is.
         process.state.store(epoch << 8 | LIVE, Release);
-        layout.processes_high.fetch_max(slot as u32 + 1, AcqRel);
         Ok(Self {
             world: Arc::clone(world),
             slot,
@@ -163,8 +165,10 @@ fn sweep(layout: &'static Layout, path: &Path) {
 }
 
 fn taken_slots(layout: &'static Layout) -> impl Iterator<Item = (usize, &'static Process)> {
+    // ORDER: pairs with the SeqCst in `join`; slots below it have been claimed once.
     let high = (layout.processes_high.load(Acquire) as usize).min(MAX_PROCESSES);
     let slots = layout.processes[..high].iter().enumerate();
+    // ORDER: pairs with the Release in `join`; who it is can be read.
     slots.filter(|(_, process)| process.state.load(Acquire) & 0xff != FREE)
 }
 

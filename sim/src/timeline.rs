@@ -14,6 +14,7 @@
 //! The ring is also the log: the last [`LOG`] kernels with start, end and pid, from which tests
 //! read that no two kernels overlap.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::layout::{BUCKETS, Layout, ProcessDevice, READY_STEP, TICKETS, Ticket};
@@ -87,22 +88,32 @@ enum Now {
     },
 }
 
+/// Reads a word that processes move the timeline on by.
+fn read(word: &AtomicU64) -> u64 {
+    // ORDER: pairs with `replace`: what its writer knew of the ring is known here.
+    word.load(Acquire)
+}
+
+/// Moves the timeline on by one word, if nobody else has; else tells what it is now.
+fn replace(word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
+    // ORDER: publishes all that this process has seen of the ring; pairs with `read`.
+    word.compare_exchange(old, new, AcqRel, Acquire)
+}
+
 fn ticket_at(layout: &Layout, device: usize, ticket: u64) -> &Ticket {
     &layout.devices[device].tickets[ticket as usize % TICKETS]
 }
 
 /// Since when a ticket could run, if its claimant has said so.
 fn ready_of(ticket: &Ticket, number: u64) -> Option<u64> {
-    // ORDER: pairs with the Release in `claim`.
-    let word = ticket.ready.load(Acquire);
+    let word = read(&ticket.ready);
     (word >> 50 == lap_of(number)).then_some((word & ((1 << 50) - 1)) * READY_STEP)
 }
 
 /// When the ticket before this one ended. It has, because tickets run in order.
 fn previous_end(layout: &Layout, device: usize, ticket: u64) -> u64 {
     match ticket.checked_sub(1) {
-        // ORDER: pairs with the CAS that ends a ticket.
-        Some(previous) => ticket_at(layout, device, previous).end.load(Acquire),
+        Some(previous) => read(&ticket_at(layout, device, previous).end),
         None => 0,
     }
 }
@@ -112,51 +123,43 @@ fn previous_end(layout: &Layout, device: usize, ticket: u64) -> u64 {
 fn advance(layout: &Layout, device: usize, now: u64, gone: &dyn Fn(usize) -> bool) -> Now {
     let engine = &layout.devices[device];
     loop {
-        // ORDER: pairs with the CAS below; the previous ticket's end is there.
-        let head = engine.head.load(Acquire);
+        let head = read(&engine.head);
         let ticket = ticket_at(layout, device, head);
-        let claim = Claim::of(ticket.claim.load(Acquire));
+        let claim = Claim::of(read(&ticket.claim));
         if claim.lap != lap_of(head) {
             return Now::Idle;
         }
         let floor = previous_end(layout, device, head);
-        let mut start = ticket.start.load(Acquire);
+        let mut start = read(&ticket.start);
         if start < floor || start == 0 {
             // A claimant that was killed before it could say started now.
             let since = ready_of(ticket, head).unwrap_or(now);
             let begin = floor.max(since.min(now)).max(1);
-            // ORDER: publishes the start; the loser takes the winner's.
-            match ticket.start.compare_exchange(start, begin, AcqRel, Acquire) {
-                Ok(_) => start = begin,
-                Err(other) => start = other,
-            }
+            // The loser takes the winner's.
+            start = replace(&ticket.start, start, begin).map_or_else(|theirs| theirs, |_| begin);
         }
-        if engine.head.load(Acquire) != head {
+        if read(&engine.head) != head {
             continue; // What was read may belong to the next lap.
         }
         let full = start.saturating_add(claim.duration);
-        let end = if now >= full {
-            full
-        } else if gone(claim.slot) {
-            now.max(start + 1)
+        let set = read(&ticket.end);
+        let end = if set > start {
+            set // By someone who was killed, or is slow, before moving the head.
         } else {
-            return Now::Runs {
-                ticket: head,
-                until: full,
+            let end = match now {
+                _ if now >= full => full,
+                _ if gone(claim.slot) => now.max(start + 1),
+                _ => {
+                    return Now::Runs {
+                        ticket: head,
+                        until: full,
+                    };
+                }
             };
+            replace(&ticket.end, set, end).map_or_else(|theirs| theirs, |_| end)
         };
-        let old = ticket.end.load(Acquire);
-        if old <= start {
-            // ORDER: publishes the end before the head moves; if someone else was first, theirs holds.
-            let _ = ticket.end.compare_exchange(old, end, AcqRel, Acquire);
-        }
-        let end = ticket.end.load(Acquire);
-        // ORDER: publishes the end to those who see the new head. The one who moves it keeps the books.
-        if engine
-            .head
-            .compare_exchange(head, head + 1, AcqRel, Acquire)
-            .is_ok()
-        {
+        // The one who moves the head keeps the books.
+        if replace(&engine.head, head, head + 1).is_ok() {
             account(&layout.processes[claim.slot].devices[device], start, end);
         }
     }
@@ -187,17 +190,17 @@ pub(crate) fn cancel(layout: &Layout, slot: usize) {
     let now = clock::now();
     for device in 0..MAX_DEVICES {
         advance(layout, device, now, &|running| running == slot);
-        let engine = &layout.devices[device];
-        for number in engine.head.load(Acquire)..engine.tail.load(Acquire) {
+        // Not up to the tail: the dead may have claimed a ticket and not moved it.
+        for number in read(&layout.devices[device].head).. {
             let ticket = ticket_at(layout, device, number);
-            let word = ticket.claim.load(Acquire);
+            let word = read(&ticket.claim);
             let claim = Claim::of(word);
-            if claim.lap == lap_of(number) && claim.slot == slot {
-                // ORDER: pairs with readers of `claim`; a loser's word was another's claim.
-                let shortest = claim_word(number, slot, 1);
-                let _ = ticket
-                    .claim
-                    .compare_exchange(word, shortest, AcqRel, Acquire);
+            if claim.lap != lap_of(number) {
+                break;
+            }
+            if claim.slot == slot {
+                // Fails only if someone claimed it for a later lap, long after.
+                let _ = replace(&ticket.claim, word, claim_word(number, slot, 1));
             }
         }
     }
@@ -209,8 +212,8 @@ pub(crate) fn running(layout: &Layout, device: usize, now: u64) -> Option<(usize
         Now::Idle => None,
         Now::Runs { ticket, .. } => {
             let entry = ticket_at(layout, device, ticket);
-            let slot = Claim::of(entry.claim.load(Acquire)).slot;
-            Some((slot, now.saturating_sub(entry.start.load(Acquire))))
+            let slot = Claim::of(read(&entry.claim)).slot;
+            Some((slot, now.saturating_sub(read(&entry.start))))
         }
     }
 }
@@ -218,16 +221,16 @@ pub(crate) fn running(layout: &Layout, device: usize, now: u64) -> Option<(usize
 /// The kernels that have ended on a device, oldest first, as far as the log goes back.
 pub fn log(world: &crate::World, device: usize) -> Vec<Ran> {
     let layout = world.layout();
-    let head = layout.devices[device].head.load(Acquire);
+    let head = read(&layout.devices[device].head);
     let entries = head.saturating_sub(LOG as u64)..head;
     let read = entries.filter_map(|number| {
         let ticket = ticket_at(layout, device, number);
-        let lap = Claim::of(ticket.claim.load(Acquire)).lap;
+        let lap = Claim::of(read(&ticket.claim)).lap;
         let ran = Ran {
             ticket: number,
             pid: ticket.pid.load(Relaxed) as u32,
-            start: ticket.start.load(Acquire),
-            end: ticket.end.load(Acquire),
+            start: read(&ticket.start),
+            end: read(&ticket.end),
         };
         (lap == lap_of(number)).then_some(ran)
     });
@@ -255,7 +258,7 @@ impl Member {
             };
             let mut wait = until.saturating_sub(now);
             for between in running + 1..=number {
-                let claim = Claim::of(ticket_at(layout, device, between).claim.load(Acquire));
+                let claim = Claim::of(read(&ticket_at(layout, device, between).claim));
                 wait = wait.saturating_add(claim.duration);
             }
             if running < number {
@@ -273,22 +276,18 @@ impl Member {
         let layout = self.world().layout();
         let engine = &layout.devices[device];
         loop {
-            let number = engine.tail.load(Acquire);
-            if number.saturating_sub(engine.head.load(Acquire)) >= TICKETS as u64 - ROOM {
+            let number = read(&engine.tail);
+            if number.saturating_sub(read(&engine.head)) >= TICKETS as u64 - ROOM {
                 advance(layout, device, clock::now(), &|slot| self.is_gone(slot));
                 std::thread::yield_now();
                 continue;
             }
             let ticket = ticket_at(layout, device, number);
-            let old = ticket.claim.load(Acquire);
+            let old = read(&ticket.claim);
             let mine = claim_word(number, self.slot(), duration);
             let taken = Claim::of(old).lap == lap_of(number);
             // ORDER: publishes the claim; pairs with the loads in `advance`.
-            let won = !taken
-                && ticket
-                    .claim
-                    .compare_exchange(old, mine, AcqRel, Acquire)
-                    .is_ok();
+            let won = !taken && replace(&ticket.claim, old, mine).is_ok();
             if won {
                 let word = lap_of(number) << 50 | ((ready / READY_STEP) & ((1 << 50) - 1));
                 // ORDER: tells everyone who moves the timeline since when it could run.
@@ -296,9 +295,7 @@ impl Member {
                 ticket.pid.store(u64::from(std::process::id()), Relaxed);
             }
             // ORDER: the tail is a hint; whoever sees a taken ticket moves it on.
-            let _ = engine
-                .tail
-                .compare_exchange(number, number + 1, AcqRel, Acquire);
+            let _ = replace(&engine.tail, number, number + 1);
             if won {
                 return number;
             }
@@ -307,8 +304,8 @@ impl Member {
 
     fn end_of(&self, device: usize, number: u64, now: u64) -> u64 {
         let ticket = ticket_at(self.world().layout(), device, number);
-        let end = ticket.end.load(Acquire);
-        let ours = Claim::of(ticket.claim.load(Acquire)).lap == lap_of(number);
+        let end = read(&ticket.end);
+        let ours = Claim::of(read(&ticket.claim)).lap == lap_of(number);
         if ours { end.min(now) } else { now }
     }
 

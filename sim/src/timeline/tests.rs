@@ -132,3 +132,20 @@ fn the_kernel_of_the_dead_ends_when_that_is_noticed() {
         "not before the dead one's end"
     );
 }
+
+#[test]
+fn a_ticket_whose_claimant_was_killed_before_moving_the_tail_is_cut_short_too() {
+    let private = Private::new("tail");
+    let world = private.open(None);
+    let one = Member::join(&world).unwrap();
+    let slot = one.slot();
+    one.claim(0, LONGEST, 0);
+    let second = one.claim(0, LONGEST, 0);
+    world.layout().devices[0].tail.store(second, Relaxed);
+    drop(one);
+    let two = Member::join(&world).unwrap();
+    assert_eq!(two.slot(), slot, "the slot has a new owner, who is alive");
+    let before = clock::now();
+    two.run_kernel(0, 1_000, before);
+    assert!(clock::now() - before < 10_000_000_000);
+}
