@@ -1,4 +1,10 @@
 //! The layout macro: every offset and size is stated, and the build fails when one moves.
+//!
+//! The map below is [`map`]'s, compared by a test; a change to it is a change of [`crate::ABI_VERSION`].
+//!
+//! ```text
+#![doc = include_str!("../tests/layout.txt")]
+//! ```
 
 use crate::primitive::{AtomicU8, AtomicU32, AtomicU64};
 

@@ -38,6 +38,13 @@
 //! able to write their own quota; opening while somebody creates fails; and it knows names, not files, so it cannot
 //! live in a directory that is bind-mounted into a container. A plain file through rustix and memmap2 does all of it.
 //!
+//! # How it is proved
+//!
+//! `tests/loom.rs` tries every interleaving of the protocols; `lock/schedule.rs` holds shares, caps and orders to their
+//! numbers in simulated time; `tests/crash.rs` kills a process at every named step; `tests/chaos.rs` kills, stops and
+//! edits at random (`GPUSHARE_CHAOS_SECONDS=600` for longer); `tests/views.rs` fills both files with random bytes.
+//! `cargo bench -p shm-layout` prints one table of costs, beside a raw futex, SysV semaphores, flock and a daemon.
+//!
 //! # Where `unsafe` is
 //!
 //! `segment.rs` (two casts), `futex.rs` and `liveness.rs` (system calls). Everything else is written as if it did not
