@@ -17,7 +17,7 @@ use crate::c::{In, Out};
 use crate::context::{self, current};
 use crate::stream::{self, DefaultStream};
 use crate::task::{Copy, Side, Task};
-use crate::{array, capture, heap};
+use crate::{array, capture, heap, vmm};
 
 /// Bytes from the first to the last of a pitched block.
 pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {
@@ -57,7 +57,7 @@ impl Plan {
             }
             let host = match device {
                 Some(device) => !device,
-                None => heap::find(address).is_none(),
+                None => heap::find(address).is_none() && !vmm::is_reserved(address),
             };
             if !host {
                 heap::check(address, bytes as u64)?;
@@ -146,8 +146,10 @@ impl Described {
                 };
                 let slice = pitch.checked_mul(rows).ok_or(bad)?;
                 let unified = self.kind == CU_MEMORYTYPE_UNIFIED;
-                let host =
-                    self.kind == CU_MEMORYTYPE_HOST || unified && heap::find(self.device).is_none();
+                let host = self.kind == CU_MEMORYTYPE_HOST
+                    || unified
+                        && heap::find(self.device).is_none()
+                        && !vmm::is_reserved(self.device);
                 let base = if self.kind == CU_MEMORYTYPE_HOST {
                     self.host as u64
                 } else {

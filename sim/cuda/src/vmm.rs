@@ -197,6 +197,11 @@ fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Result<u64, CUerror> {
     Ok(address)
 }
 
+/// Whether an address is reserved, mapped or not: then it is no memory of the host.
+pub fn is_reserved(address: u64) -> bool {
+    lock(&SPACE).reservation(address).is_some()
+}
+
 fn free_reservation(address: u64, bytes: u64) -> CUresult {
     driver()?;
     lock(&SPACE).free(address, bytes)?;

@@ -149,7 +149,7 @@ impl Space {
     }
 
     /// The reservation that holds an address: where it starts and its size.
-    fn reservation(&self, address: u64) -> Option<(u64, u64)> {
+    pub fn reservation(&self, address: u64) -> Option<(u64, u64)> {
         let (start, size) = self.reserved.range(..=address).next_back()?;
         (address - start < *size).then_some((*start, *size))
     }

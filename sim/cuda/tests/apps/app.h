@@ -100,6 +100,7 @@ Result cuMemAdvise(Ptr, size_t, int, int);
 Result cuMemPrefetchAsync(Ptr, size_t, int, Any);
 Result cuMemRangeGetAttribute(void *, size_t, int, Ptr, size_t);
 Result cuMemGetInfo_v2(size_t *, size_t *);
+Result cuMemcpy(Ptr, Ptr, size_t);
 Result cuMemcpyHtoD_v2(Ptr, const void *, size_t);
 Result cuMemcpyDtoH_v2(void *, Ptr, size_t);
 Result cuMemcpyDtoD_v2(Ptr, Ptr, size_t);

@@ -15,6 +15,7 @@ int main(void) {
     DO(cuMemAddressReserve(&base, 4 * size, 0, 0, 0));
     EXPECT(cuMemMap(base, size / 2, 0, handle, 0), INVALID_VALUE);
     EXPECT(cuMemMap(base, 2 * size, 0, handle, 0), INVALID_VALUE);
+    EXPECT(cuMemcpy(base, (Ptr)text, 4), INVALID_VALUE); // Reserved is not yet memory.
     DO(cuMemMap(base, size, 0, handle, 0));
     DO(cuMemMap(base + size, size, 0, handle, 0));
     EXPECT(cuMemMap(base, size, 0, handle, 0), INVALID_VALUE);
