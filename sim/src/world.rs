@@ -92,6 +92,7 @@ pub struct World {
     layout: &'static Layout,
     lock_path: PathBuf,
     scenario: Scenario,
+    kept: bool,
     devices: Vec<Device>,
 }
 
@@ -180,6 +181,7 @@ impl World {
             (_, Some(wanted)) => wanted.to_owned(),
             (None, None) => crate::scenario::BUILT_IN[0].1.to_owned(),
         };
+        let kept = scenario.is_some_and(|wanted| wanted != text);
         let scenario = Scenario::parse(&text).map_err(|e| cannot("use its scenario", &e))?;
         write_scenario(layout, &text).map_err(|e| cannot("keep its scenario", &e))?;
         // ORDER: publishes the scenario to those who see the magic.
@@ -191,6 +193,7 @@ impl World {
             layout,
             lock_path,
             scenario,
+            kept,
             devices,
         })
     }
@@ -198,6 +201,11 @@ impl World {
     /// The scenario it was made from.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
+    }
+
+    /// Another scenario was asked for, but processes live in this world, so it kept its own.
+    pub fn kept_its_scenario(&self) -> bool {
+        self.kept
     }
 
     /// All compute units, in order; a device's `index` is its place here.
@@ -357,6 +365,17 @@ mod tests {
         private.open(Some("[[device]]\nmemory = \"1GiB\""));
         let world = private.open(Some("[[device]]\nmemory = \"2GiB\""));
         assert_eq!(world.devices()[0].memory, 2 << 30);
+    }
+
+    #[test]
+    fn a_world_someone_lives_in_keeps_its_scenario() {
+        let private = Private::new("kept");
+        let first = private.open(Some("[[device]]\nmemory = \"1GiB\""));
+        let member = crate::Member::join(&first).expect("room");
+        let second = private.open(Some("[[device]]\nmemory = \"2GiB\""));
+        assert!(second.kept_its_scenario());
+        assert_eq!(second.devices()[0].memory, 1 << 30);
+        drop(member);
     }
 
     #[test]

@@ -70,6 +70,11 @@ pub fn world() -> Option<&'static Arc<World>> {
 
 fn start() -> Result<Driver, CUerror> {
     let world = world().ok_or(CUDA_ERROR_SYSTEM_NOT_READY)?;
+    if world.kept_its_scenario() {
+        note(
+            "processes live in this world, so it keeps its scenario; end them or set GPUSHARE_SIM_WORLD",
+        );
+    }
     let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let devices: Vec<_> = visible::visible(world.devices(), variable.as_deref())
         .into_iter()
