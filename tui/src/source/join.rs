@@ -1,5 +1,7 @@
 //! From the segment's snapshot and NVML's look to one sample.
 
+use std::collections::HashSet;
+
 use shm_layout::{
     ALIASES, DEVICE_MIG, DEVICE_SIM, DeviceView, GroupView, Liveness, LockView, ProcessDeviceView,
     ProcessView, QuotaValue, Snapshot, Uuid,
@@ -12,6 +14,8 @@ use crate::sample::{
 };
 use crate::uuids;
 
+/// The dead are shown for this long, if nobody has cleaned up after them by then.
+const GONE_NS: u64 = 3_000_000_000;
 /// A keeper that has not ticked for this long is stuck.
 const STUCK_NS: u64 = 5_000_000_000;
 
@@ -126,6 +130,21 @@ pub(super) fn process(view: &ProcessView, now_ns: u64, devices: &[DeviceSample])
         heartbeat_ns: view.heartbeat_ns,
         acknowledged: view.acked,
         devices: holdings,
+    }
+}
+
+/// Is this the slot of a process that died when nobody was left to give it back? The next to come will; until then it
+/// holds nothing any more.
+pub(super) fn is_long_gone(view: &ProcessView, now_ns: u64) -> bool {
+    view.alive == Liveness::Dead && now_ns.saturating_sub(view.heartbeat_ns) > GONE_NS
+}
+
+/// Takes who is no longer there out of the devices' locks.
+pub(super) fn forget_the_gone(sample: &mut Sample) {
+    let present: HashSet<Slot> = sample.processes.iter().filter_map(|p| p.slot).collect();
+    for device in &mut sample.devices {
+        device.owner = device.owner.filter(|slot| present.contains(slot));
+        device.waiters.retain(|slot| present.contains(slot));
     }
 }
 

@@ -129,12 +129,17 @@ impl Live {
             warnings: snapshot.warnings.clone(),
             ..Sample::default()
         };
-        for view in &snapshot.processes {
+        for view in snapshot
+            .processes
+            .iter()
+            .filter(|view| !join::is_long_gone(view, sample.time_ns))
+        {
             let mut process = join::process(view, sample.time_ns, &sample.devices);
             process.pid = self.host_pid(view.slot.into(), &view.identity, sample.time_ns);
             process.user = self.people.name(view.identity.uid);
             sample.processes.push(process);
         }
+        join::forget_the_gone(&mut sample);
         join::add_nvml_processes(&mut sample, &look);
         self.introduce_strangers(&mut sample);
         sample.groups = join::groups(&snapshot.groups, &sample);
