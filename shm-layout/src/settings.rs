@@ -3,12 +3,13 @@
 use std::sync::atomic::AtomicU32;
 
 use crate::{
-    codec::{self, GroupSettings, SlotSettings},
+    codec::{self, GroupSettings, ShareSettings},
     futex,
     limits::Source,
     primitive::Ordering,
     segment::Segments,
     state::Slot,
+    text::POLICY_FIELDS,
 };
 
 /// When the holder must yield to a waiter.
@@ -98,36 +99,18 @@ impl Default for Share {
 }
 
 impl LockPolicy {
-    /// Which field makes no sense, and why.
-    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
-        const MS: u64 = 1_000_000;
-        const SECOND: u64 = 1000 * MS;
-        match self.kind {
-            PolicyKind::Launches(count) if !(1..=1_000_000_000).contains(&count) => {
-                return Err(("launches", "must be between 1 and 1000000000"));
+    /// Which field makes no sense, and why. The ranges are those of [`POLICY_FIELDS`].
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for field in &POLICY_FIELDS {
+            if let Some(why) = field.complaint(self) {
+                return Err((field.name, why));
             }
-            PolicyKind::Timeslice(ns) if !(MS / 10..=60 * SECOND).contains(&ns) => {
-                return Err(("timeslice", "must be between 100us and 60s"));
-            }
-            PolicyKind::Timeslice(ns) if ns > self.max_hold_ns => {
-                return Err(("max-hold", "must not be shorter than the timeslice"));
-            }
-            _ => {}
         }
-        if !(MS / 100..=60 * SECOND).contains(&self.idle_ns) {
-            return Err(("idle", "must be between 10us and 60s"));
-        }
-        if !(MS..=3600 * SECOND).contains(&self.max_hold_ns) {
-            return Err(("max-hold", "must be between 1ms and 1h"));
-        }
-        if !(MS..=60 * SECOND).contains(&self.grace_ns) {
-            return Err(("grace", "must be between 1ms and 60s"));
+        if matches!(self.kind, PolicyKind::Timeslice(ns) if ns > self.max_hold_ns) {
+            return Err(("max-hold", "must not be shorter than the timeslice".into()));
         }
         if self.grace_ns > self.max_hold_ns {
-            return Err(("grace", "must not be longer than max-hold"));
-        }
-        if self.sync_skips > 1_000_000_000 {
-            return Err(("sync-skips", "must be at most 1000000000"));
+            return Err(("grace", "must not be longer than max-hold".into()));
         }
         Ok(())
     }
@@ -188,7 +171,7 @@ impl LaunchShare {
 /// Operator before launch before group before default.
 pub(crate) fn resolve_share(
     launch: &LaunchShare,
-    control: Option<&SlotSettings>,
+    control: Option<&ShareSettings>,
     group: Option<&GroupSettings>,
     now_ns: u64,
 ) -> Share {

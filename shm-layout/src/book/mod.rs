@@ -105,7 +105,7 @@ impl Registration {
         let known = self.known();
         resolve_share(
             &self.launch,
-            Some(&known.slot),
+            Some(&known.slot.share()),
             Some(&known.group),
             clock::now(),
         )
@@ -251,7 +251,12 @@ impl Registration {
                 .device
                 .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
         }
-        let share = resolve_share(&self.launch, Some(&known.slot), Some(&known.group), now);
+        let share = resolve_share(
+            &self.launch,
+            Some(&known.slot.share()),
+            Some(&known.group),
+            now,
+        );
         self.book.held_back.store(
             u64::from(share.paused || share.cap.is_some()),
             Ordering::Relaxed,

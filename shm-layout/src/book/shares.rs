@@ -1,7 +1,7 @@
 //! Other slots' shares, for whoever chooses the next holder.
 
 use crate::{
-    codec::{GroupSettings, SlotSettings},
+    codec::{GroupSettings, ShareSettings},
     ids::SlotId,
     primitive::Ordering,
     segment::Segments,
@@ -19,7 +19,7 @@ pub(crate) struct Shares {
 struct Other {
     generation: u64,
     slot: SlotId,
-    settings: SlotSettings,
+    settings: ShareSettings,
     group: GroupSettings,
 }
 
@@ -51,7 +51,9 @@ impl Shares {
             *seat = Some(Other {
                 generation,
                 slot: id,
-                settings: control.slot_settings(id).unwrap_or(settings),
+                settings: control
+                    .slot_settings(id)
+                    .map_or(settings, |settings| settings.share()),
                 group: group.unwrap_or(known_group),
             });
         }

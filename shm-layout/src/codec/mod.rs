@@ -53,6 +53,16 @@ pub(crate) struct SlotSettings {
     pub(crate) quotas: [QuotaSetting; DEVICES_PER_PROCESS + 1],
 }
 
+/// The part of a process's record that is about its share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShareSettings {
+    pub(crate) weight: Option<u32>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) cap: Option<u32>,
+    pub(crate) paused: Option<bool>,
+    pub(crate) boost: Option<Boost>,
+}
+
 /// Index of the quota that holds for every device.
 pub(crate) const EVERY_DEVICE: usize = DEVICES_PER_PROCESS;
 
@@ -121,6 +131,24 @@ const PAUSED: u32 = 16;
 const BOOST: u32 = 32;
 
 impl SlotSettings {
+    pub(crate) fn share(&self) -> ShareSettings {
+        let SlotSettings {
+            weight,
+            priority,
+            cap,
+            paused,
+            boost,
+            ..
+        } = *self;
+        ShareSettings {
+            weight,
+            priority,
+            cap,
+            paused,
+            boost,
+        }
+    }
+
     pub(crate) fn encode(&self) -> [u64; SLOT_WORDS] {
         let mut words = [0; SLOT_WORDS];
         let mut flags = 0;

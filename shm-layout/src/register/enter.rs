@@ -41,23 +41,26 @@ pub fn register(
         cap: limits.cap,
         source: limits.share_source,
     };
-    let launch_policy = limits
-        .policy
-        .filter(|policy| policy.check().is_ok())
-        .map(|policy| (policy, limits.policy_source));
+    let launch_policy = limits.policy.filter(|policy| policy.check().is_ok());
+    // A policy that makes no sense is refused in the open.
+    let bad_policy = limits.policy.is_some() && launch_policy.is_none();
+    let policy_source = match bad_policy {
+        true => Source::Invalid,
+        false => limits.policy_source,
+    };
     let words = launch.encode();
-    let invalid = limits.invalid || (limits.group.is_some() && group == 0);
+    let invalid = limits.invalid || bad_policy || (limits.group.is_some() && group == 0);
     slot.launch_share.store(words[0], Ordering::Relaxed);
     slot.launch_priority.store(words[1], Ordering::Relaxed);
     for (word, value) in slot
         .launch_policy
         .iter()
-        .zip(codec::policy_words(launch_policy.map(|(policy, _)| policy)))
+        .zip(codec::policy_words(launch_policy))
     {
         word.store(value, Ordering::Relaxed);
     }
     slot.launch_policy_source
-        .store(codec::source_byte(limits.policy_source), Ordering::Relaxed);
+        .store(codec::source_byte(policy_source), Ordering::Relaxed);
     slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
     slot.registered_ns.store(now, Ordering::Relaxed);
     slot.heartbeat_ns.store(now, Ordering::Relaxed);

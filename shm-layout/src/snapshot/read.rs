@@ -124,7 +124,7 @@ impl<'s> Reading<'s> {
             .unwrap_or_default();
         let share = resolve_share(
             &LaunchShare::of_slot(slot),
-            Some(&settings),
+            Some(&settings.share()),
             Some(&group),
             self.now_ns,
         );

@@ -10,28 +10,18 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const S: u64 = 1_000 * MS;
 
-/// What a policy text may say beside its kind; the help of every tool is made from this table.
+/// What a policy text may say beside its kind. Every range stands here and nowhere else: [`LockPolicy::check`], the
+/// tools' help and the reading of other tools' variables are made from this table.
 pub const POLICY_FIELDS: [PolicyField; 7] = [
-    PolicyField {
-        name: "launches",
-        about: "yield after so many launches or copies",
-        least: 1,
-        most: 1_000_000,
-        span: false,
-    },
-    PolicyField {
-        name: "timeslice",
-        about: "yield after this time",
-        least: 100 * US,
-        most: 60 * S,
-        span: true,
-    },
+    PolicyField::LAUNCHES,
+    PolicyField::TIMESLICE,
     PolicyField {
         name: "order",
         about: "who is next: fifo, priority or fair",
         least: 0,
         most: 0,
         span: false,
+        value: |_| None,
     },
     PolicyField {
         name: "idle",
@@ -39,6 +29,7 @@ pub const POLICY_FIELDS: [PolicyField; 7] = [
         least: 100 * US,
         most: 600 * S,
         span: true,
+        value: |policy| Some(policy.idle_ns),
     },
     PolicyField {
         name: "max-hold",
@@ -46,6 +37,7 @@ pub const POLICY_FIELDS: [PolicyField; 7] = [
         least: MS,
         most: 600 * S,
         span: true,
+        value: |policy| Some(policy.max_hold_ns),
     },
     PolicyField {
         name: "grace",
@@ -53,14 +45,9 @@ pub const POLICY_FIELDS: [PolicyField; 7] = [
         least: MS,
         most: 60 * S,
         span: true,
+        value: |policy| Some(policy.grace_ns),
     },
-    PolicyField {
-        name: "sync-skips",
-        about: "keep the lock over the first N synchronisations",
-        least: 0,
-        most: 1_000_000,
-        span: false,
-    },
+    PolicyField::SYNC_SKIPS,
 ];
 
 /// One thing a policy text may say, with its range.
@@ -73,16 +60,51 @@ pub struct PolicyField {
     least: u64,
     most: u64,
     span: bool,
+    value: fn(&LockPolicy) -> Option<u64>,
 }
 
 impl PolicyField {
+    /// `launches=N`.
+    pub const LAUNCHES: Self = Self {
+        name: "launches",
+        about: "yield after so many launches or copies",
+        least: 1,
+        most: 1_000_000,
+        span: false,
+        value: |policy| match policy.kind {
+            PolicyKind::Launches(count) => Some(u64::from(count)),
+            _ => None,
+        },
+    };
+    /// `timeslice=T`.
+    pub const TIMESLICE: Self = Self {
+        name: "timeslice",
+        about: "yield after this time",
+        least: 100 * US,
+        most: 60 * S,
+        span: true,
+        value: |policy| match policy.kind {
+            PolicyKind::Timeslice(ns) => Some(ns),
+            _ => None,
+        },
+    };
+    /// `sync-skips=N`.
+    pub const SYNC_SKIPS: Self = Self {
+        name: "sync-skips",
+        about: "keep the lock over the first N synchronisations",
+        least: 0,
+        most: 1_000_000,
+        span: false,
+        value: |policy| Some(u64::from(policy.sync_skips)),
+    };
+
     fn read(&self, text: &str) -> Result<u64, TextError> {
         let limit = |value| i64::try_from(value).unwrap_or(i64::MAX);
         if !self.span {
             return parse_integer(text, limit(self.least), limit(self.most)).map(i64::unsigned_abs);
         }
         let value = parse_duration(text)?;
-        if (self.least..=self.most).contains(&value) {
+        if self.takes(value) {
             return Ok(value);
         }
         Err(TextError::OutOfRange {
@@ -90,6 +112,22 @@ impl PolicyField {
             least: format_duration(self.least),
             most: format_duration(self.most),
         })
+    }
+
+    /// The smallest and the largest value taken; times are in nanoseconds.
+    pub const fn limits(&self) -> (u64, u64) {
+        (self.least, self.most)
+    }
+
+    const fn takes(&self, value: u64) -> bool {
+        self.least <= value && value <= self.most
+    }
+
+    /// What is wrong with this field of a policy.
+    pub(crate) fn complaint(&self, policy: &LockPolicy) -> Option<String> {
+        let wrong = (self.value)(policy).is_some_and(|value| !self.takes(value));
+        let (least, most) = self.range();
+        wrong.then(|| format!("must be between {least} and {most}"))
     }
 
     /// The smallest and the largest value taken, as one would write them.
@@ -140,12 +178,16 @@ impl PolicyEdit {
             _ => 0,
         };
         let needed = slice.max(policy.grace_ns);
-        if policy.max_hold_ns >= needed {
-            return Ok(policy);
-        }
-        if self.max_hold_ns.is_none() {
+        if policy.max_hold_ns < needed && self.max_hold_ns.is_none() {
             policy.max_hold_ns = needed;
-            return Ok(policy);
+        }
+        if policy.max_hold_ns >= needed {
+            return match policy.check() {
+                Ok(()) => Ok(policy),
+                Err((name, why)) => Err(TextError::Conflict {
+                    why: format!("{name} {why}"),
+                }),
+            };
         }
         let (name, value) = if slice == needed {
             ("timeslice", slice)
@@ -307,6 +349,51 @@ mod tests {
         ] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
+        for field in &POLICY_FIELDS {
+            if field.name == "order" {
+                continue;
+            }
+            let (least, most) = field.range();
+            for edge in [&least, &most] {
+                let text = format!("{}={edge}", field.name);
+                // A grace that nobody wrote is no reason to refuse the shortest hold.
+                let text = match field.name {
+                    "max-hold" => format!("{text} grace=1ms"),
+                    _ => text,
+                };
+                let policy = read(&text).expect(&text);
+                assert_eq!(policy.check(), Ok(()), "{text}");
+            }
+            let (_, most) = field.limits();
+            let beyond = LockPolicy {
+                kind: match field.name {
+                    "launches" => PolicyKind::Launches(most as u32 + 1),
+                    "timeslice" => PolicyKind::Timeslice(most + 1),
+                    _ => PolicyKind::Off,
+                },
+                idle_ns: most + 1,
+                max_hold_ns: most + 1,
+                grace_ns: most + 1,
+                sync_skips: most as u32 + 1,
+                ..LockPolicy::default()
+            };
+            let complaint = field.complaint(&beyond).expect(field.name);
+            assert!(complaint.contains("between"), "{complaint}");
+            assert!(beyond.check().is_err());
+        }
+        // Whoever fills an edit in by hand is checked as well.
+        let edit = PolicyEdit {
+            idle_ns: Some(1),
+            ..PolicyEdit::default()
+        };
+        assert_eq!(
+            edit.apply(LockPolicy::default()).unwrap_err().to_string(),
+            "idle must be between 100us and 10m"
+        );
     }
 
     #[test]
