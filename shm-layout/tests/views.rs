@@ -163,6 +163,49 @@ fn a_snapshot_shows_what_was_launched_and_what_the_operator_set() {
 }
 
 #[test]
+fn a_launch_policy_that_makes_no_sense_shows_as_invalid_and_is_off() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let absurd = LockPolicy {
+        kind: PolicyKind::Timeslice(u64::MAX),
+        ..LockPolicy::default()
+    };
+    // Read wrongly by the library, or not checked by it.
+    for (policy, policy_source) in [(None, Source::Invalid), (Some(absurd), Source::LaunchEnv)] {
+        let limits = LaunchLimits {
+            policy,
+            policy_source,
+            invalid: policy.is_none(),
+            ..LaunchLimits::default()
+        };
+        let (process, entry) = with_limits(&segments, "", &limits);
+        let invalid = (LockPolicy::default(), Source::Invalid);
+        assert_eq!(process.policy(entry), invalid);
+        let seen = look(&segments);
+        assert!(seen.processes[0].invalid);
+        assert_eq!(seen.processes[0].devices[0].policy, invalid);
+    }
+}
+
+#[test]
+fn the_policy_for_all_devices_is_seen_before_any_device_is() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    assert_eq!(look(&segments).default_policy, None);
+    let policy = LockPolicy {
+        order: Order::Fifo,
+        ..LockPolicy::default()
+    };
+    let change = Change::Policy {
+        device: None,
+        policy: Some(policy),
+    };
+    let operator = dir.operator();
+    operator.edit(None, &change, clock::now()).expect("edited");
+    assert_eq!(look(&segments).default_policy, Some(policy));
+}
+
+#[test]
 fn an_edit_is_unacknowledged_until_everybody_has_obeyed() {
     let dir = Dir::new();
     let segments = dir.open();
@@ -327,6 +370,8 @@ fn senseless_values_are_refused_and_change_nothing() {
         policy(&|policy| policy.grace_ns = policy.max_hold_ns + 1),
         policy(&|policy| policy.max_hold_ns = u64::MAX),
         policy(&|policy| policy.idle_ns = 0),
+        policy(&|policy| policy.idle_ns = u64::MAX),
+        policy(&|policy| policy.sync_skips = u32::MAX),
         policy(&|policy| {
             (policy.kind, policy.max_hold_ns) = (PolicyKind::Timeslice(1 << 30), 1 << 29)
         }),

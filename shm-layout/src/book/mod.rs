@@ -6,7 +6,7 @@
 mod resolve;
 mod shares;
 
-pub(crate) use resolve::{bytes_of, device_limit, resolve_policy, resolve_quota};
+pub(crate) use resolve::{bytes_of, device_limit, launch_policy, resolve_policy, resolve_quota};
 pub(crate) use shares::Shares;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -68,6 +68,17 @@ pub(crate) fn device_limit(
         .flatten()
 }
 
+/// What a process's launch says about its policy. One that made no sense is no policy, and says so.
+pub(crate) fn launch_policy(
+    policy: Option<LockPolicy>,
+    source: Source,
+) -> Option<(LockPolicy, Source)> {
+    match source {
+        Source::Invalid => Some((LockPolicy::default(), source)),
+        _ => policy.map(|policy| (policy, source)),
+    }
+}
+
 /// The policy on a device: the operator's for it, for all, then the launch's.
 pub(crate) fn resolve_policy(
     device: Option<LockPolicy>,

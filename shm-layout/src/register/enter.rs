@@ -5,13 +5,13 @@ use std::{io, sync::Mutex};
 use super::{RegisterError, Registration, event};
 use crate::{
     MAX_PROCESSES,
-    book::Book,
+    book::{self, Book},
     clock, codec,
     crash::crash_point,
     events::{Event, EventKind},
     identity::Identity,
     ids::SlotId,
-    limits::LaunchLimits,
+    limits::{LaunchLimits, Source},
     liveness::Alive,
     primitive::Ordering,
     protocol::{claim, seqlock},
@@ -83,7 +83,7 @@ pub fn register(
         entering: Mutex::new(()),
         group_name: group_name.filter(|_| group != 0),
         launch: LaunchShare::of_slot(slot),
-        launch_policy,
+        launch_policy: book::launch_policy(launch_policy, policy_source),
         book: Book::new(),
     })
 }

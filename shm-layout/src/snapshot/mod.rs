@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub devices: Vec<DeviceView>,
     /// The groups anybody named.
     pub groups: Vec<GroupView>,
+    /// The operator's policy for all devices that have none of their own.
+    pub default_policy: Option<LockPolicy>,
     /// The newest edit.
     pub generation: u64,
     /// Processes that found no slot.

@@ -33,6 +33,7 @@ pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
     let groups = reading.groups(&processes);
     Snapshot {
         time_ns: now_ns,
+        default_policy: reading.common.policy,
         devices,
         groups,
         generation: segments.control().generation(),
@@ -136,7 +137,7 @@ impl<'s> Reading<'s> {
         let launch = Launch {
             settings,
             share,
-            policy: launch_policy.map(|policy| (policy, policy_source)),
+            policy: book::launch_policy(launch_policy, policy_source),
         };
         let devices = (0..slot.entries.len())
             .filter_map(|entry| self.entry(id, &slot.entries[entry], entry, &launch))
