@@ -3,13 +3,11 @@
 //! An alias speaks only where ours is silent. Within a family the first of the table that is set stands; for memory, a
 //! device's own variable (`…_0`) stands above the one for all devices.
 
-use shm_layout::text::{self, TextError};
+use shm_layout::text::{self, PolicyField, TextError};
 use shm_layout::{ALIASES, LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source};
 
 use super::{Reader, said};
 
-/// The range `timeslice` has; an older tool's value outside of it means the nearest we do.
-const SLICE_NS: (f64, f64) = (100_000.0, 60_000_000_000.0);
 /// What the lock wrapper does when only one of its other variables is set.
 const LAUNCHES: u32 = 10;
 
@@ -88,11 +86,14 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
         return;
     }
     let before = reader.complaints.len();
-    let count = |text: &str| super::unsigned(text, 0, 1_000_000);
+    let count = |field: PolicyField| {
+        let (_, most) = field.limits();
+        move |text: &str| super::unsigned(text, 0, i64::try_from(most).unwrap_or(i64::MAX))
+    };
     let always = reader.text(NAMES[0]).is_some_and(|text| text != "0");
     let slice = reader.own(NAMES[1], milliseconds).flatten();
-    let launches = reader.own(NAMES[2], count);
-    let skips = reader.own(NAMES[3], count);
+    let launches = reader.own(NAMES[2], count(PolicyField::LAUNCHES));
+    let skips = reader.own(NAMES[3], count(PolicyField::SYNC_SKIPS));
     let (kind, name) = match (always, slice, launches) {
         (true, ..) => (PolicyKind::Always, NAMES[0]),
         (false, Some(ns), _) => (PolicyKind::Timeslice(ns), NAMES[1]),
@@ -126,7 +127,8 @@ fn plain_bytes(text: &str) -> Result<u64, TextError> {
     }
 }
 
-/// Milliseconds with a fraction, as nanoseconds; 0 is "not this one".
+/// Milliseconds with a fraction, as nanoseconds; 0 is "not this one". A value out of range means the nearest that a
+/// `timeslice` may have.
 fn milliseconds(text: &str) -> Result<Option<u64>, TextError> {
     let ms = text
         .parse::<f64>()
@@ -141,8 +143,9 @@ fn milliseconds(text: &str) -> Result<Option<u64>, TextError> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "clamped to the range of a slice"
+        reason = "not negative, and the cast stops at the largest"
     )]
-    let ns = (ms * 1e6).clamp(SLICE_NS.0, SLICE_NS.1) as u64;
-    Ok((ms > 0.0).then_some(ns))
+    let ns = (ms * 1e6) as u64;
+    let (least, most) = PolicyField::TIMESLICE.limits();
+    Ok((ms > 0.0).then_some(ns.clamp(least, most)))
 }

@@ -85,6 +85,9 @@ fn a_bad_value_is_one_line_and_the_source_invalid() {
         ("GPUSHARE_PRIORITY", "20"),
         ("GPUSHARE_CAP", "101%"),
         ("GPUSHARE_POLICY", "timeslice=5"),
+        ("GPUSHARE_POLICY", "idle=11m"),
+        ("GPUSHARE_POLICY", "max-hold=1h"),
+        ("GPUSHARE_POLICY", "launches=1000001"),
         ("GPUSHARE_LOG", "loud"),
         ("GPUSHARE_GROUP", "a name of more than thirty-one bytes"),
         ("GPUSHARE_DISABLE", "perhaps"),
@@ -112,12 +115,21 @@ fn a_bad_value_is_one_line_and_the_source_invalid() {
         environment(&[("GPUSHARE_CAP", "0")]).limits.share_source,
         Source::Invalid
     );
-    assert_eq!(
-        environment(&[("GPUSHARE_POLICY", "of")])
-            .limits
-            .policy_source,
-        Source::Invalid
-    );
+    for policy in [
+        "of",
+        "timeslice=0",
+        "timeslice=-5ms",
+        "timeslice=5",
+        "timeslice=61s",
+        "idle=11m",
+        "max-hold=1h",
+        "launches=0",
+        "timeslice=5ms colour=red",
+    ] {
+        let read = environment(&[("GPUSHARE_POLICY", policy)]);
+        assert_eq!(read.limits.policy, None, "{policy}");
+        assert_eq!(read.limits.policy_source, Source::Invalid, "{policy}");
+    }
 }
 
 #[test]
