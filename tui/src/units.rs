@@ -10,19 +10,9 @@ pub use shm_layout::text::{
     parse_policy, parse_size,
 };
 
-/// The policy that an edit makes of another, if the segment takes it.
-pub fn whole_policy(edit: PolicyEdit, base: LockPolicy) -> Result<LockPolicy, TextError> {
-    let policy = edit.apply(base)?;
-    let conflict = |(field, why): (&str, &str)| TextError::Conflict {
-        why: format!("{field} {why}"),
-    };
-    policy.check().map_err(conflict)?;
-    Ok(policy)
-}
-
 /// A policy as a person types it, on top of the default.
 pub fn policy(text: &str) -> Result<LockPolicy, TextError> {
-    whole_policy(parse_policy(&[text])?, LockPolicy::default())
+    parse_policy(&[text])?.apply(LockPolicy::default())
 }
 
 /// A size in at most seven columns: `6.0G`, `512M`, `37B`.

@@ -3,7 +3,7 @@
 mod cli_support;
 
 use cli_support::{World, uuid};
-use shm_layout::PolicyKind;
+use shm_layout::{Order, PolicyKind};
 
 const GIB: u64 = 1 << 30;
 
@@ -135,6 +135,11 @@ fn wrong_values_change_nothing_and_say_what_would_be_right() {
     policy(&["timeslice=0"]).refused(2, &["timeslice", "between 100us and 1m"]);
     policy(&["timeslice=99h"]).refused(2, &["out of range"]);
     policy(&["timeslice=5"]).refused(2, &["5", "unit"]);
+    policy(&["timeslice=-5ms"]).refused(2, &["timeslice=-5ms"]);
+    policy(&["idle=11m"]).refused(2, &["idle", "between 100us and 10m"]);
+    policy(&["max-hold=1h"]).refused(2, &["max-hold", "between 1ms and 10m"]);
+    policy(&["launches=0"]).refused(2, &["launches", "between 1 and 1000000"]);
+    policy(&["order=last"]).refused(2, &["order=fifo"]);
     policy(&["slice=5ms"]).refused(2, &["slice", "timeslice="]);
     policy(&["off", "always"]).refused(2, &["said once"]);
     policy(&["timeslice=20s", "max-hold=1s"]).refused(2, &["max-hold"]);
@@ -203,6 +208,26 @@ fn a_policy_for_all_reaches_the_processes_and_takes_a_devices_own_away() {
     assert_eq!(train.registration.policy(second).0.kind, PolicyKind::Off);
     let shown = world.gpushare(&["policy", "show"]).done();
     assert!(shown.out.contains("fifo"), "{shown:?}");
+}
+
+#[test]
+fn a_policy_for_all_that_nobody_obeys_yet_is_what_the_next_edit_starts_from() {
+    let world = World::new();
+    let set = |gpu: &str, word: &str| world.gpushare(&["policy", "set", gpu, word]).done();
+    set("all", "timeslice=5ms");
+    set("all", "order=fifo");
+    let train = world.actor("train");
+    let (first, second) = (train.enter(0), train.enter(1));
+    let slice = PolicyKind::Timeslice(5_000_000);
+    let (policy, _) = train.registration.policy(first);
+    assert_eq!((policy.kind, policy.order), (slice, Order::Fifo));
+    // The devices differ: the policy for all is still the one that is changed.
+    set("1", "launches=7");
+    set("all", "order=fair");
+    for entry in [first, second] {
+        let (policy, _) = train.registration.policy(entry);
+        assert_eq!((policy.kind, policy.order), (slice, Order::Fair));
+    }
 }
 
 #[test]

@@ -89,7 +89,8 @@ pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
     }
     let edit = units::parse_policy(&words).map_err(|error| wrong("policy", &error))?;
     // Whether its own words go together does not depend on what is in force.
-    units::whole_policy(edit, LockPolicy::default()).map_err(|error| wrong("policy", &error))?;
+    edit.apply(LockPolicy::default())
+        .map_err(|error| wrong("policy", &error))?;
     Ok(Some(edit))
 }
 
@@ -131,9 +132,9 @@ pub fn request(
 ) -> Result<EditRequest, Failure> {
     let present = Present::read(dir);
     let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
-    let base = uuid.map_or_else(|| present.everywhere(), |uuid| present.of(&uuid));
+    let base = uuid.map_or(present.everywhere, |uuid| present.of(&uuid));
     let policy = edit
-        .map(|edit| units::whole_policy(edit, base))
+        .map(|edit| edit.apply(base))
         .transpose()
         .map_err(|error| wrong("policy", &error))?;
     let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));
@@ -186,9 +187,13 @@ fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
     })
 }
 
-/// The policies in force, by device.
+/// The policies in force.
 #[derive(Default)]
-struct Present(Vec<(shm_layout::Uuid, LockPolicy)>);
+struct Present {
+    /// What an edit for all starts from.
+    everywhere: LockPolicy,
+    devices: Vec<(shm_layout::Uuid, LockPolicy)>,
+}
 
 impl Present {
     /// A segment that is not there yet has the default everywhere.
@@ -196,30 +201,27 @@ impl Present {
         let Ok(segments) = Segments::open_viewer(&dir.path) else {
             return Self::default();
         };
-        let devices = snapshot(&segments, clock::now()).devices;
-        Self(
-            devices
-                .iter()
-                .map(|device| (device.uuid, device.policy.0))
-                .collect(),
-        )
-    }
-
-    /// What an edit for all starts from: the policy on which all devices agree, else the default.
-    fn everywhere(&self) -> LockPolicy {
-        let first = self.0.first().map(|(_, policy)| *policy);
-        first
-            .filter(|first| self.0.iter().all(|(_, policy)| policy == first))
-            .unwrap_or_default()
+        let snapshot = snapshot(&segments, clock::now());
+        let devices = snapshot.devices.iter();
+        let devices: Vec<_> = devices
+            .map(|device| (device.uuid, device.policy.0))
+            .collect();
+        // What all devices obey, whoever set it; where they differ, the operator's policy for all.
+        let agreed = devices.first().map(|(_, first)| *first);
+        let agreed = agreed.filter(|first| devices.iter().all(|(_, policy)| policy == first));
+        Self {
+            everywhere: agreed.or(snapshot.default_policy).unwrap_or_default(),
+            devices,
+        }
     }
 
     fn of(&self, uuid: &shm_layout::Uuid) -> LockPolicy {
-        let found = self.0.iter().find(|(known, _)| known == uuid);
-        found.map_or_else(|| self.everywhere(), |(_, policy)| *policy)
+        let found = self.devices.iter().find(|(known, _)| known == uuid);
+        found.map_or(self.everywhere, |(_, policy)| *policy)
     }
 
     fn knows(&self, uuid: &shm_layout::Uuid) -> bool {
-        self.0.iter().any(|(known, _)| known == uuid)
+        self.devices.iter().any(|(known, _)| known == uuid)
     }
 }
 
