@@ -1,5 +1,6 @@
 /* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | capture N | cpu | twodev]
- * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations. */
+ * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations.
+ * $LAUNCHES ends it after so many, whatever the time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -55,7 +56,8 @@ int main(int argc, char **argv) {
         return graph_launch(graph, stream);
     }
     double until = now() + seconds;
-    while (now() < until) {
+    long most = getenv("LAUNCHES") ? atol(getenv("LAUNCHES")) : 0;
+    while (most ? kernels < most : now() < until) {
         if (two) set(ctx[kernels & 1]);
         if (launch(0, micros, 1, 1, 1, 1, 1, 0, count ? streams[kernels % count] : NULL, 0, 0)) return 5;
         kernels++;

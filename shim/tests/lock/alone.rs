@@ -13,6 +13,33 @@ fn alone_nothing_is_ever_synchronised() {
     }
 }
 
+/// A million launches, or `GPUSHARE_TEST_LAUNCHES`.
+#[test]
+fn a_long_run_alone_is_never_drained_nor_handed_over() {
+    let launches = std::env::var("GPUSHARE_TEST_LAUNCHES").unwrap_or("1000000".into());
+    for policy in ["timeslice=1ms", "launches=2"] {
+        let stage = Stage::new();
+        let mut command = stage.spinner(policy, "0 0 0");
+        command
+            .env("LAUNCHES", &launches)
+            .env("LINGER", "60")
+            .env_remove("TIMELINE");
+        let mut spinner = Watched::spawn(&mut command);
+        assert_eq!(spinner.line(), "ready");
+        let line = spinner.line();
+        assert_eq!(line, format!("kernels {launches}, synchronised 0"));
+        let pid = spinner.pid();
+        eventually("the keeper adds the launches up", PATIENCE, || {
+            stage.process(pid).devices[0].counters.launches.to_string() == launches
+        });
+        let device = &stage.process(pid).devices[0];
+        assert_eq!(device.counters.drains, 0, "{policy}");
+        assert_eq!(device.counters.drain_timeouts, 0, "{policy}");
+        assert_eq!(device.lock.forced, 0, "{policy}");
+        assert_eq!(stage.snapshot().devices[0].handoffs, 0, "{policy}");
+    }
+}
+
 #[test]
 fn nothing_is_drained_while_nobody_waits() {
     let stage = Stage::new();

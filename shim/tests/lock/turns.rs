@@ -1,8 +1,10 @@
 //! Two programs on one device: they take turns, and never run at the same time.
 
+use std::time::Duration;
+
 use gpushare_testbed::Watched;
 
-use crate::stage::{Stage, last_line, number};
+use crate::stage::{PATIENCE, Stage, last_line, number};
 
 /// Runs the same spinner twice at once. Returns the stage and how many kernels each launched.
 fn two(policy: &str, words: &str, devices: &str) -> (Stage, [u64; 2]) {
@@ -69,6 +71,37 @@ fn two_devices_are_taken_in_order() {
     let (stage, kernels) = two("timeslice=5ms", "1 500 3 twodev", "2");
     assert_eq!(stage.overlaps(), 0);
     assert!(kernels.iter().all(|kernels| *kernels >= 10), "{kernels:?}");
+}
+
+/// Three processes play ten thousand random programs on two devices at once, or `GPUSHARE_TEST_PROGRAMS`; whoever
+/// hangs is ended by the watchdog and fails.
+#[test]
+fn random_programs_on_two_devices_never_stop_each_other() {
+    const PROCESSES: u64 = 3;
+    let programs = std::env::var("GPUSHARE_TEST_PROGRAMS").unwrap_or("10000".into());
+    let policies = ["timeslice=1ms", "launches=3", "always"];
+    let all: u64 = programs.parse().expect("a number of programs");
+    let each = (all / (PROCESSES * policies.len() as u64))
+        .max(1)
+        .to_string();
+    for policy in policies {
+        let stage = Stage::new();
+        let start = |seed: u64| {
+            let mut command = stage.program("couples.c", policy);
+            command.args([&each, &seed.to_string()]).env("DEVICES", "2");
+            Watched::spawn_for(&mut command, PATIENCE * 4 + Duration::from_millis(10 * all))
+        };
+        let players: Vec<_> = (1..=PROCESSES).map(start).collect();
+        for player in players {
+            assert_eq!(last_line(player), format!("played {each}"), "{policy}");
+        }
+        let snapshot = stage.snapshot();
+        assert_eq!(snapshot.violations, 0, "two holders at once, {policy}");
+        let forced: u64 = snapshot.devices.iter().map(|device| device.forced).sum();
+        assert!(forced > 0 || stage.overlaps() == 0, "{policy}");
+        let handoffs = snapshot.devices.iter().map(|device| device.handoffs);
+        assert!(handoffs.min() > Some(0), "{policy}");
+    }
 }
 
 #[test]
