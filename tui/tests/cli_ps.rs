@@ -2,8 +2,11 @@
 
 mod cli_support;
 
+use std::time::Duration;
+
 use cli_support::World;
-use shm_layout::{LaunchLimits, MemoryLimit, Source};
+use gpushare_testbed::eventually;
+use shm_layout::{LaunchLimits, MemoryLimit, Reason, Source, clock};
 
 #[test]
 fn the_json_has_the_promised_keys_and_the_ledger_to_the_byte() {
@@ -28,6 +31,45 @@ fn the_json_has_the_promised_keys_and_the_ledger_to_the_byte() {
     assert_eq!(process["ns_pid"], std::process::id());
     assert_eq!(process["devices"][0]["used_bytes"], 6_000_000_001_u64);
     insta::assert_snapshot!("ps_json", without_this_machine(&said.out));
+}
+
+#[test]
+fn the_json_says_who_was_waited_for_how_holds_ended_and_who_set_the_policy() {
+    let world = World::new();
+    let holder = world.actor("holder");
+    let limits = LaunchLimits {
+        policy_source: Source::Invalid,
+        invalid: true,
+        ..LaunchLimits::default()
+    };
+    let waiter = world.actor_with("waiter", &limits);
+    let (held, wanted) = (holder.enter(0), waiter.enter(0));
+    let lock_of = |at: usize| {
+        let said = world.gpushare(&["ps", "--json"]).done();
+        said.json()["processes"][at]["devices"][0]["lock"].clone()
+    };
+    assert_eq!(lock_of(1)["policy_source"], "invalid");
+    world.gpushare(&["policy", "set", "all", "always"]).done();
+    let lock = holder.registration.lock(held);
+    lock.acquire(&|| false);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let lock = waiter.registration.lock(wanted);
+            lock.acquire(&|| false);
+            lock.release(Reason::Sync, clock::now());
+        });
+        eventually("the other waits", Duration::from_secs(30), || {
+            lock_of(1)["state"] == "wait"
+        });
+        lock.release(Reason::Count, clock::now());
+        waits.join().expect("it got the lock");
+    });
+    assert_eq!(lock_of(0)["ended_by"], serde_json::json!({"count": 1}));
+    let lock = lock_of(1);
+    assert_eq!(lock["policy_source"], "operator");
+    assert_eq!(lock["ended_by"], serde_json::json!({"sync": 1}));
+    assert_eq!(lock["waited_for"][0]["pid"], std::process::id());
+    assert!(lock["waited_for"][0]["waited_ns"].as_u64() > Some(0));
 }
 
 /// The text with what differs from machine to machine taken out of its lines.

@@ -2,9 +2,11 @@
 //!
 //! `gpushare ps --json` and `gpushare-top --once --format json` describe processes with the same [`ProcessReport`].
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use super::{Holding, ProcessSample, Sample, quantile};
+use super::{Holding, ProcessSample, Sample, Slot, quantile};
 
 /// A process in JSON.
 #[derive(Debug, Serialize)]
@@ -39,6 +41,7 @@ struct HoldingReport<'a> {
 #[derive(Debug, Serialize)]
 struct LockReport {
     policy: String,
+    policy_source: String,
     state: &'static str,
     held_ns: u64,
     waited_ns: u64,
@@ -48,6 +51,17 @@ struct LockReport {
     hold_p99_us: Option<f64>,
     wait_p50_us: Option<f64>,
     wait_p99_us: Option<f64>,
+    /// How often its holds ended for each reason.
+    ended_by: BTreeMap<&'static str, u64>,
+    /// Whom it waited for, longest first.
+    waited_for: Vec<Blocker>,
+}
+
+#[derive(Debug, Serialize)]
+struct Blocker {
+    /// `null` when that process has gone.
+    pid: Option<u32>,
+    waited_ns: u64,
 }
 
 /// Every process of the sample.
@@ -84,6 +98,10 @@ pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a
 
 fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingReport<'a> {
     let device = sample.devices.get(h.gpu);
+    let blocker = |(slot, ns): &(Slot, u64)| Blocker {
+        pid: sample.process(*slot).map(ProcessSample::shown_pid),
+        waited_ns: *ns,
+    };
     let us = |histogram, q| quantile(histogram, q).map(|ns| ns as f64 / 1e3);
     HoldingReport {
         gpu: h.gpu,
@@ -96,6 +114,7 @@ fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingRepo
         launches: managed.then_some(h.launches),
         lock: managed.then(|| LockReport {
             policy: h.lock.rule.to_string(),
+            policy_source: h.lock.rule_source.clone(),
             state: h.lock.state.word(),
             held_ns: h.lock.held_ns,
             waited_ns: h.lock.waited_ns,
@@ -105,6 +124,13 @@ fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingRepo
             hold_p99_us: us(&h.lock.hold_hist, 0.99),
             wait_p50_us: us(&h.lock.wait_hist, 0.50),
             wait_p99_us: us(&h.lock.wait_hist, 0.99),
+            ended_by: h
+                .lock
+                .ends
+                .iter()
+                .map(|(end, n)| (end.word(), *n))
+                .collect(),
+            waited_for: h.lock.waited_for.iter().map(blocker).collect(),
         }),
     }
 }

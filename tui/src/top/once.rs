@@ -63,6 +63,8 @@ struct DeviceLock {
     held_ns: Option<u64>,
     waiters: usize,
     handoffs: u64,
+    /// From the last release to its waiter running.
+    last_handoff_ns: Option<u64>,
     forced: u64,
 }
 
@@ -151,6 +153,7 @@ fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<
             held_ns: owner.map(|_| sample.time_ns.saturating_sub(device.owner_since_ns)),
             waiters: device.waiters.len(),
             handoffs: device.handoffs,
+            last_handoff_ns: Some(device.last_handoff_ns).filter(|ns| *ns > 0),
             forced: device.forced,
         },
     }
