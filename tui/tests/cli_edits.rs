@@ -2,7 +2,10 @@
 
 mod cli_support;
 
+use std::time::Duration;
+
 use cli_support::{World, uuid};
+use gpushare_testbed::eventually;
 use shm_layout::{Order, PolicyKind};
 
 const GIB: u64 = 1 << 30;
@@ -257,6 +260,56 @@ fn shares_pauses_and_boosts_reach_the_process() {
     world
         .gpushare(&["set", "name:train", "weight=1", "--for", "1m"])
         .refused(2, &["--for", "priority"]);
+}
+
+#[test]
+fn a_boost_ends_by_itself_and_nobody_edits_it_away() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let set = |words: &[&str]| world.gpushare(&[&["set", "name:train"], words].concat());
+    set(&["priority=-3"]).done();
+    set(&["priority=20", "--for", "1s"]).refused(2, &["between -20 and 19"]);
+    set(&["priority=10", "--for", "1s", "--reason", "a deadline"]).done();
+    let generation = train.registration.control_generation();
+    eventually("the boost is over", Duration::from_secs(30), || {
+        train.registration.share().priority == -3
+    });
+    assert_eq!(train.registration.share().boost_until_ns, None);
+    assert_eq!(train.registration.control_generation(), generation);
+}
+
+#[test]
+fn every_edit_of_shares_and_policies_is_acknowledged_and_in_the_log() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let edits: [(&[&str], &str); 6] = [
+        (&["set", "name:train", "weight=200"], "weight"),
+        (&["set", "name:train", "cap=30%"], "cap"),
+        (
+            &["set", "name:train", "priority=10", "--for", "10m"],
+            "boost",
+        ),
+        (&["pause", "name:train"], "paused"),
+        (&["resume", "name:train"], "paused"),
+        (&["policy", "set", "0", "timeslice=5ms"], "timeslice=5ms"),
+    ];
+    let segments = train.registration.segments();
+    for (number, (words, what)) in edits.iter().enumerate() {
+        world.gpushare(words).done();
+        let generation = number as u64 + 1;
+        eventually("the edit is acknowledged", Duration::from_secs(30), || {
+            let seen = shm_layout::snapshot(segments, shm_layout::clock::now());
+            seen.generation == generation && seen.processes[0].acked == generation
+        });
+        let audit = world.gpushare(&["audit", "--json"]).done().json();
+        let last = &audit["edits"][number];
+        assert_eq!(last["result"], "applied", "{last}");
+        assert_eq!(last["generation"], generation);
+        let new = last["new"].as_str().expect("a text");
+        assert!(new.contains(what), "{what}: {last}");
+    }
 }
 
 #[test]
