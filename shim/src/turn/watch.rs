@@ -41,14 +41,19 @@ impl Turn {
         if rules.paused && !before.paused {
             self.give_way(guest, device, Reason::Paused);
         } else if off {
-            self.give_way(guest, device, Reason::Off);
-            let state = self.lock();
-            if state.phase == Phase::Free
-                && state.rules.policy.kind == PolicyKind::Off
-                && !state.rules.paused
-            {
-                gate_of(device).open();
-            }
+            self.let_go(guest, device);
+        }
+    }
+
+    /// There is no policy any more: the lock is given up, and the gate stays open.
+    fn let_go(&self, guest: &Guest, device: &Device) {
+        self.give_way(guest, device, Reason::Off);
+        let state = self.lock();
+        if state.phase == Phase::Free
+            && state.rules.policy.kind == PolicyKind::Off
+            && !state.rules.paused
+        {
+            gate_of(device).open();
         }
     }
 
@@ -63,9 +68,18 @@ impl Turn {
             self.lost(&mut state, device);
             return None;
         }
-        let policy = state.rules.policy;
+        let Rules { policy, paused } = state.rules;
         let acquired_ns = state.acquired_ns;
         drop(state);
+        // These two may have come while the lock was on its way to us, or while we let the device catch up.
+        if paused {
+            self.give_way(guest, device, Reason::Paused);
+            return None;
+        }
+        if policy.kind == PolicyKind::Off {
+            self.let_go(guest, device);
+            return None;
+        }
         let submitted = submitted(device);
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);

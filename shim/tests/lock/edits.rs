@@ -1,7 +1,9 @@
 //! What the operator changes while programs run, they obey, and say so.
 
+use std::time::Duration;
+
 use gpushare_testbed::eventually;
-use shm_layout::{Change, PolicyKind, Set};
+use shm_layout::{Change, PolicyKind, Set, SlotId, clock};
 
 use crate::stage::{PATIENCE, Stage};
 
@@ -35,19 +37,49 @@ fn a_policy_takes_effect_while_two_programs_run_and_ends_again() {
     assert_eq!(stage.snapshot().devices[0].handoffs, handoffs);
 }
 
+/// An edit of who may use the device and how much of its time.
+fn share(slot: SlotId, paused: Set<bool>, cap: Set<u32>) -> Change {
+    Change::ProcessShare {
+        slot,
+        weight: Set::Keep,
+        priority: Set::Keep,
+        cap,
+        paused,
+        boost: Set::Keep,
+    }
+}
+
+#[test]
+fn a_cap_set_while_a_program_runs_holds_it_back_until_it_is_taken_off() {
+    let stage = Stage::new();
+    let spinner = stage.started("timeslice=5ms", "60 200 2");
+    let slot = stage.slot_of(spinner.pid());
+    let of_the_time = || {
+        let looked = || {
+            let (now, process) = (clock::now(), stage.process(spinner.pid()));
+            (now, process.devices[0].lock.held_ns)
+        };
+        let (begun, before) = looked();
+        std::thread::sleep(Duration::from_secs(1));
+        let (ended, after) = looked();
+        (after - before) as f64 / (ended - begun) as f64
+    };
+    stage.edit(&share(slot, Set::Keep, Set::To(10)));
+    let capped = of_the_time();
+    // A credit from the time before is spent first.
+    assert!(capped < 0.5, "{capped}");
+    stage.edit(&share(slot, Set::Keep, Set::Inherit));
+    eventually("it has the device to itself again", PATIENCE, || {
+        of_the_time() > capped * 1.5
+    });
+}
+
 #[test]
 fn a_paused_program_launches_nothing_until_it_is_resumed() {
     let stage = Stage::new();
     let spinner = stage.started("timeslice=5ms", "60 200 2");
     let slot = stage.slot_of(spinner.pid());
-    let pause = |paused| Change::ProcessShare {
-        slot,
-        weight: Set::Keep,
-        priority: Set::Keep,
-        cap: Set::Keep,
-        paused: Set::To(paused),
-        boost: Set::Keep,
-    };
+    let pause = |paused| share(slot, Set::To(paused), Set::Keep);
     stage.edit(&pause(true));
     let before = stage.kernels().len();
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -57,6 +89,24 @@ fn a_paused_program_launches_nothing_until_it_is_resumed() {
     eventually("it goes on", PATIENCE, || {
         stage.kernels().len() > after + 20
     });
+}
+
+/// The lock that was on its way when the policy ended stayed with whom it came to for as long as that one was busy.
+#[test]
+fn nobody_keeps_a_lock_that_arrives_after_the_policy_has_ended() {
+    let stage = Stage::new();
+    let _programs = ["", ""].map(|policy| stage.started(policy, "60 500 4"));
+    for _ in 0..10 {
+        let handoffs = stage.snapshot().devices[0].handoffs;
+        stage.policy("timeslice=1ms idle=60s");
+        eventually("the lock goes to and fro", PATIENCE, || {
+            stage.snapshot().devices[0].handoffs > handoffs + 2
+        });
+        stage.policy("off idle=60s");
+        eventually("nobody holds the lock", PATIENCE, || {
+            stage.snapshot().devices[0].owner.is_none()
+        });
+    }
 }
 
 #[test]
