@@ -132,12 +132,12 @@ fn a_program_that_would_run_far_ahead_is_paced() {
 }
 
 /// Microseconds of the device that each of several programs got, started with these variables.
-fn busy(variables: &[(&str, &str)]) -> Vec<i64> {
+fn busy(policy: &str, variables: &[(&str, &str)]) -> Vec<i64> {
     let stage = Stage::new();
     let programs: Vec<_> = variables
         .iter()
         .map(|(name, value)| {
-            let mut command = stage.spinner("timeslice=4ms order=fair", "3 200 0");
+            let mut command = stage.spinner(policy, "3 200 0");
             Watched::spawn(command.env(name, value))
         })
         .collect();
@@ -156,15 +156,24 @@ fn busy(variables: &[(&str, &str)]) -> Vec<i64> {
 
 #[test]
 fn a_heavier_program_gets_more_of_the_device() {
-    let busy = busy(&[("GPUSHARE_WEIGHT", "100"), ("GPUSHARE_WEIGHT", "300")]);
+    let weights = [("GPUSHARE_WEIGHT", "100"), ("GPUSHARE_WEIGHT", "300")];
+    let busy = busy("timeslice=4ms order=fair", &weights);
     // 3 in theory; a busy machine takes some of it away.
     assert!(busy[1] * 2 > busy[0] * 3, "{busy:?}");
     assert!(busy[1] < busy[0] * 6, "{busy:?}");
 }
 
 #[test]
+fn an_urgent_program_comes_first_and_the_other_ages_into_its_turn() {
+    let priorities = [("GPUSHARE_PRIORITY", "0"), ("GPUSHARE_PRIORITY", "3")];
+    let busy = busy("timeslice=4ms order=priority", &priorities);
+    assert!(busy[1] > busy[0] * 2, "{busy:?}");
+    assert!(busy[0] > 0, "{busy:?}");
+}
+
+#[test]
 fn a_capped_program_stays_below_its_cap() {
-    let busy = busy(&[("GPUSHARE_CAP", "20")]);
+    let busy = busy("timeslice=4ms order=fair", &[("GPUSHARE_CAP", "20")]);
     // 600 ms of 3 s; a slice is allowed to end late.
     assert!(busy[0] < 900_000, "{busy:?}");
     assert!(busy[0] > 100_000, "{busy:?}");
