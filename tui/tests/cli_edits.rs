@@ -133,7 +133,12 @@ fn wrong_values_change_nothing_and_say_what_would_be_right() {
     share("weight=0").refused(2, &["weight", "between 1 and 1000"]);
     share("priority=20").refused(2, &["priority", "between -20 and 19"]);
     share("cap=0").refused(2, &["cap"]);
+    share("weight=-1").refused(2, &["weight", "between 1 and 1000"]);
+    share("weight=heavy").refused(2, &["weight"]);
     share("speed=1").refused(2, &["speed", "weight="]);
+    world
+        .gpushare(&["group", "create", "team", "weight=0"])
+        .refused(2, &["weight", "between 1 and 1000"]);
     let policy = |words: &[&str]| world.gpushare(&[&["policy", "set", "all"], words].concat());
     policy(&["timeslice=0"]).refused(2, &["timeslice", "between 100us and 1m"]);
     policy(&["timeslice=99h"]).refused(2, &["out of range"]);
@@ -149,6 +154,11 @@ fn wrong_values_change_nothing_and_say_what_would_be_right() {
     world
         .gpushare(&["policy", "set", "7", "off"])
         .refused(5, &["no GPU 7"]);
+    let stranger = "GPU-00000000-1111-2222-3333-444444444444";
+    world
+        .gpushare(&["policy", "set", stranger, "off"])
+        .refused(5, &[stranger]);
+    policy(&["colour=red"]).refused(2, &["colour=red", "timeslice="]);
     let ps = world.gpushare(&["policy", "show", "--json"]).done().json();
     assert_eq!(ps["generation"], 0, "nothing was changed");
 }
