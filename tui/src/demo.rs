@@ -13,7 +13,11 @@ use crate::stage::Stage;
 pub mod report;
 
 /// The lock policy of the demonstration.
-pub const POLICY: &str = "timeslice=5ms order=fair";
+///
+/// Turns are long enough to be seen: the dashboard's lanes show a quarter of a second a column, where
+/// turns of milliseconds blur into an even grey. A synchronisation does not end a turn early, and a
+/// burst that is queued at its end has the time to drain.
+pub const POLICY: &str = "timeslice=400ms order=fair sync-skips=1000 grace=1s";
 
 /// One of the cast.
 #[derive(Clone, Copy)]
@@ -43,8 +47,8 @@ const CAST: [Role; 4] = [
         cap: None,
         arguments: &[
             "--kernel-us=500",
-            "--burst=4",
-            "--gap-us=6000",
+            "--burst=400",
+            "--gap-us=900000",
             "--memory=2GiB",
         ],
     },
@@ -56,10 +60,10 @@ const CAST: [Role; 4] = [
         cap: None,
         arguments: &[
             "--kernel-us=2000",
-            "--burst=2",
-            "--gap-us=40000",
+            "--burst=50",
+            "--gap-us=400000",
             "--until-oom",
-            "--piece=192M",
+            "--piece=384M",
         ],
     },
     Role {
@@ -70,8 +74,8 @@ const CAST: [Role; 4] = [
         cap: Some("30%"),
         arguments: &[
             "--kernel-us=8000",
-            "--burst=2",
-            "--gap-us=4000",
+            "--burst=25",
+            "--gap-us=300000",
             "--memory=1GiB",
             "--churn",
             "--piece=128M",

@@ -300,7 +300,7 @@ fn the_doctor_says_what_is_wrong_and_ends_with_one() {
 #[test]
 fn the_demo_plays_headless_and_reports_who_held_waited_and_was_refused() {
     let bed = Testbed::new();
-    let report = gpushare(&bed, &["demo", "--seconds", "3", "--headless", "--json"])
+    let report = gpushare(&bed, &["demo", "--seconds", "6", "--headless", "--json"])
         .done()
         .json();
     assert_eq!(report["simulated"], true);
