@@ -1,4 +1,4 @@
-/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | capture N | cpu | twodev]
+/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | cpu | twodev]
  * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations.
  * $LAUNCHES ends it after so many, whatever the time. */
 #define _GNU_SOURCE
@@ -55,11 +55,20 @@ int main(int argc, char **argv) {
         printf("captured %ld, synchronised %d\n", (long)(intptr_t)graph, syncs() - before);
         return graph_launch(graph, stream);
     }
+    void *graph = NULL, *recorded = NULL;
+    if (!strcmp(how, "graph")) {
+        create(&recorded, 1);
+        if (begin(recorded, 0)) return 2;
+        for (int i = 0; i < 5; i++) if (launch(0, micros, 1, 1, 1, 1, 1, 0, recorded, 0, 0)) return 3;
+        if (end(recorded, &graph)) return 4;
+    }
     double until = now() + seconds;
     long most = getenv("LAUNCHES") ? atol(getenv("LAUNCHES")) : 0;
     while (most ? kernels < most : now() < until) {
         if (two) set(ctx[kernels & 1]);
-        if (launch(0, micros, 1, 1, 1, 1, 1, 0, count ? streams[kernels % count] : NULL, 0, 0)) return 5;
+        if (graph) {
+            if (graph_launch(graph, NULL)) return 5;
+        } else if (launch(0, micros, 1, 1, 1, 1, 1, 0, count ? streams[kernels % count] : NULL, 0, 0)) return 5;
         kernels++;
         if (kernels == 1) { puts("ready"); fflush(stdout); }
         if (every && kernels % every == 0) {

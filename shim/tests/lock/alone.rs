@@ -71,5 +71,8 @@ fn a_capture_is_never_synchronised_whatever_its_mode() {
             &mut stage.spinner("timeslice=2ms", &capturer),
         ));
         assert_eq!(line, "captured 3000, synchronised 0", "mode {mode}");
+        let mut plain = stage.spinner("", &capturer);
+        let plain = last_line(Watched::spawn(plain.env_remove("LD_PRELOAD")));
+        assert_eq!(line, plain, "mode {mode}, with and without us");
     }
 }

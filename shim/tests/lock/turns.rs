@@ -67,6 +67,12 @@ fn work_in_the_threads_own_default_stream_is_drained() {
 }
 
 #[test]
+fn the_launch_of_a_captured_graph_takes_the_lock_and_is_drained() {
+    alternates("timeslice=5ms", "1 500 0 graph");
+    alternates("launches=3", "1 500 0 graph");
+}
+
+#[test]
 fn two_devices_are_taken_in_order() {
     let (stage, kernels) = two("timeslice=5ms", "1 500 3 twodev", "2");
     assert_eq!(stage.overlaps(), 0);
