@@ -13,8 +13,10 @@ use shm_layout::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Sou
 
 pub use table::{Stands, VARIABLES, Variable};
 
+/// Bytes of a process's name in the segment.
+const LONGEST_LABEL: usize = 63;
 /// Bytes of a group's name in the segment.
-const LONGEST_NAME: usize = 31;
+const LONGEST_GROUP: usize = 31;
 
 /// How much we say on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +60,9 @@ impl Environment {
             complaints: Vec::new(),
         };
         let mut environment = Self {
-            label: reader.own("GPUSHARE_NAME", read_name).unwrap_or_default(),
+            label: reader
+                .own("GPUSHARE_NAME", |text| read_name(text, LONGEST_LABEL))
+                .unwrap_or_default(),
             disabled: reader.switch("GPUSHARE_DISABLE", false),
             log: reader.own("GPUSHARE_LOG", read_log).unwrap_or_default(),
             nvml_view: reader.switch("GPUSHARE_NVML_VIEW", true),
@@ -68,7 +72,7 @@ impl Environment {
         memory(&mut reader, limits);
         share(&mut reader, limits);
         policy(&mut reader, limits);
-        limits.group = reader.own("GPUSHARE_GROUP", read_name);
+        limits.group = reader.own("GPUSHARE_GROUP", |text| read_name(text, LONGEST_GROUP));
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
         environment
@@ -181,9 +185,10 @@ fn read_switch(text: &str) -> Result<bool, TextError> {
 }
 
 /// A name that the segments have room for and a table on a screen can show.
-fn read_name(text: &str) -> Result<String, TextError> {
-    if text.len() > LONGEST_NAME || text.chars().any(char::is_control) {
-        let why = format!("{text:?} is no name: at most {LONGEST_NAME} bytes, all of them visible");
+fn read_name(text: &str, longest: usize) -> Result<String, TextError> {
+    if text.len() > longest || text.chars().any(char::is_control) {
+        let start: String = text.chars().take(longest).collect();
+        let why = format!("{start:?} is no name: at most {longest} bytes, all of them visible");
         return Err(TextError::Conflict { why });
     }
     Ok(text.to_owned())

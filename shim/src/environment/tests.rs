@@ -308,3 +308,23 @@ fn every_alias_of_the_segments_is_in_the_table_and_the_other_way_round() {
         assert!(read.complaints.is_empty(), "{name}: {:?}", read.complaints);
     }
 }
+
+#[test]
+fn a_name_that_run_accepts_is_not_ignored_for_being_longer_than_a_groups() {
+    let name = "n".repeat(63);
+    let read = environment(&[("GPUSHARE_NAME", &name)]);
+    assert_eq!(read.label, name);
+    assert!(read.complaints.is_empty(), "{:?}", read.complaints);
+}
+
+#[test]
+fn an_endless_name_is_not_repeated_to_its_end() {
+    let read = environment(&[("GPUSHARE_NAME", &"n".repeat(5000))]);
+    assert_eq!(read.label, "");
+    assert!(read.complaints[0].len() < 200, "{:?}", read.complaints);
+    assert!(
+        read.complaints[0].contains("at most 63 bytes"),
+        "{:?}",
+        read.complaints
+    );
+}
