@@ -16,7 +16,7 @@ mod interposition;
 mod machine;
 mod segments;
 
-pub use segments::apart;
+pub use segments::{apart, may_write};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -180,3 +180,39 @@ fn making_the_segments_twice_changes_nothing() {
     let ps = world.gpushare(&["ps", "--json"]).done().json();
     assert_eq!(ps["processes"][0]["name"], "train");
 }
+
+#[test]
+fn run_does_not_start_a_program_where_no_segments_can_be_made() {
+    if rustix::process::geteuid().is_root() {
+        // Root may write everywhere; only another user can see this sentence.
+        return;
+    }
+    let world = World::new();
+    let locked = world.dir().join("locked");
+    fs::create_dir(&locked).expect("ours");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");
+    let ask = |words: &[&str]| {
+        let mut command = world.command(words);
+        cli_support::Said::from(
+            command
+                .env("GPUSHARE_DIR", &locked)
+                .output()
+                .expect("built"),
+        )
+    };
+    ask(&["run", "--memory", "1G", "--", "true"]).refused(4, &["locked", "without limits"]);
+    let doctor = ask(&["doctor"]);
+    assert!(
+        doctor.out.contains("you may not make any there"),
+        "{doctor:?}"
+    );
+}
+
+#[test]
+fn an_endless_name_is_not_repeated_to_its_end() {
+    let name = "n".repeat(5000);
+    let said = World::new()
+        .gpushare(&["run", "--name", &name, "--", "true"])
+        .refused(2, &["--name", "5000 bytes", "at most 63"]);
+    assert!(said.err.len() < 300, "{said:?}");
+}

@@ -9,6 +9,7 @@ use std::process::Command;
 use shm_layout::{Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, clock, snapshot};
 
 use super::{Done, note, world};
+use crate::doctor::may_write;
 use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Settings};
 
@@ -54,6 +55,16 @@ pub fn run(args: Args) -> Done {
 fn look_at_segments(dir: &SegmentDir, settings: &Settings) -> Result<(), Failure> {
     let segments = match Segments::open_viewer(&dir.path) {
         Ok(segments) => segments,
+        Err(OpenError::Missing { .. }) if !may_write(&dir.path) => {
+            return Err(Failure {
+                exit: Exit::NotPermitted,
+                sentence: format!(
+                    "it would run without limits: nobody made segments in {} and you may not write there; set \
+                     GPUSHARE_DIR to a directory of your own",
+                    dir.path.display()
+                ),
+            });
+        }
         Err(
             OpenError::Missing { .. } | OpenError::NotReady { .. } | OpenError::StaleBoot { .. },
         ) => return Ok(()),

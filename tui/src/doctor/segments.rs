@@ -43,6 +43,16 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
             ));
             findings.extend(contents(&snapshot(&segments, clock::now())));
         }
+        Err(OpenError::Missing { .. }) if dir.path.exists() && !may_write(&dir.path) => {
+            findings.push(Finding::warn(
+                "segments",
+                format!(
+                    "none in {}, and you may not make any there",
+                    dir.path.display()
+                ),
+                "set GPUSHARE_DIR to a directory of your own; programs run unmanaged meanwhile",
+            ));
+        }
         Err(OpenError::Missing { .. }) => {
             findings.push(Finding::ok(
                 "segments",
@@ -52,6 +62,11 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         Err(error) => findings.push(Finding::fail("segments", error.to_string(), mend(&error))),
     }
     findings
+}
+
+/// Whether segments can be made in this directory: neither rights nor a read-only file system stand against it.
+pub fn may_write(dir: &Path) -> bool {
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 /// Whether this user's programs are apart from the machine's installation, because they may not

@@ -140,7 +140,8 @@ pub fn check_name(what: &str, text: &str, most: usize) -> Result<(), Failure> {
     }
     if text.len() > most {
         return Err(Failure::usage(format!(
-            "{what}: {text:?} has {} bytes; at most {most} fit",
+            "{what}: {:?}… has {} bytes; at most {most} fit",
+            text.chars().take(most).collect::<String>(),
             text.len()
         )));
     }
