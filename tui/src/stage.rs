@@ -97,7 +97,7 @@ impl Stage {
         Ok(program)
     }
 
-    /// Starts a workload that goes on until the stage ends, or a while after `limit`.
+    /// Starts a workload that goes on until the stage or this program ends, or a while after `limit`.
     pub fn start(
         &mut self,
         settings: &Settings,
@@ -110,14 +110,15 @@ impl Stage {
         let arguments: Vec<&str> = arguments
             .iter()
             .copied()
-            .chain([seconds.as_str()])
+            // Our end of the pipe closes with us, however we end.
+            .chain(["--until-eof", seconds.as_str()])
             .collect();
         let mut program = self.prepare(settings, &arguments, extra)?;
         let cannot =
             |error: std::io::Error| Failure::failed(format!("{name} cannot be started: {error}"));
         let errors = File::create(self.errors(&name)).map_err(cannot)?;
         let child = program
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(errors)
             .spawn()

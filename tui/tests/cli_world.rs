@@ -371,6 +371,25 @@ fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
 }
 
 #[test]
+fn a_demo_killed_outright_leaves_nothing_running() {
+    let bed = Testbed::new();
+    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    command
+        .args(["demo", "--headless", "--seconds", "600", "--here"])
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+    let demo = Watched::spawn(&mut command);
+    let running = || {
+        gpushare(&bed, &["ps", "--json"]).done().json()["processes"]
+            .as_array()
+            .map_or(0, Vec::len)
+    };
+    eventually("the four are there", LIMIT, || running() == 4);
+    demo.signal(rustix::process::Signal::KILL);
+    demo.wait_output();
+    eventually("the four are gone", LIMIT, || running() == 0);
+}
+
+#[test]
 fn an_experiment_measures_each_configuration() {
     let bed = Testbed::new();
     let plan = bed.dir().join("plan.toml");

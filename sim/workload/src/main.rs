@@ -28,6 +28,9 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> anyhow::Result<()> {
+    if options.until_eof {
+        std::thread::spawn(end_with_stdin);
+    }
     let cuda = Cuda::load()?;
     let context = cuda.context(options.device).with_context(|| {
         format!(
@@ -48,4 +51,11 @@ fn run(options: &Options) -> anyhow::Result<()> {
         writeln!(out, "{report}")?;
     }
     Ok(())
+}
+
+/// Whoever holds the other end of stdin ends us by closing it, even by being killed.
+fn end_with_stdin() {
+    // An error is an end, too.
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    std::process::exit(0);
 }

@@ -38,6 +38,9 @@ pub struct Options {
     /// Write the report as JSON
     #[arg(long)]
     pub report_json: bool,
+    /// End when stdin ends, and so with whoever started it
+    #[arg(long, conflicts_with = "script")]
+    pub until_eof: bool,
     /// Do what stdin says, one command a line, each answered by a line: alloc SIZE, free, launch US
     /// [COUNT], sync, spin US MS, info, sleep MS, quit
     #[arg(long)]
