@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use shm_layout::{Mode, SegmentDir, Segments, clock, snapshot};
 
 use crate::exit::Failure;
@@ -25,6 +26,8 @@ const MARGIN: Duration = Duration::from_secs(60);
 
 /// Age from which a stage without its program is one that was left behind.
 const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
+/// The file in a private stage's directory that its program keeps locked.
+const ALIVE: &str = "alive";
 
 /// Where workloads run.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub struct Stage {
     world: String,
     names: Vec<String>,
     children: Children,
+    /// Locked for as long as we live.
+    _alive: Option<File>,
 }
 
 impl Stage {
@@ -47,12 +52,18 @@ impl Stage {
         sweep();
         let world = format!("gpushare-stage-{}-{number}", std::process::id());
         let private = here.is_none();
+        let mut alive = None;
         let dir = match here {
             Some(dir) => dir,
-            None => SegmentDir {
-                path: private_dir(&world)?,
-                mode: Mode::User,
-            },
+            None => {
+                let path = private_dir(&world)?;
+                // Without the mark the directory only stays longer if we are killed.
+                alive = mark(&path).ok();
+                SegmentDir {
+                    path,
+                    mode: Mode::User,
+                }
+            }
         };
         Ok(Self {
             dir,
@@ -61,6 +72,7 @@ impl Stage {
             world,
             names: Vec::new(),
             children: Children::default(),
+            _alive: alive,
         })
     }
 
@@ -210,6 +222,22 @@ pub fn private_dir(name: &str) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
+/// Says that somebody lives on this stage, in a way that ends with us however we end.
+fn mark(dir: &Path) -> std::io::Result<File> {
+    let new = dir.join("alive.new");
+    let file = File::create(&new)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    // Nobody ever finds it unlocked while we live.
+    fs::rename(new, dir.join(ALIVE))?;
+    Ok(file)
+}
+
+/// Whether who lived on this stage is gone, in whatever pid namespace that was.
+fn is_deserted(dir: &Path) -> bool {
+    File::open(dir.join(ALIVE))
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
 /// Removes what stages left behind whose program was killed.
 fn sweep() {
     let Ok(files) = fs::read_dir("/dev/shm") else {
@@ -220,6 +248,11 @@ fn sweep() {
         let Some(pid) = name.to_str().and_then(owner) else {
             continue;
         };
+        if is_deserted(&file.path()) {
+            let _ = fs::remove_dir_all(file.path());
+            remove_world(&name.to_string_lossy());
+            continue;
+        }
         let gone = !Path::new("/proc").join(pid.to_string()).exists();
         let old = file
             .metadata()
@@ -261,6 +294,23 @@ pub fn remove_world(world: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_killed_stage_is_swept_by_the_next_one_and_a_living_one_is_not() {
+        let stage = Stage::new(None, true).expect("there is room");
+        let dir = stage.dir.path.clone();
+        assert!(!is_deserted(&dir));
+        sweep();
+        assert!(dir.is_dir(), "it lives");
+        // What SIGKILL leaves: the directory stays, the lock goes.
+        let left = private_dir(&format!("gpushare-stage-{}-killed", std::process::id()))
+            .expect("there is room");
+        drop(mark(&left).expect("ours"));
+        sweep();
+        assert!(!left.exists());
+        drop(stage);
+        assert!(!dir.exists());
+    }
 
     #[test]
     fn a_leftover_names_the_program_that_left_it() {
