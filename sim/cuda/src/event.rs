@@ -145,6 +145,10 @@ fn wait(default: DefaultStream, stream: CUstream, event: CUevent, flags: u32) ->
         let state = lock(&event.state);
         (state.captured.clone(), state.mark.clone())
     };
+    if captured.is_none() && mark.is_none() {
+        // Never recorded: there is nothing to wait for, in a capture neither.
+        return Ok(());
+    }
     if capture::wait(&stream, captured.as_ref())? {
         return Ok(());
     }
