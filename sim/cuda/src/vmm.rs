@@ -211,10 +211,10 @@ fn free_reservation(address: u64, bytes: u64) -> CUresult {
 
 fn map(address: u64, bytes: u64, offset: u64, handle: u64) -> CUresult {
     let physical = physical(handle)?;
-    aligned(&[address, bytes, offset])?;
-    let end = offset.checked_add(bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    if end > physical.bytes {
-        return Err(CUDA_ERROR_INVALID_VALUE);
+    aligned(&[address])?;
+    // The driver maps all of an allocation or nothing.
+    if offset != 0 || bytes != physical.bytes {
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
     }
     let mut space = lock(&SPACE);
     space.map(address, bytes, physical.id, offset)?;

@@ -115,7 +115,8 @@ impl Space {
         Ok(())
     }
 
-    /// Takes the mappings of a range away and tells which they were.
+    /// Takes the mappings of a range away and tells which they were. Stricter than the driver, which lets a range
+    /// go on where nothing is mapped.
     pub fn unmap(&mut self, address: u64, size: u64) -> Result<Vec<Mapping>, Refused> {
         let starts = self.whole(address, size)?;
         Ok(starts

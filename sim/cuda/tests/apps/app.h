@@ -12,6 +12,7 @@ typedef int Result;
 
 enum {
     OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, ILLEGAL_STATE = 401,
+    NOT_SUPPORTED = 801,
     CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_MERGE = 902, CAPTURE_UNMATCHED = 903,
     CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
     CAPTURE_WRONG_THREAD = 908, GRAPH_UPDATE_FAILURE = 910,
@@ -75,6 +76,7 @@ typedef struct { char bytes[64]; } IpcHandle;
 
 Result cuInit(unsigned);
 Result cuDeviceGet(int *, int);
+Result cuDeviceGetCount(int *);
 Result cuDevicePrimaryCtxRetain(Any *, int);
 Result cuCtxSetCurrent(Any);
 Result cuCtxSynchronize(void);

@@ -13,9 +13,11 @@ int main(void) {
     DO(cuMemCreate(&handle, size, &prop, 0));
     TRUE(before - free_bytes() == size);
     DO(cuMemAddressReserve(&base, 4 * size, 0, 0, 0));
-    EXPECT(cuMemMap(base, size / 2, 0, handle, 0), INVALID_VALUE);
-    EXPECT(cuMemMap(base, 2 * size, 0, handle, 0), INVALID_VALUE);
-    EXPECT(cuMemcpy(base, (Ptr)text, 4), INVALID_VALUE); // Reserved is not yet memory.
+    EXPECT(cuMemMap(base, size / 2, 0, handle, 0), NOT_SUPPORTED); // Only the whole of it can be mapped.
+    EXPECT(cuMemMap(base, 2 * size, 0, handle, 0), NOT_SUPPORTED);
+    EXPECT(cuMemMap(base, size, size, handle, 0), NOT_SUPPORTED);
+    EXPECT(cuMemMap(base + 1, size, 0, handle, 0), INVALID_VALUE);
+    EXPECT(cuMemcpyHtoD_v2(base, text, 4), INVALID_VALUE); // Reserved is not yet memory.
     DO(cuMemMap(base, size, 0, handle, 0));
     DO(cuMemMap(base + size, size, 0, handle, 0));
     EXPECT(cuMemMap(base, size, 0, handle, 0), INVALID_VALUE);
@@ -36,7 +38,6 @@ int main(void) {
     DO(cuMemRelease(again));
 
     EXPECT(cuMemAddressFree(base, 4 * size), INVALID_VALUE);
-    EXPECT(cuMemUnmap(base + size, 2 * size), INVALID_VALUE);
     DO(cuMemUnmap(base, size));
     EXPECT(cuMemcpyDtoH_v2(text, base + 100, 11), INVALID_VALUE);
     TRUE(before - free_bytes() == size);
