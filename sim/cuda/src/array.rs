@@ -112,8 +112,11 @@ impl Array {
 /// Destroys an array with its parts, once the work that may use it is done.
 fn destroy(table: &Table<Array>, handle: u64) -> CUresult {
     driver()?;
-    let whole = table.get(handle).filter(|array| !array.is_part);
-    let array = whole.ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    let array = table.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    if array.is_part {
+        // It goes with the whole, and until then it stays.
+        return Ok(());
+    }
     if let Ok(context) = context::by_handle(array.context as _) {
         context.synchronize();
     }
