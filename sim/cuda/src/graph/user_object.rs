@@ -107,8 +107,13 @@ faces! {
         let graph = graph::by_handle(graph)?;
         {
             let mut held = lock(&graph.objects);
-            let own = held.get_mut(&(object as u64)).filter(|own| count > 0 && **own >= count);
-            *own.ok_or(CUDA_ERROR_INVALID_VALUE)? -= count;
+            let own = held.get_mut(&(object as u64)).filter(|_| count > 0);
+            let own = own.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            let Some(left) = own.checked_sub(count) else {
+                // More than the graph has: the driver says yes and releases none.
+                return Ok(());
+            };
+            *own = left;
         }
         release(object as u64, count)
     }
