@@ -41,7 +41,8 @@ impl<T> Default for Dag<T> {
 }
 
 impl<T> Dag<T> {
-    /// Adds a node that waits for others of this graph, each named once.
+    /// Adds a node that waits for others of this graph, each named once. Stricter than the driver, which
+    /// does not look whether they are of this graph.
     pub fn add(&mut self, id: NodeId, what: T, after: &[NodeId]) -> Result<(), BadEdge> {
         let distinct: BTreeSet<_> = after.iter().collect();
         let known = after.iter().all(|node| self.nodes.contains_key(node));
