@@ -25,25 +25,32 @@ int main(void) {
     DO(cuGraphLaunch(exec, stream));
     DO(cuStreamSynchronize(stream));
     DO(cuMemcpyDtoH_v2(&word, alloc.address, 4));
-    TRUE(word == 3 && before - free_bytes() == size && attribute(0) == size);
+    // A driver may take more than is asked for, and call it used until it is trimmed.
+    TRUE(word == 3 && before - free_bytes() >= size && attribute(0) >= size);
     EXPECT(cuGraphLaunch(exec, stream), INVALID_VALUE); // It is in use.
     DO(cuMemFreeAsync(alloc.address, stream));
     DO(cuStreamSynchronize(stream));
-    TRUE(attribute(0) == 0 && attribute(2) == size && before - free_bytes() == size);
+    TRUE(attribute(2) >= size && before - free_bytes() >= size);
     DO(cuGraphLaunch(exec, stream));
     DO(cuMemFreeAsync(alloc.address, stream));
     DO(cuStreamSynchronize(stream));
     DO(cuDeviceGraphMemTrim(0));
-    TRUE(attribute(2) == 0 && free_bytes() == before);
+    TRUE(attribute(0) == 0 && attribute(2) == 0 && before - free_bytes() < size);
+    DO(cuGraphExecDestroy(exec));
+    DO(cuGraphDestroy(graph));
 
     // One that frees what it allocates can be launched again and again.
+    DO(cuGraphCreate(&graph, 0));
+    DO(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+    fill.to = alloc.address;
+    DO(cuGraphAddMemsetNode(&fill_node, graph, &node, 1, &fill, context));
     DO(cuGraphAddMemFreeNode(&free_node, graph, &fill_node, 1, alloc.address));
-    DO(cuGraphExecDestroy(exec));
     DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
     for (int launch = 0; launch < 5; launch++) DO(cuGraphLaunch(exec, stream));
     DO(cuStreamSynchronize(stream));
     DO(cuGraphExecDestroy(exec));
     DO(cuGraphDestroy(graph));
-    TRUE(free_bytes() == before);
+    DO(cuDeviceGraphMemTrim(0)); // The driver keeps what a destroyed graph has left.
+    TRUE(before - free_bytes() < size);
     return 0;
 }
