@@ -15,6 +15,7 @@ static void give(void) {
     DO(cuIpcGetMemHandle(&ipc, memory));
     Ptr own;
     EXPECT(cuIpcOpenMemHandle_v2(&own, ipc, 1), INVALID_CONTEXT);
+    DO(cuCtxSynchronize()); // A copy may return before it has landed.
     tell(1, &ipc, sizeof ipc);
     DO(cuMemCreate(&handle, size, &prop, 0));
     DO(cuMemAddressReserve(&base, size, 0, 0, 0));
@@ -22,6 +23,7 @@ static void give(void) {
     DO(cuMemSetAccess(base, size, &access, 1));
     DO(cuMemcpyHtoD_v2(base, "by descriptor", 14));
     DO(cuMemExportToShareableHandle(&descriptor, handle, 1, 0));
+    DO(cuCtxSynchronize());
     send_descriptor(descriptor);
     hear(1, &answer, 1);
     char text[16];
@@ -58,6 +60,7 @@ static void take(void) {
     DO(cuMemcpyDtoH_v2(text, base, 14));
     TRUE(strcmp(text, "by descriptor") == 0);
     DO(cuMemcpyHtoD_v2(base, "and back", 9));
+    DO(cuCtxSynchronize());
     tell(0, "", 1);
 }
 
