@@ -1,4 +1,5 @@
-// Each of these answers an error, and nothing worse, when all it is given is nothing.
+// Each of these answers an error, and nothing worse, when all it is given is nothing. That is the simulator's
+// promise: the real driver crashes on some.
 #define _GNU_SOURCE
 #include "app.h"
 #include <dlfcn.h>
