@@ -31,6 +31,14 @@
 //! * **Nobody is hurt.** A fresh segment changes nothing. Nothing here panics in a workload, prints, installs signal
 //!   handlers, or keeps a file descriptor.
 //!
+//! # What may not
+//!
+//! * **A file that shrinks in use.** Whoever may write `state` and truncates it takes the pages from under everybody who
+//!   has it mapped, and the kernel ends them with SIGBUS; we install no signal handlers, so nothing here can prevent
+//!   that. We never truncate. To start anew, end the programs and remove the file.
+//! * **A file that is overwritten in use.** Tools and workloads survive any bytes in it, but a workload that waits for
+//!   the lock under a policy may wait for a holder that never was. `gpushare ps` says that the file is no segment.
+//!
 //! # Why not the `shared_memory` crate
 //!
 //! The simulator's world uses `shared_memory` 0.12; the product's segments do not. Measured: when a forked child drops
