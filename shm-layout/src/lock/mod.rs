@@ -14,6 +14,8 @@
 
 mod choose;
 #[cfg(test)]
+mod disorder;
+#[cfg(test)]
 mod schedule;
 mod stats;
 mod wait;

@@ -38,7 +38,7 @@ struct Watch {
 
 /// Why a holder may be put out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     Dead,
     Overdue,
 }
@@ -167,7 +167,7 @@ impl DeviceLock<'_> {
     }
 
     /// Leaves the queue; a turn that was given to us before we left is passed on.
-    fn cancel(&self, slot: usize, now_ns: u64) {
+    pub(super) fn cancel(&self, slot: usize, now_ns: u64) {
         let turn = self.device.turn();
         turn.leave(slot);
         crash_point!("acquire:cancelled");
@@ -249,7 +249,7 @@ impl DeviceLock<'_> {
     }
 
     /// Puts a holder out and passes its turn on. True if anything moved.
-    fn put_out(&self, owner: u64, fault: Fault, since_ns: u64, now_ns: u64) -> bool {
+    pub(super) fn put_out(&self, owner: u64, fault: Fault, since_ns: u64, now_ns: u64) -> bool {
         let turn = self.device.turn();
         turn.evict(owner);
         self.device.passed_ns.store(now_ns, Ordering::Relaxed);
