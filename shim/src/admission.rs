@@ -86,7 +86,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
         return Err(Bypass::Reentrant);
     }
     let Some(guest) = life::guest_or_arrive() else {
-        if let Some(page) = gate::page().filter(|page| page.unmanaged.look() == gate::OPEN) {
+        if let Some(page) = gate::page().filter(|page| page.unmanaged.is_open()) {
             thread.settle(&page.unmanaged, 0, 0);
             thread.remember(Used {
                 stream: key,

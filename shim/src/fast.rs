@@ -53,7 +53,7 @@ macro_rules! launch_kernel {
             "jmp {slow}",
             ".cfi_endproc",
             inside = const $crate::thread::offset::INSIDE,
-            submitting = const $crate::thread::SUBMITTING,
+            submitting = const $crate::gate::bargain::SUBMITTING,
             gate = const $crate::thread::offset::GATE,
             last = const $crate::thread::offset::LAST + 8 * Symbol::$name.per_thread() as usize,
             launched = const $crate::thread::offset::LAUNCHED,

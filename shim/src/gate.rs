@@ -6,6 +6,8 @@
 //! having been told of the fork.
 #![allow(unsafe_code, reason = "makes the page")]
 
+pub mod bargain;
+
 use std::{
     mem::size_of,
     ptr::null_mut,
@@ -16,30 +18,27 @@ use shm_layout::DEVICES_PER_PROCESS;
 
 use crate::guest::Guest;
 
-/// Look: the slow path knows what to do. All-zero, so a wiped page is closed.
-pub const CLOSED: u32 = 0;
-/// Submit.
-pub const OPEN: u32 = 1;
+pub use bargain::{CLOSED, OPEN};
 
 /// One gate. Written by the holder of its turn's lock.
 pub struct Gate(AtomicU32);
 
 impl Gate {
-    /// How it stands.
+    /// Whether it lets submissions through.
     #[inline(always)]
-    pub fn look(&self) -> u32 {
-        self.0.load(Relaxed)
+    pub fn is_open(&self) -> bool {
+        bargain::is_open(&self.0)
     }
 
     /// Lets submissions through.
     pub fn open(&self) {
-        self.0.store(OPEN, Relaxed);
+        bargain::open(&self.0);
     }
 
     /// Sends submissions to the slow path. Only after [`barrier`](crate::barrier::heavy) is it certain that
     /// every thread has seen it.
     pub fn close(&self) {
-        self.0.store(CLOSED, Relaxed);
+        bargain::close(&self.0);
     }
 }
 

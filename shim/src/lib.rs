@@ -68,6 +68,7 @@ pub mod lookup;
 pub mod memory;
 pub mod memset;
 pub mod notice;
+mod primitive;
 pub mod real;
 pub mod resolve;
 pub mod stream;

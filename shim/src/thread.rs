@@ -13,9 +13,7 @@ use std::{
     cell::Cell,
     sync::{
         Mutex, PoisonError,
-        atomic::{
-            AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, compiler_fence,
-        },
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*},
     },
 };
 
@@ -23,16 +21,15 @@ use shm_layout::DEVICES_PER_PROCESS;
 
 use crate::{
     driver,
-    gate::{self, Gate, OPEN},
+    gate::{
+        self, Gate,
+        bargain::{self, OUTSIDE},
+    },
     symbols::Symbol,
 };
 
 pub use list::{Inside, all, attached, current, forget_after_fork};
 
-/// A thread is in no hook of ours.
-const OUTSIDE: u32 = 0;
-/// A thread submits to the device it is settled on.
-pub const SUBMITTING: u32 = 1;
 /// A thread is in a hook that submits nothing.
 const ELSEWHERE: u32 = u32::MAX;
 /// Streams remembered by the launch path.
@@ -146,50 +143,43 @@ impl Thread {
         if self.inside.load(Relaxed) != OUTSIDE {
             return false;
         }
-        self.inside.store(SUBMITTING, Relaxed);
-        // The keeper closes the gate, makes every thread of the process pass a full barrier (membarrier), then
-        // reads `inside`: so either it sees us inside, or we see the gate closed.
-        compiler_fence(SeqCst);
+        bargain::step_in(&self.inside);
         // SAFETY: a record's gate always points to one of the gates, which live as long as the process.
         let gate = unsafe { &*self.gate.load(Relaxed) };
-        if gate.look() == OPEN && self.recent[place(key)].load(Relaxed) == key {
+        if gate.is_open() && self.recent[place(key)].load(Relaxed) == key {
             self.note_last(key);
             return true;
         }
-        self.inside.store(OUTSIDE, Relaxed);
+        bargain::step_back(&self.inside);
         false
     }
 
     /// Ends a submission.
     #[inline(always)]
     pub fn end(&self) {
-        // ORDER: pairs with the keeper's Acquire load in `is_inside`; the call has been made.
-        self.inside.store(OUTSIDE, Release);
+        bargain::step_out(&self.inside);
     }
 
     /// Begins a submission if the gate is open, whatever the stream.
     pub fn begin_if_open(&self) -> bool {
-        self.inside.store(SUBMITTING, Relaxed);
-        compiler_fence(SeqCst); // as in `begin`
+        bargain::step_in(&self.inside);
         // SAFETY: as in `begin`.
         let gate = unsafe { &*self.gate.load(Relaxed) };
-        if gate.look() == OPEN {
+        if gate.is_open() {
             return true;
         }
-        self.inside.store(OUTSIDE, Relaxed);
+        bargain::step_back(&self.inside);
         false
     }
 
     /// Begins a submission that was admitted past the closed gate; only under the turn's lock.
     pub fn begin_admitted(&self) {
-        self.inside.store(SUBMITTING, Relaxed);
+        bargain::admitted(&self.inside);
     }
 
     /// Whether the thread is submitting to this device.
     pub fn is_inside(&self, ordinal: u8) -> bool {
-        // ORDER: pairs with the Release store in `end`; the call's effects come with it. Where the thread is
-        // settled was stored before it came inside, and our barrier has made it pass both.
-        self.inside.load(Acquire) == SUBMITTING && self.here.load(Relaxed) == u32::from(ordinal) + 1
+        bargain::is_inside(&self.inside, &self.here, u32::from(ordinal) + 1)
     }
 
     /// Whether the thread is in a hook of ours.

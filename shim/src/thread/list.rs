@@ -12,10 +12,10 @@ use std::{
 };
 
 use super::{
-    ELSEWHERE, NO_STREAM, OUTSIDE, Thread,
+    ELSEWHERE, NO_STREAM, Thread,
     slot::{set_slot, slot},
 };
-use crate::gate;
+use crate::gate::{self, bargain::OUTSIDE};
 
 static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);

@@ -1,0 +1,76 @@
+//! The bargain between a thread that submits and whoever closes its gate, on two words: `inside` and the gate.
+//!
+//! ```text
+//!   launching thread                     keeper
+//!   inside = SUBMITTING                  gate = CLOSED
+//!   light barrier                        heavy barrier
+//!   gate open? ── no ─▶ inside = OUTSIDE while inside == SUBMITTING: wait
+//!    │ yes                               drain, hand over
+//!   the driver's call
+//!   inside = OUTSIDE
+//! ```
+//!
+//! Each writes its own word and then looks at the other's: the keeper sees the thread inside, or the thread sees the
+//! gate closed. `tests/loom_gate.rs` compiles this file with loom's words and tries to break it; the assembly of
+//! [`fast`](crate::fast) is the same steps in the same order, spelled as plain moves.
+
+use crate::primitive::{AtomicU32, Ordering::*, light};
+
+/// A gate that sends submissions to the slow path. All-zero, so a wiped page is closed.
+pub const CLOSED: u32 = 0;
+/// A gate that lets submissions through.
+pub const OPEN: u32 = 1;
+
+/// A thread is in no hook of ours.
+pub const OUTSIDE: u32 = 0;
+/// A thread submits to the device it is settled on.
+pub const SUBMITTING: u32 = 1;
+
+/// The thread comes inside; only then may it look at the gate.
+#[inline(always)]
+pub fn step_in(inside: &AtomicU32) {
+    inside.store(SUBMITTING, Relaxed);
+    light();
+}
+
+/// Whether the gate lets it through.
+#[inline(always)]
+pub fn is_open(gate: &AtomicU32) -> bool {
+    gate.load(Relaxed) == OPEN
+}
+
+/// The gate was closed: the thread has submitted nothing.
+#[inline(always)]
+pub fn step_back(inside: &AtomicU32) {
+    inside.store(OUTSIDE, Relaxed);
+}
+
+/// The thread comes inside past the gate, whatever it says: only under the turn's mutex, while the turn is held.
+pub fn admitted(inside: &AtomicU32) {
+    inside.store(SUBMITTING, Relaxed);
+}
+
+/// The driver has answered.
+#[inline(always)]
+pub fn step_out(inside: &AtomicU32) {
+    // ORDER: pairs with the keeper's Acquire load in `is_inside`; the call has been made.
+    inside.store(OUTSIDE, Release);
+}
+
+/// Lets submissions through. Only while the lock is held or none is asked for.
+pub fn open(gate: &AtomicU32) {
+    gate.store(OPEN, Relaxed);
+}
+
+/// Sends submissions to the slow path; certain for every thread behind the heavy barrier only.
+pub fn close(gate: &AtomicU32) {
+    gate.store(CLOSED, Relaxed);
+}
+
+/// Whether a thread submits to the device whose place is asked for. Asked behind the heavy barrier, after
+/// [`close`], a `false` is final.
+pub fn is_inside(inside: &AtomicU32, here: &AtomicU32, place: u32) -> bool {
+    // ORDER: pairs with the Release store in `step_out`; the call's effects come with it. Where the thread is
+    // settled was stored before it came inside, and the heavy barrier has made it pass both.
+    inside.load(Acquire) == SUBMITTING && here.load(Relaxed) == place
+}

@@ -1,0 +1,10 @@
+//! What the gate's bargain is made of, so that `tests/loom_gate.rs` can put loom's in its place.
+
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The launching side's half of the barrier: the compiler keeps the order, the keeper's membarrier makes the processor
+/// keep it ([`barrier::heavy`](crate::barrier::heavy)).
+#[inline(always)]
+pub(crate) fn light() {
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}

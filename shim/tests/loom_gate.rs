@@ -1,0 +1,215 @@
+//! Loom tries every interleaving of the gate's bargain, compiled here from its own source with loom's words.
+//!
+//! # What stands for what
+//!
+//! * **The barrier.** A launching thread passes only a compiler barrier, the keeper calls membarrier(2); here both are
+//!   a SeqCst fence. That is what the kernel promises: between the call and its return every running thread of the
+//!   process has passed a state where all its accesses of memory match its program order, and one that does not run
+//!   passes a full barrier when it is scheduled. The manual's table of pairs says the same: `barrier()` against
+//!   `sys_membarrier()` is ordered as `smp_mb()` against `smp_mb()` is.
+//! * **The assembly of `cuLaunchKernel`** (`src/fast.rs`), which loom cannot run, is these steps by plain moves:
+//!   `mov [inside], submitting` is `step_in`; `cmp [gate], open` is `is_open`; `mov [inside], 0` behind `2:` is
+//!   `step_back`, and before `ret` it is `step_out`: on x86-64 every store releases.
+//! * **The device** is one word, changed only by read-modify-write, so that who is in the driver is told without lending
+//!   the threads an order they do not have: calls under way, submissions not yet drained, and whether another process
+//!   holds. **The turn** is its mutex, phase and condition as `src/turn.rs` has them; the other process's
+//!   hold, from hand-over to the lock's return, is played by the keeper.
+
+mod primitive {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+
+    pub(crate) fn light() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+#[path = "../src/gate/bargain.rs"]
+mod bargain;
+
+use bargain::{CLOSED, OPEN, OUTSIDE};
+use loom::{
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{
+            AtomicU32,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
+    },
+    thread,
+};
+
+/// The device's word: another process holds; a call is under way; a submission waits to be drained.
+const OTHER: u32 = 1 << 16;
+const CALL: u32 = 1 << 8;
+const QUEUED: u32 = 1;
+
+/// Where the threads are settled.
+const PLACE: u32 = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Held,
+    Draining,
+}
+
+/// How a world may be built wrong, or otherwise.
+#[derive(Clone, Copy)]
+struct Build {
+    /// Whether the keeper passes its barrier.
+    barrier: bool,
+    /// Whether the gate stands open while the lock is held.
+    opens: bool,
+}
+
+const RIGHT: Build = Build {
+    barrier: true,
+    opens: true,
+};
+
+#[derive(Default)]
+struct Record {
+    inside: AtomicU32,
+    here: AtomicU32,
+    tally: AtomicU32,
+}
+
+struct World {
+    build: Build,
+    gate: AtomicU32,
+    records: Vec<Record>,
+    turn: Mutex<Phase>,
+    changed: Condvar,
+    device: AtomicU32,
+}
+
+impl World {
+    /// A held turn.
+    fn new(build: Build, threads: usize) -> Arc<World> {
+        Arc::new(World {
+            build,
+            gate: AtomicU32::new(if build.opens { OPEN } else { CLOSED }),
+            records: (0..threads).map(|_| Record::default()).collect(),
+            turn: Mutex::new(Phase::Held),
+            changed: Condvar::new(),
+            device: AtomicU32::new(0),
+        })
+    }
+
+    /// One submission, as `Thread::begin`, else `Turn::admit`, and `Thread::end` do it.
+    fn launch(&self, me: usize) {
+        let Record {
+            inside,
+            here,
+            tally,
+        } = &self.records[me];
+        here.store(PLACE, Relaxed);
+        bargain::step_in(inside);
+        if !bargain::is_open(&self.gate) {
+            bargain::step_back(inside);
+            let mut phase = self.turn.lock().expect("sound");
+            while *phase != Phase::Held {
+                phase = self.changed.wait(phase).expect("sound");
+            }
+            bargain::admitted(inside);
+        }
+        let found = self.device.fetch_add(CALL, Relaxed);
+        assert_eq!(found & OTHER, 0, "submitted while another process holds");
+        tally.store(tally.load(Relaxed) + 1, Relaxed);
+        let found = self.device.fetch_add(QUEUED, Relaxed);
+        assert_eq!(found & OTHER, 0, "the lock was handed over during a call");
+        self.device.fetch_sub(CALL, Relaxed);
+        bargain::step_out(inside);
+    }
+
+    /// Gives the lock up as `Turn::give_way` does, lets another process hold it, and takes it again. Says how many
+    /// submissions were drained so far, of which `before` in earlier turns.
+    fn give_way(&self, before: u32) -> u32 {
+        *self.turn.lock().expect("sound") = Phase::Draining;
+        bargain::close(&self.gate);
+        if self.build.barrier {
+            fence(SeqCst);
+        }
+        let inside = |one: &Record| bargain::is_inside(&one.inside, &one.here, PLACE);
+        while self.records.iter().any(inside) {
+            thread::yield_now();
+        }
+        let done: u32 = self.records.iter().map(|one| one.tally.load(Relaxed)).sum();
+        let found = self.device.fetch_and(!0xff, Relaxed);
+        assert_eq!(found & !0xff, 0, "drained while a call is under way");
+        assert_eq!(done, before + found, "a submission was not seen");
+        let left = self.device.fetch_or(OTHER, Relaxed);
+        assert_eq!(left, 0, "handed over before all was done");
+        let after = self.device.fetch_and(!OTHER, Relaxed);
+        assert_eq!(after, OTHER, "something came in while another process held");
+        let mut phase = self.turn.lock().expect("sound");
+        *phase = Phase::Held;
+        if self.build.opens {
+            bargain::open(&self.gate);
+        }
+        self.changed.notify_all();
+        before + found
+    }
+}
+
+/// Threads that launch so often each, against a keeper that gives way so often.
+fn explore(preemptions: Option<usize>, build: Build, launches: &'static [u32], hand_overs: u32) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(move || {
+        let world = World::new(build, launches.len());
+        let threads: Vec<_> = launches
+            .iter()
+            .enumerate()
+            .map(|(me, count)| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || (0..*count).for_each(|_| world.launch(me)))
+            })
+            .collect();
+        let drained = (0..hand_overs).fold(0, |before, _| world.give_way(before));
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        let queued = world.device.load(Relaxed);
+        let wanted: u32 = launches.iter().sum();
+        assert_eq!(drained + queued, wanted, "a submission was lost");
+        for record in &world.records {
+            assert_eq!(record.inside.load(Relaxed), OUTSIDE);
+        }
+    });
+}
+
+#[test]
+fn no_submission_is_in_the_driver_while_another_process_holds() {
+    explore(None, RIGHT, &[1], 1);
+    explore(Some(3), RIGHT, &[2], 1);
+}
+
+#[test]
+fn two_threads_that_launch_are_both_waited_for() {
+    explore(Some(2), RIGHT, &[1, 1], 1);
+}
+
+#[test]
+fn a_gate_that_opens_again_closes_as_well_as_the_first_time() {
+    explore(Some(2), RIGHT, &[2], 2);
+}
+
+#[test]
+#[should_panic(expected = "another process")]
+fn without_the_keepers_barrier_a_submission_slips_through() {
+    let build = Build {
+        barrier: false,
+        ..RIGHT
+    };
+    explore(None, build, &[1], 1);
+}
+
+#[test]
+fn a_gate_that_never_opens_needs_no_barrier() {
+    let build = Build {
+        barrier: false,
+        opens: false,
+    };
+    explore(Some(3), build, &[2], 1);
+}
