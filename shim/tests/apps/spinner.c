@@ -1,4 +1,5 @@
-/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | cpu | twodev]
+/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | cpu [MS] | sleep MS |
+ * twodev]
  * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations.
  * $LAUNCHES ends it after so many, whatever the time. */
 #define _GNU_SOURCE
@@ -76,7 +77,9 @@ int main(int argc, char **argv) {
             if (count || !strcmp(how, "ptds") || two) ctx_sync();
             else sync(NULL);
         }
-        if (!strcmp(how, "cpu")) { double t = now() + seconds / 4; while (now() < t) {} }
+        double pause = argc > 5 ? atof(argv[5]) / 1e3 : seconds / 4;
+        if (!strcmp(how, "cpu")) { double t = now() + pause; while (now() < t) {} }
+        if (!strcmp(how, "sleep")) usleep(pause * 1e6);
     }
     printf("kernels %ld, synchronised %d\n", kernels, syncs());
     fflush(stdout);

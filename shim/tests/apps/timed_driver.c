@@ -1,7 +1,8 @@
 /* A driver whose kernels take time: `gx` microseconds each, one after another in this process. Every kernel's start
  * and end go to the file $TIMELINE, so a test sees whether two processes ever ran at the same time. A capturing
- * stream that is asked or waited for loses its capture, as with the real driver.
- * Built as libcuda.so.1. $DEVICES devices (1), each with one context, made current by cuCtxSetCurrent. */
+ * stream that is asked or waited for loses its capture, as with the real driver. With $SIDE_BY_SIDE only the kernels
+ * of one stream run one after another: then a stream may be busy long after one used later is done.
+ * Built as libcuda.so.1. $DEVICES devices (1), each with a primary context and as many others as are made. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,12 +19,11 @@
 #define CAPTURE_UNSUPPORTED 900
 typedef int res;
 
-struct context { int device; };
-struct stream { int device; int64_t until; int capturing, broken, nodes; };
+struct stream { int device; struct context *context; int64_t until; int capturing, broken, nodes; };
+struct context { int device; int64_t until; struct stream legacy, per_thread; };
 struct event { int64_t until; };
 
 static struct context contexts[8];
-static struct stream legacy[8], per_thread[8];
 static int64_t device_until[8];
 static int syncs, queries, capturing_now, log_file = -1;
 static __thread struct context *current;
@@ -41,8 +41,8 @@ static void wait_until(int64_t when) {
 }
 static int device(void) { return current ? current->device : -1; }
 static struct stream *of(void *handle, int twin) {
-    if (handle == (void *)2 || (!handle && twin)) return &per_thread[device()];
-    if (handle == (void *)1 || !handle) return &legacy[device()];
+    if (handle == (void *)2 || (!handle && twin)) return &current->per_thread;
+    if (handle == (void *)1 || !handle) return &current->legacy;
     return handle;
 }
 
@@ -52,9 +52,17 @@ EXPORT res cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; 
 EXPORT res cuDeviceGetName(char *name, int len, int device) { snprintf(name, len, "Timed device %d", device); return 0; }
 EXPORT res cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, device + 1, 16); return 0; }
 EXPORT res cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 16UL << 30; return 0; }
+static struct context *made(struct context *context, int device) {
+    context->device = context->legacy.device = context->per_thread.device = device;
+    context->legacy.context = context->per_thread.context = context;
+    return context;
+}
 EXPORT res cuDevicePrimaryCtxRetain(void **ctx, int device) {
-    contexts[device].device = legacy[device].device = per_thread[device].device = device;
-    *ctx = &contexts[device];
+    *ctx = made(&contexts[device], device);
+    return 0;
+}
+EXPORT res cuCtxCreate_v2(struct context **ctx, unsigned flags, int device) {
+    *ctx = current = made(calloc(1, sizeof **ctx), device);
     return 0;
 }
 EXPORT res cuCtxSetCurrent(void *ctx) { current = ctx; return 0; }
@@ -67,6 +75,7 @@ EXPORT res cuCtxPopCurrent_v2(void **ctx) { *ctx = current; current = below[--de
 EXPORT res cuStreamCreate(void **out, unsigned flags) {
     struct stream *stream = calloc(1, sizeof *stream);
     stream->device = device();
+    stream->context = current;
     *out = stream;
     return 0;
 }
@@ -75,7 +84,7 @@ EXPORT res cuThreadExchangeStreamCaptureMode(int *exchange) { int old = mode; mo
 EXPORT res cuStreamIsCapturing(void *handle, int *status) {
     struct stream *stream = of(handle, 0);
     if (!current) return 201;
-    if (stream == &legacy[device()] && capturing_now) return 906;
+    if (stream == &current->legacy && capturing_now) return 906;
     *status = stream->capturing;
     return 0;
 }
@@ -96,12 +105,17 @@ EXPORT res cuStreamSynchronize(void *handle) {
 EXPORT res cuCtxSynchronize(void) {
     __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
     if (!current) return 201;
-    wait_until(device_until[device()]);
+    wait_until(current->until);
     return 0;
 }
 EXPORT res cuEventCreate(void **event, unsigned flags) { *event = calloc(1, sizeof(struct event)); return 0; }
 EXPORT res cuEventRecord(struct event *event, void *stream) {
-    event->until = stream == (void *)1 ? device_until[device()] : of(stream, 0)->until;
+    event->until = stream == (void *)1 ? current->until : of(stream, 0)->until;
+    return 0;
+}
+EXPORT res cuStreamWaitEvent(void *handle, struct event *event, unsigned flags) {
+    struct stream *stream = of(handle, 0);
+    if (stream->until < event->until) stream->until = event->until;
     return 0;
 }
 EXPORT res cuEventQuery(struct event *event) { return event->until > now() ? NOT_READY : 0; }
@@ -130,9 +144,12 @@ static res run(unsigned micros, struct stream *stream) {
     if (device_until[stream->device] > now() + ahead) wait_until(device_until[stream->device] - ahead);
     pthread_mutex_lock(&mutex);
     int64_t start = now();
-    if (start < device_until[stream->device]) start = device_until[stream->device];
+    int64_t free_at = getenv("SIDE_BY_SIDE") ? stream->until : device_until[stream->device];
+    if (start < free_at) start = free_at;
     int64_t end = start + micros * 1000LL;
-    device_until[stream->device] = stream->until = end;
+    stream->until = end;
+    if (stream->context->until < end) stream->context->until = end;
+    if (device_until[stream->device] < end) device_until[stream->device] = end;
     const char *path = getenv("TIMELINE");
     if (path && log_file < 0) log_file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
     if (log_file >= 0) {

@@ -3,7 +3,10 @@
 
 mod alone;
 mod chaos;
+mod drained;
 mod edits;
 mod holders;
+mod shares;
 mod stage;
 mod turns;
+mod witness;

@@ -11,7 +11,8 @@ use std::{
 
 use gpushare_testbed::{Watched, artifact, cc, eventually};
 use shm_layout::{
-    Change, LockPolicy, Operator, ProcessView, Segments, SlotId, Snapshot, clock, snapshot, text,
+    Change, Event, EventReader, LockPolicy, Operator, ProcessView, Segments, SlotId, Snapshot,
+    clock, snapshot, text,
 };
 
 /// Long enough for a busy machine; nothing waits for it unless something hangs.
@@ -196,6 +197,14 @@ pub fn last_line(program: Watched) -> String {
         "nothing is said on stderr"
     );
     text.lines().last().unwrap_or_default().to_owned()
+}
+
+/// Every event that the ring still has, oldest first.
+pub fn events(segments: &Segments) -> Vec<Event> {
+    let mut reader = EventReader::from_start(segments.state());
+    std::iter::from_fn(|| reader.next(segments.state()))
+        .flatten()
+        .collect()
 }
 
 /// The number behind a word in a line.

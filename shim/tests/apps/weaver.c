@@ -1,0 +1,88 @@
+/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events
+ * contexts: a long kernel in one context, then short ones in two others of the same device.
+ * events:   a long kernel in a stream, its end an event that a second stream waits for; then short ones in a third.
+ * Short rounds, so that a turn may end anywhere. Prints the number of kernels. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef int (*launch_t)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static launch_t cuLaunchKernel;
+static int (*cuInit)(unsigned), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxCreate)(void **, unsigned, int);
+static int (*cuCtxSetCurrent)(void *), (*cuCtxSynchronize)(void), (*cuStreamCreate)(void **, unsigned);
+static int (*cuStreamWaitEvent)(void *, void *, unsigned), (*cuEventCreate)(void **, unsigned);
+static int (*cuEventRecord)(void *, void *), (*cuEventSynchronize)(void *), (*cuEventDestroy)(void *);
+
+static void load(void) {
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    cuLaunchKernel = (launch_t)dlsym(cuda, "cuLaunchKernel");
+    cuInit = dlsym(cuda, "cuInit");
+    cuDevicePrimaryCtxRetain = dlsym(cuda, "cuDevicePrimaryCtxRetain");
+    cuCtxCreate = dlsym(cuda, "cuCtxCreate_v2");
+    cuCtxSetCurrent = dlsym(cuda, "cuCtxSetCurrent");
+    cuCtxSynchronize = dlsym(cuda, "cuCtxSynchronize");
+    cuStreamCreate = dlsym(cuda, "cuStreamCreate");
+    cuStreamWaitEvent = dlsym(cuda, "cuStreamWaitEvent");
+    cuEventCreate = dlsym(cuda, "cuEventCreate");
+    cuEventRecord = dlsym(cuda, "cuEventRecord");
+    cuEventSynchronize = dlsym(cuda, "cuEventSynchronize");
+    cuEventDestroy = dlsym(cuda, "cuEventDestroy_v2");
+}
+
+static long kernels;
+static void *contexts[3], *streams[3];
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+static void check(int code, int line) {
+    if (code) { fprintf(stderr, "line %d: %d\n", line, code); exit(1); }
+}
+#define CHECK(call) check(call, __LINE__)
+static void launch(void *stream, unsigned micros) {
+    CHECK(cuLaunchKernel(0, micros, 1, 1, 1, 1, 1, 0, stream, 0, 0));
+    kernels++;
+}
+
+static void round_of_contexts(long round) {
+    for (int i = 0; i < 3; i++) {
+        CHECK(cuCtxSetCurrent(contexts[(round + i) % 3]));
+        /* Own streams and the default one, by turns. */
+        launch(round & 1 ? streams[(round + i) % 3] : NULL, i ? 100 : 3000);
+    }
+    if (round % 8 == 7) for (int i = 0; i < 3; i++) { CHECK(cuCtxSetCurrent(contexts[i])); CHECK(cuCtxSynchronize()); }
+}
+
+static void round_of_events(long round) {
+    void *event;
+    CHECK(cuEventCreate(&event, 2));
+    launch(streams[0], 3000);
+    CHECK(cuEventRecord(event, streams[0]));
+    CHECK(cuStreamWaitEvent(streams[1], event, 0));
+    launch(streams[1], 1000);
+    for (int i = 0; i < 4; i++) launch(streams[2], 100);
+    if (round % 8 == 7) { CHECK(cuEventRecord(event, streams[1])); CHECK(cuEventSynchronize(event)); }
+    CHECK(cuEventDestroy(event));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3) return 2;
+    int with_contexts = !strcmp(argv[2], "contexts");
+    load();
+    CHECK(cuInit(0));
+    CHECK(cuDevicePrimaryCtxRetain(&contexts[0], 0));
+    for (int i = 0; i < 3; i++) {
+        if (i && with_contexts) CHECK(cuCtxCreate(&contexts[i], 0, 0));
+        CHECK(cuCtxSetCurrent(contexts[with_contexts ? i : 0]));
+        CHECK(cuStreamCreate(&streams[i], 1));
+    }
+    double until = now() + atof(argv[1]);
+    for (long round = 0; now() < until; round++) (with_contexts ? round_of_contexts : round_of_events)(round);
+    printf("kernels %ld\n", kernels);
+    return 0;
+}

@@ -1,0 +1,69 @@
+//! Caps and weights, measured in the time that the device ran each program's kernels.
+
+use std::time::Duration;
+
+use gpushare_testbed::Watched;
+
+use crate::stage::{Stage, last_line};
+
+/// What each of several busy programs, started with these values of a variable, had of the device, in percent of the
+/// time they were all there. Five seconds, or `GPUSHARE_TEST_SECONDS`.
+fn shares(policy: &str, variable: &str, values: &[&str]) -> Vec<f64> {
+    let seconds = std::env::var("GPUSHARE_TEST_SECONDS").unwrap_or("5".into());
+    let limit = Duration::from_secs(120);
+    let stage = Stage::new();
+    let start = |value: &&str| {
+        let mut command = stage.spinner(policy, &format!("{seconds} 200 0"));
+        Watched::spawn_for(command.env(variable, value), limit)
+    };
+    let programs: Vec<_> = values.iter().map(start).collect();
+    let pids: Vec<_> = programs.iter().map(Watched::pid).collect();
+    for program in programs {
+        last_line(program);
+    }
+    assert_eq!(stage.overlaps(), 0);
+    let kernels = stage.kernels();
+    let of = |pid| kernels.iter().filter(move |kernel| kernel.pid == pid);
+    let began = pids
+        .iter()
+        .filter_map(|pid| of(*pid).map(|one| one.start).min());
+    let ended = pids
+        .iter()
+        .filter_map(|pid| of(*pid).map(|one| one.end).max());
+    let (from, to) = (began.max().unwrap_or(0), ended.min().unwrap_or(0));
+    assert!(to > from, "they were never there all at once");
+    let busy = |pid| -> i64 {
+        let inside = of(pid).map(|one| (one.end.min(to) - one.start.max(from)).max(0));
+        inside.sum()
+    };
+    let share = |pid: u32| busy(pid) as f64 * 100.0 / (to - from) as f64;
+    pids.into_iter().map(share).collect()
+}
+
+#[test]
+fn caps_of_ten_thirty_and_fifty_percent_hold() {
+    let caps = [10.0, 30.0, 50.0];
+    let shares = shares(
+        "timeslice=4ms order=fair",
+        "GPUSHARE_CAP",
+        &["10", "30", "50"],
+    );
+    eprintln!("caps {caps:?} %: {shares:.2?} %");
+    for (share, cap) in shares.iter().zip(caps) {
+        // Below: a busy machine wakes a program late, and what it has not used in time is gone.
+        assert!((cap * 0.5..cap + 6.0).contains(share), "{shares:.2?}");
+    }
+}
+
+#[test]
+fn weights_of_one_two_and_four_share_the_device() {
+    let weights = ["100", "200", "400"];
+    let shares = shares("timeslice=4ms order=fair", "GPUSHARE_WEIGHT", &weights);
+    let sum: f64 = shares.iter().sum();
+    // Of the time that anybody had: what a busy machine takes away it takes from all.
+    let shares: Vec<_> = shares.iter().map(|share| share * 100.0 / sum).collect();
+    eprintln!("weights 1:2:4: {shares:.2?} % of {sum:.2} %");
+    for (share, wanted) in shares.iter().zip([1.0, 2.0, 4.0]) {
+        assert!((share - wanted * 100.0 / 7.0).abs() < 6.0, "{shares:.2?}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The simulated device as the witness: between a process's acquisition and its release, its own log shows no kernel
+//! of anybody else.
+
+use std::collections::BTreeMap;
+
+use gpushare_sim::{World, timeline};
+use gpushare_testbed::{Testbed, Watched, eventually};
+use shm_layout::{EventKind, Reason, Segments, SlotId, clock, snapshot};
+
+use crate::stage::{PATIENCE, events, last_line};
+
+/// The engine's log rounds a start down by this much.
+const GRAIN_NS: u64 = 16;
+
+/// A hold as the event ring tells it, on the simulator's clock.
+#[derive(Debug)]
+struct Hold {
+    pid: u32,
+    from: u64,
+    to: u64,
+    /// It was ended with work still running: what runs later of this process is no evidence.
+    forced: bool,
+}
+
+fn holds(segments: &Segments, pids: &BTreeMap<SlotId, u32>, to_sim_clock: u64) -> Vec<Hold> {
+    let mut open: BTreeMap<SlotId, u64> = BTreeMap::new();
+    let mut holds = Vec::new();
+    for event in events(segments) {
+        let slot = SlotId {
+            index: event.slot,
+            epoch: event.epoch,
+        };
+        let time = event.time_ns - to_sim_clock;
+        let forced = match event.kind {
+            EventKind::Hold => {
+                open.insert(slot, time);
+                continue;
+            }
+            EventKind::Release(reason) => reason == Reason::Forced,
+            EventKind::Forced | EventKind::Takeover => true,
+            _ => continue,
+        };
+        if let (Some(from), Some(pid)) = (open.remove(&slot), pids.get(&slot)) {
+            let (pid, to) = (*pid, time);
+            holds.push(Hold {
+                pid,
+                from,
+                to,
+                forced,
+            });
+        }
+    }
+    holds
+}
+
+fn only_the_holders_kernels_run(policy: &str) {
+    let testbed = Testbed::with_scenario("one-gpu");
+    let start = || {
+        let words = ["--kernel-us", "600", "--burst", "16", "--seconds", "2"];
+        Watched::spawn(testbed.workload(&words).env("GPUSHARE_POLICY", policy))
+    };
+    let programs = [start(), start()];
+    let mut pids = BTreeMap::new();
+    eventually("both programs are on the device", PATIENCE, || {
+        let Ok(segments) = Segments::open_viewer(testbed.dir()) else {
+            return false;
+        };
+        for process in snapshot(&segments, clock::now()).processes {
+            pids.insert(process.slot, process.identity.pid);
+        }
+        programs
+            .iter()
+            .all(|program| pids.values().any(|pid| *pid == program.pid()))
+    });
+    programs.into_iter().for_each(|one| drop(last_line(one)));
+
+    let segments = Segments::open_viewer(testbed.dir()).expect("our own segments");
+    let world = World::open_named(testbed.world(), None).expect("our own world");
+    let log = timeline::log(&world, 0);
+    // The clocks differ by the time the machine slept; the least of many looks is the one that nothing interrupted.
+    let looks = (0..1000).map(|_| {
+        let sim = gpushare_sim::clock::now();
+        clock::now() - sim
+    });
+    let holds = holds(&segments, &pids, looks.min().unwrap_or(0));
+    let forced = holds.iter().filter(|hold| hold.forced).count();
+
+    let mut own = 0;
+    for ran in &log {
+        let latest = holds
+            .iter()
+            .rfind(|hold| hold.pid == ran.pid && hold.from <= ran.end);
+        if latest.is_some_and(|hold| hold.forced) {
+            continue;
+        }
+        for hold in &holds {
+            if ran.start + GRAIN_NS >= hold.to || ran.end <= hold.from {
+                continue;
+            }
+            own += usize::from(hold.pid == ran.pid);
+            assert_eq!(hold.pid, ran.pid, "{policy}: {ran:?} ran within {hold:?}");
+        }
+    }
+    let runs = log.chunk_by(|one, next| one.pid == next.pid).count();
+    eprintln!(
+        "{policy}: {} kernels in {runs} runs, {} holds, {forced} of them forced",
+        log.len(),
+        holds.len()
+    );
+    assert!(
+        own > log.len() / 2,
+        "{policy}: the log and the ring agree on {own}"
+    );
+    assert!(runs > 4, "{policy}: {runs} runs of kernels");
+    // A run of kernels is a hold's, or more than one's; a forced hold may leave a run behind.
+    assert!(
+        runs <= holds.len() + forced,
+        "{policy}: {runs} runs in {holds:?}"
+    );
+    assert_eq!(snapshot(&segments, clock::now()).violations, 0);
+}
+
+#[test]
+fn the_devices_log_shows_only_the_holders_kernels_under_a_time_slice() {
+    only_the_holders_kernels_run("timeslice=5ms");
+}
+
+#[test]
+fn the_devices_log_shows_only_the_holders_kernels_under_a_count_of_launches() {
+    only_the_holders_kernels_run("launches=3");
+}
+
+#[test]
+fn the_devices_log_shows_only_the_holders_kernels_when_every_call_is_a_turn() {
+    only_the_holders_kernels_run("always");
+}
