@@ -16,12 +16,12 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{PolicyKind, clock, control_bell, reap};
+use shm_layout::{Counters, PolicyKind, clock, control_bell, reap};
 
 use crate::{
     futex::{self, Watch},
     guest::{Device, Guest},
-    memory,
+    life, memory,
     notice::{self, Cause},
     thread::{self, Tally},
     turn::Rules,
@@ -98,6 +98,10 @@ fn keep(guest: &'static Guest) {
     while !guest.is_leaving() {
         let rung = guest.doorbell.load(Acquire);
         let edited = bell.load(Acquire);
+        if !guest.registration.is_ours() {
+            life::step_aside(guest);
+            break;
+        }
         obey(guest);
         let now = clock::now();
         if now >= beat_at {
@@ -179,10 +183,7 @@ fn rules(guest: &Guest, device: &Device) -> Rules {
 pub fn fold(guest: &Guest, now: u64) {
     for device in &guest.devices {
         let counters = guest.registration.count(device.entry);
-        let before = counters.launches.load(Relaxed)
-            + counters.graphs.load(Relaxed)
-            + counters.copies.load(Relaxed)
-            + counters.memsets.load(Relaxed);
+        let before = submissions(counters);
         let sum = |which: fn(&Tally) -> &AtomicU64| -> u64 {
             thread::all().fold(0, |sum, thread| {
                 sum.wrapping_add(which(thread.tally(device.ordinal)).load(Relaxed))
@@ -200,12 +201,20 @@ pub fn fold(guest: &Guest, now: u64) {
         put(&counters.gate_misses, sum(|tally| &tally.gate_misses));
         put(&counters.allocations, sum(|tally| &tally.allocations));
         put(&counters.frees, sum(|tally| &tally.frees));
-        let after = counters.launches.load(Relaxed)
-            + counters.graphs.load(Relaxed)
-            + counters.copies.load(Relaxed)
-            + counters.memsets.load(Relaxed);
-        if after != before {
+        if submissions(counters) != before {
             put(&counters.last_submit_ns, now);
         }
     }
+}
+
+/// All that was submitted; wraps, for anybody may have written anything there.
+fn submissions(counters: &Counters) -> u64 {
+    [
+        &counters.launches,
+        &counters.graphs,
+        &counters.copies,
+        &counters.memsets,
+    ]
+    .into_iter()
+    .fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
 }

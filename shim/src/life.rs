@@ -125,6 +125,21 @@ fn decide(page: &'static Page) {
     }
 }
 
+/// Our slot is no longer ours: somebody wrote over the segment. From here on the process runs unmanaged, and whoever
+/// waits for the lock goes on without it.
+pub fn step_aside(guest: &Guest) {
+    notice::once(
+        Cause::Overwritten,
+        format_args!("the shared segment was written over; this process runs on unmanaged"),
+    );
+    guest.leaving.store(true, Relaxed);
+    if let Some(page) = gate::page() {
+        page.unmanaged.open();
+        // ORDER: as in `decide`; guests are never freed, so who still has this one may go on using it.
+        page.guest.store(std::ptr::null_mut(), Release);
+    }
+}
+
 fn make_guest() -> Option<Guest> {
     let environment = Environment::of_self();
     if environment.disabled {

@@ -14,6 +14,8 @@ use crate::guest;
 pub enum Cause {
     /// The segments could not be opened.
     Segment,
+    /// Somebody wrote over the segment.
+    Overwritten,
     /// Every slot is taken.
     SlotsFull,
     /// More devices than a slot has room for.

@@ -36,8 +36,9 @@
 //! * **A file that shrinks in use.** Whoever may write `state` and truncates it takes the pages from under everybody who
 //!   has it mapped, and the kernel ends them with SIGBUS; we install no signal handlers, so nothing here can prevent
 //!   that. We never truncate. To start anew, end the programs and remove the file.
-//! * **A file that is overwritten in use.** Tools and workloads survive any bytes in it, but a workload that waits for
-//!   the lock under a policy may wait for a holder that never was. `gpushare ps` says that the file is no segment.
+//! * **A file that is overwritten in use.** Tools and workloads survive any bytes in it. A workload whose slot is no
+//!   longer its own (`Registration::is_ours`) says so and runs on unmanaged; `gpushare ps` says that the file is no
+//!   segment.
 //!
 //! # Why not the `shared_memory` crate
 //!

@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "shared with the lock's tests")]
 mod stage;
 
-use std::fs;
+use std::{fs, io::Write};
 
 use gpushare_testbed::{Watched, eventually};
 use shm_layout::{
@@ -126,6 +126,41 @@ fn a_foreign_file_in_the_segments_place_is_named_once() {
         complains.starts_with("gpushare: ") && complains.contains("unmanaged"),
         "{complains}"
     );
+}
+
+#[test]
+fn a_segment_written_over_while_in_use_stops_nobody() {
+    let stage = Stage::new();
+    let programs = [
+        stage.started("timeslice=5ms", "2 200 5"),
+        stage.started("timeslice=5ms", "2 200 5"),
+    ];
+    let state = stage.segments().join("state");
+    let length = fs::metadata(&state).expect("the segment").len();
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let noise: Vec<u8> = (0..length)
+        .map(|_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed as u8
+        })
+        .collect();
+    // In place: a file made shorter would be another story.
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(&state)
+        .expect("our own segment");
+    file.write_all(&noise).expect("room");
+    for program in programs {
+        let output = program.wait_output();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {complaint}", output.status);
+        assert!(
+            complaint.contains("written over") && complaint.lines().count() == 1,
+            "{complaint}"
+        );
+    }
 }
 
 #[test]

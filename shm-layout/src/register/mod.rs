@@ -229,10 +229,15 @@ impl Registration {
         Some(Entry { index, device })
     }
 
+    /// Whether the slot is ours still. It stays so until we leave, unless somebody wrote over the segment.
+    pub fn is_ours(&self) -> bool {
+        claim::live(&self.words().claim) == Some(self.slot.epoch)
+    }
+
     /// Gives the slot back at the end of the process, whatever its other threads are doing. Nobody else can claim the
     /// slot before the process is gone (its byte stays locked), so what they still write disturbs nobody.
     pub fn leave(&self) {
-        if claim::live(&self.words().claim) == Some(self.slot.epoch) {
+        if self.is_ours() {
             give_back(&self.segments, self.slot, clock::now(), Cause::Exit);
         }
     }
@@ -278,7 +283,7 @@ impl Drop for Registration {
             list.unlink();
         }
         let now = clock::now();
-        if claim::live(&self.words().claim) == Some(self.slot.epoch) {
+        if self.is_ours() {
             give_back(&self.segments, self.slot, now, Cause::Exit);
         }
         drop(self.alive.take());
