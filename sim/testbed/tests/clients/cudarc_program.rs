@@ -1,4 +1,4 @@
-//! cudarc, unmodified from crates.io, on the simulator.
+//! cudarc, as published, unmodified, on the simulator.
 //!
 //! The program is the ignored test below: this test starts itself again in a simulated world.
 
