@@ -336,6 +336,24 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// Slices of 100 ms, and 200 ms to drain.
+    fn slices() -> LockPolicy {
+        LockPolicy {
+            kind: PolicyKind::Timeslice(100 * MS),
+            grace_ns: 200 * MS,
+            ..LockPolicy::default()
+        }
+    }
+
+    /// Queues a waiter, who begins to watch the holder.
+    fn queued(waiter: &DeviceLock<'_>, start: u64) -> Watch {
+        waiter.queue_up(start);
+        Watch {
+            looked_ns: start,
+            ..Watch::default()
+        }
+    }
+
     fn pair(policy: LockPolicy) -> (tempfile::TempDir, Registration, Registration, crate::Entry) {
         let dir = tempfile::tempdir().expect("a directory");
         let operator = Segments::open_operator(dir.path()).expect("operator");
@@ -378,40 +396,22 @@ mod tests {
 
     #[test]
     fn a_holder_is_put_out_after_its_slice_and_grace() {
-        let kind = PolicyKind::Timeslice(100 * MS);
-        let (_dir, holder, waiter, entry) = pair(LockPolicy {
-            kind,
-            grace_ns: 200 * MS,
-            ..LockPolicy::default()
-        });
+        let (_dir, holder, waiter, entry) = pair(slices());
         let start = clock::now();
         assert!(holder.lock(entry).try_acquire(start));
         let waiter = waiter.lock(entry);
-        waiter.queue_up(start);
-        let mut watch = Watch {
-            looked_ns: start,
-            ..Watch::default()
-        };
+        let mut watch = queued(&waiter, start);
         let took = patience(&waiter, &mut watch, start);
         assert!((300 * MS..600 * MS).contains(&took), "{took}");
     }
 
     #[test]
     fn a_pause_of_the_whole_machine_is_not_held_against_the_holder() {
-        let kind = PolicyKind::Timeslice(100 * MS);
-        let (_dir, holder, waiter, entry) = pair(LockPolicy {
-            kind,
-            grace_ns: 200 * MS,
-            ..LockPolicy::default()
-        });
+        let (_dir, holder, waiter, entry) = pair(slices());
         let start = clock::now();
         assert!(holder.lock(entry).try_acquire(start));
         let waiter = waiter.lock(entry);
-        waiter.queue_up(start);
-        let mut watch = Watch {
-            looked_ns: start,
-            ..Watch::default()
-        };
+        let mut watch = queued(&waiter, start);
         // Everybody slept for an hour, and the clock went on.
         let later = start + 3_600_000 * MS;
         waiter.words.pulse_ns.store(later, Ordering::Relaxed);
@@ -432,11 +432,7 @@ mod tests {
         let _mark = holder.attach_keeper().expect("a robust list");
         assert!(holder.lock(entry).try_acquire(start));
         let waiter = waiter.lock(entry);
-        waiter.queue_up(start);
-        let mut watch = Watch {
-            looked_ns: start,
-            ..Watch::default()
-        };
+        let mut watch = queued(&waiter, start);
         let took = patience(&waiter, &mut watch, start);
         assert!((1000 * MS..2000 * MS).contains(&took), "{took}");
         // One that ticks has until max-hold.
