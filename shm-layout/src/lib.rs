@@ -105,7 +105,7 @@ pub use segment::{Control, Segments, State};
 pub use settings::{LockPolicy, Order, PolicyKind, Share, control_bell};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
-    quantile, snapshot,
+    Waited, quantile, snapshot,
 };
 
 /// Process slots in a segment.

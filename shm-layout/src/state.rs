@@ -82,7 +82,7 @@ shared! {
         260 _reserved2: AtomicU32,
         /// The virtual time a newcomer starts at: the least of the active.
         264 floor: AtomicU64,
-        /// When the last turn was passed on.
+        /// When the last turn was passed on by somebody who held it; 0 when a waiter took it from nobody.
         272 passed_ns: AtomicU64,
         280 last_handoff_ns: AtomicU64,
         288 handoffs: AtomicU64,
@@ -92,7 +92,8 @@ shared! {
         312 violations: AtomicU64,
         /// Deadlines of `gpushare pick` claims; tools write.
         320 picks: [AtomicU64; 8],
-        384 _reserved: [AtomicU64; 16],
+        /// Hand-offs by log2 of nanoseconds, from the release to its waiter running; the new owner adds.
+        384 handoff_hist: [AtomicU32; HISTOGRAM],
     }
 }
 

@@ -112,6 +112,32 @@ fn a_release_hands_the_lock_to_the_waiter_and_nobody_barges_in() {
         Some(first.slot())
     );
     assert_eq!((view.devices[0].handoffs, view.violations), (1, 0));
+    assert_eq!(view.devices[0].handoff_hist.iter().sum::<u32>(), 1);
+    let waits = view.waits_on(view.devices[0].index);
+    assert_eq!(waits.len(), 1);
+    assert_eq!(
+        (waits[0].waiter, waits[0].holder),
+        (second.slot(), first.slot())
+    );
+    assert!(view.waits_on(63).is_empty());
+}
+
+#[test]
+fn a_lock_that_lay_free_while_its_waiter_was_paused_was_not_handed_off() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, entry) = process(&segments, "");
+    share(&operator, &process, |wish| wish.paused = Set::To(true));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| process.lock(entry).acquire(&never));
+        waiting(&segments, 1);
+        share(&operator, &process, |wish| wish.paused = Set::To(false));
+        waiter.join().expect("no panic");
+    });
+    let device = &look(&segments).devices[0];
+    assert_eq!(device.handoff_hist.iter().sum::<u32>(), 0);
+    assert_eq!(device.last_handoff_ns, 0);
 }
 
 #[test]

@@ -251,10 +251,7 @@ impl<'r> DeviceLock<'r> {
         self.words.acquisitions.fetch_add(1, Ordering::Relaxed);
         if let Some(waited) = waited {
             self.words.count_wait(waited);
-            let handoff = now_ns.saturating_sub(self.device.passed_ns.load(Ordering::Relaxed));
-            self.device
-                .last_handoff_ns
-                .store(handoff, Ordering::Relaxed);
+            self.device.count_handoff(now_ns);
         }
         let kind = EventKind::Hold;
         self.publish(Event {

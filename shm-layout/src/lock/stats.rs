@@ -6,7 +6,7 @@ use crate::{
     primitive::{AtomicU32, AtomicU64, Ordering},
     protocol::turn::who,
     settings::Pace,
-    state::DeviceEntry,
+    state::{Device, DeviceEntry},
 };
 
 /// Bucket 0 ends at 128 ns, bucket 31 begins at 137 s.
@@ -65,6 +65,18 @@ pub(crate) fn cap_left(cap_until: u64, cap: u32, since_ns: u64, now_ns: u64) -> 
     let room = now_ns.saturating_add(DEBT_NS).saturating_sub(debt);
     // Holding for t costs t * 100 / cap and pays back t.
     room.saturating_mul(u64::from(cap)) / u64::from(100 - cap)
+}
+
+impl Device {
+    /// The turn that was passed on is taken up. Only the owner counts, so there is one writer at a time.
+    pub(crate) fn count_handoff(&self, now_ns: u64) {
+        let passed = self.passed_ns.load(Ordering::Relaxed);
+        if passed != 0 {
+            let took = now_ns.saturating_sub(passed);
+            self.last_handoff_ns.store(took, Ordering::Relaxed);
+            count(&self.handoff_hist, took);
+        }
+    }
 }
 
 impl DeviceEntry {

@@ -87,15 +87,19 @@ impl DeviceLock<'_> {
             let holder = self.look_at(owner, now, &mut watch);
             let moved = match holder {
                 Some(fault) => self.put_out(owner, fault, watch.since_ns, now),
-                None => {
-                    who(owner) == 0
-                        && matches!(self.pass(owner, now), Passed::To(_) | Passed::Moved)
-                }
+                None => who(owner) == 0 && self.take_from_nobody(owner, now),
             };
             if !moved {
                 self.sleep(owner, grant, now, &watch);
             }
         }
+    }
+
+    /// Passes a free lock on, to us or to somebody who deserves it more. True if anything moved.
+    fn take_from_nobody(&self, free: u64, now_ns: u64) -> bool {
+        // A pause or a cap may have kept it free for long; that is no hand-off.
+        self.device.passed_ns.store(0, Ordering::Relaxed);
+        matches!(self.pass(free, now_ns), Passed::To(_) | Passed::Moved)
     }
 
     /// Joins the queue.

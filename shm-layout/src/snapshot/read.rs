@@ -293,6 +293,7 @@ impl<'s> Reading<'s> {
             forced: device.forced.load(Ordering::Relaxed),
             takeovers: device.takeovers.load(Ordering::Relaxed),
             last_handoff_ns: device.last_handoff_ns.load(Ordering::Relaxed),
+            handoff_hist: std::array::from_fn(|at| device.handoff_hist[at].load(Ordering::Relaxed)),
             violations: device.violations.load(Ordering::Relaxed),
             picks: picks as u32,
         })
