@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
+use crate::plain::Plain;
 
 mod apply;
 mod audit;
@@ -81,17 +82,17 @@ enum Verb {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Done
-            }
-            .into();
+        Err(error) if error.use_stderr() => {
+            // It repeats what was typed, so it is written like everything foreign: without colours.
+            let _ = write!(Plain::new(io::stderr()), "{}", error.render());
+            return Exit::Usage.into();
+        }
+        Err(help) => {
+            let _ = help.print();
+            return Exit::Done.into();
         }
     };
-    let mut out = io::stdout().lock();
+    let mut out = Plain::new(io::stdout().lock());
     let done = dispatch(cli.verb, &mut out).and_then(|exit| {
         out.flush()?;
         Ok(exit)
@@ -100,7 +101,7 @@ pub fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(failure) if failure.exit == Exit::Done => Exit::Done.into(),
         Err(failure) => {
-            let _ = writeln!(io::stderr(), "gpushare: {failure}");
+            note(&failure.sentence);
             failure.exit.into()
         }
     }
@@ -139,5 +140,5 @@ impl From<serde_json::Error> for Failure {
 
 /// Says something to the person beside the output.
 fn note(sentence: &str) {
-    let _ = writeln!(io::stderr(), "gpushare: {sentence}");
+    let _ = writeln!(Plain::new(io::stderr()), "gpushare: {sentence}");
 }

@@ -21,6 +21,7 @@ pub mod manifest;
 pub mod people;
 pub mod picking;
 pub mod pids;
+pub mod plain;
 pub mod probe;
 pub mod processes;
 pub mod sample;

@@ -10,6 +10,7 @@ use shm_layout::SlotId;
 
 use crate::exit::Failure;
 use crate::people::People;
+use crate::plain::plain;
 use crate::sample::{DeviceSample, ProcessSample, Sample};
 use crate::uuids;
 
@@ -65,7 +66,8 @@ impl Target {
         let uid = match self {
             Self::User(user) => Some(People::of_this_machine().uid(user).ok_or_else(|| {
                 Failure::no_such_target(format!(
-                    "there is no user {user}; give a name from /etc/passwd or a number"
+                    "there is no user {}; give a name from /etc/passwd or a number",
+                    plain(user)
                 ))
             })?),
             _ => None,
@@ -118,12 +120,17 @@ impl Target {
                 "process {pid} has not used a GPU under gpushare; start it with gpushare run, gpushare ps shows who has"
             ),
             Self::Pid(pid) => format!("there is no process {pid}; gpushare ps shows who is there"),
-            Self::Name(name) => format!("no process is named {name}; gpushare ps shows the names"),
-            Self::Group(group) => {
-                format!("group {group} has no process; gpushare group show lists the groups")
-            }
+            Self::Name(name) => format!(
+                "no process is named {}; gpushare ps shows the names",
+                plain(name)
+            ),
+            Self::Group(group) => format!(
+                "group {} has no process; gpushare group show lists the groups",
+                plain(group)
+            ),
             Self::User(user) => format!(
-                "no process of {user} uses a GPU under gpushare; gpushare ps shows who does"
+                "no process of {} uses a GPU under gpushare; gpushare ps shows who does",
+                plain(user)
             ),
             Self::All => "no process uses a GPU under gpushare; start one with gpushare run".into(),
         };
@@ -181,7 +188,7 @@ pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
         } else {
             format!("there are {}", known.join(", "))
         };
-        Failure::no_such_target(format!("there is no GPU {text}; {known}"))
+        Failure::no_such_target(format!("there is no GPU {}; {known}", plain(text)))
     };
     if let Ok(number) = text.strip_prefix("gpu").unwrap_or(text).parse::<usize>() {
         return if number < sample.devices.len() {

@@ -216,3 +216,39 @@ fn an_endless_name_is_not_repeated_to_its_end() {
         .refused(2, &["--name", "5000 bytes", "at most 63"]);
     assert!(said.err.len() < 300, "{said:?}");
 }
+
+#[test]
+fn nothing_that_was_typed_acts_on_the_terminal() {
+    let world = made();
+    let nasty = "a\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\r\u{202e}b";
+    let plan = world.dir().join("nasty.toml");
+    fs::write(&plan, format!("[[process]]\ntarget = \"{nasty}\n")).expect("ours");
+    let plan = plan.display().to_string();
+    let (name, gpu) = (format!("name:{nasty}"), format!("GPU-{nasty}"));
+    for words in [
+        &["quota", "set", &name, "1G"][..],
+        &["quota", "set", nasty, "1G"],
+        &["quota", "set", "all", nasty],
+        &["quota", "set", "all", "1G", "--for", nasty],
+        &["policy", "set", &gpu, "off"],
+        &["policy", "set", "all", nasty],
+        &["group", "show", nasty],
+        &["group", "set", nasty, "memory=1G"],
+        &["set", "all", nasty],
+        &["undo", nasty],
+        &["run", "--name", nasty, "--", "true"],
+        &["run", "--", nasty],
+        &["apply", nasty],
+        &["apply", &plan],
+        &["experiment", nasty],
+        &["wrap", nasty],
+        &[nasty],
+    ] {
+        let said = world.gpushare(words);
+        assert_ne!(said.code, 0, "{words:?}");
+        let acts = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!said.err.is_empty(), "{words:?}");
+        assert!(!said.err.contains(acts), "{words:?}: {said:?}");
+        assert!(!said.out.contains(acts), "{words:?}: {said:?}");
+    }
+}

@@ -141,7 +141,8 @@ fn submit(change: Change, name: &str, reason: Option<String>, out: &mut dyn Writ
 
 fn nobody(name: &str) -> Failure {
     Failure::no_such_target(format!(
-        "there is no group {name}; gpushare group show lists them, group create makes one"
+        "there is no group {}; gpushare group show lists them, group create makes one",
+        crate::plain::plain(name)
     ))
 }
 

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
+use crate::plain::plain;
+
 /// On which side a column's text stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -31,7 +33,8 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows
+            .push(cells.into_iter().map(|cell| plain(&cell).into()).collect());
     }
 
     /// Writes it.
@@ -64,12 +67,9 @@ impl Table {
 
 /// Cuts a text to `width` columns; a cut one ends in `~`.
 pub fn clip(text: &str, width: usize) -> String {
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect();
+    let text = plain(text);
     if text.width() <= width {
-        return text;
+        return text.into();
     }
     let mut short = String::new();
     for character in text.chars() {
@@ -106,6 +106,6 @@ mod tests {
     fn a_long_name_is_cut_visibly() {
         assert_eq!(clip("vllm-worker-7", 8), "vllm-wo~");
         assert_eq!(clip("short", 8), "short");
-        assert_eq!(clip("a\nb", 8), "a?b");
+        assert_eq!(clip("a\nb", 8), "a\\nb");
     }
 }
