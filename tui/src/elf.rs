@@ -4,10 +4,12 @@
 //! setuid ones the linker ignores the preload; this module tells those apart before they are
 //! started, so that nobody wonders why nothing shows up.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::process::{getegid, geteuid};
 
 mod exports;
 
@@ -33,7 +35,8 @@ impl Obstacle {
         match self {
             Self::Privileged => format!(
                 "{program} runs with more rights than you (setuid, setgid or file capabilities), so the dynamic \
-                 linker ignores the preload: it will be neither counted nor limited; start it from a shell of that user"
+                 linker ignores the preload: neither it nor what it starts will be counted or limited; become that user \
+                 first and start gpushare run there"
             ),
             Self::Static => format!(
                 "{program} is statically linked and has no dynamic linker to preload for: it will be neither counted \
@@ -53,16 +56,30 @@ impl Obstacle {
 /// Looks at a program; `None` when nothing stands in the way or it cannot be read.
 pub fn obstacle(program: &Path) -> Option<Obstacle> {
     let meta = fs::metadata(program).ok()?;
-    if meta.permissions().mode() & 0o6000 != 0 || has_capabilities(program) {
+    let start = read_start(program).unwrap_or_default();
+    let script = interpreter_line(&start);
+    let gains = gains_rights(&meta) || has_capabilities(program) && !geteuid().is_root();
+    if gains && script.is_none() {
         return Some(Obstacle::Privileged);
     }
-    let start = read_start(program)?;
-    match interpreter_line(&start) {
+    match script {
         // A script is as reachable as its interpreter.
+        // Its own bits and capabilities mean nothing to the kernel.
         Some(interpreter) if interpreter != program => obstacle(&interpreter),
         Some(_) => None,
         None => of_elf(&start),
     }
+}
+
+/// Whether it runs as somebody we are not. Root gains nothing by root's set-user-ID bit, nor does an owner by its own:
+/// there the linker keeps the preload.
+fn gains_rights(meta: &Metadata) -> bool {
+    const SET_UID: u32 = 0o4000;
+    const SET_GID: u32 = 0o2010;
+    let mode = meta.permissions().mode();
+    mode & SET_UID != 0 && meta.uid() != geteuid().as_raw()
+        // Without the group's right to execute, the bit means something else.
+        || mode & SET_GID == SET_GID && meta.gid() != getegid().as_raw()
 }
 
 fn has_capabilities(program: &Path) -> bool {

@@ -10,8 +10,9 @@ use std::process::Command;
 
 use shm_layout::SegmentDir;
 
+use crate::elf::{self, Obstacle};
 use crate::exit::{Exit, Failure};
-use crate::{artifacts, elf, environment, units};
+use crate::{artifacts, environment, units};
 
 mod settings;
 
@@ -25,6 +26,8 @@ pub struct Launch {
     environment: Vec<(&'static str, OsString)>,
     /// What the person should know before it runs.
     pub warnings: Vec<String>,
+    /// Why nothing will be enforced in it or in what it starts, if so.
+    pub futile: Option<String>,
 }
 
 impl Launch {
@@ -32,7 +35,7 @@ impl Launch {
     pub fn prepare(
         command: &[OsString],
         settings: &Settings,
-        dir: &SegmentDir,
+        dir: Option<&SegmentDir>,
     ) -> Result<Self, Failure> {
         let variables = settings.variables()?;
         settings.inherited()?;
@@ -41,32 +44,41 @@ impl Launch {
             .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;
         let program = find_program(program)?;
         let library = artifacts::library()?;
+        let obstacle = elf::obstacle(&program);
+        let sentence = |obstacle: &Obstacle| obstacle.sentence(&program);
+        let (futile, warning) = match &obstacle {
+            Some(Obstacle::Privileged) => (obstacle.as_ref().map(sentence), None),
+            _ => (disabled(), obstacle.as_ref().map(sentence)),
+        };
         let mut launch = Self {
-            warnings: elf::obstacle(&program)
-                .iter()
-                .map(|obstacle| obstacle.sentence(&program))
-                .collect(),
+            warnings: warning.into_iter().collect(),
+            futile,
             program,
             arguments: arguments.to_vec(),
             environment: variables,
         };
         launch.set("LD_PRELOAD", artifacts::prepend(&library, "LD_PRELOAD"));
         // The program may change its directory before it looks for the segments.
-        if dir.path.is_relative() && std::env::var_os(environment::DIR).is_some() {
+        if let Some(dir) = dir.filter(|dir| dir.path.is_relative())
+            && std::env::var_os(environment::DIR).is_some()
+        {
             launch.set(environment::DIR, std::fs::canonicalize(&dir.path)?);
         }
         if let Some(scenario) = &settings.sim {
+            let dir = dir.ok_or_else(|| {
+                Failure::failed(format!(
+                    "--sim needs a directory to put the simulator's links in; set {} to one of your own",
+                    environment::DIR
+                ))
+            })?;
             launch.simulate(scenario.as_deref(), dir)?;
         }
-        if std::env::var_os(environment::DISABLE)
-            .is_some_and(|value| !value.is_empty() && value != "0")
-        {
-            launch.warnings.push(format!(
-                "{} is set, so the library steps aside: nothing will be counted, limited or locked",
-                environment::DISABLE
-            ));
-        }
         Ok(launch)
+    }
+
+    /// Leaves the library out: there is nothing it could work with.
+    pub fn without_library(&mut self) {
+        self.environment.retain(|(name, _)| *name != "LD_PRELOAD");
     }
 
     /// Sets or replaces a variable of the program's environment.
@@ -133,6 +145,16 @@ impl Launch {
             sentence: format!("{} cannot be executed: {error}", self.program.display()),
         }
     }
+}
+
+fn disabled() -> Option<String> {
+    let value = std::env::var_os(environment::DISABLE)?;
+    (!value.is_empty() && value != "0").then(|| {
+        format!(
+            "{} is set, so the library steps aside: nothing will be counted, limited or locked; unset it",
+            environment::DISABLE
+        )
+    })
 }
 
 /// The file a shell would run for this word.

@@ -102,7 +102,7 @@ impl Stage {
     ) -> Result<Command, Failure> {
         let mut command = vec![artifacts::find("gpushare-workload")?.into_os_string()];
         command.extend(arguments.iter().map(OsString::from));
-        let mut program = Launch::prepare(&command, settings, &self.dir)?.command();
+        let mut program = Launch::prepare(&command, settings, Some(&self.dir))?.command();
         program
             .envs(self.environment()?)
             .envs(extra.iter().map(|(name, value)| (name, value)));

@@ -136,12 +136,10 @@ fn a_directory_that_cannot_be_made_is_a_sentence() {
     let file = world.dir().join("file");
     fs::write(&file, "").expect("ours");
     let said = world
-        .command(&["run", "--", "true"])
+        .command(&["init"])
         .env("GPUSHARE_DIR", file.join("below"))
         .output();
-    let said = cli_support::Said::from(said.expect("built"));
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("below"), "{said:?}");
+    cli_support::Said::from(said.expect("built")).refused(1, &["below"]);
 }
 
 #[test]
@@ -182,7 +180,7 @@ fn making_the_segments_twice_changes_nothing() {
 }
 
 #[test]
-fn run_does_not_start_a_program_where_no_segments_can_be_made() {
+fn a_limited_program_is_not_started_where_no_segments_can_be_made() {
     if rustix::process::geteuid().is_root() {
         // Root may write everywhere; only another user can see this sentence.
         return;
@@ -200,7 +198,7 @@ fn run_does_not_start_a_program_where_no_segments_can_be_made() {
                 .expect("built"),
         )
     };
-    ask(&["run", "--memory", "1G", "--", "true"]).refused(4, &["locked", "without limits"]);
+    ask(&["run", "--memory", "1G", "--", "true"]).refused(4, &["locked", "cannot be enforced"]);
     let doctor = ask(&["doctor"]);
     assert!(
         doctor.out.contains("you may not make any there"),

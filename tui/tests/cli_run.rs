@@ -3,6 +3,7 @@
 mod cli_support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -180,13 +181,65 @@ fn a_static_program_runs_with_a_warning() {
     assert!(said.err.contains("statically linked"), "{said:?}");
 }
 
-#[test]
-fn a_set_user_id_program_runs_with_a_warning() {
-    let world = World::new();
+/// A program that its caller gains rights by, if this machine lets us have one.
+fn set_user_id_program(world: &World) -> Option<PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/usr/bin/su")).filter(|path| path.exists());
+    }
     let copy = world.dir().join("true");
-    cli_support::copy("/bin/true", &copy, "4755");
-    let said = run(&world, &["--", &copy.display().to_string()]).done();
+    cli_support::copy("/bin/true", &copy, "755");
+    std::os::unix::fs::chown(&copy, Some(65534), None).ok()?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("ours");
+    Some(copy)
+}
+
+#[test]
+fn a_set_user_id_program_runs_with_a_warning_and_with_a_limit_not_at_all() {
+    let world = World::new();
+    let Some(program) = set_user_id_program(&world) else {
+        return;
+    };
+    let program = [program.display().to_string(), "--version".into()];
+    let program = ["--", &program[0], &program[1]];
+    let said = run(&world, &program).done();
     assert!(said.err.contains("setuid"), "{said:?}");
+    let limited = |options: &[&str]| run(&world, &[options, &program[..]].concat());
+    limited(&["--cap", "30%"]).refused(1, &["--cap", "setuid", "--best-effort"]);
+    let said = limited(&["--cap", "30%", "--best-effort"]).done();
+    assert!(said.err.contains("without limits"), "{said:?}");
+    limited(&["--weight", "300"]).done();
+}
+
+#[test]
+fn the_set_user_id_bit_of_ones_own_program_changes_nothing() {
+    let world = World::new();
+    let copy = world.dir().join("echo");
+    cli_support::copy("/bin/echo", &copy, "4755");
+    let said = run(
+        &world,
+        &["--memory", "1G", "--", &copy.display().to_string()],
+    )
+    .done();
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("\n", ""));
+}
+
+#[test]
+fn a_program_that_steps_aside_is_not_started_under_a_limit() {
+    let world = World::new();
+    let start = |options: &[&str]| {
+        let options = [options, &["--", "echo", "started"]].concat();
+        let mut command = command(&world, &options);
+        Said::from(
+            command
+                .env("GPUSHARE_DISABLE", "1")
+                .output()
+                .expect("built"),
+        )
+    };
+    start(&["--memory", "1G"]).refused(1, &["--memory", "GPUSHARE_DISABLE", "unset it"]);
+    let said = start(&[]).done();
+    assert_eq!(said.out, "started\n");
+    assert!(said.err.contains("GPUSHARE_DISABLE"), "{said:?}");
 }
 
 #[test]
@@ -227,4 +280,104 @@ fn a_relative_directory_still_means_the_same_after_the_program_has_moved() {
     let said = Said::from(command.output().expect("built")).done();
     let whole = fs::canonicalize(world.dir()).expect("there");
     assert_eq!(said.out.trim(), whole.display().to_string());
+}
+
+/// Segment directories in which nothing can be made, each with what is said about it and the exit code.
+fn unusable(world: &World) -> Vec<(PathBuf, &'static str, i32)> {
+    let file = world.dir().join("file");
+    fs::write(&file, "").expect("ours");
+    let foreign = world.dir().join("foreign");
+    fs::create_dir(&foreign).expect("ours");
+    fs::write(foreign.join("state"), "not a segment\n".repeat(1000)).expect("ours");
+    fs::write(foreign.join("control"), "not a segment\n".repeat(1000)).expect("ours");
+    let mut places = vec![
+        (file.join("below"), "below", 1),
+        (foreign, "not a gpushare segment", 1),
+    ];
+    if !rustix::process::geteuid().is_root() {
+        let locked = world.dir().join("locked");
+        fs::create_dir(&locked).expect("ours");
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).expect("ours");
+        places.push((locked, "you may not write there", 4));
+    }
+    places
+}
+
+#[test]
+fn where_nothing_can_be_counted_the_program_starts_all_the_same_and_one_sentence_says_so() {
+    let world = World::new();
+    for (dir, words, _) in unusable(&world) {
+        let mut command = command(
+            &world,
+            &["--name", "x", "--", "sh", "-c", "echo $LD_PRELOAD started"],
+        );
+        let said = Said::from(command.env("GPUSHARE_DIR", &dir).output().expect("built")).done();
+        assert_eq!(said.out, "started\n", "without the library");
+        assert!(said.err.contains(words), "{said:?}");
+        assert!(said.err.contains("without limits"), "{said:?}");
+        assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    }
+}
+
+#[test]
+fn a_limit_that_cannot_be_enforced_keeps_the_program_from_starting() {
+    let world = World::new();
+    for (dir, words, code) in unusable(&world) {
+        let start = |options: &[&str], inherited: Option<(&str, &str)>| {
+            let options = [options, &["--", "echo", "started"]].concat();
+            let mut command = command(&world, &options);
+            command.env("GPUSHARE_DIR", &dir).envs(inherited);
+            Said::from(command.output().expect("built"))
+        };
+        for limit in [
+            &["--memory", "1G"][..],
+            &["--cap", "30%"],
+            &["--group", "team"],
+            &["--policy", "always"],
+        ] {
+            let said = start(limit, None).refused(code, &[limit[0], words, "--best-effort"]);
+            assert_eq!(said.out, "");
+            let effort = [limit, &["--best-effort"]].concat();
+            assert_eq!(start(&effort, None).done().out, "started\n");
+        }
+        for inherited in [("GPUSHARE_CAP", "30%"), ("CUDA_MEM_LIMIT_1", "1g")] {
+            start(&[], Some(inherited)).refused(code, &[inherited.0, words]);
+        }
+    }
+}
+
+#[test]
+fn a_full_file_system_is_a_sentence_and_not_a_program_that_dies() {
+    let world = World::new();
+    let mount =
+        "mount -t tmpfs -o size=64k none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99; exec \"$@\"";
+    let start = |options: &[&str]| {
+        let mut command = Command::new("unshare");
+        let arguments = [
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            mount,
+            "sh",
+        ];
+        command.args(arguments).arg(env!("CARGO_BIN_EXE_gpushare"));
+        command
+            .arg("run")
+            .args(options)
+            .args(["--", "echo", "started"]);
+        command
+            .env("GPUSHARE_DIR", world.dir())
+            .env("GPUSHARE_LIB", library());
+        Said::from(command.output().expect("util-linux is everywhere"))
+    };
+    let said = start(&[]);
+    if said.code != 0 && said.out.is_empty() && !said.err.contains("gpushare: ") {
+        // Mounts are not allowed to everybody everywhere.
+        return;
+    }
+    assert_eq!(said.done().out, "started\n");
+    let said = start(&["--memory", "1G"]).refused(1, &["--memory", "no room", "GPUSHARE_DIR"]);
+    assert_eq!(said.out, "");
 }

@@ -6,16 +6,18 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::process::Command;
 
-use shm_layout::{Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, clock, snapshot};
-
-use super::{Done, note, world};
-use crate::doctor::may_write;
+use super::{Done, note};
 use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Settings};
 
+mod segments;
+
 /// Start a program under gpushare: counted, limited, and queued for the GPU when others want it
 ///
-/// Everything is checked before the program starts. Its pid, signals and exit code are its own.
+/// Everything is checked before the program starts. Its pid, signals and exit code are its own. Where
+/// nothing can be enforced (no room or rights for the segments, a setuid program) it is started all
+/// the same and one sentence says so; but when a limit was asked for, by an option here or by a
+/// variable, it is not started unless --best-effort is said too.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: gpushare run --memory 8GiB --name train -- python train.py\n\
@@ -35,15 +37,32 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Done {
+    let settings = &args.settings;
     // A wrong value is found before even the segments are made.
-    args.settings.variables()?;
-    args.settings.inherited()?;
-    let dir = world::dir_or_new()?;
-    look_at_segments(&dir, &args.settings)?;
-    let mut launch = Launch::prepare(&args.command, &args.settings, &dir)?;
-    if let Some(gpu) = &args.settings.gpu {
-        let uuid = pick(gpu, &args.settings, &launch)?;
+    settings.variables()?;
+    settings.inherited()?;
+    let segments = segments::ready();
+    let mut launch = Launch::prepare(&args.command, settings, segments.dir.as_ref())?;
+    if let Some(unusable) = &segments.unusable {
+        allow(settings, unusable)?;
+        launch.without_library();
+    } else if let Some(why) = launch.futile.take() {
+        allow(settings, &Failure::failed(why))?;
+    } else if let Some(full) = segments.full() {
+        allow(settings, &full)?;
+    }
+    if let Some(gpu) = &settings.gpu {
+        let uuid = pick(gpu, settings, &launch)?;
         launch.show_only(&uuid);
+    }
+    if let Some(group) = settings
+        .group
+        .as_ref()
+        .filter(|group| segments.unusable.is_none() && !segments.defines(group))
+    {
+        note(&format!(
+            "group {group} has no limits yet; gpushare group create {group} memory=SIZE sets them"
+        ));
     }
     for warning in &launch.warnings {
         note(warning);
@@ -51,55 +70,25 @@ pub fn run(args: Args) -> Done {
     become_it(launch).map(|never| match never {})
 }
 
-/// Under segments that cannot be used the program would run without its limits; better not at all.
-fn look_at_segments(dir: &SegmentDir, settings: &Settings) -> Result<(), Failure> {
-    let segments = match Segments::open_viewer(&dir.path) {
-        Ok(segments) => segments,
-        Err(OpenError::Missing { .. }) if !may_write(&dir.path) => {
-            return Err(Failure {
-                exit: Exit::NotPermitted,
-                sentence: format!(
-                    "it would run without limits: nobody made segments in {} and you may not write there; set \
-                     GPUSHARE_DIR to a directory of your own",
-                    dir.path.display()
-                ),
-            });
-        }
-        Err(
-            OpenError::Missing { .. } | OpenError::NotReady { .. } | OpenError::StaleBoot { .. },
-        ) => return Ok(()),
-        Err(error) => {
-            let failure = world::cannot_open(&error);
-            return Err(Failure {
-                sentence: format!("it would run without limits: {failure}"),
-                ..failure
-            });
-        }
-    };
-    let snapshot = snapshot(&segments, clock::now());
-    let living = snapshot
-        .processes
-        .iter()
-        .filter(|process| process.alive != Liveness::Dead)
-        .count();
-    if living >= MAX_PROCESSES {
+/// Nothing can be enforced. Who asked for a limit is refused, for others rely on it; who did not is
+/// told and gets the program.
+fn allow(settings: &Settings, why: &Failure) -> Result<(), Failure> {
+    let limits = settings.limits();
+    if limits.is_empty() || settings.best_effort {
         note(&format!(
-            "all {MAX_PROCESSES} slots in {} are taken: unless one becomes free it runs uncounted; end some programs, \
-             or set GPUSHARE_DIR to a directory of its own",
-            dir.path.display()
+            "it runs uncounted and without limits: {}",
+            why.sentence
         ));
+        return Ok(());
     }
-    if let Some(group) = &settings.group
-        && !snapshot
-            .groups
-            .iter()
-            .any(|known| known.name == *group && known.defined)
-    {
-        note(&format!(
-            "group {group} has no limits yet; gpushare group create {group} memory=SIZE sets them"
-        ));
-    }
-    Ok(())
+    Err(Failure {
+        exit: why.exit,
+        sentence: format!(
+            "it was not started, because {} cannot be enforced: {} (--best-effort starts it without limits)",
+            limits.join(", "),
+            why.sentence
+        ),
+    })
 }
 
 fn become_it(launch: Launch) -> Result<Infallible, Failure> {

@@ -45,22 +45,36 @@ pub struct Settings {
     /// Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)
     #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
     pub sim: Option<Option<String>>,
+    /// Start it even where --memory, --cap, --group or --policy cannot be enforced; say so and go on
+    #[arg(long)]
+    pub best_effort: bool,
 }
 
 /// A setting that travels in a variable: how a person writes it, and what its value must be.
 struct Carried {
     option: &'static str,
     variable: &'static str,
+    means: Means,
     of: fn(&Settings) -> &Option<String>,
     check: fn(&str, &str) -> Result<(), Failure>,
 }
 
-/// Fills the table: option, variable, field, and the reader whose success makes a value right.
+/// What a setting is worth to who asked for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// Others rely on it: where it cannot be enforced the program had better not run.
+    Limit,
+    /// It only orders or names.
+    Wish,
+}
+
+/// Fills the table: option, variable, field, worth, and the reader whose success makes a value right.
 macro_rules! carried {
-    ($($option:literal $variable:ident $field:ident $check:expr;)*) => {
+    ($($option:literal $variable:ident $field:ident $means:ident $check:expr;)*) => {
         const CARRIED: &[Carried] = &[$(Carried {
             option: $option,
             variable: environment::$variable,
+            means: Means::$means,
             of: |settings| &settings.$field,
             check: $check,
         },)*];
@@ -68,13 +82,13 @@ macro_rules! carried {
 }
 
 carried! {
-    "--memory" MEMORY memory |what, text| right(what, units::parse_memory_list(text));
-    "--weight" WEIGHT weight |what, text| right(what, units::parse_integer(text, 1, 1000));
-    "--priority" PRIORITY priority |what, text| right(what, units::parse_integer(text, -20, 19));
-    "--cap" CAP cap |what, text| right(what, units::parse_percent(text));
-    "--group" GROUP group |what, text| check_name(what, text, GROUP_BYTES);
-    "--name" NAME name |what, text| check_name(what, text, LABEL_BYTES);
-    "--policy" POLICY policy |what, text| right(what, units::policy(text));
+    "--memory" MEMORY memory Limit |what, text| right(what, units::parse_memory_list(text));
+    "--weight" WEIGHT weight Wish |what, text| right(what, units::parse_integer(text, 1, 1000));
+    "--priority" PRIORITY priority Wish |what, text| right(what, units::parse_integer(text, -20, 19));
+    "--cap" CAP cap Limit |what, text| right(what, units::parse_percent(text));
+    "--group" GROUP group Limit |what, text| check_name(what, text, GROUP_BYTES);
+    "--name" NAME name Wish |what, text| check_name(what, text, LABEL_BYTES);
+    "--policy" POLICY policy Limit |what, text| right(what, units::policy(text));
 }
 
 fn right<T>(what: &str, read: Result<T, units::TextError>) -> Result<(), Failure> {
@@ -111,6 +125,32 @@ impl Settings {
         Ok(names)
     }
 
+    /// Which limits are asked for, here or by what the program inherits: the names that ask.
+    pub fn limits(&self) -> Vec<String> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|text| !text.is_empty());
+        let limits = CARRIED
+            .iter()
+            .filter(|carried| carried.means == Means::Limit);
+        let mut names: Vec<String> = limits
+            .filter_map(|carried| match (carried.of)(self) {
+                Some(_) => Some(carried.option),
+                None => is_set(carried.variable).then_some(carried.variable),
+            })
+            .map(ToOwned::to_owned)
+            .collect();
+        // Another tool's name of one device ends in its number.
+        let is_alias = |name: &str| {
+            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let stem = stem.strip_suffix('_').unwrap_or(name);
+            shm_layout::ALIASES
+                .iter()
+                .any(|alias| *alias == name || *alias == stem)
+        };
+        let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        names.extend(inherited.filter(|name| is_alias(name) && is_set(name)));
+        names
+    }
+
     /// The same settings as options of `gpushare run`.
     pub fn options(&self) -> Vec<String> {
         let said = |carried: &Carried| {
@@ -127,6 +167,7 @@ impl Settings {
             Some(None) => options.push("--sim".into()),
             None => {}
         }
+        options.extend(self.best_effort.then(|| "--best-effort".to_owned()));
         options
     }
 }

@@ -1,0 +1,87 @@
+//! The segments a program is about to start under: can anything be counted and enforced there?
+//!
+//! They are made here, ahead of the program, for only now can somebody be told why not: a directory
+//! without room or rights, a file of another version, a table without a free slot.
+
+use shm_layout::{
+    Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
+};
+
+use crate::cli::world;
+use crate::doctor::may_write;
+use crate::exit::{Exit, Failure};
+
+/// What was found.
+pub struct Ready {
+    /// Where they are, unless not even that can be said.
+    pub dir: Option<SegmentDir>,
+    /// Why they cannot be used.
+    pub unusable: Option<Failure>,
+    /// What is in them.
+    pub snapshot: Snapshot,
+}
+
+/// Makes the segments if need be and looks at them.
+pub fn ready() -> Ready {
+    let unusable = |dir, failure| Ready {
+        dir,
+        unusable: Some(failure),
+        snapshot: Snapshot::default(),
+    };
+    let dir = match world::dir_or_new() {
+        Ok(dir) => dir,
+        Err(failure) => return unusable(None, failure),
+    };
+    match Segments::open_workload(&dir.path) {
+        Ok(segments) => Ready {
+            dir: Some(dir),
+            unusable: None,
+            snapshot: snapshot(&segments, clock::now()),
+        },
+        Err(error) => {
+            let failure = refusal(&dir, &error);
+            unusable(Some(dir), failure)
+        }
+    }
+}
+
+fn refusal(dir: &SegmentDir, error: &OpenError) -> Failure {
+    let there = dir.path.join("state").exists();
+    if there || may_write(&dir.path) {
+        return world::cannot_open(error);
+    }
+    Failure {
+        exit: Exit::NotPermitted,
+        sentence: format!(
+            "nobody made segments in {} and you may not write there; set GPUSHARE_DIR to a directory of your own",
+            dir.path.display()
+        ),
+    }
+}
+
+impl Ready {
+    /// Why a program would find no place of its own, if so. One may become free until it asks.
+    pub fn full(&self) -> Option<Failure> {
+        let living = self
+            .snapshot
+            .processes
+            .iter()
+            .filter(|process| process.alive != Liveness::Dead)
+            .count();
+        (living >= MAX_PROCESSES).then(|| {
+            Failure::failed(format!(
+                "all {MAX_PROCESSES} slots in {} are taken; end some programs, or set GPUSHARE_DIR to a directory of \
+                 its own",
+                self.dir.as_ref().map_or_else(Default::default, |dir| dir.path.display().to_string())
+            ))
+        })
+    }
+
+    /// Whether an operator gave this group limits.
+    pub fn defines(&self, group: &str) -> bool {
+        self.snapshot
+            .groups
+            .iter()
+            .any(|known| known.name == group && known.defined)
+    }
+}
