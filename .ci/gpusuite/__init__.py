@@ -1,0 +1,1 @@
+"""The checks of `.ci/gpu`, by subject."""

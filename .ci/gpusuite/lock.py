@@ -1,0 +1,151 @@
+"""The lock on a real device: shares, takeovers, and its promises read off the device's own clock."""
+import os, signal, statistics, time
+
+from . import timeline
+from .stage import check, eventually, spin
+
+
+def locks(bench):
+    """The lock's figures on the first device, by the label of the process."""
+    return {p["name"]: p["devices"][0]["lock"] for p in bench.ctl("ps", "--json", parse=True)["processes"] if p["devices"]}
+
+
+def held_over(bench, names, seconds):
+    """Nanoseconds of the lock held by each, over so long a time, once all have held it."""
+    eventually("all hold", lambda: set(names) <= set(locks(bench)) and all(locks(bench)[n]["held_ns"] for n in names))
+    time.sleep(1)
+    began, before = time.monotonic_ns(), locks(bench)
+    time.sleep(seconds)
+    took, after = time.monotonic_ns() - began, locks(bench)
+    return {n: after[n]["held_ns"] - before[n]["held_ns"] for n in names}, took
+
+
+def end(bench, children):
+    bench.ctl("policy", "set", "all", "off")
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+@check
+def every_policy_and_order_is_shared_by_two_alike(bench):
+    out = {}
+    for policy in ("timeslice=5ms", "timeslice=50ms", "launches=3", "always"):
+        for order in ("fifo", "priority", "fair"):
+            bench.ctl("policy", "set", "all", policy, f"order={order}")
+            children = [spin(bench, 20, "--name", name) for name in ("a", "b")]
+            held, _ = held_over(bench, ("a", "b"), 2)
+            shares, forced = timeline.percent(held), sum(l["forced"] for l in locks(bench).values())
+            end(bench, children)
+            eventually("both have left", lambda: not locks(bench))
+            assert abs(shares["a"] - 50) <= 3, (policy, order, shares)
+            out[f"{policy} {order}"] = {"share_percent": shares, "forced": forced}
+    return out
+
+
+@check
+def no_kernel_of_one_process_runs_in_anothers_turn(bench):
+    """The drain's truth, read off the device: three processes, streams of all kinds and graphs."""
+    out = {}
+    jobs = [("one", 300, "one"), ("streams", 200, "streams"), ("graph", 150, "graph")]
+    for policy in ("timeslice=5ms", "launches=3", "always"):
+        kernels = timeline.shared(timeline.witnesses(bench, [policy, "order=fair"], jobs, 4)[0])
+        overlapping, switches = timeline.overlaps(kernels), len(timeline.runs(kernels))
+        assert overlapping == 0 and switches >= 20, (policy, overlapping, switches)
+        out[policy] = {"kernels": len(kernels), "switches": switches, "busy_percent": timeline.percent(timeline.busy(kernels))}
+    return out
+
+
+@check
+def without_a_lock_the_card_mixes_them(bench):
+    """What the check above would see if the lock did nothing."""
+    jobs = [("one", 300, "one"), ("other", 300, "one")]
+    kernels = timeline.shared(timeline.witnesses(bench, ["off"], jobs, 3)[0])
+    overlapping = timeline.overlaps(kernels)
+    assert overlapping > 0, len(kernels)
+    return {"overlaps": overlapping, "kernels": len(kernels)}
+
+
+@check
+def the_turn_changes_as_often_as_the_policy_says(bench):
+    """Two alike that never stop: after each call under `always`, after each third under `launches=3`."""
+    out = {}
+    for policy, most in (("always", 1), ("launches=3", 3)):
+        for order in ("fifo", "fair"):
+            jobs = [("a", 1000, "one"), ("b", 1000, "one")]
+            kernels = timeline.shared(timeline.witnesses(bench, [policy, f"order={order}"], jobs, 3)[0])
+            lengths = timeline.runs(kernels)[5:-1]
+            usual = statistics.median(lengths)
+            assert usual <= most, (policy, order, usual, lengths[:20])
+            out[f"{policy} {order}"] = {"median_run": usual, "longest_run": max(lengths), "kernels": len(kernels)}
+    return out
+
+
+@check
+def the_other_runs_on_after_the_holder_is_killed(bench):
+    bench.ctl("policy", "set", "all", "timeslice=1s")
+    a, b = spin(bench, 10, "--name", "a"), spin(bench, 10, "--name", "b")
+
+    def holder():
+        for p in bench.ctl("ps", "--json", parse=True)["processes"]:
+            if p["devices"] and p["devices"][0]["lock"]["state"] == "hold":
+                return p["pid"]
+        return None
+
+    first = eventually("somebody holds", holder)
+    os.kill(first, signal.SIGKILL)
+    began = time.monotonic()
+    eventually("the other holds", lambda: holder() not in (None, first))
+    bench.ctl("policy", "set", "all", "off")
+    return {"seen_within_s": round(time.monotonic() - began, 3)}
+
+
+@check
+def weights_share_a_saturated_device(bench):
+    bench.ctl("policy", "set", "all", "timeslice=5ms", "order=fair")
+    weights = {"one": 1, "two": 2, "four": 4}
+    children = [spin(bench, 30, "--name", name, "--weight", str(100 * weight)) for name, weight in weights.items()]
+    held, _ = held_over(bench, weights, 10)
+    end(bench, children)
+    shares = timeline.percent(held)
+    assert all(abs(shares[name] - 100 * weight / 7) <= 2 for name, weight in weights.items()), shares
+    return {"share_percent": shares, "ideal": {name: round(100 * weight / 7, 1) for name, weight in weights.items()}}
+
+
+@check
+def caps_hold_on_a_saturated_device(bench):
+    bench.ctl("policy", "set", "all", "timeslice=5ms", "order=fair")
+    caps = {"ten": 10, "thirty": 30, "fifty": 50}
+    children = [spin(bench, 30, "--name", name, "--cap", f"{cap}%") for name, cap in caps.items()]
+    held, took = held_over(bench, caps, 10)
+    end(bench, children)
+    shares = {name: round(100 * ns / took, 1) for name, ns in held.items()}
+    assert all(abs(shares[name] - cap) <= 2 for name, cap in caps.items()), shares
+    return {"held_percent": shares}
+
+
+@check
+def a_stopped_holder_is_passed_over_and_finds_out(bench):
+    bench.ctl("policy", "set", "all", "timeslice=5ms", "max-hold=500ms", "grace=200ms")
+    children = [spin(bench, 30, "--name", name) for name in ("a", "b")]
+    held_over(bench, ("a", "b"), 0.5)
+    pids = {p["name"]: p["pid"] for p in bench.ctl("ps", "--json", parse=True)["processes"]}
+
+    def stopped_while_holding():
+        os.kill(pids["a"], signal.SIGSTOP)
+        time.sleep(0.05)
+        if locks(bench)["a"]["state"] == "hold":
+            return True
+        os.kill(pids["a"], signal.SIGCONT)
+        return False
+
+    eventually("a is stopped in its turn", stopped_while_holding)
+    before = locks(bench)["b"]["held_ns"]
+    eventually("b has the device to itself", lambda: locks(bench)["b"]["held_ns"] - before > 1_000_000_000)
+    forced = sum(l["forced"] for l in locks(bench).values())
+    assert forced > 0, locks(bench)
+    os.kill(pids["a"], signal.SIGCONT)
+    at = locks(bench)["a"]["acquisitions"]
+    eventually("a takes its turns again", lambda: locks(bench)["a"]["acquisitions"] > at + 3)
+    end(bench, children)
+    return {"forced": forced}

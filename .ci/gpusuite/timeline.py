@@ -1,0 +1,74 @@
+"""What the witnesses of several processes saw on a device, put on one line."""
+import subprocess
+
+from .stage import ROOT, Skip, cc
+
+WITNESS = ROOT / ".ci/gpusuite/programs/witness.c"
+# Two reads of the device's clock differ by this much without meaning anything.
+CLOCK_NS = 2_000
+
+
+def witnesses(bench, policy, jobs, seconds, devices=1):
+    """Runs one witness for each (name, KERNEL_US, HOW) under a policy; their kernels as [(start, end, name)] by device."""
+    if bench.sim:
+        raise Skip("the simulator's kernels do not read its clock; its own timeline is tested there")
+    program = cc(bench, WITNESS)
+    bench.ctl("policy", "set", "all", *policy)
+    children = []
+    for name, kernel_us, how in jobs:
+        argv = [bench.bin / "gpushare", "run", "--name", name, "--", program, str(seconds), str(kernel_us), how, str(devices)]
+        children.append((name, subprocess.Popen([str(a) for a in argv], env=bench.env, text=True, stdout=subprocess.PIPE)))
+        bench.children.append(children[-1][1])
+    kernels = [[] for _ in range(devices)]
+    for name, child in children:
+        out, _ = child.communicate(timeout=seconds + 60)
+        assert child.returncode == 0, (name, child.returncode)
+        for line in out.splitlines():
+            device, start, end = map(int, line.split())
+            kernels[device].append((start, end, name))
+    for device in kernels:
+        device.sort()
+    return kernels
+
+
+def shared(kernels):
+    """The part of the timeline where everybody was there: from the last first kernel to the first last one."""
+    names = {name for _, _, name in kernels}
+    begin = max(min(s for s, _, n in kernels if n == name) for name in names)
+    end = min(max(e for _, e, n in kernels if n == name) for name in names)
+    return [k for k in kernels if k[0] >= begin and k[1] <= end]
+
+
+def overlaps(kernels):
+    """How many kernels began before one of another process had ended."""
+    count, last = 0, {}
+    for start, end, name in kernels:
+        if any(other != name and until > start + CLOCK_NS for other, until in last.items()):
+            count += 1
+        last[name] = max(end, last.get(name, 0))
+    return count
+
+
+def runs(kernels):
+    """How many kernels of one process came in a row, over and over."""
+    lengths, before = [], None
+    for _, _, name in kernels:
+        if name == before:
+            lengths[-1] += 1
+        else:
+            lengths.append(1)
+        before = name
+    return lengths
+
+
+def busy(kernels):
+    """Nanoseconds of kernels by process."""
+    sums = {}
+    for start, end, name in kernels:
+        sums[name] = sums.get(name, 0) + end - start
+    return sums
+
+
+def percent(sums):
+    whole = max(1, sum(sums.values()))
+    return {name: round(100 * value / whole, 1) for name, value in sorted(sums.items())}
