@@ -67,7 +67,7 @@ pub(crate) use shared;
 
 /// The whole layout as text: what a second implementation would need, and what the golden test compares.
 pub fn map() -> String {
-    use crate::{control, state};
+    use crate::{control, state, trace};
     let mut text = format!("gpushare segments, ABI version {}\n", crate::ABI_VERSION);
     let mut one = |name: &str, size: usize, align: usize, fields: &[Field]| {
         text.push_str(&format!("\n{name}: {size} bytes, aligned to {align}\n"));
@@ -104,6 +104,13 @@ pub fn map() -> String {
         control::Journal,
         control::SlotRecord,
         control::SmallRecord
+    );
+    print!(
+        trace::Tables,
+        trace::Head,
+        trace::Name,
+        trace::Row,
+        trace::Line
     );
     text
 }

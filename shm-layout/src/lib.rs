@@ -28,6 +28,8 @@
 //! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`ledger`], [`protocol::account`]).
 //! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
 //!   [`protocol::turn`]).
+//! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while somebody asked for it
+//!   ([`trace`]).
 //! * **Nobody is hurt.** A fresh segment changes nothing. Nothing here panics in a workload, prints, installs signal
 //!   handlers, or keeps a file descriptor.
 //!
@@ -56,8 +58,8 @@
 //!
 //! # Where `unsafe` is
 //!
-//! `segment.rs` (two casts), `futex.rs` and `liveness.rs` (system calls). Everything else is written as if it did not
-//! exist.
+//! `segment.rs` and `trace/mapped.rs` (two casts each), `futex.rs` and `liveness.rs` (system calls). Everything else is
+//! written as if it did not exist.
 
 mod book;
 pub mod clock;
@@ -89,6 +91,7 @@ pub mod snapshot;
 mod state;
 mod tables;
 pub mod text;
+pub mod trace;
 
 pub use edit::{Boost, Change, Edit, EditError, Operator, QuotaValue, Set};
 pub use error::OpenError;

@@ -117,6 +117,9 @@ impl Slot {
             &self.registered_ns,
             &self.launch_share,
             &self.launch_priority,
+            &self.trace_state,
+            &self.trace_records,
+            &self.trace_dropped,
         ] {
             word.store(0, Ordering::Relaxed);
         }

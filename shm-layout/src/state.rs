@@ -139,7 +139,11 @@ shared! {
         /// A seqlock over who it is.
         192 identity_seq: AtomicU64,
         200 identity: [AtomicU64; IDENTITY_WORDS],
-        832 _reserved: [AtomicU64; 16],
+        /// What it says of its trace (`trace::progress`), and how far that has come.
+        832 trace_state: AtomicU64,
+        840 trace_records: AtomicU64,
+        848 trace_dropped: AtomicU64,
+        856 _reserved: [AtomicU64; 13],
         960 entries: [DeviceEntry; DEVICES_PER_PROCESS],
     }
 }

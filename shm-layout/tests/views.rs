@@ -574,7 +574,8 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
             },
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });
-    prop_oneof![quota, share, limit]
+    let trace = prop::option::of(1_000u32..5_000).prop_map(move |on| Change::Trace { slot, on });
+    prop_oneof![quota, share, limit, trace]
 }
 
 /// All that edits can change, as text.
@@ -582,8 +583,8 @@ fn settings(segments: &Segments) -> String {
     let view = look(segments);
     let process = &view.processes[0];
     format!(
-        "{:?} {:?} {:?}",
-        process.share, process.devices[0].quota, view.devices[0].limit
+        "{:?} {:?} {:?} {:?}",
+        process.share, process.devices[0].quota, view.devices[0].limit, process.trace.wanted
     )
 }
 

@@ -20,6 +20,7 @@ use crate::{
     primitive::{AtomicU64, Ordering},
     register::Registration,
     settings::{LockPolicy, Order, Pace, Share, resolve_share},
+    trace,
 };
 
 /// The cache in a registration.
@@ -54,6 +55,13 @@ pub(crate) struct Known {
     group: GroupSettings,
     common: DeviceSettings,
     devices: [DeviceSettings; DEVICES_PER_PROCESS],
+}
+
+impl Known {
+    /// What the operator wants traced.
+    pub(crate) fn trace_order(&self) -> Option<trace::Order> {
+        self.slot.trace
+    }
 }
 
 impl Book {

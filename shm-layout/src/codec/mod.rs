@@ -14,6 +14,7 @@ use crate::{
     ids::Uuid,
     settings::LockPolicy,
     state::POLICY_WORDS,
+    trace,
 };
 
 /// One quota of a process, with what it reverts to.
@@ -51,6 +52,7 @@ pub(crate) struct SlotSettings {
     pub(crate) paused: Option<bool>,
     pub(crate) boost: Option<Boost>,
     pub(crate) quotas: [QuotaSetting; DEVICES_PER_PROCESS + 1],
+    pub(crate) trace: Option<trace::Order>,
 }
 
 /// The part of a process's record that is about its share.
@@ -123,6 +125,10 @@ pub(crate) fn valid_cap(cap: u32) -> bool {
     (1..=100).contains(&cap)
 }
 
+/// Where a slot's order for a trace is: behind its quotas.
+const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
+const _: () = assert!(TRACE < SLOT_WORDS);
+
 const WEIGHT: u32 = 1;
 const PRIORITY: u32 = 2;
 const CAP: u32 = 4;
@@ -167,6 +173,7 @@ impl SlotSettings {
         });
         words[2] = pair(self.priority.unwrap_or(0) as u32, boost.priority as u32);
         words[3] = boost.until_ns;
+        words[TRACE] = trace::order_words(self.trace);
         for (quota, words) in self.quotas.iter().zip(words[4..].chunks_exact_mut(4)) {
             let (kind, amount) = quota_words(quota.value);
             let (then_kind, then_amount) = quota_words(quota.then);
@@ -200,6 +207,7 @@ impl SlotSettings {
             })
             .filter(|b| has(BOOST) && valid_priority(b.priority)),
             quotas,
+            trace: trace::order_of(words[TRACE]),
         }
     }
 

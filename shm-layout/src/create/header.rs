@@ -83,7 +83,7 @@ pub(crate) fn says_system(path: &Path) -> bool {
 }
 
 /// This boot's id; zero where the system does not tell.
-pub(super) fn boot_id() -> [u64; 2] {
+pub(crate) fn boot_id() -> [u64; 2] {
     let Ok(text) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
         return [0, 0];
     };

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use header::says_system;
+pub(crate) use header::{boot_id, says_system};
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, fallocate, flock, linkat};
 
@@ -208,7 +208,7 @@ fn publish(
         let path = path.clone();
         move |source| OpenError::Io { path, op, source }
     };
-    let (file, temporary) = scratch(dir, kind, replace).map_err(io("create"))?;
+    let (file, temporary) = scratch(dir, kind.name(), replace).map_err(io("create"))?;
     // A temporary name does not outlive us; unless we are killed just here, which costs a hidden file.
     let _cleanup = Cleanup(temporary.clone());
     crash_point!("create:made");
@@ -249,7 +249,7 @@ fn publish(
 }
 
 /// A file nobody can find, or (where the file system has no such thing, or it is to replace another) a hidden one.
-fn scratch(dir: &Path, kind: Kind, named: bool) -> io::Result<(File, Option<PathBuf>)> {
+pub(crate) fn scratch(dir: &Path, what: &str, named: bool) -> io::Result<(File, Option<PathBuf>)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -264,8 +264,7 @@ fn scratch(dir: &Path, kind: Kind, named: bool) -> io::Result<(File, Option<Path
     }
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = dir.join(format!(
-        ".{}.{}.{count}.{}",
-        kind.name(),
+        ".{what}.{}.{count}.{}",
         std::process::id(),
         clock::now()
     ));
@@ -276,7 +275,8 @@ fn scratch(dir: &Path, kind: Kind, named: bool) -> io::Result<(File, Option<Path
     Ok((file, Some(name)))
 }
 
-struct Cleanup(Option<PathBuf>);
+/// Takes the hidden name back when it is dropped; after a rename there is nothing left of it.
+pub(crate) struct Cleanup(pub(crate) Option<PathBuf>);
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
@@ -286,7 +286,8 @@ impl Drop for Cleanup {
     }
 }
 
-fn allocate(file: &File, size: u64) -> io::Result<()> {
+/// Gives every byte its place on the file system.
+pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, size) {
         Ok(()) => return Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}

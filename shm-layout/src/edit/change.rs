@@ -97,6 +97,13 @@ pub enum Change {
         /// Removes it.
         remove: bool,
     },
+    /// Whether a process's calls are traced. Its buffer is made first ([`trace::create`](crate::trace::create)).
+    Trace {
+        /// Whose.
+        slot: SlotId,
+        /// Records of the buffer; `None` ends the trace.
+        on: Option<u32>,
+    },
 }
 
 /// A done edit.

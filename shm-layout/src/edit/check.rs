@@ -1,7 +1,7 @@
 //! Which values make sense at all, before anybody is locked out.
 
 use super::{Change, EditError, QuotaValue, Set};
-use crate::codec;
+use crate::{codec, trace::RECORDS};
 
 fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
     EditError::Invalid {
@@ -54,6 +54,17 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             }
             shares(weight, cap)
         }
+        Change::Trace {
+            on: Some(records), ..
+        } if !RECORDS.contains(records) => Err(invalid(
+            "records",
+            format!(
+                "must be between {} and {}, not {records}",
+                RECORDS.start(),
+                RECORDS.end()
+            ),
+        )),
+        Change::Trace { .. } => Ok(()),
     }
 }
 

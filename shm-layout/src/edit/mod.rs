@@ -227,7 +227,9 @@ const NOBODY: SlotId = SlotId {
 
 fn target_of(change: &Change) -> SlotId {
     match change {
-        Change::ProcessQuota { slot, .. } | Change::ProcessShare { slot, .. } => *slot,
+        Change::ProcessQuota { slot, .. }
+        | Change::ProcessShare { slot, .. }
+        | Change::Trace { slot, .. } => *slot,
         _ => NOBODY,
     }
 }

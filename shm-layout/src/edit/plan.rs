@@ -9,6 +9,7 @@ use crate::{
     primitive::Ordering,
     protocol::claim,
     records::RecordId,
+    trace,
 };
 
 /// One record's new words.
@@ -49,6 +50,7 @@ impl Operator {
                 cap,
                 remove,
             } => self.group(name, *memory, *weight, *cap, *remove),
+            Change::Trace { slot, on } => self.trace(*slot, *on, now_ns),
         }
     }
 
@@ -173,6 +175,23 @@ impl Operator {
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(slot.index)),
+            words: settings.encode().to_vec(),
+            old,
+        })
+    }
+
+    fn trace(&self, id: SlotId, on: Option<u32>, now_ns: u64) -> Result<Plan, EditError> {
+        let mut settings = self.slot(id, now_ns)?;
+        // The generation this edit will have: no two orders of a slot have the same number.
+        let number = self.segments.control().generation().wrapping_add(1) as u32;
+        let order = on.map(|records| trace::Order { records, number });
+        let before = std::mem::replace(&mut settings.trace, order);
+        let old = Change::Trace {
+            slot: id,
+            on: before.map(|order| order.records),
+        };
+        Ok(Plan {
+            record: RecordId::Slot(usize::from(id.index)),
             words: settings.encode().to_vec(),
             old,
         })

@@ -12,6 +12,7 @@ use crate::{
     lock,
     register::Identity,
     settings::{LockPolicy, Share},
+    trace::TraceView,
 };
 
 pub use read::snapshot;
@@ -75,6 +76,8 @@ pub struct ProcessView {
     pub acked: u64,
     /// A launch variable had a bad value.
     pub invalid: bool,
+    /// Its trace.
+    pub trace: TraceView,
     /// Its devices.
     pub devices: Vec<ProcessDeviceView>,
 }

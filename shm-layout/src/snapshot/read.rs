@@ -18,6 +18,7 @@ use crate::{
     segment::Segments,
     settings::{LaunchShare, LockPolicy, Share, resolve_share},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
+    trace::TraceView,
 };
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
@@ -134,6 +135,7 @@ impl<'s> Reading<'s> {
             slot.launch_policy[at].load(Ordering::Relaxed)
         }));
         let policy_source = codec::source_of(slot.launch_policy_source.load(Ordering::Relaxed));
+        let order = settings.trace;
         let launch = Launch {
             settings,
             share,
@@ -152,6 +154,10 @@ impl<'s> Reading<'s> {
             group: name.map(|name| codec::text_of(&name)),
             acked: slot.acked.load(Ordering::Relaxed),
             invalid,
+            trace: TraceView {
+                wanted: order.map(|order| order.records),
+                progress: slot.trace_progress(),
+            },
             devices,
         })
     }

@@ -78,6 +78,16 @@ pub enum StoredChange {
         /// Removes it.
         remove: bool,
     },
+    /// Whether a process is traced.
+    Trace {
+        /// Slot and epoch.
+        slot: u16,
+        /// Epoch.
+        epoch: u32,
+        /// Records of its buffer; without them the trace ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        records: Option<u32>,
+    },
 }
 
 impl From<&Change> for StoredChange {
@@ -135,6 +145,11 @@ impl From<&Change> for StoredChange {
                 weight: word(weight, u32::to_string),
                 cap: word(cap, u32::to_string),
                 remove: *remove,
+            },
+            Change::Trace { slot, on } => Self::Trace {
+                slot: slot.index,
+                epoch: slot.epoch,
+                records: *on,
             },
         }
     }
@@ -216,6 +231,17 @@ impl StoredChange {
                 cap: read(cap, |text| text.parse().ok())?,
                 remove: *remove,
             },
+            Self::Trace {
+                slot,
+                epoch,
+                records,
+            } => Change::Trace {
+                slot: SlotId {
+                    index: *slot,
+                    epoch: *epoch,
+                },
+                on: *records,
+            },
         })
     }
 
@@ -245,6 +271,12 @@ impl StoredChange {
             (Self::Policy { device, .. }, Self::Policy { device: d, .. }) => device == d,
             (Self::DeviceLimit { device, .. }, Self::DeviceLimit { device: d, .. }) => device == d,
             (Self::Group { name, .. }, Self::Group { name: n, .. }) => name == n,
+            (
+                Self::Trace { slot, epoch, .. },
+                Self::Trace {
+                    slot: s, epoch: e, ..
+                },
+            ) => (slot, epoch) == (s, e),
             _ => false,
         }
     }
@@ -293,6 +325,11 @@ impl StoredChange {
                 cap,
                 ..
             } => pairs(&[("memory", memory), ("weight", weight), ("cap", cap)]),
+            Self::Trace { records: None, .. } => "trace off".into(),
+            Self::Trace {
+                records: Some(records),
+                ..
+            } => format!("trace of {records} records"),
         }
     }
 }

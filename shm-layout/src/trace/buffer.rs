@@ -1,0 +1,356 @@
+//! Writing: the traced process's side.
+//!
+//! Any number of threads write at once. A thread draws a place, fills it and publishes it by its last word; the rows are
+//! plain atomic sums. Nothing waits for anything, and nothing here fails.
+
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::{
+    CALLS, Line, RECORDS, Record, Stat, TraceError, VERSION,
+    create::{allocate, moment},
+    layout::MAGIC,
+    mapped::Mapped,
+    path,
+    record::{Kind, NO_CALL, NO_DEVICE, What, reason_word},
+    size,
+};
+use crate::{
+    clock, codec,
+    crash::crash_point,
+    create::boot_id,
+    events::Reason,
+    ids::{SlotId, Uuid},
+    locate::check_owner,
+    primitive::Ordering,
+};
+
+/// What a process tells about itself when it takes a buffer over.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest<'g> {
+    /// The exported names behind the call codes, by code.
+    pub calls: &'g [&'g str],
+    /// Its devices, by its own ordinals.
+    pub devices: &'g [Uuid],
+}
+
+/// A finished call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Its code.
+    pub code: u16,
+    /// When the application made it.
+    pub start_ns: u64,
+    /// Until the application had its answer.
+    pub duration_ns: u64,
+    /// Of that, the wait for the lock.
+    pub waited_ns: u64,
+    /// What it moved or was asked for.
+    pub bytes: u64,
+    /// The thread.
+    pub tid: u32,
+    /// The process's own ordinal of the device.
+    pub device: Option<u8>,
+}
+
+/// A buffer's fill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Length {
+    /// Records written.
+    pub records: u64,
+    /// Records that found no room.
+    pub dropped: u64,
+    /// Records there is room for.
+    pub capacity: u64,
+}
+
+/// A buffer that this process writes.
+pub struct Buffer(Mapped);
+
+impl Buffer {
+    /// Takes over the buffer that the operator made for this life of a slot. Everything about the file is checked
+    /// first; what it holds already stays.
+    pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
+        let path = path(dir, slot);
+        let foreign = |why| TraceError::Foreign {
+            path: path.clone(),
+            why,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&path)
+            .map_err(TraceError::io(&path, "open for writing"))?;
+        let meta = file.metadata().map_err(TraceError::io(&path, "look at"))?;
+        if !meta.is_file() {
+            return Err(foreign("it is no plain file"));
+        }
+        check_owner(&path, meta.uid()).map_err(TraceError::Dir)?;
+        let least = size(*RECORDS.start());
+        if meta.len() < least || meta.len() > size(*RECORDS.end()) {
+            return Err(foreign("its size is no buffer's"));
+        }
+        let records = u32::try_from((meta.len() - size(0)) / size_of::<Line>() as u64).unwrap_or(0);
+        if !RECORDS.contains(&records) || meta.len() != size(records) {
+            return Err(foreign("its size is no buffer's"));
+        }
+        // The maker did so; whoever put another file here may have left holes that no room is left for.
+        allocate(&path, &file, records)?;
+        let map = MmapOptions::new()
+            .len(size(records) as usize)
+            .map_raw(&file)
+            .map_err(TraceError::io(&path, "map"))?;
+        let mapped = Mapped::new(map, records).ok_or_else(|| foreign("it is cut short"))?;
+        let head = &mapped.tables().head;
+        let version = head.version.load(Ordering::Relaxed);
+        if head.magic.load(Ordering::Relaxed) != MAGIC || version == 0 {
+            return Err(foreign("it does not begin like one"));
+        }
+        if version != VERSION {
+            return Err(TraceError::WrongVersion {
+                path,
+                theirs: version,
+            });
+        }
+        let says = (
+            head.capacity.load(Ordering::Relaxed),
+            head.size.load(Ordering::Relaxed),
+        );
+        if says != (records, size(records)) {
+            return Err(foreign("its size is not what it says"));
+        }
+        let boot = [&head.boot[0], &head.boot[1]].map(|word| word.load(Ordering::Relaxed));
+        if head.who.load(Ordering::Relaxed) != slot.to_word() || boot != boot_id() {
+            return Err(TraceError::NotIts { path });
+        }
+        Ok(Buffer(mapped).begun(guest))
+    }
+
+    /// A buffer in this process's own memory, for nobody else to see.
+    pub fn private(records: u32, guest: Guest<'_>) -> Result<Buffer, TraceError> {
+        let records = records.clamp(*RECORDS.start(), *RECORDS.end());
+        let here = Path::new("memory");
+        let map = MmapOptions::new()
+            .len(size(records) as usize)
+            .map_anon()
+            .map_err(TraceError::io(here, "map"))?;
+        let foreign = || TraceError::Foreign {
+            path: here.to_path_buf(),
+            why: "it is cut short",
+        };
+        let mapped = Mapped::new(MmapRaw::from(map), records).ok_or_else(foreign)?;
+        let (boottime, realtime) = moment();
+        let head = &mapped.tables().head;
+        head.boottime_ns.store(boottime, Ordering::Relaxed);
+        head.realtime_ns.store(realtime, Ordering::Relaxed);
+        Ok(Buffer(mapped).begun(guest))
+    }
+
+    fn begun(self, guest: Guest<'_>) -> Buffer {
+        let tables = self.0.tables();
+        let head = &tables.head;
+        for (name, text) in tables.names.iter().zip(guest.calls) {
+            let mut words = [0; 8];
+            codec::text_words(text, &mut words);
+            for (word, value) in name.text.iter().zip(words) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        crash_point!("trace:named");
+        for (words, uuid) in head.devices.iter().zip(guest.devices) {
+            let (low, high) = codec::uuid_words(uuid);
+            words[0].store(low, Ordering::Relaxed);
+            words[1].store(high, Ordering::Relaxed);
+        }
+        let count = |len: usize, most: usize| len.min(most) as u32;
+        head.calls_named
+            .store(count(guest.calls.len(), CALLS), Ordering::Relaxed);
+        head.devices_named.store(
+            count(guest.devices.len(), head.devices.len()),
+            Ordering::Relaxed,
+        );
+        let now = clock::now();
+        // One that was stopped and is wanted again goes on.
+        let _ = head
+            .started_ns
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        head.stopped_ns.store(0, Ordering::Relaxed);
+        head.seen_ns.store(now, Ordering::Relaxed);
+        crash_point!("trace:begun");
+        self
+    }
+
+    /// When this process began to write it.
+    pub fn started_ns(&self) -> u64 {
+        self.0.tables().head.started_ns.load(Ordering::Relaxed)
+    }
+
+    /// The wall clock's reading at a time of the segments' clock.
+    pub fn realtime_ns(&self, time_ns: u64) -> u64 {
+        let head = &self.0.tables().head;
+        let [boottime, realtime] =
+            [&head.boottime_ns, &head.realtime_ns].map(|word| word.load(Ordering::Relaxed));
+        time_ns.wrapping_sub(boottime).wrapping_add(realtime)
+    }
+
+    /// The keeper looked.
+    pub fn seen(&self, now_ns: u64) {
+        self.0
+            .tables()
+            .head
+            .seen_ns
+            .store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Nothing more is written.
+    pub fn stopped(&self, now_ns: u64) {
+        self.seen(now_ns);
+        self.0
+            .tables()
+            .head
+            .stopped_ns
+            .store(now_ns, Ordering::Relaxed);
+    }
+
+    /// How full it is.
+    pub fn length(&self) -> Length {
+        let head = &self.0.tables().head;
+        let capacity = self.0.lines().len() as u64;
+        Length {
+            records: head.next.load(Ordering::Relaxed).min(capacity),
+            dropped: head.dropped.load(Ordering::Relaxed),
+            capacity,
+        }
+    }
+
+    /// A call has been answered.
+    pub fn call(&self, call: &Call) {
+        if let Some(row) = self.0.tables().rows.get(usize::from(call.code)) {
+            row.count.fetch_add(1, Ordering::Relaxed);
+            row.total_ns.fetch_add(call.duration_ns, Ordering::Relaxed);
+            if row.longest_ns.load(Ordering::Relaxed) < call.duration_ns {
+                row.longest_ns
+                    .fetch_max(call.duration_ns, Ordering::Relaxed);
+            }
+            if call.bytes != 0 {
+                row.bytes.fetch_add(call.bytes, Ordering::Relaxed);
+            }
+            if call.waited_ns != 0 {
+                row.waited_ns.fetch_add(call.waited_ns, Ordering::Relaxed);
+            }
+        }
+        let what = what(Kind::Call, call.tid, call.code, call.device);
+        self.put(call.start_ns, call.duration_ns, call.bytes, what);
+    }
+
+    /// A thread waited for the lock within a call.
+    pub fn wait(&self, code: u16, start_ns: u64, duration_ns: u64, tid: u32, device: Option<u8>) {
+        self.put(
+            start_ns,
+            duration_ns,
+            0,
+            what(Kind::Wait, tid, code, device),
+        );
+    }
+
+    /// The process held a device's lock; without a reason it still does.
+    pub fn hold(&self, start_ns: u64, duration_ns: u64, device: u8, reason: Option<Reason>) {
+        let what = what(Kind::Hold, 0, NO_CALL, Some(device));
+        self.put(start_ns, duration_ns, reason_word(reason), what);
+    }
+
+    /// An allocation was refused.
+    pub fn denial(&self, code: u16, time_ns: u64, bytes: u64, tid: u32, device: u8) {
+        self.put(
+            time_ns,
+            0,
+            bytes,
+            what(Kind::Denial, tid, code, Some(device)),
+        );
+    }
+
+    fn put(&self, start_ns: u64, duration_ns: u64, argument: u64, what: What) {
+        let head = &self.0.tables().head;
+        let lines = self.0.lines();
+        let full = || {
+            head.dropped.fetch_add(1, Ordering::Relaxed);
+        };
+        // Looked at first, so that the number does not run on for ever.
+        if head.next.load(Ordering::Relaxed) >= lines.len() as u64 {
+            return full();
+        }
+        let place = head.next.fetch_add(1, Ordering::Relaxed);
+        let Some(line) = usize::try_from(place)
+            .ok()
+            .and_then(|place| lines.get(place))
+        else {
+            return full();
+        };
+        crash_point!("trace:drawn");
+        line.start_ns.store(start_ns, Ordering::Relaxed);
+        crash_point!("trace:start");
+        line.duration_ns.store(duration_ns, Ordering::Relaxed);
+        line.argument.store(argument, Ordering::Relaxed);
+        crash_point!("trace:filled");
+        // ORDER: pairs with the Acquire in `records_from`; publishes the other words.
+        line.what.store(what.to_word(), Ordering::Release);
+        crash_point!("trace:written");
+    }
+
+    /// The records from a place on; returns the place behind the last of them. What is not published yet ends the look,
+    /// unless nobody writes any more: then it is left out, for its thread will not come back to it.
+    pub fn records_from(
+        &self,
+        place: u64,
+        names: &[&'static str],
+        nobody_writes: bool,
+        mut each: impl FnMut(Record<'static>),
+    ) -> u64 {
+        let lines = self.0.lines();
+        let end = self.length().records;
+        let name = |call: u16| names.get(usize::from(call)).copied();
+        let mut place = place;
+        while place < end {
+            let Some(line) = usize::try_from(place)
+                .ok()
+                .and_then(|place| lines.get(place))
+            else {
+                break;
+            };
+            // ORDER: pairs with the Release in `put`; the other words are visible.
+            let what = line.what.load(Ordering::Acquire);
+            if what == 0 && !nobody_writes {
+                break;
+            }
+            let words = [&line.start_ns, &line.duration_ns, &line.argument]
+                .map(|word| word.load(Ordering::Relaxed));
+            if let Some(record) = Record::decode([words[0], words[1], words[2], what], name) {
+                each(record);
+            }
+            place += 1;
+        }
+        place
+    }
+
+    /// What the calls came to so far.
+    pub fn stats<'n>(&self, names: &[&'n str]) -> Vec<Stat<'n>> {
+        let rows = self.0.tables().rows.iter().zip(names);
+        rows.filter_map(|(row, name)| Stat::of_row(row, name))
+            .collect()
+    }
+}
+
+fn what(kind: Kind, tid: u32, call: u16, device: Option<u8>) -> What {
+    What {
+        kind,
+        tid,
+        call,
+        device: device.unwrap_or(NO_DEVICE),
+    }
+}

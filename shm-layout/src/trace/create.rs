@@ -1,0 +1,256 @@
+//! The files: made by the operator's tool, found, and swept when nobody needs them any more.
+//!
+//! ```text
+//!   hidden file ─▶ fallocate ─▶ owner, mode ─▶ head ─▶ rename(trace-SLOT-EPOCH)     nobody ever sees half of one
+//! ```
+//!
+//! A new buffer takes the name from an old one; whoever has the old one mapped keeps it.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, fchown},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{
+    RECORDS, Reader, TraceError, VERSION,
+    layout::{EXE_WORDS, Head, LABEL_WORDS, MAGIC},
+    path, size,
+};
+use crate::{
+    MAX_PROCESSES, clock, codec,
+    crash::crash_point,
+    create::{self, Cleanup},
+    ids::SlotId,
+    locate,
+    protocol::claim,
+    reap,
+    segment::Segments,
+    snapshot::ProcessView,
+};
+
+/// How long [`sweep`] leaves the buffer of a process that has ended, for whoever wants to export it.
+pub const KEEP: Duration = Duration::from_secs(3600);
+
+/// Makes the buffer of a process, in the place of an earlier one.
+///
+/// Whoever may write the state may write the buffer: it takes that file's owner, group and mode, but for what
+/// others may.
+pub fn create(dir: &Path, process: &ProcessView, records: u32) -> Result<PathBuf, TraceError> {
+    if !RECORDS.contains(&records) {
+        return Err(TraceError::Records { asked: records });
+    }
+    locate::check(dir).map_err(TraceError::Dir)?;
+    forget_earlier_lives(dir, process.slot);
+    let path = path(dir, process.slot);
+    let state = fs::metadata(dir.join("state"))
+        .map_err(TraceError::io(&path, "look at the state beside"))?;
+    let (file, temporary) =
+        create::scratch(dir, "trace", true).map_err(TraceError::io(&path, "create"))?;
+    let cleanup = Cleanup(temporary);
+    crash_point!("trace:made");
+    allocate(&path, &file, records)?;
+    file.set_permissions(fs::Permissions::from_mode(state.mode() & 0o660))
+        .map_err(TraceError::io(&path, "set the mode of"))?;
+    let made = file.metadata().map_err(TraceError::io(&path, "look at"))?;
+    if (made.uid(), made.gid()) != (state.uid(), state.gid()) {
+        fchown(&file, Some(state.uid()), Some(state.gid()))
+            .map_err(TraceError::io(&path, "give to the state's owner"))?;
+    }
+    write_head(&file, process, records).map_err(TraceError::io(&path, "initialise"))?;
+    crash_point!("trace:initialised");
+    if let Some(temporary) = &cleanup.0 {
+        fs::rename(temporary, &path).map_err(TraceError::io(&path, "name"))?;
+    }
+    Ok(path)
+}
+
+/// Makes sure that every byte has its place on the file system.
+pub(super) fn allocate(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
+    let want = size(records);
+    create::allocate(file, want).map_err(|source| match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => TraceError::NoSpace {
+            path: path.to_path_buf(),
+            want,
+        },
+        _ => TraceError::io(path, "allocate")(source),
+    })
+}
+
+/// By plain writes: nobody has the file mapped yet.
+fn write_head(file: &File, process: &ProcessView, records: u32) -> io::Result<()> {
+    macro_rules! put {
+        ($($field:ident: $value:expr;)*) => {
+            $(file.write_all_at(&$value.to_ne_bytes(), std::mem::offset_of!(Head, $field) as u64)?;)*
+        };
+    }
+    let text = |words: &mut [u64], at: usize, text: &str| {
+        codec::text_words(text, words);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        file.write_all_at(&bytes, at as u64)
+    };
+    let identity = &process.identity;
+    let (boottime, realtime) = moment();
+    let boot = create::boot_id();
+    put! {
+        magic: MAGIC;
+        capacity: records;
+        size: size(records);
+        who: process.slot.to_word();
+        pid: identity.pid;
+        uid: identity.uid;
+        start_time: identity.start_time;
+        boottime_ns: boottime;
+        realtime_ns: realtime;
+    }
+    for (index, word) in boot.into_iter().enumerate() {
+        let at = std::mem::offset_of!(Head, boot) + index * 8;
+        file.write_all_at(&word.to_ne_bytes(), at as u64)?;
+    }
+    text(
+        &mut [0; EXE_WORDS],
+        std::mem::offset_of!(Head, exe),
+        &identity.exe,
+    )?;
+    text(
+        &mut [0; LABEL_WORDS],
+        std::mem::offset_of!(Head, label),
+        &identity.label,
+    )?;
+    put! { version: VERSION; }
+    Ok(())
+}
+
+/// One moment on the segments' clock and on the wall clock.
+pub(super) fn moment() -> (u64, u64) {
+    let realtime = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        u64::try_from(i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec))
+            .unwrap_or(0)
+    };
+    // Of three looks the one that was interrupted least.
+    let looks = std::array::from_fn::<_, 3, _>(|_| {
+        let before = clock::now();
+        let wall = realtime();
+        let took = clock::now().saturating_sub(before);
+        (took, before.saturating_add(took / 2), wall)
+    });
+    let (_, boottime, realtime) = looks.into_iter().min().unwrap_or_default();
+    (boottime, realtime)
+}
+
+/// The buffers in a directory, by slot and epoch.
+pub fn list(dir: &Path) -> Result<Vec<(SlotId, PathBuf)>, TraceError> {
+    let entries = fs::read_dir(dir).map_err(TraceError::io(dir, "list"))?;
+    let mut found: Vec<(SlotId, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| Some((slot_of(entry.file_name().to_str()?)?, entry.path())))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+fn slot_of(name: &str) -> Option<SlotId> {
+    let (index, epoch) = name.strip_prefix("trace-")?.split_once('-')?;
+    let slot = SlotId {
+        index: index.parse().ok()?,
+        epoch: epoch.parse().ok()?,
+    };
+    let ours = usize::from(slot.index) < MAX_PROCESSES && slot.epoch != 0;
+    // Written as we write it: no sign, no leading zero.
+    (ours && name == format!("trace-{}-{}", slot.index, slot.epoch)).then_some(slot)
+}
+
+/// Removes a buffer. Whoever writes it goes on writing what nobody will read.
+pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
+    let path = path(dir, slot);
+    fs::remove_file(&path).map_err(TraceError::io(&path, "remove"))
+}
+
+/// Removes what processes left that have ended more than `keep` ago, and what belongs to nobody at all. Returns how many
+/// files it removed.
+pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
+    let dir = segments.dir();
+    let mut removed = 0;
+    for (slot, path) in list(dir).unwrap_or_default() {
+        if lives(segments, slot) {
+            continue;
+        }
+        let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
+        let wanted = Reader::open(&path).is_ok_and(|reader| {
+            let header = reader.header();
+            let last = header
+                .seen_ns
+                .max(header.started_ns)
+                .max(header.boottime_ns);
+            now_ns.saturating_sub(last) < keep_ns
+        });
+        if !wanted && fs::remove_file(&path).is_ok() {
+            removed += 1;
+        }
+    }
+    removed + sweep_hidden(dir)
+}
+
+fn lives(segments: &Segments, slot: SlotId) -> bool {
+    let index = usize::from(slot.index);
+    let claimed = segments
+        .state()
+        .slots
+        .get(index)
+        .and_then(|words| claim::live(&words.claim));
+    claimed == Some(slot.epoch) && !matches!(reap::is_gone(segments, index), Ok(true))
+}
+
+/// What makers left that were killed halfway: nobody takes a minute to make one.
+fn sweep_hidden(dir: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return 0;
+    };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(".trace."))
+        .filter(|entry| {
+            let modified = entry.metadata().and_then(|meta| meta.modified());
+            let age = modified.map(|then| then.elapsed().unwrap_or_default());
+            age.is_ok_and(|age| age > Duration::from_secs(60))
+        })
+        .filter(|entry| fs::remove_file(entry.path()).is_ok())
+        .count()
+}
+
+/// The slot has a new life: what its earlier ones left has had its time.
+fn forget_earlier_lives(dir: &Path, slot: SlotId) {
+    for (other, path) in list(dir).unwrap_or_default() {
+        if other.index == slot.index && other.epoch != slot.epoch {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_as_we_write_them_are_buffers() {
+        let slot = SlotId {
+            index: 3,
+            epoch: 17,
+        };
+        assert_eq!(slot_of("trace-3-17"), Some(slot));
+        for name in [
+            "trace-3-0",
+            "trace-256-1",
+            "trace-+3-17",
+            "trace-03-17",
+            "trace-3",
+            "trace-3-17x",
+            "state",
+        ] {
+            assert_eq!(slot_of(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Why a trace buffer cannot be used, each with what a person can do about it.
+
+use std::{fmt, io, path::PathBuf};
+
+use super::RECORDS;
+use crate::error::OpenError;
+
+/// Why a trace buffer cannot be made, opened or read. Its `Display` is a sentence that says what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// There is no buffer.
+    Missing {
+        /// The file looked for.
+        path: PathBuf,
+    },
+    /// Not a trace buffer, or one that somebody cut or wrote over.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The buffer of another process, or of an earlier boot.
+    NotIts {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Written by another version of gpushare.
+    WrongVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version the file has.
+        theirs: u32,
+    },
+    /// No buffer has so many records.
+    Records {
+        /// How many were asked for.
+        asked: u32,
+    },
+    /// The file system has no room for it.
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+        /// The bytes needed.
+        want: u64,
+    },
+    /// The directory of the segments is not usable.
+    Dir(OpenError),
+    /// Anything else the system said.
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        op: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl TraceError {
+    /// For `map_err`: what was tried, and on what.
+    pub(super) fn io(path: &std::path::Path, op: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound => Self::Missing { path },
+            _ => Self::Io { path, op, source },
+        }
+    }
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { path } => write!(
+                f,
+                "there is no trace at {}; start one with `gpushare trace start`",
+                path.display()
+            ),
+            Self::Foreign { path, why } => write!(
+                f,
+                "{} is no usable trace buffer: {why}; remove it and start the trace again",
+                path.display()
+            ),
+            Self::NotIts { path } => write!(
+                f,
+                "{} belongs to another process or to an earlier boot; remove it and start the trace again",
+                path.display()
+            ),
+            Self::WrongVersion { path, theirs } => write!(
+                f,
+                "{} has version {theirs} and this program speaks {}; use the gpushare it was made with",
+                path.display(),
+                super::VERSION
+            ),
+            Self::Records { asked } => write!(
+                f,
+                "a trace has from {} to {} records, not {asked}",
+                RECORDS.start(),
+                RECORDS.end()
+            ),
+            Self::NoSpace { path, want } => write!(
+                f,
+                "no room for {}: {want} bytes are needed; free some, or ask for fewer records",
+                path.display()
+            ),
+            Self::Dir(error) => error.fmt(f),
+            Self::Io { path, op, source } => {
+                write!(f, "cannot {op} {}: {source}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for TraceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Dir(error) => Some(error),
+            _ => None,
+        }
+    }
+}

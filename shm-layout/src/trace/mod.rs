@@ -1,0 +1,70 @@
+//! What a process calls, written down while somebody asked for it.
+//!
+//! A *trace buffer* is one file per process, beside the segments: `trace-SLOT-EPOCH`. The operator's tool makes it at
+//! its full size, so that a full file system is a sentence there and never a SIGBUS in a guest, and then edits the
+//! slot's record ([`Change::Trace`](crate::Change::Trace)). The process's keeper opens the file, checks all of it,
+//! switches its hooks over and acknowledges. After `stop`, or after the process's end, the file stays for export.
+//!
+//! ```text
+//!   ┌──────┬───────────────┬──────────────┬───────────────────────────────────┐
+//!   │ head │ 512 names     │ 512 rows     │ records of 32 bytes               │
+//!   │      │ call ─▶ name  │ count, sums  │ start, duration, argument, what   │
+//!   └──────┴───────────────┴──────────────┴───────────────────────────────────┘
+//! ```
+//!
+//! # What may be relied on
+//!
+//! * **One timeline.** Beside the calls the process writes its waits for the lock, its holds and its denials itself: the
+//!   segments' event ring is shared by all processes and may have turned over long before a trace is exported.
+//! * **Discard when full.** What no longer fits is counted ([`Progress::dropped`]); the rows go on and stay exact.
+//! * **Any bytes.** [`Reader`] reads the file without mapping it, so a file that shrinks is an error and no signal, and
+//!   checks every value. A record is published by its last word, written once: what a thread left half written when
+//!   its process died is skipped.
+//! * **Times** are those of [`clock`](crate::clock); the head has one moment in both clocks ([`Header::realtime_ns`]).
+//! * **A call's duration** is what the application waited for it, lock included; how much of that was the lock is
+//!   told apart ([`Stat::waited_ns`], records of [`Kind::Wait`] within the call).
+
+pub mod alnair;
+mod buffer;
+mod create;
+mod error;
+mod layout;
+mod mapped;
+mod progress;
+mod reader;
+mod record;
+
+use std::path::{Path, PathBuf};
+
+pub use self::{
+    buffer::{Buffer, Call, Guest, Length},
+    create::{KEEP, create, list, remove, sweep},
+    error::TraceError,
+    progress::{Order, Progress, TraceState, TraceView},
+    reader::{Header, Reader, Stat},
+    record::{Kind, Record},
+};
+pub(crate) use self::{
+    layout::{Head, Line, Name, Row, Tables},
+    progress::{order_of, order_words},
+};
+use crate::ids::SlotId;
+
+/// Records a buffer may have.
+pub const RECORDS: std::ops::RangeInclusive<u32> = 1_000..=4_000_000;
+/// Records of a buffer whose size nobody chose: 8 MiB.
+pub const DEFAULT_RECORDS: u32 = 262_144;
+/// The buffer's version; grows whenever an offset of it moves.
+pub const VERSION: u32 = 1;
+/// Call codes a buffer has names and rows for.
+pub const CALLS: usize = 512;
+
+/// Where the buffer of one life of a slot is.
+pub fn path(dir: &Path, slot: SlotId) -> PathBuf {
+    dir.join(format!("trace-{}-{}", slot.index, slot.epoch))
+}
+
+/// A buffer's size in bytes.
+pub fn size(records: u32) -> u64 {
+    (size_of::<Tables>() + records as usize * size_of::<Line>()) as u64
+}

@@ -1,0 +1,524 @@
+//! Trace buffers: what is written is read, whatever else the file says, and whenever its writer dies.
+
+mod common;
+
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink},
+    path::PathBuf,
+    time::Duration,
+};
+
+use common::*;
+use proptest::prelude::*;
+use shm_layout::{
+    trace::{Buffer, Call, Guest, Kind, Reader, TraceError, TraceState},
+    *,
+};
+
+const NAMES: [&str; 3] = ["cuInit", "cuMemAlloc_v2", "cuLaunchKernel"];
+const RECORDS: u32 = 1000;
+const ALLOC: u16 = 1;
+
+fn call(code: u16, start_ns: u64) -> Call {
+    Call {
+        code,
+        start_ns,
+        duration_ns: 40,
+        waited_ns: 10,
+        bytes: 7,
+        tid: 99,
+        device: Some(0),
+    }
+}
+
+fn guest() -> Guest<'static> {
+    Guest {
+        calls: &NAMES,
+        devices: &[GPU],
+    }
+}
+
+/// A buffer as the operator makes it for the process in `registration`'s slot.
+fn made(dir: &Dir, registration: &Registration) -> PathBuf {
+    let view = look(registration.segments());
+    let mut processes = view.processes.iter();
+    let process = processes.find(|process| process.slot == registration.slot());
+    trace::create(dir.path(), process.expect("it lives"), RECORDS).expect("room for a buffer")
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let dir = Dir::new();
+    let (process, _) = process(&dir.open(), "trainer");
+    let path = made(&dir, &process);
+    assert_eq!(path, trace::path(dir.path(), process.slot()));
+    let buffer = Buffer::adopt(dir.path(), process.slot(), guest()).expect("our own");
+    buffer.call(&call(ALLOC, 1000));
+    buffer.wait(ALLOC, 1005, 10, 99, Some(0));
+    buffer.hold(1015, 500, 0, Some(Reason::Slice));
+    buffer.hold(2000, 500, 0, None);
+    buffer.denial(ALLOC, 3000, 1 << 40, 99, 0);
+    let reader = Reader::open(&path).expect("a buffer");
+    let header = reader.header();
+    assert_eq!(
+        (header.slot, header.pid),
+        (process.slot(), std::process::id())
+    );
+    assert_eq!(
+        (header.label.as_str(), header.devices.as_slice()),
+        ("trainer", &[GPU][..])
+    );
+    assert!(header.started_ns > 0 && header.stopped_ns == 0 && !header.stale);
+    let wall = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970");
+    let off = header
+        .realtime_of(clock::now())
+        .abs_diff(wall.as_nanos() as u64);
+    assert!(off < 60_000_000_000, "{off} ns off the wall clock");
+    let records: Vec<_> = reader.records().collect();
+    let kinds: Vec<_> = records.iter().map(|record| record.kind).collect();
+    assert_eq!(
+        kinds,
+        [Kind::Call, Kind::Wait, Kind::Hold, Kind::Hold, Kind::Denial]
+    );
+    let first = records[0];
+    assert_eq!(
+        (first.name, first.start_ns, first.duration_ns),
+        (Some("cuMemAlloc_v2"), 1000, 40)
+    );
+    assert_eq!((first.bytes, first.tid, first.device), (7, 99, Some(0)));
+    assert_eq!(
+        (records[2].name, records[2].reason),
+        (None, Some(Reason::Slice))
+    );
+    assert_eq!((records[3].reason, records[4].bytes), (None, 1 << 40));
+    let stats = reader.stats();
+    assert_eq!(stats.len(), 1);
+    assert_eq!(
+        (stats[0].name, stats[0].count, stats[0].total_ns),
+        ("cuMemAlloc_v2", 1, 40)
+    );
+    assert_eq!(
+        (stats[0].longest_ns, stats[0].bytes, stats[0].waited_ns),
+        (40, 7, 10)
+    );
+    buffer.stopped(clock::now());
+    assert!(Reader::open(&path).expect("a buffer").header().stopped_ns > 0);
+}
+
+#[test]
+fn a_full_buffer_counts_what_it_drops_and_its_sums_go_on() {
+    let dir = Dir::new();
+    let (process, _) = process(&dir.open(), "");
+    let path = made(&dir, &process);
+    let buffer = Buffer::adopt(dir.path(), process.slot(), guest()).expect("our own");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..500).for_each(|at| buffer.call(&call(ALLOC, at))));
+        }
+    });
+    let reader = Reader::open(&path).expect("a buffer");
+    assert_eq!(reader.records().count(), RECORDS as usize);
+    assert_eq!((reader.dropped(), reader.unfinished()), (1000, 0));
+    assert_eq!(reader.stats()[0].count, 2000);
+    let length = buffer.length();
+    assert_eq!(
+        (length.records, length.dropped, length.capacity),
+        (1000, 1000, 1000)
+    );
+}
+
+#[test]
+fn a_private_buffer_hands_its_records_on_in_parts() {
+    let buffer = Buffer::private(RECORDS, guest()).expect("memory");
+    buffer.call(&call(ALLOC, 1));
+    let mut seen = Vec::new();
+    let next = buffer.records_from(0, &NAMES, false, |record| seen.push(record.start_ns));
+    buffer.call(&call(ALLOC, 2));
+    let next = buffer.records_from(next, &NAMES, false, |record| seen.push(record.start_ns));
+    assert_eq!((next, seen), (2, vec![1, 2]));
+    assert_eq!(buffer.stats(&NAMES)[0].count, 2);
+    let wall = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970");
+    assert!(
+        buffer
+            .realtime_ns(clock::now())
+            .abs_diff(wall.as_nanos() as u64)
+            < 60_000_000_000
+    );
+}
+
+#[test]
+fn a_buffer_has_the_owner_and_the_mode_of_the_state() {
+    let dir = Dir::new();
+    let (process, _) = process(&dir.open(), "");
+    let state = dir.path().join("state");
+    for (mode, wanted) in [(0o600, 0o600), (0o664, 0o660)] {
+        fs::set_permissions(&state, fs::Permissions::from_mode(mode)).expect("our own");
+        let made = fs::metadata(made(&dir, &process)).expect("made");
+        let state = fs::metadata(&state).expect("there");
+        assert_eq!(made.mode() & 0o777, wanted);
+        assert_eq!((made.uid(), made.gid()), (state.uid(), state.gid()));
+        assert!(
+            made.blocks() * 512 >= made.len(),
+            "every byte has its place"
+        );
+    }
+}
+
+/// What the writer and the reader say of the file.
+fn both(dir: &Dir, slot: SlotId) -> (TraceError, TraceError) {
+    let writer = Buffer::adopt(dir.path(), slot, guest())
+        .err()
+        .expect("refused");
+    let reader = Reader::open(&trace::path(dir.path(), slot))
+        .err()
+        .expect("refused");
+    (writer, reader)
+}
+
+#[test]
+fn a_wrong_file_is_refused_by_both_sides() {
+    let dir = Dir::new();
+    let (process, _) = process(&dir.open(), "");
+    let slot = process.slot();
+    let path = trace::path(dir.path(), slot);
+    assert!(matches!(
+        both(&dir, slot),
+        (TraceError::Missing { .. }, TraceError::Missing { .. })
+    ));
+    let foreign = |what: &str| {
+        let (writer, reader) = both(&dir, slot);
+        assert!(
+            matches!(writer, TraceError::Foreign { .. }),
+            "{what}: {writer}"
+        );
+        assert!(
+            matches!(reader, TraceError::Foreign { .. }),
+            "{what}: {reader}"
+        );
+    };
+    fs::write(&path, "").expect("written");
+    foreign("empty");
+    fs::write(&path, vec![0xa5; trace::size(RECORDS) as usize]).expect("written");
+    foreign("another program's");
+    fs::write(&path, vec![0; trace::size(RECORDS) as usize]).expect("written");
+    foreign("zero");
+    fs::remove_file(&path).expect("ours");
+    fs::create_dir(&path).expect("a directory");
+    let (writer, reader) = both(&dir, slot);
+    assert_ne!(
+        TraceState::of_error(&writer),
+        TraceState::Off,
+        "{writer} {reader}"
+    );
+    fs::remove_dir(&path).expect("ours");
+    symlink("/etc/passwd", &path).expect("a link");
+    assert!(matches!(
+        both(&dir, slot),
+        (TraceError::Io { .. }, TraceError::Io { .. })
+    ));
+    fs::remove_file(&path).expect("ours");
+    made(&dir, &process);
+    let file = OpenOptions::new().write(true).open(&path).expect("ours");
+    file.set_len(trace::size(RECORDS) - 32).expect("cut");
+    foreign("cut short by a record");
+    file.set_len(70_000).expect("cut");
+    foreign("cut short");
+    file.set_len(100).expect("cut");
+    foreign("cut to its head's beginning");
+}
+
+#[test]
+fn another_lifes_buffer_is_not_written() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (first, _) = process(&segments, "");
+    let path = made(&dir, &first);
+    let later = SlotId {
+        epoch: first.slot().epoch + 1,
+        ..first.slot()
+    };
+    fs::copy(&path, trace::path(dir.path(), later)).expect("copied");
+    let refused = Buffer::adopt(dir.path(), later, guest())
+        .err()
+        .expect("refused");
+    assert!(matches!(refused, TraceError::NotIts { .. }), "{refused}");
+    assert_eq!(TraceState::of_error(&refused), TraceState::BadBuffer);
+    for (offset, word) in [(24, 77u64), (8, 9)] {
+        made(&dir, &first);
+        let file = OpenOptions::new().write(true).open(&path).expect("ours");
+        file.write_all_at(&word.to_ne_bytes(), offset)
+            .expect("written");
+        let refused = Buffer::adopt(dir.path(), first.slot(), guest())
+            .err()
+            .expect("refused");
+        assert!(
+            matches!(
+                refused,
+                TraceError::NotIts { .. }
+                    | TraceError::WrongVersion { .. }
+                    | TraceError::Foreign { .. }
+            ),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn an_order_reaches_the_process_and_its_answer_the_snapshot() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, _) = process(&segments, "");
+    let slot = process.slot();
+    assert_eq!(process.trace_order(), None);
+    let start = Change::Trace {
+        slot,
+        on: Some(RECORDS),
+    };
+    operator.edit(None, &start, clock::now()).expect("valid");
+    let first = process.trace_order().expect("ordered");
+    assert_eq!(first.records, RECORDS);
+    let again = operator.edit(None, &start, clock::now()).expect("valid");
+    assert_eq!(again.old, start, "undoing goes back to a trace");
+    let second = process.trace_order().expect("ordered");
+    assert_ne!(first.number, second.number, "a new order is another one");
+    let quota = Change::ProcessQuota {
+        slot,
+        device: None,
+        value: QuotaValue::Bytes(5),
+        until_ns: None,
+    };
+    operator.edit(None, &quota, clock::now()).expect("valid");
+    assert_eq!(
+        process.trace_order(),
+        Some(second),
+        "other edits leave it alone"
+    );
+    process.trace_progress(&trace::Progress {
+        state: TraceState::On,
+        logs: true,
+        records: 5,
+        dropped: 6,
+    });
+    let seen = look(&segments).processes[0].trace;
+    assert_eq!(
+        (seen.wanted, seen.progress.state),
+        (Some(RECORDS), TraceState::On)
+    );
+    assert_eq!(
+        (
+            seen.progress.logs,
+            seen.progress.records,
+            seen.progress.dropped
+        ),
+        (true, 5, 6)
+    );
+    let stop = Change::Trace { slot, on: None };
+    assert_eq!(
+        operator.edit(None, &stop, clock::now()).expect("valid").old,
+        start
+    );
+    assert_eq!(process.trace_order(), None);
+    for records in [0, 1, 999, 4_000_001, u32::MAX] {
+        let change = Change::Trace {
+            slot,
+            on: Some(records),
+        };
+        let refused = operator
+            .edit(None, &change, clock::now())
+            .expect_err("senseless");
+        assert!(
+            matches!(
+                refused,
+                EditError::Invalid {
+                    field: "records",
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+    }
+    let gone = Change::Trace {
+        slot: SlotId {
+            epoch: slot.epoch + 1,
+            ..slot
+        },
+        on: Some(RECORDS),
+    };
+    assert!(matches!(
+        operator.edit(None, &gone, clock::now()),
+        Err(EditError::NoSuchTarget)
+    ));
+}
+
+#[test]
+fn the_dead_leave_their_buffer_for_a_while_and_the_living_keep_theirs() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (lives, _) = process(&segments, "");
+    let kept = made(&dir, &lives);
+    let (dies, _) = process(&segments, "");
+    let left = made(&dir, &dies);
+    drop(Buffer::adopt(dir.path(), dies.slot(), guest()).expect("our own"));
+    let slot = dies.slot();
+    drop(dies);
+    assert_eq!(trace::sweep(&segments, trace::KEEP, clock::now()), 0);
+    assert!(Reader::open(&left).is_ok());
+    let later = clock::now() + trace::KEEP.as_nanos() as u64 + 1;
+    assert_eq!(trace::sweep(&segments, trace::KEEP, later), 1);
+    assert!(!left.exists() && kept.exists());
+    assert!(matches!(
+        trace::remove(dir.path(), slot),
+        Err(TraceError::Missing { .. })
+    ));
+    // A second life of the slot takes the place of the first one's buffer.
+    let (heir, _) = process(&segments, "");
+    assert_eq!(heir.slot().index, slot.index);
+    fs::write(&left, "an earlier life's").expect("written");
+    made(&dir, &heir);
+    let mut slots: Vec<_> = trace::list(dir.path())
+        .expect("listed")
+        .into_iter()
+        .map(|(slot, _)| slot)
+        .collect();
+    slots.sort();
+    assert_eq!(slots, [lives.slot(), heir.slot()]);
+    assert_eq!(
+        trace::sweep(&segments, Duration::ZERO, clock::now()),
+        0,
+        "both live"
+    );
+}
+
+#[test]
+fn a_file_system_without_room_is_said_before_anybody_writes() {
+    let dir = Dir::new();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=16m,mode=0700", "gpushare-test"])
+        .arg(dir.path())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return; // needs root
+    }
+    let refused = {
+        let segments = dir.open();
+        let (process, _) = process(&segments, "");
+        let view = look(&segments);
+        let refused =
+            trace::create(dir.path(), &view.processes[0], 1_000_000).expect_err("no room");
+        drop(process);
+        (refused, trace::list(dir.path()).expect("listed").len())
+    };
+    let _ = std::process::Command::new("umount")
+        .arg("-l")
+        .arg(dir.path())
+        .status();
+    assert!(
+        matches!(refused.0, TraceError::NoSpace { .. }),
+        "{}",
+        refused.0
+    );
+    assert_eq!(refused.1, 0);
+}
+
+#[test]
+fn a_writer_that_dies_between_two_words_costs_its_own_record_only() {
+    if let Some((point, path)) = role() {
+        let segments = Segments::open_workload(&path).expect("segments");
+        let slot = look(&segments).processes[0].slot;
+        let buffer = Buffer::adopt(&path, slot, guest()).expect("our own");
+        (0..5).for_each(|at| buffer.call(&call(ALLOC, at)));
+        crash::arm(&point);
+        buffer.call(&call(ALLOC, 5));
+        // Steps on the way in come with the next one.
+        drop(Buffer::adopt(&path, slot, guest()));
+        std::process::exit(7);
+    }
+    for (point, whole) in [
+        ("trace:drawn", 5),
+        ("trace:start", 5),
+        ("trace:filled", 5),
+        ("trace:written", 6),
+        ("trace:named", 6),
+        ("trace:begun", 6),
+    ] {
+        let dir = Dir::new();
+        let (process, _) = process(&dir.open(), "");
+        let path = made(&dir, &process);
+        let test = "a_writer_that_dies_between_two_words_costs_its_own_record_only";
+        let status = Kid::spawn(test, &dir, point, &[]).wait();
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(9),
+            "{point}"
+        );
+        let reader = Reader::open(&path).expect("a buffer");
+        assert_eq!(reader.records().count(), whole, "{point}");
+        assert_eq!(reader.unfinished(), 6 - whole as u64, "{point}");
+        assert_eq!(reader.stats()[0].count, 6, "{point}: the sums know it");
+    }
+}
+
+#[test]
+fn a_maker_that_dies_leaves_no_buffer() {
+    if let Some((point, path)) = role() {
+        crash::arm(&point);
+        let segments = Segments::open_workload(&path).expect("segments");
+        let view = look(&segments);
+        let _ = trace::create(&path, &view.processes[0], RECORDS);
+        std::process::exit(7);
+    }
+    for point in ["trace:made", "trace:initialised"] {
+        let dir = Dir::new();
+        let (process, _) = process(&dir.open(), "");
+        let status = Kid::spawn("a_maker_that_dies_leaves_no_buffer", &dir, point, &[]).wait();
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(9),
+            "{point}"
+        );
+        assert!(
+            trace::list(dir.path()).expect("listed").is_empty(),
+            "{point}"
+        );
+        made(&dir, &process);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_in_a_buffer_are_survived(bytes in prop::collection::vec(any::<u8>(), 64..4096), at in 0u64..1200, every in 1u64..5) {
+        let dir = Dir::new();
+        let (process, _) = process(&dir.open(), "");
+        let path = made(&dir, &process);
+        let buffer = Buffer::adopt(dir.path(), process.slot(), guest()).expect("our own");
+        (0..20).for_each(|at| buffer.call(&call(ALLOC, at)));
+        let file = OpenOptions::new().write(true).open(&path).expect("ours");
+        // What a mapped writer meets: anything but a shorter file.
+        let end = trace::size(RECORDS) - bytes.len() as u64;
+        let mut place = at;
+        while place < end {
+            file.write_all_at(&bytes, place).expect("written");
+            place += bytes.len() as u64 * every * every;
+        }
+        (0..20).for_each(|at| buffer.call(&call(ALLOC, at)));
+        buffer.hold(5, 6, 200, Some(Reason::Exit));
+        let _ = (buffer.length(), buffer.stats(&NAMES), buffer.realtime_ns(5));
+        buffer.records_from(0, &NAMES, true, |record| drop(format!("{record:?}")));
+        if let Ok(reader) = Reader::open(&path) {
+            prop_assert!(reader.records().count() <= RECORDS as usize);
+            for record in reader.records() {
+                prop_assert!(record.start_ns.checked_add(record.duration_ns).is_some());
+            }
+            let _ = format!("{:?} {:?}", reader.header(), reader.stats());
+        }
+        let _ = Buffer::adopt(dir.path(), process.slot(), guest());
+    }
+}
