@@ -3,6 +3,7 @@
 //! Every check is a function that returns findings; nothing it does outlives it, and none of them
 //! changes a segment that others use: the probes run in a directory of their own.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ mod driver;
 mod install;
 mod interposition;
 mod machine;
+mod program;
 mod segments;
 
 pub use segments::{apart, may_write};
@@ -88,11 +90,14 @@ pub struct Patient {
     pub dir: Result<SegmentDir, String>,
     /// The library to preload, or why there is none.
     pub library: Result<PathBuf, String>,
+    /// The program that somebody wants to start, if one was named.
+    pub program: Option<OsString>,
 }
 
 /// Looks at everything.
 pub fn examine(patient: &Patient) -> Vec<Finding> {
     let mut findings = install::check(patient);
+    findings.extend(program::check(patient));
     findings.extend(machine::check(patient));
     findings.extend(segments::check(patient));
     findings.extend(driver::check(patient));

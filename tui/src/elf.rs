@@ -12,8 +12,11 @@ use std::path::{Path, PathBuf};
 use rustix::process::{getegid, geteuid};
 
 mod exports;
+mod sections;
+mod versions;
 
 pub use exports::exports;
+pub use versions::{Glibc, libc, needs, provides};
 
 /// Why a preload will not reach a program, or may not.
 #[derive(Debug, Clone, PartialEq, Eq)]

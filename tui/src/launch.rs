@@ -93,6 +93,8 @@ impl Launch {
     }
 
     fn simulate(&mut self, scenario: Option<&str>, dir: &SegmentDir) -> Result<(), Failure> {
+        // Others whose directories are gone left their worlds behind; nobody else would look after those.
+        crate::stage::sweep_worlds();
         let folder = std::fs::canonicalize(artifacts::sim_folder(&dir.path)?)?;
         self.set(
             "LD_LIBRARY_PATH",
@@ -158,7 +160,7 @@ fn disabled() -> Option<String> {
 }
 
 /// The file a shell would run for this word.
-fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
+pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
     let found = if word.as_encoded_bytes().contains(&b'/') {
         Some(PathBuf::from(word)).filter(|path| path.exists())
     } else {

@@ -4,14 +4,12 @@
 //! programs first, then removes the rest.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
 use shm_layout::{Mode, SegmentDir, Segments, clock, snapshot};
 
 use crate::exit::Failure;
@@ -19,15 +17,14 @@ use crate::launch::{Launch, Settings};
 use crate::processes::Children;
 use crate::{artifacts, environment};
 
+mod leftovers;
+
+pub use leftovers::{mark, private_dir, remove_world, sweep, sweep_worlds};
+
 /// How long programs may take to reach the device.
 const START: Duration = Duration::from_secs(60);
 /// How much longer than asked they run if nobody ends them.
 const MARGIN: Duration = Duration::from_secs(60);
-
-/// Age from which a stage without its program is one that was left behind.
-const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
-/// The file in a private stage's directory that its program keeps locked.
-const ALIVE: &str = "alive";
 
 /// Where workloads run.
 #[derive(Debug)]
@@ -205,121 +202,5 @@ impl Drop for Stage {
             let _ = fs::remove_dir_all(&self.dir.path);
             remove_world(&self.world);
         }
-    }
-}
-
-/// A directory in memory that only we may enter.
-pub fn private_dir(name: &str) -> Result<PathBuf, Failure> {
-    let shm = Path::new("/dev/shm");
-    let parent = if shm.is_dir() {
-        shm.to_owned()
-    } else {
-        std::env::temp_dir()
-    };
-    let path = parent.join(name);
-    let made = DirBuilder::new().mode(0o700).create(&path);
-    made.map_err(|error| Failure::failed(format!("{} cannot be made: {error}", path.display())))?;
-    Ok(path)
-}
-
-/// Says that somebody lives on this stage, in a way that ends with us however we end.
-fn mark(dir: &Path) -> std::io::Result<File> {
-    let new = dir.join("alive.new");
-    let file = File::create(&new)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    // Nobody ever finds it unlocked while we live.
-    fs::rename(new, dir.join(ALIVE))?;
-    Ok(file)
-}
-
-/// Whether who lived on this stage is gone, in whatever pid namespace that was.
-fn is_deserted(dir: &Path) -> bool {
-    File::open(dir.join(ALIVE))
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
-}
-
-/// Removes what stages left behind whose program was killed.
-fn sweep() {
-    let Ok(files) = fs::read_dir("/dev/shm") else {
-        return;
-    };
-    for file in files.flatten() {
-        let name = file.file_name();
-        let Some(pid) = name.to_str().and_then(owner) else {
-            continue;
-        };
-        if is_deserted(&file.path()) {
-            let _ = fs::remove_dir_all(file.path());
-            remove_world(&name.to_string_lossy());
-            continue;
-        }
-        let gone = !Path::new("/proc").join(pid.to_string()).exists();
-        let old = file
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LEFTOVER));
-        // Old, because a program of another pid namespace may share this directory with us.
-        if !(gone && old) {
-            continue;
-        }
-        // What belongs to somebody else stays: only its owner may remove it.
-        let _ = fs::remove_dir_all(file.path());
-        let _ = fs::remove_file(file.path());
-    }
-}
-
-/// The pid in the name of a stage's directory or of its world.
-fn owner(name: &str) -> Option<u32> {
-    let (_, rest) = name.split_once("gpushare-stage-")?;
-    rest.split('-').next()?.parse().ok()
-}
-
-/// Removes what a simulated world leaves in shared memory once its programs have ended.
-pub fn remove_world(world: &str) {
-    let Ok(files) = fs::read_dir("/dev/shm") else {
-        return;
-    };
-    for file in files.flatten() {
-        let name = file.file_name();
-        let rest = name
-            .to_str()
-            .and_then(|name| Some(name.split_once(world)?.1));
-        // World 1 is not world 10.
-        if rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit())) {
-            let _ = fs::remove_file(file.path());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_killed_stage_is_swept_by_the_next_one_and_a_living_one_is_not() {
-        let stage = Stage::new(None, true).expect("there is room");
-        let dir = stage.dir.path.clone();
-        assert!(!is_deserted(&dir));
-        sweep();
-        assert!(dir.is_dir(), "it lives");
-        // What SIGKILL leaves: the directory stays, the lock goes.
-        let left = private_dir(&format!("gpushare-stage-{}-killed", std::process::id()))
-            .expect("there is room");
-        drop(mark(&left).expect("ours"));
-        sweep();
-        assert!(!left.exists());
-        drop(stage);
-        assert!(!dir.exists());
-    }
-
-    #[test]
-    fn a_leftover_names_the_program_that_left_it() {
-        assert_eq!(owner("gpushare-stage-4711-0"), Some(4711));
-        assert_eq!(
-            owner("gpushare-sim-0-gpushare-stage-4711-0.lock"),
-            Some(4711)
-        );
-        assert_eq!(owner("gpushare-1000"), None);
-        assert_eq!(owner("gpushare-stage-x"), None);
     }
 }

@@ -1,5 +1,6 @@
 //! `gpushare doctor`: what would go wrong here, and how to mend it.
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use serde::Serialize;
@@ -12,12 +13,20 @@ use crate::sample::SCHEMA_VERSION;
 
 /// Check library, driver, NVML, kernel and segments, and say how to mend what is wrong
 ///
-/// Ends with 1 when something does not work.
+/// With a program, also whether the library reaches it. Ends with 1 when something does not work.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: gpushare doctor -- python train.py")]
 pub struct Args {
     /// Write JSON
     #[arg(long)]
     json: bool,
+    /// A program as gpushare run would start it; it is looked at and not started
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
 }
 
 #[derive(Serialize)]
@@ -31,6 +40,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let patient = Patient {
         dir: world::dir().map_err(|failure| failure.sentence),
         library: artifacts::library().map_err(|failure| failure.sentence),
+        program: args.command.first().cloned(),
     };
     let findings = examine(&patient);
     if args.json {

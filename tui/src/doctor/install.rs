@@ -2,7 +2,7 @@
 
 use super::{Finding, Patient};
 use crate::launch::Settings;
-use crate::{artifacts, environment};
+use crate::{artifacts, elf, environment};
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![match &patient.library {
@@ -13,10 +13,31 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
             "build the workspace, or set GPUSHARE_LIB to libgpushare.so",
         ),
     }];
+    findings.extend(c_library(patient));
     findings.push(parts());
     findings.extend(settings());
     findings.extend(preloads());
     findings
+}
+
+/// A library that asks for a newer glibc keeps every program from starting.
+fn c_library(patient: &Patient) -> Option<Finding> {
+    let needed = elf::needs(patient.library.as_ref().ok()?)?;
+    let here = elf::provides(&elf::libc()?)?;
+    Some(if needed <= here {
+        Finding::ok(
+            "glibc",
+            format!("{here} is here, the library asks for {needed}"),
+        )
+    } else {
+        Finding::fail(
+            "glibc",
+            format!(
+                "{here} is here and the library asks for {needed}: no program would start under it"
+            ),
+            "install a gpushare built for this system, or build it here",
+        )
+    })
 }
 
 /// The programs and the simulator beside this one.

@@ -153,17 +153,24 @@ fn counted(place: &Place, pid: u32) -> Result<ProcessDeviceView, String> {
     }
 }
 
-/// A directory that nobody else uses, and that goes when it is dropped.
+/// A directory that nobody else uses, and that goes when it is dropped; if we are killed, the next stage sweeps it.
 struct Place {
     path: PathBuf,
     world: String,
+    _alive: Option<fs::File>,
 }
 
 impl Place {
     fn new() -> Result<Self, String> {
-        let world = format!("gpushare-doctor-{}", std::process::id());
+        stage::sweep();
+        let world = format!("gpushare-stage-{}-doctor", std::process::id());
         let path = stage::private_dir(&world).map_err(|failure| failure.sentence)?;
-        Ok(Self { path, world })
+        let _alive = stage::mark(&path).ok();
+        Ok(Self {
+            path,
+            world,
+            _alive,
+        })
     }
 }
 

@@ -116,6 +116,7 @@ fn reach() -> Finding {
     }
     Finding::ok(
         "reach",
-        "dynamically linked programs; setuid and static ones are out of a preload's reach, gpushare run says so",
+        "dynamically linked programs; for setuid ones and those with file capabilities the linker ignores a preload, \
+         static ones have no linker; gpushare doctor -- CMD tells of one program",
     )
 }

@@ -1,0 +1,74 @@
+//! `gpushare doctor -- CMD`: whether the library reaches a program, told without starting it.
+
+mod cli_support;
+
+use std::fs;
+use std::path::Path;
+
+use cli_support::{Said, World};
+use serde_json::Value;
+
+fn doctor(world: &World, program: &str) -> Said {
+    let output = world
+        .command(&["doctor", "--json", "--", program, "--an-option"])
+        .output();
+    output.expect("built").into()
+}
+
+fn finding(said: &Said, check: &str) -> Value {
+    let findings = said.json()["findings"].as_array().expect("a list").clone();
+    let wanted = |finding: &Value| finding["check"] == check;
+    findings.into_iter().find(wanted).unwrap_or(Value::Null)
+}
+
+#[test]
+fn a_program_within_reach_is_said_to_be_so_and_is_not_started() {
+    let world = World::new();
+    let mark = world.dir().join("started");
+    let script = world.dir().join("script");
+    let content = format!("#!/usr/bin/env sh\ntouch {}\n", mark.display());
+    cli_support::executable(&script, &content, "755");
+    let said = doctor(&world, &script.display().to_string());
+    assert_eq!(finding(&said, "program")["level"], "ok", "{said:?}");
+    assert!(!mark.exists());
+}
+
+#[test]
+fn who_the_library_does_not_reach_is_told_why() {
+    let world = World::new();
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unreached.c");
+    fs::write(&source, "int main(void) { return 0; }\n").expect("ours");
+    let cc = |name: &str, flag: &str| {
+        let program = gpushare_testbed::cc(&source, name, &[flag]);
+        program.display().to_string()
+    };
+    let musl = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
+    for (program, level, words) in [
+        (
+            cc("unreached-static", "-static"),
+            "warn",
+            "statically linked",
+        ),
+        (cc("unreached-musl", musl), "warn", "musl C library"),
+        ("/nonexistent/program".into(), "fail", "no such file"),
+        ("no-such-program-here".into(), "fail", "not in PATH"),
+    ] {
+        let found = finding(&doctor(&world, &program), "program");
+        assert_eq!(found["level"], level, "{found}");
+        let text = found["found"].as_str().unwrap_or_default();
+        assert!(text.contains(words), "{found}");
+        assert!(found["mend"].is_string(), "{found}");
+    }
+}
+
+#[test]
+fn the_glibc_that_is_here_is_new_enough_for_the_library_that_was_built_here() {
+    let world = World::new();
+    let mut command = world.command(&["doctor", "--json"]);
+    command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+    let said = Said::from(command.output().expect("built"));
+    let glibc = finding(&said, "glibc");
+    // A library that asks for no version at all has nothing to be said about.
+    assert!(glibc.is_null() || glibc["level"] == "ok", "{glibc}");
+    assert!(finding(&said, "program").is_null(), "none was named");
+}
