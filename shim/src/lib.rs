@@ -16,6 +16,7 @@
 //! thread → gate → admission → turn → drain, keeper               who may submit, and when
 //! guest     the registration, the devices, the memory books
 //! driver    the driver's own functions, typed
+//! floor     what an older libc has not, or elsewhere
 //! ```
 //!
 //! # How to hook a function
@@ -58,6 +59,7 @@ pub mod driver;
 pub mod entry;
 pub mod environment;
 pub mod fast;
+mod floor;
 pub mod futex;
 pub mod gate;
 pub mod guest;

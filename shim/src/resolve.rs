@@ -84,6 +84,17 @@ fn hooked(name: *const c_char) -> Option<Symbol> {
     Symbol::by_name(name)
 }
 
+/// A function of libc's by name, whichever of its libraries has it; NULL while none is loaded that does. Somebody who
+/// stands in front of libc (a sanitizer) is found first, as by any caller.
+pub fn of_libc(name: &CStr) -> *mut c_void {
+    let found = real::dlsym(libc::RTLD_DEFAULT, name);
+    if !found.is_null() {
+        return found;
+    }
+    real::clear_error();
+    real::find(name).unwrap_or(null_mut())
+}
+
 fn is_pseudo(handle: *mut c_void) -> bool {
     handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
 }

@@ -4,12 +4,9 @@
 //! 2.35 only. Ours does the same by `dl_iterate_phdr`. It is hidden: nobody outside this library sees it.
 #![allow(unsafe_code, reason = "fills the caller's record")]
 
-use std::{
-    arch::global_asm,
-    ffi::{c_int, c_void},
-};
+use std::ffi::{c_int, c_void};
 
-use crate::resolve::elf;
+use crate::{floor::hidden, resolve::elf};
 
 /// glibc's `struct dl_find_object`, on the architectures we build for.
 #[repr(C)]
@@ -45,28 +42,6 @@ extern "C" fn find_object(address: *const c_void, found: *mut Found) -> c_int {
     0
 }
 
-#[cfg(target_arch = "x86_64")]
-global_asm!(
-    ".pushsection .text.gpushare_find_object,\"ax\",@progbits",
-    ".globl _dl_find_object",
-    ".hidden _dl_find_object",
-    ".type _dl_find_object, @function",
-    "_dl_find_object:",
-    "jmp {find}",
-    ".size _dl_find_object, . - _dl_find_object",
-    ".popsection",
-    find = sym find_object,
-);
-
-#[cfg(target_arch = "aarch64")]
-global_asm!(
-    ".pushsection .text.gpushare_find_object,\"ax\",%progbits",
-    ".globl _dl_find_object",
-    ".hidden _dl_find_object",
-    ".type _dl_find_object, %function",
-    "_dl_find_object:",
-    "b {find}",
-    ".size _dl_find_object, . - _dl_find_object",
-    ".popsection",
-    find = sym find_object,
-);
+hidden! {
+    "_dl_find_object" => find_object;
+}

@@ -1,5 +1,5 @@
 //! The library the driver's functions come from: kept loaded, and searched for what we need ourselves.
-#![allow(unsafe_code, reason = "keeps and closes libc's handles")]
+#![allow(unsafe_code, reason = "reaches libc's handles")]
 
 use std::{
     ffi::{CStr, CString, c_void},
@@ -79,7 +79,7 @@ fn in_library(symbol: Symbol, name: &CStr) -> *mut c_void {
         return null_mut();
     }
     let found = real::dlsym(handle, name);
-    close(handle);
+    real::dlclose(handle);
     found
 }
 
@@ -93,13 +93,8 @@ pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
         return null_mut();
     }
     let found = real::dlsym(handle, c_name(symbol));
-    close(handle);
+    real::dlclose(handle);
     found
-}
-
-fn close(handle: *mut c_void) {
-    // SAFETY: a handle we opened.
-    unsafe { libc::dlclose(handle) };
 }
 
 fn path_of(address: usize) -> Option<CString> {

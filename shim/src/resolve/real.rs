@@ -1,4 +1,4 @@
-//! libc's own `dlsym`, `dlvsym` and `dlopen`, behind our exports of the same names.
+//! libc's own `dlsym`, `dlvsym` and `dlopen`, behind our exports of the same names, and their companions.
 #![allow(unsafe_code, reason = "calls libc's own look-ups by address")]
 
 use std::{
@@ -6,7 +6,7 @@ use std::{
     mem::transmute,
     ptr::null_mut,
     sync::atomic::{
-        AtomicPtr,
+        AtomicBool, AtomicPtr,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -20,27 +20,41 @@ pub static DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// libc's `dlopen`.
 pub static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Finds all three, once; races find the same. Must come before any of them is used.
+/// libc's `dlclose` and `dlerror`; only we use them.
+static DLCLOSE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+static DLERROR: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// All of them are what libc has. Before glibc 2.34 they come with libdl, which may be loaded later.
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// Finds them all, once; races find the same. Must come before any of them is used.
 #[inline]
 pub fn prepare() {
-    // ORDER: pairs with the Release in `find_all`; the other two words are there.
-    if DLOPEN.load(Acquire).is_null() {
+    // ORDER: pairs with the Release in `find_all`; the words are there.
+    if !FOUND.load(Acquire) {
         find_all();
     }
 }
 
 #[cold]
 fn find_all() {
-    DLSYM.store(find(c"dlsym", nothing_sym as *mut c_void), Relaxed);
-    DLVSYM.store(find(c"dlvsym", nothing_sym as *mut c_void), Relaxed);
-    let dlopen = find(c"dlopen", nothing_open as *mut c_void);
-    // ORDER: publishes all three.
-    DLOPEN.store(dlopen, Release);
+    let mut all = true;
+    let mut put = |word: &AtomicPtr<c_void>, name, otherwise| {
+        let found = find(name);
+        all &= found.is_some();
+        word.store(found.unwrap_or(otherwise), Relaxed);
+    };
+    put(&DLSYM, c"dlsym", nothing_sym as *mut c_void);
+    put(&DLVSYM, c"dlvsym", nothing_sym as *mut c_void);
+    put(&DLOPEN, c"dlopen", nothing_open as *mut c_void);
+    put(&DLCLOSE, c"dlclose", nothing_close as *mut c_void);
+    put(&DLERROR, c"dlerror", nothing_error as *mut c_void);
+    // ORDER: publishes them all.
+    FOUND.store(all, Release);
 }
 
-/// The definition in libc, else (glibc before 2.34) in libdl, else in whatever we were linked with that has
-/// `dl_iterate_phdr` (musl's libc has no name), else one that finds nothing.
-fn find(name: &CStr, otherwise: *mut c_void) -> *mut c_void {
+/// The definition in libc, else (glibc before 2.34) in libdl or libpthread, else in whatever we were linked
+/// with that has `dl_iterate_phdr` (musl's libc has no name).
+pub fn find(name: &CStr) -> Option<*mut c_void> {
     let named = |soname: &CStr| {
         elf::visit(|object| {
             let ours = object.soname()? == soname;
@@ -48,8 +62,9 @@ fn find(name: &CStr, otherwise: *mut c_void) -> *mut c_void {
         })
     };
     let ours = libc::dl_iterate_phdr as *const () as usize;
-    named(c"libc.so.6")
-        .or_else(|| named(c"libdl.so.2"))
+    [c"libc.so.6", c"libdl.so.2", c"libpthread.so.0"]
+        .into_iter()
+        .find_map(named)
         .or_else(|| {
             elf::visit(|object| {
                 if object.contains(ours) {
@@ -59,7 +74,6 @@ fn find(name: &CStr, otherwise: *mut c_void) -> *mut c_void {
                 }
             })
         })
-        .unwrap_or(otherwise)
 }
 
 extern "C" fn nothing_sym(
@@ -71,6 +85,14 @@ extern "C" fn nothing_sym(
 }
 
 extern "C" fn nothing_open(_path: *const c_char, _flags: c_int) -> *mut c_void {
+    null_mut()
+}
+
+extern "C" fn nothing_close(_handle: *mut c_void) -> c_int {
+    0
+}
+
+extern "C" fn nothing_error() -> *mut c_char {
     null_mut()
 }
 
@@ -110,8 +132,24 @@ pub fn dlopen(path: &CStr, flags: c_int) -> *mut c_void {
     unsafe { real(path.as_ptr(), flags) }
 }
 
+/// libc's `dlclose`.
+pub fn dlclose(handle: *mut c_void) {
+    prepare();
+    // SAFETY: the word holds the address of a function of this type.
+    let real = unsafe {
+        transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> c_int>(DLCLOSE.load(Relaxed))
+    };
+    // SAFETY: a handle of libc's, closed once.
+    unsafe { real(handle) };
+}
+
 /// Throws away libc's error text, if we caused one.
 pub fn clear_error() {
+    prepare();
+    // SAFETY: the word holds the address of a function of this type.
+    let real = unsafe {
+        transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_char>(DLERROR.load(Relaxed))
+    };
     // SAFETY: no arguments.
-    unsafe { libc::dlerror() };
+    unsafe { real() };
 }

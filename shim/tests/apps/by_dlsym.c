@@ -8,7 +8,9 @@ int main(void) {
     dlerror();
     printf("cuMemFreeAsync %s\n", who(dlsym(cuda, "cuMemFreeAsync")));
     const char *error = dlerror();
-    printf("error %s\n", error && strstr(error, "libcuda.so.1: undefined symbol: cuMemFreeAsync") ? "libc's" : error);
+    int libcs = error && (strstr(error, "libcuda.so.1: undefined symbol: cuMemFreeAsync") /* glibc's words, or musl's */
+                          || !strcmp(error, "Symbol not found: cuMemFreeAsync"));
+    printf("error %s\n", libcs ? "libc's" : error);
     printf("cuNoSuch %s\n", who(dlsym(cuda, "cuNoSuch")));
     printf("malloc %s\n", dlsym(RTLD_DEFAULT, "malloc") ? "found" : "null");
     return 0;

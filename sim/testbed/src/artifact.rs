@@ -50,6 +50,32 @@ pub fn artifact(name: &str) -> PathBuf {
     path
 }
 
+/// An artifact built for another machine by a C compiler for it; `None` where that compiler or Rust's own
+/// libraries for the machine are not installed.
+///
+/// # Panics
+///
+/// When the name is unknown or the build fails.
+pub fn artifact_for(target: &str, compiler: &str, name: &str) -> Option<PathBuf> {
+    let there = Command::new(compiler).arg("--version").output().is_ok();
+    let libraries = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", target])
+        .output()
+        .ok()?;
+    let libraries = String::from_utf8_lossy(&libraries.stdout).trim().to_owned();
+    if !there || libraries.is_empty() || !Path::new(&libraries).exists() {
+        return None;
+    }
+    let linker = format!(
+        "CARGO_TARGET_{}_LINKER",
+        target.to_uppercase().replace('-', "_")
+    );
+    cargo_build(name, &["--target", target], &[(&linker, compiler)]);
+    let profile = profile_dir();
+    let profile = profile.file_name().expect("named after its profile");
+    Some(target_dir().join(target).join(profile).join(name))
+}
+
 /// The target directory this test was built into.
 pub fn target_dir() -> PathBuf {
     profile_dir()
@@ -68,6 +94,10 @@ fn profile_dir() -> PathBuf {
 }
 
 fn build(name: &str) {
+    cargo_build(name, &[], &[]);
+}
+
+fn cargo_build(name: &str, args: &[&str], variables: &[(&str, &str)]) {
     let (_, package) = PACKAGES
         .iter()
         .find(|(artifact, _)| *artifact == name)
@@ -83,6 +113,8 @@ fn build(name: &str) {
         .args(["build", "--quiet", "--package", package])
         .args(["--profile", profile, "--target-dir"])
         .arg(target_dir())
+        .args(args)
+        .envs(variables.iter().copied())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .unwrap_or_else(|error| panic!("cargo could not be started to build {name}: {error}"));

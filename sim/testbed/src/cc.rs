@@ -13,10 +13,19 @@ use crate::artifact::target_dir;
 ///
 /// When the compiler refuses the program; what it said is in the message.
 pub fn cc(source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
-    let text = std::fs::read(source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    cc_by(&compiler, source, out_name, extra)
+}
+
+/// As [`cc`], by a compiler for another libc or another machine.
+///
+/// # Panics
+///
+/// When the compiler is not there or refuses the program.
+pub fn cc_by(compiler: &str, source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
+    let text = std::fs::read(source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
     let mut hasher = DefaultHasher::new();
-    (&text, &compiler, extra).hash(&mut hasher);
+    (&text, compiler, extra).hash(&mut hasher);
     let dir = target_dir()
         .join("tmp/cc")
         .join(format!("{:016x}", hasher.finish()));
@@ -32,7 +41,7 @@ pub fn cc(source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
         .tempdir_in(&dir)
         .expect("our own directory takes files");
     let draft = aside.path().join(out_name);
-    let output = Command::new(&compiler)
+    let output = Command::new(compiler)
         .args(["-O1", "-g", "-Wall", "-pthread", "-o"])
         .arg(&draft)
         .arg(source)

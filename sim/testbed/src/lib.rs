@@ -21,8 +21,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use artifact::{artifact, target_dir};
-pub use cc::cc;
+pub use artifact::{artifact, artifact_for, target_dir};
+pub use cc::{cc, cc_by};
 pub use python::python;
 pub use wait::eventually;
 pub use watched::Watched;

@@ -1,94 +1,12 @@
 //! Every way to find a driver function leads to ours, and nothing else changes: the programs in `apps` say who
 //! defines what they found. The driver here does nothing; see `apps/noop_driver.c`.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::Command,
-};
+mod bench;
 
+use std::{fs, path::Path, process::Command};
+
+use bench::{Bench, Target, app};
 use gpushare_testbed::{artifact, cc};
-
-/// A directory with a driver in it, and segments of its own.
-struct Bench {
-    dir: tempfile::TempDir,
-}
-
-fn app(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/apps")
-        .join(name)
-}
-
-fn library(source: &str, soname: &str) -> PathBuf {
-    library_with(source, soname, &[])
-}
-
-fn library_with(source: &str, soname: &str, more: &[&str]) -> PathBuf {
-    let soname_flag = format!("-Wl,-soname,{soname}");
-    let flags = [
-        "-shared",
-        "-fPIC",
-        "-fvisibility=default",
-        "-Wl,-Bsymbolic",
-        "-w",
-        &soname_flag,
-    ];
-    let flags: Vec<_> = flags.iter().chain(more).copied().collect();
-    cc(&app(source), soname, &flags)
-}
-
-impl Bench {
-    fn new() -> Self {
-        let bench = Self {
-            dir: tempfile::tempdir().expect("a temporary directory"),
-        };
-        bench.install("noop_driver.c", "libcuda.so.1");
-        bench
-    }
-
-    fn install(&self, source: &str, soname: &str) {
-        self.install_with(source, soname, &[]);
-    }
-
-    fn install_with(&self, source: &str, soname: &str, more: &[&str]) {
-        let place = self.dir.path().join(soname);
-        let _ = fs::remove_file(&place);
-        symlink(library_with(source, soname, more), place).expect("a fresh directory takes links");
-    }
-
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        command
-            .env("LD_LIBRARY_PATH", self.dir.path())
-            .env("LD_PRELOAD", artifact("libgpushare.so"))
-            .env("GPUSHARE_DIR", self.dir.path().join("segments"));
-        fs::create_dir_all(self.dir.path().join("segments")).expect("a fresh directory");
-        command
-    }
-
-    /// What a program says, line by line; it must end well.
-    fn says(&self, source: &str, flags: &[&str], args: &[&Path]) -> Vec<String> {
-        let name = source.trim_end_matches(".c");
-        let flags: Vec<_> = ["-w"].into_iter().chain(flags.iter().copied()).collect();
-        let program = cc(&app(source), name, &flags);
-        let output = self
-            .command(&program)
-            .args(args)
-            .output()
-            .expect("the program starts");
-        let text = String::from_utf8(output.stdout).expect("plain text");
-        assert!(
-            output.status.success(),
-            "{source}: {} {text} {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{source}");
-        text.lines().map(str::to_owned).collect()
-    }
-}
 
 #[test]
 fn dlsym_on_a_handle_finds_ours_and_leaves_the_rest() {
@@ -152,13 +70,13 @@ fn get_proc_address_answers_as_dlsym_does() {
 #[test]
 fn get_proc_address_is_followed_through_doors_of_its_own() {
     let bench = Bench::new();
-    bench.install_with("noop_driver.c", "libcuda.so.1", &["-DOTHER_DOORS"]);
+    bench.install("noop_driver.c", "libcuda.so.1", &["-DOTHER_DOORS"]);
     assert_eq!(bench.says("by_proc_address.c", &[], &[]), BY_PROC_ADDRESS);
 }
 
 #[test]
 fn a_linked_driver_is_reached_through_us() {
-    let driver = library("noop_driver.c", "libcuda.so.1");
+    let driver = Target::native().library("noop_driver.c", "libcuda.so.1", &[]);
     let link = driver.to_str().expect("a plain path");
     assert_eq!(
         Bench::new().says("linked.c", &[link], &[]),
@@ -183,7 +101,7 @@ fn sixteen_threads_may_ask_first() {
 #[test]
 fn a_plugin_sees_what_it_was_linked_with_and_its_host_does_not() {
     let bench = Bench::new();
-    let driver = library("noop_driver.c", "libcuda.so.1");
+    let driver = Target::native().library("noop_driver.c", "libcuda.so.1", &[]);
     let driver = driver.to_str().expect("a plain path");
     let plugin = cc(
         &app("plugin.c"),
@@ -202,8 +120,8 @@ fn a_plugin_sees_what_it_was_linked_with_and_its_host_does_not() {
 #[test]
 fn a_driver_that_loads_another_one_is_asked_once() {
     let bench = Bench::new();
-    bench.install("noop_driver.c", "libcuda_inner.so.1");
-    bench.install("loader_driver.c", "libcuda.so.1");
+    bench.install("noop_driver.c", "libcuda_inner.so.1", &[]);
+    bench.install("loader_driver.c", "libcuda.so.1", &[]);
     assert_eq!(
         bench.says("over_loader.c", &[], &[]),
         ["init ours 0", "alloc ours 0 given", "calls 2"]
@@ -239,7 +157,7 @@ fn other_preloads_work_before_us_and_after_us() {
     let program = cc(&app("racing.c"), "racing", &["-w"]);
     for other in others {
         for order in [format!("{ours}:{other}"), format!("{other}:{ours}")] {
-            let mut command = bench.command(&program);
+            let mut command = bench.command(&program, &[]);
             command
                 .env("LD_PRELOAD", &order)
                 .env("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0");
@@ -264,30 +182,14 @@ fn a_launch_can_be_looked_at_from_within() {
 fn a_process_without_a_driver_notices_nothing() {
     let bench = Bench::new();
     let output = bench
-        .command(Path::new("/bin/sh"))
+        .command(Path::new("/bin/sh"), &[])
         .args(["-c", "echo fine"])
         .output()
         .expect("a shell");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "fine\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let left = fs::read_dir(bench.dir.path().join("segments"))
+    let left = fs::read_dir(bench.segments())
         .expect("the directory")
         .count();
     assert_eq!(left, 0, "it left a trace");
-}
-
-#[test]
-fn the_library_needs_libc_and_nothing_else() {
-    let output = Command::new("readelf")
-        .arg("-d")
-        .arg(artifact("libgpushare.so"))
-        .output()
-        .expect("readelf");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let needed: Vec<_> = text
-        .lines()
-        .filter(|line| line.contains("(NEEDED)"))
-        .collect();
-    assert_eq!(needed.len(), 1, "{needed:?}");
-    assert!(needed[0].contains("[libc.so.6]"), "{needed:?}");
 }

@@ -1,0 +1,240 @@
+//! What our code takes from libc that the `libc.so.6` of glibc 2.17 has not, or has in another library.
+//!
+//! A preload that names one symbol version newer than a system's libc keeps every process there from
+//! starting. So nothing newer than GLIBC_2.17 is named: the functions below stand in, inside this library
+//! only (they are hidden), for those that std, libgcc's unwinder and we ourselves would take from libc. Three kinds:
+//! thin system calls; what lived in libpthread before 2.34, looked up when it is called; and what an old
+//! libc lacks altogether. A test reads the versions off the built library.
+#![allow(unsafe_code, reason = "stands in for libc's functions")]
+
+use std::{
+    ffi::{c_char, c_int, c_long, c_uint, c_void},
+    mem::transmute,
+    sync::atomic::{AtomicI32, AtomicPtr, Ordering::*},
+};
+
+use crate::resolve;
+
+/// Gives a function of ours a C name that only this library sees.
+macro_rules! hidden {
+    ($($name:literal => $function:path;)*) => {
+        $(hidden!($name, $function,
+            #[cfg(target_arch = "x86_64")] "jmp",
+            #[cfg(target_arch = "aarch64")] "b");)*
+    };
+    ($name:literal, $function:path, $(#[$arch:meta] $jump:literal),*) => {
+        $(#[$arch]
+        std::arch::global_asm!(
+            concat!(".pushsection .text.gpushare", $name, ",\"ax\",%progbits"),
+            concat!(".globl ", $name),
+            concat!(".hidden ", $name),
+            concat!(".type ", $name, ", %function"),
+            concat!($name, ":"),
+            concat!($jump, " {function}"),
+            concat!(".size ", $name, ", . - ", $name),
+            ".popsection",
+            function = sym $function,
+        );)*
+    };
+}
+pub(crate) use hidden;
+
+hidden! {
+    "stat64" => stat;
+    "fstat64" => fstat;
+    "lstat64" => lstat;
+    "statx" => statx;
+    "getrandom" => getrandom;
+    "gettid" => gettid;
+    "pthread_sigmask" => sigmask;
+    "pthread_create" => thread_create;
+    "pthread_attr_setstacksize" => set_stack_size;
+    "pthread_key_create" => key_create;
+    "__pthread_key_create" => key_create;
+    "pthread_key_delete" => key_delete;
+    "pthread_setspecific" => set_specific;
+    "pthread_once" => once;
+    "__cxa_thread_atexit_impl" => at_thread_exit;
+}
+
+/// `stat64` and `lstat64` are symbols of libc since 2.33; the kernel's record is glibc's on 64-bit machines.
+extern "C" fn stat(path: *const c_char, found: *mut libc::stat64) -> c_int {
+    // SAFETY: the caller's own arguments for this very call.
+    unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path, found, 0) as c_int }
+}
+
+extern "C" fn lstat(path: *const c_char, found: *mut libc::stat64) -> c_int {
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    // SAFETY: the caller's own arguments for this very call.
+    unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path, found, flags) as c_int }
+}
+
+extern "C" fn fstat(file: c_int, found: *mut libc::stat64) -> c_int {
+    // SAFETY: the caller's own arguments for this very call.
+    unsafe { libc::syscall(libc::SYS_fstat, file, found) as c_int }
+}
+
+extern "C" fn statx(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    found: *mut libc::statx,
+) -> c_int {
+    // SAFETY: the caller's own arguments for this very call.
+    unsafe { libc::syscall(libc::SYS_statx, dir, path, flags, mask, found) as c_int }
+}
+
+extern "C" fn getrandom(place: *mut c_void, bytes: usize, flags: c_uint) -> isize {
+    // SAFETY: the caller's own arguments for this very call.
+    unsafe { libc::syscall(libc::SYS_getrandom, place, bytes, flags) as isize }
+}
+
+extern "C" fn gettid() -> libc::pid_t {
+    // SAFETY: takes nothing.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+/// Answers with the error itself, as the function does that it stands for.
+extern "C" fn sigmask(how: c_int, set: *const libc::sigset_t, old: *mut libc::sigset_t) -> c_int {
+    const KERNEL_BYTES: usize = 8;
+    // SAFETY: the caller's own arguments for this very call; libc's sets are longer than the kernel's.
+    let done = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, KERNEL_BYTES) };
+    if done == 0 {
+        return 0;
+    }
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EINVAL)
+}
+
+/// A function that libc has under this name, wherever it is; found once it is there.
+macro_rules! wherever_it_is {
+    ($(fn $function:ident = $name:literal ($($arg:ident: $type:ty),*) else $otherwise:expr;)*) => {
+        $(extern "C" fn $function($($arg: $type),*) -> c_int {
+            static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+            let mut known = KNOWN.load(Relaxed);
+            if known.is_null() {
+                known = resolve::of_libc($name);
+                KNOWN.store(known, Relaxed);
+            }
+            if known.is_null() {
+                return $otherwise;
+            }
+            // SAFETY: libc's function of this name has this type.
+            let real = unsafe {
+                transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(known)
+            };
+            // SAFETY: the caller's own arguments for this very function.
+            unsafe { real($($arg),*) }
+        })*
+    };
+}
+
+// Without libpthread there are no threads to be created, and no second one that would need a key.
+wherever_it_is! {
+    fn thread_create = c"pthread_create"(
+        id: *mut libc::pthread_t,
+        attributes: *const libc::pthread_attr_t,
+        body: *mut c_void,
+        argument: *mut c_void
+    ) else libc::EAGAIN;
+    fn set_stack_size = c"pthread_attr_setstacksize"(
+        attributes: *mut libc::pthread_attr_t,
+        bytes: usize
+    ) else 0;
+    fn key_create = c"pthread_key_create"(
+        key: *mut libc::pthread_key_t,
+        destructor: *mut c_void
+    ) else libc::EAGAIN;
+    fn key_delete = c"pthread_key_delete"(key: libc::pthread_key_t) else libc::EINVAL;
+    fn set_specific = c"pthread_setspecific"(
+        key: libc::pthread_key_t,
+        value: *const c_void
+    ) else libc::EINVAL;
+    // New in glibc 2.18. Without it a thread's last few bytes of std are not freed when it ends.
+    fn at_thread_exit = c"__cxa_thread_atexit_impl"(
+        destructor: *mut c_void,
+        object: *mut c_void,
+        library: *mut c_void
+    ) else 0;
+}
+
+/// For libgcc's unwinder alone, which fills a table with constants: twice does as well as once.
+extern "C" fn once(control: *const AtomicI32, fill: extern "C" fn()) -> c_int {
+    const DONE: c_int = 2;
+    // SAFETY: the caller's own word, written by nobody but us.
+    let control = unsafe { &*control };
+    // ORDER: pairs with the Release below; the table is filled.
+    if control.load(Acquire) != DONE {
+        fill();
+        // ORDER: publishes the table.
+        control.store(DONE, Release);
+    }
+    0
+}
+
+const _: () = assert!(
+    size_of::<c_long>() == 8,
+    "the kernel's records are glibc's on 64-bit machines only"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{cell::Cell, fs, os::unix::fs::MetadataExt, process, thread};
+
+    #[test]
+    fn a_files_record_is_the_one_that_libc_gives() {
+        // This program's own std goes through the functions above.
+        let path = std::env::current_exe().expect("its own path");
+        let by_name = fs::metadata(&path).expect("it is there");
+        let opened = fs::File::open(&path).expect("it can be read");
+        let by_file = opened.metadata().expect("it is open");
+        assert!(by_name.len() > 100_000 && by_name.is_file());
+        assert_eq!(
+            (by_name.len(), by_name.ino()),
+            (by_file.len(), by_file.ino())
+        );
+        // SAFETY: all-zero is a valid record to be filled in.
+        let mut found: libc::stat64 = unsafe { std::mem::zeroed() };
+        assert_eq!(stat(c"/proc/self/exe".as_ptr(), &mut found), 0);
+        assert_eq!(
+            (found.st_size as u64, found.st_ino),
+            (by_name.len(), by_name.ino())
+        );
+        assert_eq!(lstat(c"/proc/self/exe".as_ptr(), &mut found), 0);
+        assert_eq!(found.st_mode & libc::S_IFMT, libc::S_IFLNK);
+        assert_eq!(stat(c"/no/such/file".as_ptr(), &mut found), -1);
+    }
+
+    #[test]
+    fn threads_run_and_what_they_keep_is_dropped_when_they_end() {
+        thread_local!(static KEPT: Cell<Option<Told>> = const { Cell::new(None) });
+        static DROPPED: AtomicI32 = AtomicI32::new(0);
+        struct Told;
+        impl Drop for Told {
+            fn drop(&mut self) {
+                DROPPED.fetch_add(1, Relaxed);
+            }
+        }
+        let thread = thread::spawn(|| {
+            KEPT.set(Some(Told));
+            gettid()
+        });
+        let id = thread.join().expect("it ends well");
+        assert!(id > 0 && id != process::id() as i32);
+        assert_eq!(DROPPED.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn a_table_is_filled_before_anybody_goes_on() {
+        static FILLED: AtomicI32 = AtomicI32::new(0);
+        extern "C" fn fill() {
+            FILLED.fetch_add(1, Relaxed);
+        }
+        let control = AtomicI32::new(0);
+        assert_eq!((once(&control, fill), once(&control, fill)), (0, 0));
+        assert_eq!(FILLED.load(Relaxed), 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! What the library asks of the system it is loaded on, read off the file itself.
+
+use std::{path::Path, process::Command};
+
+use gpushare_testbed::artifact;
+
+fn readelf(what: &str, library: &Path) -> String {
+    let output = Command::new("readelf")
+        .args(["--wide", what])
+        .arg(library)
+        .output()
+        .expect("readelf comes with the C compiler");
+    assert!(output.status.success(), "readelf {what}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The libraries it needs.
+fn needed(library: &Path) -> Vec<String> {
+    readelf("-d", library)
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"))
+        .filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned()))
+        .collect()
+}
+
+/// The newest glibc whose symbols it names, and how many versions it names in all.
+fn newest_version(library: &Path) -> ((u32, u32), usize) {
+    let versions: Vec<_> = readelf("-V", library)
+        .lines()
+        .filter_map(|line| line.split_once("Name: ")?.1.split_whitespace().next())
+        .filter_map(|name| {
+            let mut parts = name.strip_prefix("GLIBC_")?.split('.');
+            let major = parts.next()?.parse().ok()?;
+            Some((major, parts.next()?.parse().ok()?))
+        })
+        .collect();
+    let newest = versions.iter().max();
+    (*newest.expect("it names libc's versions"), versions.len())
+}
+
+/// Needs libc.so.6 and nothing else, and of it nothing that glibc 2.17 has not.
+pub fn asks_little(library: &Path) {
+    assert_eq!(needed(library), ["libc.so.6"]);
+    let (newest, _) = newest_version(library);
+    assert!(newest <= (2, 17), "it names a symbol of glibc {newest:?}");
+    // A version is only named for symbols that have one: none may come from elsewhere.
+    let symbols = readelf("--dyn-syms", library);
+    let nobodys: Vec<_> = symbols
+        .lines()
+        .filter(|line| line.contains(" GLOBAL ") && line.contains(" UND "))
+        .filter(|line| !line.contains("@GLIBC_") && !line.contains("__tls_get_addr"))
+        .collect();
+    assert!(nobodys.is_empty(), "{nobodys:#?}");
+}
+
+#[test]
+fn it_needs_libc_alone_and_nothing_newer_than_glibc_2_17() {
+    asks_little(&artifact("libgpushare.so"));
+}
+
+#[test]
+fn a_library_that_needs_more_would_be_noticed() {
+    let source = tempfile::Builder::new()
+        .suffix(".c")
+        .tempfile()
+        .expect("a temporary file");
+    let text = "int pthread_create(); int start(void) { return pthread_create(); }";
+    std::fs::write(source.path(), text).expect("our own file");
+    let library = gpushare_testbed::cc(source.path(), "newer.so", &["-shared", "-fPIC", "-w"]);
+    let (newest, count) = newest_version(&library);
+    assert!(count >= 1 && newest >= (2, 2), "{newest:?}");
+}

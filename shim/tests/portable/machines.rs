@@ -1,0 +1,99 @@
+//! aarch64, by emulation of its user mode.
+
+use std::path::Path;
+
+use gpushare_testbed::artifact_for;
+
+use crate::{
+    bench::{Bench, Target},
+    elf,
+    programs::{find_the_driver, live, notices_nothing, there},
+};
+
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
+/// The emulator has no robust futexes: the process says so and is watched by its file lock alone.
+const NO_ROBUST_LIST: &str = "cannot mark this process as alive";
+
+fn aarch64() -> Option<Target> {
+    let Some(preload) = artifact_for("aarch64-unknown-linux-gnu", COMPILER, "libgpushare.so")
+    else {
+        eprintln!(
+            "skipped, aarch64 cannot be built for here: {COMPILER}, or Rust's libraries for it, are not there"
+        );
+        return None;
+    };
+    elf::asks_little(&preload);
+    let libc = Path::new("/usr/aarch64-linux-gnu/lib/libc.so.6");
+    let emulator = Path::new("/usr/bin/qemu-aarch64");
+    if !there(emulator, "emulator") || !there(libc, "libc for aarch64") {
+        return None;
+    }
+    Some(Target {
+        compiler: COMPILER.to_owned(),
+        runner: [emulator.to_str()?, "-L", "/usr/aarch64-linux-gnu"]
+            .map(str::to_owned)
+            .to_vec(),
+        preload,
+        complaint: NO_ROBUST_LIST,
+        ..Target::native()
+    })
+}
+
+#[test]
+fn on_aarch64_every_way_to_the_driver_leads_to_us() {
+    let Some(aarch64) = aarch64() else { return };
+    notices_nothing(&aarch64);
+    find_the_driver(&aarch64);
+    let bench = Bench::on(aarch64.clone());
+    assert_eq!(
+        bench.says("by_dlvsym.c", &[], &[])[..3],
+        [
+            "default before null",
+            "next before null",
+            "self before null"
+        ]
+    );
+    let driver = aarch64.library("noop_driver.c", "libcuda.so.1", &[]);
+    let plugin = aarch64.library(
+        "plugin.c",
+        "plugin.so",
+        &[driver.to_str().expect("a plain path")],
+    );
+    for mode in ["local", "deepbind"] {
+        assert_eq!(
+            bench.says("host.c", &[], &[&plugin, Path::new(mode)]),
+            ["asks ours", "calls ours", "host asks null"]
+        );
+    }
+}
+
+#[test]
+fn on_aarch64_guests_live_in_peace() {
+    let Some(aarch64) = aarch64() else { return };
+    let modes = [
+        ("plain", "answers 0"),
+        ("threads", "answers 0"),
+        ("fork-first", "answers 0 0"),
+        ("vfork", "answers 0"),
+        ("close-all", "answers 0"),
+        ("signals", "answers 0"),
+        ("exit", "left"),
+    ];
+    live(&aarch64, &modes);
+}
+
+#[test]
+fn on_aarch64_a_launch_can_be_looked_at_from_within() {
+    let Some(aarch64) = aarch64() else { return };
+    let bench = Bench::on(aarch64.clone());
+    let program = aarch64.program("unwinding.c", &["-rdynamic"]);
+    let output = bench
+        .command(&program, &[])
+        .output()
+        .expect("the emulator starts");
+    let line = "answer 999 main seen nested 0 again 0";
+    assert_eq!(
+        crate::bench::lines("unwinding", &output),
+        [line, line, line]
+    );
+}

@@ -1,0 +1,75 @@
+//! The programs that every system has to run, and what they say there.
+
+use std::{ffi::OsStr, path::Path};
+
+use gpushare_testbed::Watched;
+
+use crate::bench::{Bench, Target, lines, text};
+
+/// Each way to find the driver leads to us, and all else is as without us.
+pub fn find_the_driver(target: &Target) {
+    let bench = Bench::on(target.clone());
+    assert_eq!(
+        bench.says("by_dlsym.c", &[], &[]),
+        [
+            "cuInit ours",
+            "cuLaunchKernel ours",
+            "cuDriverGetVersion driver",
+            "cuMemFreeAsync null",
+            "error libc's",
+            "cuNoSuch null",
+            "malloc found",
+        ]
+    );
+    let by_proc_address = bench.says("by_proc_address.c", &[], &[]);
+    assert_eq!(
+        by_proc_address.first().map(String::as_str),
+        Some("look ours")
+    );
+    assert!(by_proc_address.contains(&"per-thread ours as by dlsym".to_owned()));
+    assert_eq!(bench.says("racing.c", &[], &[]), ["16 of 16"]);
+}
+
+/// Guests live under a lock policy in these ways.
+pub fn live(target: &Target, modes: &[(&str, &str)]) {
+    let bench = Bench::on(target.clone());
+    bench.install("timed_driver.c", "libcuda.so.1", &[]);
+    let program = target.program("peace.c", &[]);
+    let timeline = bench.segments().join("timeline");
+    let variables = [
+        ("GPUSHARE_POLICY", OsStr::new("timeslice=5ms")),
+        ("TIMELINE", timeline.as_os_str()),
+    ];
+    for (mode, says) in modes {
+        let mut command = bench.command(&program, &variables);
+        let output = Watched::spawn(command.arg(mode)).wait_output();
+        assert_eq!(lines(mode, &output).join("\n"), *says, "{mode}");
+        bench.complains_little(mode, &output);
+        let ours = bench.segments().join("state");
+        assert!(ours.exists(), "{mode}: it was not managed");
+    }
+}
+
+/// A program that has nothing to do with a GPU does what it does.
+pub fn notices_nothing(target: &Target) {
+    let bench = Bench::on(target.clone());
+    let program = target.program("nothing_to_do.c", &[]);
+    let output = Watched::spawn(&mut bench.command(&program, &[])).wait_output();
+    assert_eq!(
+        lines("nothing_to_do", &output),
+        ["threads 8 libc's malloc found, error libc's"]
+    );
+    assert_eq!(text(&output.stderr), "");
+    let left = std::fs::read_dir(bench.segments())
+        .expect("the directory")
+        .count();
+    assert_eq!(left, 0, "it left a trace");
+}
+
+/// Whether a path exists; if not, says what is not tested for want of it.
+pub fn there(path: &Path, what: &str) -> bool {
+    if !path.exists() {
+        eprintln!("skipped, no {what}: {} is not there", path.display());
+    }
+    path.exists()
+}

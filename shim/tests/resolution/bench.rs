@@ -1,0 +1,167 @@
+//! A directory with a driver in it, and the ways to make programs and to start them beside that driver.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use gpushare_testbed::{Watched, artifact, cc_by};
+
+/// What programs are made for: a machine and a libc.
+#[derive(Clone)]
+pub struct Target {
+    /// The C compiler.
+    pub compiler: String,
+    /// What it is told for a program, after the source.
+    pub for_programs: Vec<String>,
+    /// What it is told for a library, after the source.
+    pub for_libraries: Vec<String>,
+    /// What starts the programs, if they do not start by themselves; takes `-E NAME=VALUE`.
+    pub runner: Vec<String>,
+    /// The library to be preloaded.
+    pub preload: PathBuf,
+    /// What it may say there; nothing if empty.
+    pub complaint: &'static str,
+}
+
+impl Target {
+    /// This machine and its libc.
+    pub fn native() -> Self {
+        Self {
+            compiler: "cc".to_owned(),
+            for_programs: Vec::new(),
+            for_libraries: Vec::new(),
+            runner: Vec::new(),
+            preload: artifact("libgpushare.so"),
+            complaint: "",
+        }
+    }
+
+    /// A library of `apps`.
+    pub fn library(&self, source: &str, soname: &str, more: &[&str]) -> PathBuf {
+        let soname_flag = format!("-Wl,-soname,{soname}");
+        let mut flags = vec![
+            "-shared",
+            "-fPIC",
+            "-fvisibility=default",
+            "-Wl,-Bsymbolic",
+            "-w",
+            &soname_flag,
+        ];
+        flags.extend(more);
+        flags.extend(self.for_libraries.iter().map(String::as_str));
+        cc_by(&self.compiler, &app(source), soname, &flags)
+    }
+
+    /// A program of `apps`.
+    pub fn program(&self, source: &str, more: &[&str]) -> PathBuf {
+        let mut flags = vec!["-w"];
+        flags.extend(more);
+        flags.extend(self.for_programs.iter().map(String::as_str));
+        let name = source.trim_end_matches(".c");
+        cc_by(&self.compiler, &app(source), name, &flags)
+    }
+}
+
+pub fn app(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/apps")
+        .join(name)
+}
+
+/// A directory with a driver in it, and segments of its own.
+pub struct Bench {
+    dir: tempfile::TempDir,
+    target: Target,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::on(Target::native())
+    }
+
+    pub fn on(target: Target) -> Self {
+        let bench = Self {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+            target,
+        };
+        fs::create_dir(bench.segments()).expect("a fresh directory");
+        bench.install("noop_driver.c", "libcuda.so.1", &[]);
+        bench
+    }
+
+    pub fn segments(&self) -> PathBuf {
+        self.dir.path().join("segments")
+    }
+
+    /// Puts a library of `apps` where programs find it.
+    pub fn install(&self, source: &str, soname: &str, more: &[&str]) {
+        let place = self.dir.path().join(soname);
+        let _ = fs::remove_file(&place);
+        let library = self.target.library(source, soname, more);
+        symlink(library, place).expect("a fresh directory takes links");
+    }
+
+    /// A program with the driver in reach, our library preloaded, and these variables.
+    pub fn command(&self, program: &Path, variables: &[(&str, &OsStr)]) -> Command {
+        let segments = self.segments();
+        let mut all: Vec<(&str, &OsStr)> = vec![
+            ("LD_LIBRARY_PATH", self.dir.path().as_os_str()),
+            ("LD_PRELOAD", self.target.preload.as_os_str()),
+            ("GPUSHARE_DIR", segments.as_os_str()),
+        ];
+        all.extend(variables);
+        let Some((runner, args)) = self.target.runner.split_first() else {
+            let mut command = Command::new(program);
+            command.envs(all);
+            return command;
+        };
+        let mut command = Command::new(runner);
+        command.args(args);
+        for (name, value) in all {
+            let mut pair = OsString::from(name);
+            pair.push("=");
+            pair.push(value);
+            command.arg("-E").arg(pair);
+        }
+        command.arg(program);
+        command
+    }
+
+    /// Our library says nothing, or what it may say on this target.
+    pub fn complains_little(&self, name: &str, output: &Output) {
+        let may = self.target.complaint;
+        let said = text(&output.stderr);
+        let expected = said
+            .lines()
+            .all(|line| !may.is_empty() && line.contains(may));
+        assert!(expected, "{name}: {said}");
+    }
+
+    /// What a program says, line by line; it must end well and complain of nothing.
+    pub fn says(&self, source: &str, flags: &[&str], args: &[&Path]) -> Vec<String> {
+        let program = self.target.program(source, flags);
+        let output = Watched::spawn(self.command(&program, &[]).args(args)).wait_output();
+        self.complains_little(source, &output);
+        lines(source, &output)
+    }
+}
+
+/// The lines of a program that ended well.
+pub fn lines(name: &str, output: &Output) -> Vec<String> {
+    let said = text(&output.stdout);
+    let status = output.status;
+    assert!(
+        status.success(),
+        "{name}: {status} {said} {}",
+        text(&output.stderr)
+    );
+    said.lines().map(str::to_owned).collect()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
