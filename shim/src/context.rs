@@ -7,7 +7,7 @@
 use gpushare_abi::{
     Out,
     errors::CUresult,
-    types::{CUcontext, CUctxCreateParams, CUdevice, CUexecAffinityParam},
+    types::{CUcontext, CUdevice},
 };
 
 use crate::{
@@ -91,38 +91,8 @@ fn changed() {
     }
 }
 
-/// `cuCtxCreate` up to CUDA 11.3.
-pub fn create(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _ctx: Out<CUcontext>,
-    _flags: u32,
-    _device: CUdevice,
-) -> CUresult {
-    changed();
-    real.call()
-}
-
-/// `cuCtxCreate` with an execution affinity.
-pub fn create_v3(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _ctx: Out<CUcontext>,
-    _affinity: *mut CUexecAffinityParam,
-    _count: i32,
-    _flags: u32,
-    _device: CUdevice,
-) -> CUresult {
-    changed();
-    real.call()
-}
-
-/// `cuCtxCreate` with parameters.
-pub fn create_v4(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _ctx: Out<CUcontext>,
-    _params: *mut CUctxCreateParams,
-    _flags: u32,
-    _device: CUdevice,
-) -> CUresult {
+/// A call after which another context may be current: `cuCtxCreate`, `cuCtxPopCurrent`.
+pub fn changes(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     changed();
     real.call()
 }
@@ -133,12 +103,6 @@ pub fn set_current(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) ->
     if thread::current().is_some_and(|thread| thread.context() != ctx as usize) {
         changed();
     }
-    real.call()
-}
-
-/// `cuCtxPopCurrent`.
-pub fn pop_current(real: Real<'_, impl FnOnce() -> CUresult>, _ctx: Out<CUcontext>) -> CUresult {
-    changed();
     real.call()
 }
 

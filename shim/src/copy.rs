@@ -1,167 +1,87 @@
 //! Synchronous copies: counted, not locked (the driver orders them behind what was submitted), and release points.
 
-use std::ffi::c_void;
-
 use gpushare_abi::{
-    In,
+    Amount, In,
     errors::CUresult,
-    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr},
+    types::{
+        CU_MEMCPY_OPERAND_TYPE_ARRAY, CUDA_MEMCPY2D, CUDA_MEMCPY2D_v1, CUDA_MEMCPY3D,
+        CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUDA_MEMCPY3D_v1, CUarray,
+    },
 };
 
 use crate::{
     guest::guest,
+    memory::array,
     real::Real,
     sync,
     thread::{self, add},
 };
 
-fn copied(real: Real<'_, impl FnOnce() -> CUresult>, bytes: usize) -> CUresult {
+/// A description of a copy of more than one dimension.
+pub trait Region: Copy {
+    /// The bytes it moves.
+    fn bytes(self) -> usize;
+}
+
+fn product(sides: [usize; 3]) -> usize {
+    sides.into_iter().fold(1, usize::saturating_mul)
+}
+
+impl Region for CUDA_MEMCPY2D {
+    fn bytes(self) -> usize {
+        product([self.WidthInBytes, self.Height, 1])
+    }
+}
+
+impl Region for CUDA_MEMCPY2D_v1 {
+    fn bytes(self) -> usize {
+        product([self.WidthInBytes as usize, self.Height as usize, 1])
+    }
+}
+
+impl Region for CUDA_MEMCPY3D {
+    fn bytes(self) -> usize {
+        product([self.WidthInBytes, self.Height, self.Depth])
+    }
+}
+
+impl Region for CUDA_MEMCPY3D_v1 {
+    fn bytes(self) -> usize {
+        let sides = [self.WidthInBytes, self.Height, self.Depth];
+        product(sides.map(|side| side as usize))
+    }
+}
+
+impl Region for CUDA_MEMCPY3D_PEER {
+    fn bytes(self) -> usize {
+        product([self.WidthInBytes, self.Height, self.Depth])
+    }
+}
+
+impl Region for CUDA_MEMCPY3D_BATCH_OP {
+    /// Its sides are in elements: of the array where there is one, else of one byte.
+    fn bytes(self) -> usize {
+        let array = [self.src, self.dst]
+            .into_iter()
+            .find(|end| end.type_ == CU_MEMCPY_OPERAND_TYPE_ARRAY);
+        let element = array.map_or(1, |end| array::element_bytes(end.at[0] as CUarray));
+        product([self.width, self.height, self.depth]).saturating_mul(element)
+    }
+}
+
+/// A copy of so many bytes.
+pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> CUresult {
     real.call()?;
     if let Some(device) = guest().and_then(|guest| guest.current_device()) {
         let tally = thread::attached().tally(device.ordinal);
         add(&tally.copies, 1);
-        add(&tally.copy_bytes, bytes as u64);
+        add(&tally.copy_bytes, bytes.wide());
         sync::release_point();
     }
     Ok(())
 }
 
-/// Bytes of a two-dimensional copy.
-pub fn rectangle_bytes(copy: In<CUDA_MEMCPY2D>) -> usize {
-    copy.get()
-        .map_or(0, |copy| copy.WidthInBytes.saturating_mul(copy.Height))
-}
-
-/// Bytes of a three-dimensional copy.
-pub fn block_bytes(copy: In<CUDA_MEMCPY3D>) -> usize {
-    copy.get().map_or(0, |copy| {
-        copy.WidthInBytes
-            .saturating_mul(copy.Height)
-            .saturating_mul(copy.Depth)
-    })
-}
-
-/// Bytes of a three-dimensional copy between contexts.
-pub fn block_peer_bytes(copy: In<CUDA_MEMCPY3D_PEER>) -> usize {
-    copy.get().map_or(0, |copy| {
-        copy.WidthInBytes
-            .saturating_mul(copy.Height)
-            .saturating_mul(copy.Depth)
-    })
-}
-
-/// `cuMemcpy`, `cuMemcpyDtoD`.
-pub fn linear(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: CUdeviceptr,
-    _src: CUdeviceptr,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyPeer`.
-pub fn peer(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: CUdeviceptr,
-    _dst_ctx: CUcontext,
-    _src: CUdeviceptr,
-    _src_ctx: CUcontext,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyHtoD`.
-pub fn host_to_device(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: CUdeviceptr,
-    _src: *const c_void,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyDtoH`.
-pub fn device_to_host(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: *mut c_void,
-    _src: CUdeviceptr,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyDtoA`.
-pub fn device_to_array(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: CUarray,
-    _offset: usize,
-    _src: CUdeviceptr,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyAtoD`.
-pub fn array_to_device(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: CUdeviceptr,
-    _src: CUarray,
-    _offset: usize,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyHtoA`.
-pub fn host_to_array(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: CUarray,
-    _offset: usize,
-    _src: *const c_void,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyAtoH`.
-pub fn array_to_host(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: *mut c_void,
-    _src: CUarray,
-    _offset: usize,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpyAtoA`.
-pub fn array_to_array(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    _dst: CUarray,
-    _dst_offset: usize,
-    _src: CUarray,
-    _src_offset: usize,
-    bytes: usize,
-) -> CUresult {
-    copied(real, bytes)
-}
-
-/// `cuMemcpy2D`, `cuMemcpy2DUnaligned`.
-pub fn rectangle(real: Real<'_, impl FnOnce() -> CUresult>, copy: In<CUDA_MEMCPY2D>) -> CUresult {
-    copied(real, rectangle_bytes(copy))
-}
-
-/// `cuMemcpy3D`.
-pub fn block(real: Real<'_, impl FnOnce() -> CUresult>, copy: In<CUDA_MEMCPY3D>) -> CUresult {
-    copied(real, block_bytes(copy))
-}
-
-/// `cuMemcpy3DPeer`.
-pub fn block_peer(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    copy: In<CUDA_MEMCPY3D_PEER>,
-) -> CUresult {
-    copied(real, block_peer_bytes(copy))
+/// A copy of a region.
+pub fn region(real: Real<'_, impl FnOnce() -> CUresult>, copy: In<impl Region>) -> CUresult {
+    bytes(real, copy.get().map_or(0, Region::bytes))
 }

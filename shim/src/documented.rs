@@ -22,23 +22,11 @@ const HOOKS: &[(&str, &str)] = &[
         "answers with our function where we have one",
     ),
     (
-        "context::create",
-        "notes that the thread's device may change",
-    ),
-    (
-        "context::create_v3",
-        "notes that the thread's device may change",
-    ),
-    (
-        "context::create_v4",
+        "context::changes",
         "notes that the thread's device may change",
     ),
     (
         "context::set_current",
-        "notes that the thread's device may change",
-    ),
-    (
-        "context::pop_current",
         "notes that the thread's device may change",
     ),
     ("context::destroy", "gives back what the context held"),
@@ -58,17 +46,8 @@ const HOOKS: &[(&str, &str)] = &[
         "leaves the stream alone while it captures",
     ),
     (
-        "stream::begin_capture_v2",
-        "leaves the stream alone while it captures",
-    ),
-    (
-        "stream::begin_capture_to_graph",
-        "leaves the stream alone while it captures",
-    ),
-    ("memory::linear::alloc", "charged: the bytes asked for"),
-    (
-        "memory::linear::alloc_managed",
-        "charged: the bytes asked for, to the current device",
+        "memory::linear::alloc",
+        "charged to the current device: the bytes asked for",
     ),
     (
         "memory::linear::alloc_pitch",
@@ -112,20 +91,12 @@ const HOOKS: &[(&str, &str)] = &[
     ("memory::sparse::map", "keeps the memory charged"),
     (
         "memory::array::create",
-        "charged: width × height × bytes of a texel",
-    ),
-    (
-        "memory::array::create_3d",
-        "charged: all layers or faces; sparse and deferred: nothing",
+        "charged: the bytes of its shape, all layers and faces; sparse and deferred: nothing",
     ),
     ("memory::array::create_mipmapped", "charged: all levels"),
     ("memory::array::destroy", "given back"),
     ("memory::array::destroy_mipmapped", "given back"),
     ("memory::host::alloc", "counted as pinned, against no quota"),
-    (
-        "memory::host::alloc_flags",
-        "counted as pinned, against no quota",
-    ),
     ("memory::host::free", "counted off"),
     (
         "memory::host::register",
@@ -148,10 +119,6 @@ const HOOKS: &[(&str, &str)] = &[
         "an allocation is charged until graph and executables are gone",
     ),
     (
-        "memory::graph::add_node_v2",
-        "an allocation is charged until graph and executables are gone",
-    ),
-    (
         "memory::graph::destroy_node",
         "given back, if the graph was never instantiated",
     ),
@@ -161,14 +128,6 @@ const HOOKS: &[(&str, &str)] = &[
     ),
     (
         "memory::graph::instantiate",
-        "keeps the graph's allocations charged",
-    ),
-    (
-        "memory::graph::instantiate_v2",
-        "keeps the graph's allocations charged",
-    ),
-    (
-        "memory::graph::instantiate_params",
         "keeps the graph's allocations charged",
     ),
     (
@@ -190,9 +149,12 @@ const HOOKS: &[(&str, &str)] = &[
 /// What all hooks of a module do, where one line says it.
 const MODULES: &[(&str, &str)] = &[
     ("sync", "a release point of the lock"),
-    ("copy", "counted; a release point of the lock"),
+    (
+        "copy",
+        "counted with its bytes; a release point of the lock",
+    ),
     ("launch", "counted and locked"),
-    ("transfer", "counted and locked"),
+    ("transfer", "counted with its bytes, and locked"),
     ("memset", "counted and locked"),
 ];
 
@@ -205,7 +167,7 @@ fn what(hook: &str) -> Option<&'static str> {
 
 macro_rules! rows {
     (
-        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $($used:tt)* }
     ) => {
         /// Base name, version, hook, symbol, per-thread form.

@@ -104,7 +104,7 @@ pub mod call {
 
     macro_rules! functions {
         (
-            hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+            hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
             used { $(fn $used:ident $used_args:tt;)* }
         ) => {
             $(

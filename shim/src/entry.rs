@@ -44,7 +44,7 @@ where
 }
 
 macro_rules! export {
-    (call $hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+    (call $hook:path, ($($given:ident),*), fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
         #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
         ///
         /// # Safety
@@ -55,10 +55,10 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             // SAFETY: the arguments are the caller's own, for this very function.
             let forward = move || unsafe { driver::call::$name($($arg),*) };
-            guarded(Symbol::$name, forward, move |real| $hook(real, $($arg),*))
+            guarded(Symbol::$name, forward, move |real| $hook(real $(, $given)*))
         }
     };
-    (submit $hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+    (submit $hook:path, ($($given:ident),*), fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
         #[doc = concat!("`", stringify!($name), "` as applications reach it.")]
         ///
         /// # Safety
@@ -69,7 +69,7 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             // SAFETY: the arguments are the caller's own, for this very function.
             let forward = move || unsafe { driver::call::$name($($arg),*) };
-            $hook(Submission::new(Symbol::$name, forward), $($arg),*)
+            $hook(Submission::new(Symbol::$name, forward) $(, $given)*)
         }
     };
 }
@@ -77,7 +77,7 @@ macro_rules! export {
 /// A submission whose arguments are on the stack: the assembly of `fast` leaves them where they are.
 #[cfg(target_arch = "x86_64")]
 macro_rules! export_fast {
-    ($hook:path, fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+    ($hook:path, ($($given:ident),*), fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
         #[allow(non_snake_case, reason = "the driver's own name")]
         mod $name {
             use super::*;
@@ -91,7 +91,7 @@ macro_rules! export_fast {
             pub unsafe extern "C" fn slow($($arg: $type),*) -> CUresult {
                 // SAFETY: the arguments are the caller's own, for this very function.
                 let forward = move || unsafe { driver::call::$name($($arg),*) };
-                $hook(Submission::new(Symbol::$name, forward), $($arg),*)
+                $hook(Submission::new(Symbol::$name, forward) $(, $given)*)
             }
         }
 
@@ -111,32 +111,35 @@ macro_rules! export_fast {
 
 #[cfg(not(target_arch = "x86_64"))]
 macro_rules! export_fast {
-    ($hook:path, fn $name:ident $args:tt) => {
-        export!(submit $hook, fn $name $args);
+    ($hook:path, $given:tt, fn $name:ident $args:tt) => {
+        export!(submit $hook, $given, fn $name $args);
     };
 }
 
-/// A row's function, and its per-thread default stream form.
+/// A row's function, and its per-thread default stream form. A hook that names no arguments is given all.
 macro_rules! row {
-    (fast [$hook:path] fn $name:ident $args:tt twin $twin:ident) => {
-        export_fast!($hook, fn $name $args);
-        export_fast!($hook, fn $twin $args);
+    ($kind:ident [$hook:path] [] fn $name:ident ($($arg:ident: $type:ty),* $(,)?) $($twin:tt)*) => {
+        row!($kind [$hook] [($($arg),*)] fn $name ($($arg: $type),*) $($twin)*);
     };
-    ($kind:ident [$hook:path] fn $name:ident $args:tt) => {
-        export!($kind $hook, fn $name $args);
+    (fast [$hook:path] [$given:tt] fn $name:ident $args:tt twin $twin:ident) => {
+        export_fast!($hook, $given, fn $name $args);
+        export_fast!($hook, $given, fn $twin $args);
     };
-    ($kind:ident [$hook:path] fn $name:ident $args:tt twin $twin:ident) => {
-        export!($kind $hook, fn $name $args);
-        export!($kind $hook, fn $twin $args);
+    ($kind:ident [$hook:path] [$given:tt] fn $name:ident $args:tt) => {
+        export!($kind $hook, $given, fn $name $args);
+    };
+    ($kind:ident [$hook:path] [$given:tt] fn $name:ident $args:tt twin $twin:ident) => {
+        export!($kind $hook, $given, fn $name $args);
+        export!($kind $hook, $given, fn $twin $args);
     };
 }
 
 macro_rules! exports {
     (
-        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $($used:tt)* }
     ) => {
-        $(row!($kind [$($hook)::+] fn $name $args $(twin $twin)?);)*
+        $(row!($kind [$($hook)::+] [$(($($given),*))?] fn $name $args $(twin $twin)?);)*
 
         /// The address of our export of a hooked symbol; NULL for a symbol that is only used.
         pub fn export(symbol: Symbol) -> *mut c_void {

@@ -5,12 +5,10 @@
 //! again. No lock, no locked instruction, no clock, no system call. Whatever does not fit goes through
 //! [`admission`], which is allowed to take its time.
 
-use std::ffi::c_void;
-
 use gpushare_abi::{
     In,
     errors::CUresult,
-    types::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUstream},
+    types::{CUDA_LAUNCH_PARAMS, CUgraphExec, CUlaunchConfig, CUstream},
 };
 
 use crate::{
@@ -76,24 +74,16 @@ pub fn submit(
     answer
 }
 
-/// `cuLaunchKernel`.
+/// A kernel in a stream.
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
-pub fn kernel(
-    real: Submission<impl FnOnce() -> CUresult>,
-    _f: CUfunction,
-    _gx: u32,
-    _gy: u32,
-    _gz: u32,
-    _bx: u32,
-    _by: u32,
-    _bz: u32,
-    _shared: u32,
-    stream: CUstream,
-    _params: *mut *mut c_void,
-    _extra: *mut *mut c_void,
-) -> CUresult {
+pub fn kernel(real: Submission<impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     submit(real, stream, Work::Kernel)
+}
+
+/// A kernel in the default stream.
+#[inline(always)]
+pub fn kernel_now(real: Submission<impl FnOnce() -> CUresult>) -> CUresult {
+    submit(real, std::ptr::null_mut(), Work::Kernel)
 }
 
 /// `cuLaunchKernelEx`.
@@ -101,32 +91,10 @@ pub fn kernel(
 pub fn kernel_ex(
     real: Submission<impl FnOnce() -> CUresult>,
     config: In<CUlaunchConfig>,
-    _f: CUfunction,
-    _params: *mut *mut c_void,
-    _extra: *mut *mut c_void,
 ) -> CUresult {
     let stream = config
         .get()
         .map_or(std::ptr::null_mut(), |config| config.hStream);
-    submit(real, stream, Work::Kernel)
-}
-
-/// `cuLaunchCooperativeKernel`.
-#[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
-pub fn cooperative(
-    real: Submission<impl FnOnce() -> CUresult>,
-    _f: CUfunction,
-    _gx: u32,
-    _gy: u32,
-    _gz: u32,
-    _bx: u32,
-    _by: u32,
-    _bz: u32,
-    _shared: u32,
-    stream: CUstream,
-    _params: *mut *mut c_void,
-) -> CUresult {
     submit(real, stream, Work::Kernel)
 }
 
@@ -136,37 +104,10 @@ pub fn cooperative_multi(
     real: Submission<impl FnOnce() -> CUresult>,
     list: In<CUDA_LAUNCH_PARAMS>,
     _count: u32,
-    _flags: u32,
 ) -> CUresult {
     let stream = list
         .get()
         .map_or(std::ptr::null_mut(), |first| first.hStream);
-    submit(real, stream, Work::Kernel)
-}
-
-/// `cuLaunch`.
-pub fn legacy(real: Submission<impl FnOnce() -> CUresult>, _f: CUfunction) -> CUresult {
-    submit(real, std::ptr::null_mut(), Work::Kernel)
-}
-
-/// `cuLaunchGrid`.
-pub fn legacy_grid(
-    real: Submission<impl FnOnce() -> CUresult>,
-    _f: CUfunction,
-    _width: i32,
-    _height: i32,
-) -> CUresult {
-    submit(real, std::ptr::null_mut(), Work::Kernel)
-}
-
-/// `cuLaunchGridAsync`.
-pub fn legacy_grid_async(
-    real: Submission<impl FnOnce() -> CUresult>,
-    _f: CUfunction,
-    _width: i32,
-    _height: i32,
-    stream: CUstream,
-) -> CUresult {
     submit(real, stream, Work::Kernel)
 }
 

@@ -73,7 +73,10 @@ fn recognise(name: &str, theirs: *mut c_void, version: i32, flags: u64) -> Optio
     rows.peek()?;
     learn_all();
     let rows = rows.collect::<Rows>();
-    if let Some(symbol) = rows.iter().find(|&symbol| driver::known(symbol) == theirs) {
+    // By address first, and in all rows: newer versions of a name may be another function altogether, as
+    // `cuGraphInstantiate` of CUDA 12 is `cuGraphInstantiateWithFlags`.
+    let known = |symbol: &Symbol| driver::known(*symbol) == theirs;
+    if let Some(symbol) = HOOKED.iter().copied().find(known) {
         return Some(symbol);
     }
     let meant = meant(&rows, version, flags & PER_THREAD != 0)?;

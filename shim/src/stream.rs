@@ -6,10 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use gpushare_abi::{
     Out,
     errors::CUresult,
-    types::{
-        CU_STREAM_CAPTURE_STATUS_NONE, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream,
-        CUstreamCaptureMode,
-    },
+    types::{CU_STREAM_CAPTURE_STATUS_NONE, CUstream},
 };
 
 use crate::{context, driver, guest::guest, real::Real, thread::stream_key};
@@ -41,34 +38,8 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
     real.call()
 }
 
-/// `cuStreamBeginCapture` of CUDA 10.0.
+/// `cuStreamBeginCapture` in all its forms.
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
-    begin(real, stream)
-}
-
-/// `cuStreamBeginCapture` with a mode.
-pub fn begin_capture_v2(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    stream: CUstream,
-    _mode: CUstreamCaptureMode,
-) -> CUresult {
-    begin(real, stream)
-}
-
-/// `cuStreamBeginCaptureToGraph`.
-pub fn begin_capture_to_graph(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    stream: CUstream,
-    _graph: CUgraph,
-    _dependencies: *const CUgraphNode,
-    _edges: *const CUgraphEdgeData,
-    _count: usize,
-    _mode: CUstreamCaptureMode,
-) -> CUresult {
-    begin(real, stream)
-}
-
-fn begin(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     EVER_CAPTURED.store(true, Relaxed);
     forget(stream_key(stream as usize, real.per_thread()));
     real.call()

@@ -1,9 +1,6 @@
 //! Explicit synchronisations: the application waited anyway, so this is where a holder likes to yield.
 
-use gpushare_abi::{
-    errors::CUresult,
-    types::{CUcontext, CUevent, CUstream},
-};
+use gpushare_abi::errors::CUresult;
 
 use crate::{
     guest::guest,
@@ -11,26 +8,11 @@ use crate::{
     thread::{self, add},
 };
 
-/// `cuCtxSynchronize`.
-pub fn context(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
+/// The application waits: for a context, a stream or an event.
+pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     real.call()?;
     synchronised();
     Ok(())
-}
-
-/// `cuCtxSynchronize` of a named context.
-pub fn context_v2(real: Real<'_, impl FnOnce() -> CUresult>, _ctx: CUcontext) -> CUresult {
-    context(real)
-}
-
-/// `cuStreamSynchronize`.
-pub fn stream(real: Real<'_, impl FnOnce() -> CUresult>, _stream: CUstream) -> CUresult {
-    context(real)
-}
-
-/// `cuEventSynchronize`.
-pub fn event(real: Real<'_, impl FnOnce() -> CUresult>, _event: CUevent) -> CUresult {
-    context(real)
 }
 
 fn synchronised() {

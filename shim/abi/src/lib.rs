@@ -5,11 +5,13 @@
 //! exactly once: exports, real pointers, the call enum and the `cuGetProcAddress` index are derived
 //! from it by the macros it is handed to.
 
+pub mod amount;
 pub mod errors;
 pub mod input;
 pub mod out;
 mod table;
 pub mod types;
 
+pub use amount::Amount;
 pub use input::In;
 pub use out::Out;

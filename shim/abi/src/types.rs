@@ -113,6 +113,9 @@ pub const CU_MEMORYTYPE_ARRAY: CUmemorytype = 3;
 /// Unified: the pointer itself tells.
 pub const CU_MEMORYTYPE_UNIFIED: CUmemorytype = 4;
 
+/// `CUmemcpy3DOperand::type_`: a CUDA array.
+pub const CU_MEMCPY_OPERAND_TYPE_ARRAY: c_uint = 2;
+
 /// The legacy default stream, by its special handle.
 pub const CU_STREAM_LEGACY: CUstream = 1 as CUstream;
 /// The calling thread's default stream, by its special handle.
@@ -240,9 +243,53 @@ structs! {
         WidthInBytes: usize, Height: usize, Depth: usize,
     }
 
+    /// A two-dimensional copy as CUDA had it before 3.2.
+    CUDA_MEMCPY2D_v1: 96 {
+        srcXInBytes: c_uint, srcY: c_uint, srcMemoryType: CUmemorytype, srcHost: *const c_void, srcDevice: c_uint,
+        srcArray: CUarray, srcPitch: c_uint,
+        dstXInBytes: c_uint, dstY: c_uint, dstMemoryType: CUmemorytype, dstHost: *mut c_void, dstDevice: c_uint,
+        dstArray: CUarray, dstPitch: c_uint,
+        WidthInBytes: c_uint, Height: c_uint,
+    }
+
+    /// A three-dimensional copy as CUDA had it before 3.2.
+    CUDA_MEMCPY3D_v1: 144 {
+        srcXInBytes: c_uint, srcY: c_uint, srcZ: c_uint, srcLOD: c_uint, srcMemoryType: CUmemorytype,
+        srcHost: *const c_void, srcDevice: c_uint, srcArray: CUarray, reserved0: *mut c_void,
+        srcPitch: c_uint, srcHeight: c_uint,
+        dstXInBytes: c_uint, dstY: c_uint, dstZ: c_uint, dstLOD: c_uint, dstMemoryType: CUmemorytype,
+        dstHost: *mut c_void, dstDevice: c_uint, dstArray: CUarray, reserved1: *mut c_void,
+        dstPitch: c_uint, dstHeight: c_uint,
+        WidthInBytes: c_uint, Height: c_uint, Depth: c_uint,
+    }
+
+    /// One end of a three-dimensional copy of a batch: a pointer (`type_` 1) with its row length and layer height in
+    /// `at[1..=2]`, or an array (`type_` 2) with an offset in `at[1..=3]`.
+    CUmemcpy3DOperand: 40 { type_: c_uint, at: [u64; 4], }
+
+    /// One copy of a three-dimensional batch.
+    CUDA_MEMCPY3D_BATCH_OP: 112 {
+        src: CUmemcpy3DOperand, dst: CUmemcpy3DOperand, width: usize, height: usize, depth: usize,
+        srcAccessOrder: c_uint, flags: c_uint,
+    }
+
+    /// One decompression of a batch.
+    CUmemDecompressParams: 64 {
+        srcNumBytes: usize, dstNumBytes: usize, dstActBytes: *mut u32, src: *const c_void, dst: *mut c_void,
+        algo: c_uint, padding: [u8; 20],
+    }
+
     /// How a batched copy orders its source and where its ends are.
     CUmemcpyAttributes: 24 {
         srcAccessOrder: c_uint, srcLocHint: CUmemLocation, dstLocHint: CUmemLocation, flags: c_uint,
+    }
+
+    /// A one- or two-dimensional array as CUDA had it before 3.2.
+    CUDA_ARRAY_DESCRIPTOR_v1: 16 { Width: c_uint, Height: c_uint, Format: c_uint, NumChannels: c_uint, }
+
+    /// An array of up to three dimensions as CUDA had it before 3.2.
+    CUDA_ARRAY3D_DESCRIPTOR_v1: 24 {
+        Width: c_uint, Height: c_uint, Depth: c_uint, Format: c_uint, NumChannels: c_uint, Flags: c_uint,
     }
 
     /// A one- or two-dimensional array (`_v2`).

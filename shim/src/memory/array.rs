@@ -1,36 +1,23 @@
 //! Arrays: exact to the bytes of their shape.
 
 use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{
-    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray,
-};
+use gpushare_abi::types::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray};
 use gpushare_abi::{In, Out};
 
 use crate::real::Real;
 
 use super::account;
 use super::record::Kind;
-use super::{shape, sparse};
+use super::shape::{self, Shape};
+use super::{ask, sparse};
 
-/// `cuArrayCreate`.
+/// `cuArrayCreate`, `cuArray3DCreate`.
 pub fn create(
     real: Real<'_, impl FnOnce() -> CUresult>,
     array: Out<CUarray>,
-    desc: In<CUDA_ARRAY_DESCRIPTOR>,
+    desc: In<impl Shape>,
 ) -> CUresult {
-    let bytes = desc.get().and_then(|desc| shape::array(&desc));
-    account::allocate(real, account::here(), bytes, Kind::Array, || {
-        Some(array.get()? as u64)
-    })
-}
-
-/// `cuArray3DCreate`.
-pub fn create_3d(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    array: Out<CUarray>,
-    desc: In<CUDA_ARRAY3D_DESCRIPTOR>,
-) -> CUresult {
-    let bytes = desc.get().and_then(|desc| shape::array_3d(&desc));
+    let bytes = desc.get().and_then(|desc| shape::array(&desc.whole()));
     account::allocate(real, account::here(), bytes, Kind::Array, || {
         Some(array.get()? as u64)
     })
@@ -64,4 +51,11 @@ pub fn destroy_mipmapped(
     sparse::destroy(array as u64, || {
         account::free(real, array as u64, Kind::Mipmapped)
     })
+}
+
+/// Bytes of one element of an array, as the driver describes it; 1 where it does not.
+pub fn element_bytes(array: CUarray) -> usize {
+    ask::shape_of(array)
+        .and_then(|desc| shape::element(&desc))
+        .map_or(1, |bytes| bytes as usize)
 }

@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_char};
 
 use gpushare_abi::Out;
 use gpushare_abi::types::{
-    CU_STREAM_CAPTURE_STATUS_ACTIVE, CUdevice, CUdeviceptr, CUgraph, CUmemoryPool, CUstream,
-    CUuuid, nvmlDevice_t,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUdevice, CUdeviceptr,
+    CUgraph, CUmemoryPool, CUstream, CUuuid, nvmlDevice_t,
 };
 
 use crate::driver::call;
@@ -17,6 +17,21 @@ pub fn size_of_allocation(dptr: CUdeviceptr) -> Option<u64> {
     // SAFETY: both results may be left out; ours outlives the call.
     unsafe { call::cuMemGetAddressRange_v2(Out::NULL, Out::to(&mut bytes), dptr) }.ok()?;
     Some(bytes as u64)
+}
+
+/// What an array was made as.
+pub fn shape_of(array: CUarray) -> Option<CUDA_ARRAY3D_DESCRIPTOR> {
+    let mut desc = CUDA_ARRAY3D_DESCRIPTOR {
+        Width: 0,
+        Height: 0,
+        Depth: 0,
+        Format: 0,
+        NumChannels: 0,
+        Flags: 0,
+    };
+    // SAFETY: the driver checks the handle, which the application is about to use; our result outlives the call.
+    unsafe { call::cuArray3DGetDescriptor_v2(Out::to(&mut desc), array) }.ok()?;
+    Some(desc)
 }
 
 /// Gives memory back that the caller never learned of.

@@ -5,14 +5,13 @@
 //! before the graph was instantiated is given back at once.
 
 use std::collections::HashMap;
-use std::ffi::c_char;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_DEVICE, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
-    CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUmemLocation,
+    CU_MEM_LOCATION_TYPE_DEVICE, CUDA_MEM_ALLOC_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode,
+    CUgraphNodeParams, CUmemLocation,
 };
 
 use crate::guest::{Guest, guest};
@@ -153,8 +152,6 @@ pub fn add_alloc(
     real: Real<'_, impl FnOnce() -> CUresult>,
     node: Out<CUgraphNode>,
     graph: CUgraph,
-    _dependencies: *const CUgraphNode,
-    _count: usize,
     params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
 ) -> CUresult {
     match params.get() {
@@ -174,8 +171,6 @@ pub fn add_node(
     real: Real<'_, impl FnOnce() -> CUresult>,
     node: Out<CUgraphNode>,
     graph: CUgraph,
-    _dependencies: *const CUgraphNode,
-    _count: usize,
     params: Out<CUgraphNodeParams>,
 ) -> CUresult {
     let Some(params) = params
@@ -191,19 +186,6 @@ pub fn add_node(
         id: (params.params[1] >> 32) as i32,
     };
     add(real, node, graph, location, params.params[13] as usize)
-}
-
-/// `cuGraphAddNode_v2`.
-pub fn add_node_v2(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    node: Out<CUgraphNode>,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    _edges: *const CUgraphEdgeData,
-    count: usize,
-    params: Out<CUgraphNodeParams>,
-) -> CUresult {
-    add_node(real, node, graph, dependencies, count, params)
 }
 
 /// `cuGraphDestroyNode`.
@@ -258,38 +240,15 @@ fn gone(real: Real<'_, impl FnOnce() -> CUresult>, keeper: usize) -> CUresult {
     }
 }
 
-/// `cuGraphInstantiateWithFlags`, also as `cuGraphInstantiate`.
+/// `cuGraphInstantiate` in all its forms.
 pub fn instantiate(
     real: Real<'_, impl FnOnce() -> CUresult>,
     exec: Out<CUgraphExec>,
     graph: CUgraph,
-    _flags: u64,
 ) -> CUresult {
     real.call()?;
     made(guest(), exec, graph);
     Ok(())
-}
-
-/// `cuGraphInstantiate` of CUDA 11.
-pub fn instantiate_v2(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    exec: Out<CUgraphExec>,
-    graph: CUgraph,
-    _node: *mut CUgraphNode,
-    _log: *mut c_char,
-    _len: usize,
-) -> CUresult {
-    instantiate(real, exec, graph, 0)
-}
-
-/// `cuGraphInstantiateWithParams`.
-pub fn instantiate_params(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    exec: Out<CUgraphExec>,
-    graph: CUgraph,
-    _params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
-) -> CUresult {
-    instantiate(real, exec, graph, 0)
 }
 
 fn made(guest: Option<&Guest>, exec: Out<CUgraphExec>, graph: CUgraph) {

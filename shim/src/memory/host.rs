@@ -2,36 +2,26 @@
 
 use std::ffi::c_void;
 
-use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
+use gpushare_abi::{Amount, Out};
 
 use crate::real::Real;
 
 use super::account;
 use super::record::Kind;
 
-/// `cuMemAllocHost`.
+/// `cuMemAllocHost`, `cuMemHostAlloc`.
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ptr: Out<*mut c_void>,
-    bytes: usize,
+    bytes: impl Amount,
 ) -> CUresult {
     account::count(
         real,
         Kind::Host,
-        || bytes as u64,
+        || bytes.wide(),
         || Some(ptr.get()? as u64),
     )
-}
-
-/// `cuMemHostAlloc`.
-pub fn alloc_flags(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    ptr: Out<*mut c_void>,
-    bytes: usize,
-    _flags: u32,
-) -> CUresult {
-    alloc(real, ptr, bytes)
 }
 
 /// `cuMemFreeHost`.
@@ -44,7 +34,6 @@ pub fn register(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ptr: *mut c_void,
     bytes: usize,
-    _flags: u32,
 ) -> CUresult {
     account::count(real, Kind::Registered, || bytes as u64, || Some(ptr as u64))
 }

@@ -1,9 +1,7 @@
 //! Memory that another process or another interface allocated: shown as imported, charged to whoever made it.
 
 use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{
-    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory, CUipcMemHandle,
-};
+use gpushare_abi::types::{CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory};
 use gpushare_abi::{In, Out};
 
 use crate::real::Real;
@@ -13,12 +11,7 @@ use super::ask;
 use super::record::Kind;
 
 /// `cuIpcOpenMemHandle`.
-pub fn open(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    dptr: Out<CUdeviceptr>,
-    _handle: CUipcMemHandle,
-    _flags: u32,
-) -> CUresult {
+pub fn open(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>) -> CUresult {
     let bytes = || dptr.get().and_then(ask::size_of_allocation).unwrap_or(0);
     account::count(real, Kind::Shared, bytes, || dptr.get())
 }

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::CUdeviceptr;
+use gpushare_abi::{Amount, Out};
 
 use crate::real::Real;
 
@@ -15,34 +14,18 @@ use super::record::Kind;
 /// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
 
-/// `cuMemAlloc`.
+/// `cuMemAlloc`, `cuMemAllocManaged`: charged to the current device, where managed memory is first at home.
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    dptr: Out<CUdeviceptr>,
-    bytes: usize,
+    dptr: Out<impl Amount>,
+    bytes: impl Amount,
 ) -> CUresult {
     account::allocate(
         real,
         account::here(),
-        Some(bytes as u64),
+        Some(bytes.wide()),
         Kind::Linear,
-        || dptr.get(),
-    )
-}
-
-/// `cuMemAllocManaged`. Charged to the current device, where it is first at home.
-pub fn alloc_managed(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    dptr: Out<CUdeviceptr>,
-    bytes: usize,
-    _flags: u32,
-) -> CUresult {
-    account::allocate(
-        real,
-        account::here(),
-        Some(bytes as u64),
-        Kind::Linear,
-        || dptr.get(),
+        || Some(dptr.get()?.wide()),
     )
 }
 
@@ -52,26 +35,27 @@ pub fn alloc_managed(
 /// well. If that is denied, the allocation goes back to the driver and the answer is out of memory.
 pub fn alloc_pitch(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    dptr: Out<CUdeviceptr>,
-    pitch: Out<usize>,
-    width: usize,
-    height: usize,
-    _element: u32,
+    dptr: Out<impl Amount>,
+    pitch: Out<impl Amount>,
+    width: impl Amount,
+    height: impl Amount,
 ) -> CUresult {
     let Some(account) = account::here() else {
         return real.call();
     };
     let symbol = real.symbol();
-    let rows = height as u64;
-    let expected = (width as u64)
+    let rows = height.wide();
+    let place = || dptr.get().map(Amount::wide);
+    let expected = width
+        .wide()
         .checked_next_multiple_of(PITCH_UNIT.load(Relaxed))
         .and_then(|pitch| pitch.checked_mul(rows))
         .unwrap_or(u64::MAX);
     let reservation = account.reserve(expected, symbol)?;
     real.call()?;
-    let pitch = pitch.get().map_or(0, |pitch| pitch as u64);
+    let pitch = pitch.get().map_or(0, Amount::wide);
     let Some(bytes) = pitch.checked_mul(rows).filter(|bytes| *bytes != expected) else {
-        account.keep(dptr.get().unwrap_or(0), reservation.commit(), Kind::Linear);
+        account.keep(place().unwrap_or(0), reservation.commit(), Kind::Linear);
         return Ok(());
     };
     PITCH_UNIT.store(1 << pitch.trailing_zeros().min(20), Relaxed);
@@ -79,16 +63,16 @@ pub fn alloc_pitch(
         account.ledger().release(reservation.commit() - bytes);
     } else {
         let rest = account.reserve(bytes - expected, symbol).inspect_err(|_| {
-            let _ = dptr.get().map(ask::free);
+            let _ = place().map(ask::free);
         })?;
         rest.commit();
         reservation.commit();
     }
-    account.keep(dptr.get().unwrap_or(0), bytes, Kind::Linear);
+    account.keep(place().unwrap_or(0), bytes, Kind::Linear);
     Ok(())
 }
 
 /// `cuMemFree`: also of stream-ordered memory, whose pool may be on the host.
-pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr) -> CUresult {
-    account::free_either(real, dptr, Kind::Linear, Kind::Host)
+pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: impl Amount) -> CUresult {
+    account::free_either(real, dptr.wide(), Kind::Linear, Kind::Host)
 }

@@ -136,7 +136,6 @@ pub fn create(
     handle: Out<CUmemGenericAllocationHandle>,
     bytes: usize,
     prop: In<CUmemAllocationProp>,
-    _flags: u64,
 ) -> CUresult {
     let location = prop.get().map(|prop| prop.location);
     let on_device = location.is_none_or(|location| location.type_ == CU_MEM_LOCATION_TYPE_DEVICE);
@@ -212,9 +211,7 @@ pub fn map(
     real: Real<'_, impl FnOnce() -> CUresult>,
     ptr: CUdeviceptr,
     bytes: usize,
-    _offset: usize,
     handle: CUmemGenericAllocationHandle,
-    _flags: u64,
 ) -> CUresult {
     let Some(guest) = guest() else {
         return real.call();

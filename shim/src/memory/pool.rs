@@ -115,11 +115,7 @@ fn charge(
 }
 
 /// `cuMemFreeAsync`. A captured free belongs to the graph's allocation, which is not in the map: it changes nothing.
-pub fn free(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    dptr: CUdeviceptr,
-    _stream: CUstream,
-) -> CUresult {
+pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr) -> CUresult {
     account::free_either(real, dptr, Kind::Linear, Kind::Host)
 }
 
@@ -172,7 +168,6 @@ pub fn of_location(
     real: Real<'_, impl FnOnce() -> CUresult>,
     pool: Out<CUmemoryPool>,
     location: In<CUmemLocation>,
-    _kind: u32,
 ) -> CUresult {
     real.call()?;
     if let (Some(pool), Some(location)) = (pool.get(), location.get()) {

@@ -5,8 +5,9 @@
 //! this table does not know, or a size past `u64`, is `None`: the driver decides, and the call is counted as unaccounted.
 
 use gpushare_abi::types::{
-    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_DEFERRED_MAPPING,
-    CUDA_ARRAY3D_DESCRIPTOR, CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_SPARSE, channel_bytes,
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY3D_CUBEMAP,
+    CUDA_ARRAY3D_DEFERRED_MAPPING, CUDA_ARRAY3D_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR_v1,
+    CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_SPARSE, channel_bytes,
 };
 
 /// Memory comes later, from `cuMemMapArrayAsync`.
@@ -44,21 +45,65 @@ fn block(format: u32, channels: u32) -> Option<Block> {
     }
 }
 
-/// Bytes of a one- or two-dimensional array.
-pub fn array(desc: &CUDA_ARRAY_DESCRIPTOR) -> Option<u64> {
-    array_3d(&CUDA_ARRAY3D_DESCRIPTOR {
-        Width: desc.Width,
-        Height: desc.Height,
-        Depth: 0,
-        Format: desc.Format,
-        NumChannels: desc.NumChannels,
-        Flags: 0,
-    })
+/// A description of an array, in any of its forms.
+pub trait Shape: Copy {
+    /// The same in the form that has everything.
+    fn whole(self) -> CUDA_ARRAY3D_DESCRIPTOR;
+}
+
+impl Shape for CUDA_ARRAY3D_DESCRIPTOR {
+    fn whole(self) -> CUDA_ARRAY3D_DESCRIPTOR {
+        self
+    }
+}
+
+impl Shape for CUDA_ARRAY_DESCRIPTOR {
+    fn whole(self) -> CUDA_ARRAY3D_DESCRIPTOR {
+        CUDA_ARRAY3D_DESCRIPTOR {
+            Width: self.Width,
+            Height: self.Height,
+            Depth: 0,
+            Format: self.Format,
+            NumChannels: self.NumChannels,
+            Flags: 0,
+        }
+    }
+}
+
+impl Shape for CUDA_ARRAY3D_DESCRIPTOR_v1 {
+    fn whole(self) -> CUDA_ARRAY3D_DESCRIPTOR {
+        CUDA_ARRAY3D_DESCRIPTOR {
+            Width: self.Width as usize,
+            Height: self.Height as usize,
+            Depth: self.Depth as usize,
+            Format: self.Format,
+            NumChannels: self.NumChannels,
+            Flags: self.Flags,
+        }
+    }
+}
+
+impl Shape for CUDA_ARRAY_DESCRIPTOR_v1 {
+    fn whole(self) -> CUDA_ARRAY3D_DESCRIPTOR {
+        CUDA_ARRAY_DESCRIPTOR {
+            Width: self.Width as usize,
+            Height: self.Height as usize,
+            Format: self.Format,
+            NumChannels: self.NumChannels,
+        }
+        .whole()
+    }
 }
 
 /// Bytes of an array of up to three dimensions, layered or a cubemap.
-pub fn array_3d(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Option<u64> {
+pub fn array(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Option<u64> {
     mipmapped(desc, 1)
+}
+
+/// Bytes of one element, which is one texel where texels are whole bytes.
+pub fn element(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Option<u64> {
+    let block = block(desc.Format, desc.NumChannels)?;
+    Some(block.bits.div_ceil(8))
 }
 
 /// Bytes of all mip levels together. More levels than the largest side has halvings are clamped, as the driver does.
@@ -113,13 +158,10 @@ mod tests {
             Format: FLOAT,
             NumChannels: 4,
         };
-        assert_eq!(array(&line), Some(16_000));
+        assert_eq!(array(&line.whole()), Some(16_000));
+        assert_eq!(array(&shape([640, 480, 0], U8, 4, 0)), Some(640 * 480 * 4));
         assert_eq!(
-            array_3d(&shape([640, 480, 0], U8, 4, 0)),
-            Some(640 * 480 * 4)
-        );
-        assert_eq!(
-            array_3d(&shape([64, 64, 64], HALF, 2, 0)),
+            array(&shape([64, 64, 64], HALF, 2, 0)),
             Some(64 * 64 * 64 * 4)
         );
     }
@@ -139,7 +181,7 @@ mod tests {
             for channels in [1, 2, 4] {
                 let bytes = bytes * u64::from(channels);
                 assert_eq!(
-                    array_3d(&shape([3, 5, 0], format, channels, 0)),
+                    array(&shape([3, 5, 0], format, channels, 0)),
                     Some(15 * bytes),
                     "{format:#x}"
                 );
@@ -147,32 +189,32 @@ mod tests {
         }
         for (format, channels, bytes) in [(0xc2, 4, 4), (0xc5, 4, 8), (0xc8, 4, 4), (0xc9, 1, 2)] {
             assert_eq!(
-                array_3d(&shape([2, 1, 0], format, channels, 0)),
+                array(&shape([2, 1, 0], format, channels, 0)),
                 Some(2 * bytes),
                 "{format:#x}"
             );
         }
         assert_eq!(
-            array_3d(&shape([640, 480, 0], 0xb0, 3, 0)),
+            array(&shape([640, 480, 0], 0xb0, 3, 0)),
             Some(640 * 480 * 3 / 2)
         );
         assert_eq!(
-            array_3d(&shape([10, 10, 0], 0x91, 4, 0)),
+            array(&shape([10, 10, 0], 0x91, 4, 0)),
             Some(9 * 8),
             "blocks are rounded up"
         );
-        assert_eq!(array_3d(&shape([10, 10, 0], 0x9d, 4, 0)), Some(9 * 16));
-        assert_eq!(array_3d(&shape([10, 10, 0], 0x7777, 4, 0)), None);
+        assert_eq!(array(&shape([10, 10, 0], 0x9d, 4, 0)), Some(9 * 16));
+        assert_eq!(array(&shape([10, 10, 0], 0x7777, 4, 0)), None);
     }
 
     #[test]
     fn layers_and_cube_faces_are_multiplied_and_not_halved() {
         assert_eq!(
-            array_3d(&shape([128, 0, 7], U8, 1, CUDA_ARRAY3D_LAYERED)),
+            array(&shape([128, 0, 7], U8, 1, CUDA_ARRAY3D_LAYERED)),
             Some(128 * 7)
         );
         assert_eq!(
-            array_3d(&shape([32, 32, 6], FLOAT, 1, CUDA_ARRAY3D_CUBEMAP)),
+            array(&shape([32, 32, 6], FLOAT, 1, CUDA_ARRAY3D_CUBEMAP)),
             Some(32 * 32 * 6 * 4)
         );
         let levels = mipmapped(&shape([4, 4, 6], U8, 1, CUDA_ARRAY3D_CUBEMAP), 3);
@@ -196,14 +238,14 @@ mod tests {
     #[test]
     fn sparse_arrays_hold_nothing_until_something_is_mapped() {
         for flag in [CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING] {
-            assert_eq!(array_3d(&shape([4096, 4096, 0], FLOAT, 4, flag)), Some(0));
+            assert_eq!(array(&shape([4096, 4096, 0], FLOAT, 4, flag)), Some(0));
         }
     }
 
     #[test]
     fn a_size_past_all_bounds_is_none_and_no_panic() {
         assert_eq!(
-            array_3d(&shape([usize::MAX, usize::MAX, usize::MAX], FLOAT, 4, 0)),
+            array(&shape([usize::MAX, usize::MAX, usize::MAX], FLOAT, 4, 0)),
             None
         );
         assert_eq!(
@@ -211,7 +253,7 @@ mod tests {
             None
         );
         assert_eq!(
-            array_3d(&shape([1, 1, 0], U8, u32::MAX, 0)),
+            array(&shape([1, 1, 0], U8, u32::MAX, 0)),
             Some(u64::from(u32::MAX))
         );
     }

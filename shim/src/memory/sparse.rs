@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::In;
 use gpushare_abi::errors::CUresult;
-use gpushare_abi::types::{CUarrayMapInfo, CUstream};
+use gpushare_abi::types::CUarrayMapInfo;
 
 use crate::guest::guest;
 use crate::real::Real;
@@ -50,7 +50,6 @@ pub fn map(
     real: Real<'_, impl FnOnce() -> CUresult>,
     list: In<CUarrayMapInfo>,
     count: u32,
-    _stream: CUstream,
 ) -> CUresult {
     let Some(guest) = guest() else {
         return real.call();

@@ -4,9 +4,9 @@
 //! processes, what this one holds and what is left), the free memory what quota and device both leave: free + used ≤ total, and 0 free for a process over its quota. A result the caller does not want (NULL)
 //! stays untouched.
 
-use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::CUdevice;
+use gpushare_abi::{Amount, Out};
 use shm_layout::Ledger;
 
 use crate::real::Real;
@@ -16,8 +16,8 @@ use super::account;
 /// `cuMemGetInfo`.
 pub fn info(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    free: Out<usize>,
-    total: Out<usize>,
+    free: Out<impl Width>,
+    total: Out<impl Width>,
 ) -> CUresult {
     real.call()?;
     if let Some(account) = account::here() {
@@ -33,7 +33,7 @@ pub fn info(
 /// `cuDeviceTotalMem`.
 pub fn device_total(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    bytes: Out<usize>,
+    bytes: Out<impl Width>,
     device: CUdevice,
 ) -> CUresult {
     real.call()?;
@@ -54,9 +54,26 @@ pub fn whole(ledger: Ledger<'_>) -> u64 {
     ledger.quota().bytes.or_else(shared).unwrap_or(u64::MAX)
 }
 
-fn lower(place: Out<usize>, most: u64) {
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    if place.get().is_some_and(|value| value > most) {
-        place.set(most);
+/// A number of bytes as a call gives it: as many as fit.
+pub trait Width: Amount {
+    /// The number, or the largest that fits.
+    fn at_most(bytes: u64) -> Self;
+}
+
+impl Width for usize {
+    fn at_most(bytes: u64) -> Self {
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+}
+
+impl Width for u32 {
+    fn at_most(bytes: u64) -> Self {
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}
+
+fn lower<W: Width>(place: Out<W>, most: u64) {
+    if place.get().is_some_and(|value| value.wide() > most) {
+        place.set(W::at_most(most));
     }
 }

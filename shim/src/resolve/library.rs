@@ -121,7 +121,7 @@ pub fn c_name(symbol: Symbol) -> &'static CStr {
 
 macro_rules! names {
     (
-        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $(fn $used:ident $used_args:tt;)* }
     ) => {
         static C_NAMES: [&CStr; COUNT] = [

@@ -10,70 +10,81 @@ macro_rules! memory_rows {
             "cuDevicePrimaryCtxRetain" 7000 call memory::primary_retain fn cuDevicePrimaryCtxRetain(ctx: Out<CUcontext>, device: CUdevice);
 
             // ---- linear memory ----
+            "cuMemAlloc" 2000 call memory::linear::alloc fn cuMemAlloc(dptr: Out<u32>, bytes: u32);
             "cuMemAlloc" 3020 call memory::linear::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);
-            "cuMemAllocPitch" 3020 call memory::linear::alloc_pitch fn cuMemAllocPitch_v2(dptr: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32);
-            "cuMemAllocManaged" 6000 call memory::linear::alloc_managed fn cuMemAllocManaged(dptr: Out<CUdeviceptr>, bytes: usize, flags: u32);
+            "cuMemAllocPitch" 2000 call memory::linear::alloc_pitch(dptr, pitch, width, height) fn cuMemAllocPitch(dptr: Out<u32>, pitch: Out<u32>, width: u32, height: u32, element: u32);
+            "cuMemAllocPitch" 3020 call memory::linear::alloc_pitch(dptr, pitch, width, height) fn cuMemAllocPitch_v2(dptr: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32);
+            "cuMemAllocManaged" 6000 call memory::linear::alloc(dptr, bytes) fn cuMemAllocManaged(dptr: Out<CUdeviceptr>, bytes: usize, flags: u32);
+            "cuMemFree" 2000 call memory::linear::free fn cuMemFree(dptr: u32);
             "cuMemFree" 3020 call memory::linear::free fn cuMemFree_v2(dptr: CUdeviceptr);
 
             // ---- stream-ordered memory and its pools ----
             "cuMemAllocAsync" 11020 call memory::pool::alloc fn cuMemAllocAsync(dptr: Out<CUdeviceptr>, bytes: usize, stream: CUstream) twin cuMemAllocAsync_ptsz;
             "cuMemAllocFromPoolAsync" 11020 call memory::pool::alloc_from fn cuMemAllocFromPoolAsync(dptr: Out<CUdeviceptr>, bytes: usize, pool: CUmemoryPool, stream: CUstream) twin cuMemAllocFromPoolAsync_ptsz;
-            "cuMemFreeAsync" 11020 call memory::pool::free fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
+            "cuMemFreeAsync" 11020 call memory::pool::free(dptr) fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
             "cuMemPoolCreate" 11020 call memory::pool::create fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>);
             "cuMemPoolDestroy" 11020 call memory::pool::destroy fn cuMemPoolDestroy(pool: CUmemoryPool);
             "cuMemPoolSetAttribute" 11020 call memory::hoard::set_attribute fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<u64>);
             "cuDeviceGetDefaultMemPool" 11020 call memory::pool::of_device fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuDeviceGetMemPool" 11020 call memory::pool::of_device fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
-            "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
-            "cuMemGetMemPool" 13000 call memory::pool::of_location fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
+            "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location(pool, location) fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
+            "cuMemGetMemPool" 13000 call memory::pool::of_location(pool, location) fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
 
             // ---- physical memory and its mappings ----
-            "cuMemCreate" 10020 call memory::physical::create fn cuMemCreate(handle: Out<CUmemGenericAllocationHandle>, bytes: usize, prop: In<CUmemAllocationProp>, flags: u64);
+            "cuMemCreate" 10020 call memory::physical::create(handle, bytes, prop) fn cuMemCreate(handle: Out<CUmemGenericAllocationHandle>, bytes: usize, prop: In<CUmemAllocationProp>, flags: u64);
             "cuMemRelease" 10020 call memory::physical::release fn cuMemRelease(handle: CUmemGenericAllocationHandle);
-            "cuMemMap" 10020 call memory::physical::map fn cuMemMap(ptr: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64);
+            "cuMemMap" 10020 call memory::physical::map(ptr, bytes, handle) fn cuMemMap(ptr: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64);
             "cuMemUnmap" 10020 call memory::physical::unmap fn cuMemUnmap(ptr: CUdeviceptr, bytes: usize);
             "cuMemRetainAllocationHandle" 11000 call memory::physical::retain fn cuMemRetainAllocationHandle(handle: Out<CUmemGenericAllocationHandle>, addr: *mut c_void);
-            "cuMemMapArrayAsync" 11010 call memory::sparse::map fn cuMemMapArrayAsync(list: In<CUarrayMapInfo>, count: u32, stream: CUstream) twin cuMemMapArrayAsync_ptsz;
+            "cuMemMapArrayAsync" 11010 call memory::sparse::map(list, count) fn cuMemMapArrayAsync(list: In<CUarrayMapInfo>, count: u32, stream: CUstream) twin cuMemMapArrayAsync_ptsz;
 
             // ---- arrays ----
+            "cuArrayCreate" 2000 call memory::array::create fn cuArrayCreate(array: Out<CUarray>, desc: In<CUDA_ARRAY_DESCRIPTOR_v1>);
             "cuArrayCreate" 3020 call memory::array::create fn cuArrayCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY_DESCRIPTOR>);
-            "cuArray3DCreate" 3020 call memory::array::create_3d fn cuArray3DCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR>);
+            "cuArray3DCreate" 2000 call memory::array::create fn cuArray3DCreate(array: Out<CUarray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR_v1>);
+            "cuArray3DCreate" 3020 call memory::array::create fn cuArray3DCreate_v2(array: Out<CUarray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR>);
             "cuArrayDestroy" 2000 call memory::array::destroy fn cuArrayDestroy(array: CUarray);
             "cuMipmappedArrayCreate" 5000 call memory::array::create_mipmapped fn cuMipmappedArrayCreate(array: Out<CUmipmappedArray>, desc: In<CUDA_ARRAY3D_DESCRIPTOR>, levels: u32);
             "cuMipmappedArrayDestroy" 5000 call memory::array::destroy_mipmapped fn cuMipmappedArrayDestroy(array: CUmipmappedArray);
 
             // ---- pinned host memory: counted apart ----
+            "cuMemAllocHost" 2000 call memory::host::alloc fn cuMemAllocHost(ptr: Out<*mut c_void>, bytes: u32);
             "cuMemAllocHost" 3020 call memory::host::alloc fn cuMemAllocHost_v2(ptr: Out<*mut c_void>, bytes: usize);
-            "cuMemHostAlloc" 2020 call memory::host::alloc_flags fn cuMemHostAlloc(ptr: Out<*mut c_void>, bytes: usize, flags: u32);
+            "cuMemHostAlloc" 2020 call memory::host::alloc(ptr, bytes) fn cuMemHostAlloc(ptr: Out<*mut c_void>, bytes: usize, flags: u32);
             "cuMemFreeHost" 2000 call memory::host::free fn cuMemFreeHost(ptr: *mut c_void);
-            "cuMemHostRegister" 4000 call memory::host::register fn cuMemHostRegister(ptr: *mut c_void, bytes: usize, flags: u32);
-            "cuMemHostRegister" 6050 call memory::host::register fn cuMemHostRegister_v2(ptr: *mut c_void, bytes: usize, flags: u32);
+            "cuMemHostRegister" 4000 call memory::host::register(ptr, bytes) fn cuMemHostRegister(ptr: *mut c_void, bytes: usize, flags: u32);
+            "cuMemHostRegister" 6050 call memory::host::register(ptr, bytes) fn cuMemHostRegister_v2(ptr: *mut c_void, bytes: usize, flags: u32);
             "cuMemHostUnregister" 4000 call memory::host::unregister fn cuMemHostUnregister(ptr: *mut c_void);
 
             // ---- memory that another process or interface holds: shown, not charged ----
-            "cuIpcOpenMemHandle" 4010 call memory::import::open fn cuIpcOpenMemHandle(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
-            "cuIpcOpenMemHandle" 11000 call memory::import::open fn cuIpcOpenMemHandle_v2(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
+            "cuIpcOpenMemHandle" 4010 call memory::import::open(dptr) fn cuIpcOpenMemHandle(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
+            "cuIpcOpenMemHandle" 11000 call memory::import::open(dptr) fn cuIpcOpenMemHandle_v2(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
             "cuIpcCloseMemHandle" 4010 call memory::import::close fn cuIpcCloseMemHandle(dptr: CUdeviceptr);
             "cuImportExternalMemory" 10000 call memory::import::external fn cuImportExternalMemory(memory: Out<CUexternalMemory>, desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_DESC>);
             "cuDestroyExternalMemory" 10000 call memory::import::destroy_external fn cuDestroyExternalMemory(memory: CUexternalMemory);
 
             // ---- memory that graphs allocate: charged while the graph or an executable of it lives ----
-            "cuGraphAddMemAllocNode" 11040 call memory::graph::add_alloc fn cuGraphAddMemAllocNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>);
-            "cuGraphAddNode" 12020 call memory::graph::add_node fn cuGraphAddNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUgraphNodeParams>);
-            "cuGraphAddNode" 12030 call memory::graph::add_node_v2 fn cuGraphAddNode_v2(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphAddMemAllocNode" 11040 call memory::graph::add_alloc(node, graph, params) fn cuGraphAddMemAllocNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>);
+            "cuGraphAddNode" 12020 call memory::graph::add_node(node, graph, params) fn cuGraphAddNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphAddNode" 12030 call memory::graph::add_node(node, graph, params) fn cuGraphAddNode_v2(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphAddNode" 13040 call memory::graph::add_node(node, graph, params) fn cuGraphAddNode_v3(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
             "cuGraphDestroyNode" 10000 call memory::graph::destroy_node fn cuGraphDestroyNode(node: CUgraphNode);
             "cuGraphDestroy" 10000 call memory::graph::destroy fn cuGraphDestroy(graph: CUgraph);
-            "cuGraphInstantiate" 11000 call memory::graph::instantiate_v2 fn cuGraphInstantiate_v2(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
-            "cuGraphInstantiateWithFlags" 11040 call memory::graph::instantiate fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64);
-            "cuGraphInstantiateWithParams" 12000 call memory::graph::instantiate_params fn cuGraphInstantiateWithParams(exec: Out<CUgraphExec>, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) twin cuGraphInstantiateWithParams_ptsz;
+            "cuGraphInstantiate" 10000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
+            "cuGraphInstantiate" 11000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate_v2(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
+            "cuGraphInstantiateWithFlags" 11040 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64);
+            "cuGraphInstantiateWithParams" 12000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiateWithParams(exec: Out<CUgraphExec>, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) twin cuGraphInstantiateWithParams_ptsz;
             "cuGraphExecDestroy" 10000 call memory::graph::destroy_exec fn cuGraphExecDestroy(exec: CUgraphExec);
 
             // ---- what the driver says of its memory ----
+            "cuMemGetInfo" 2000 call memory::view::info fn cuMemGetInfo(free: Out<u32>, total: Out<u32>);
             "cuMemGetInfo" 3020 call memory::view::info fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>);
+            "cuDeviceTotalMem" 2000 call memory::view::device_total fn cuDeviceTotalMem(bytes: Out<u32>, device: CUdevice);
             "cuDeviceTotalMem" 3020 call memory::view::device_total fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice);
         } used { $($used)*
             fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: u32, value: Out<u64>);
             fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
+            fn cuArray3DGetDescriptor_v2(desc: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: CUarray);
             fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
             fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
             fn cuStreamGetCaptureInfo_v2_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
