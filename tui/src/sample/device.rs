@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shm_layout::text::{format_duration, format_policy};
 use shm_layout::{LockPolicy, PolicyKind};
 
-use super::Slot;
+use super::{Histogram, Slot};
 
 /// One GPU or MIG instance. `None` means that its source does not say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,8 +54,12 @@ pub struct DeviceSample {
     pub handoffs: u64,
     /// Times it was taken from a holder that did not yield.
     pub forced: u64,
+    /// Times it was taken over from a holder that had died.
+    pub takeovers: u64,
     /// How long the latest hand-off took.
     pub last_handoff_ns: u64,
+    /// How long hand-offs took, from the release to the next holder running.
+    pub handoff_hist: Histogram,
     /// Times two holders were seen at once: always 0, or gpushare has a bug.
     pub violations: u64,
     /// Claims of `gpushare pick` in force.

@@ -59,8 +59,10 @@ struct LockReport {
 
 #[derive(Debug, Serialize)]
 struct Blocker {
-    /// `null` when that process has gone.
+    /// `null` when that process has gone, or cannot be seen from here.
     pid: Option<u32>,
+    /// Its pid as it sees itself; `null` when it has gone.
+    ns_pid: Option<u32>,
     waited_ns: u64,
 }
 
@@ -98,9 +100,13 @@ pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a
 
 fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingReport<'a> {
     let device = sample.devices.get(h.gpu);
-    let blocker = |(slot, ns): &(Slot, u64)| Blocker {
-        pid: sample.process(*slot).map(ProcessSample::shown_pid),
-        waited_ns: *ns,
+    let blocker = |(slot, ns): &(Slot, u64)| {
+        let process = sample.process(*slot);
+        Blocker {
+            pid: process.and_then(|process| process.pid),
+            ns_pid: process.map(|process| process.ns_pid),
+            waited_ns: *ns,
+        }
     };
     let us = |histogram, q| quantile(histogram, q).map(|ns| ns as f64 / 1e3);
     HoldingReport {

@@ -78,7 +78,9 @@ fn add_lock(device: &mut DeviceSample, view: &DeviceView) {
     device.limit_bytes = view.limit;
     device.handoffs = view.handoffs;
     device.forced = view.forced;
+    device.takeovers = view.takeovers;
     device.last_handoff_ns = view.last_handoff_ns;
+    device.handoff_hist = view.handoff_hist;
     device.violations = view.violations;
     device.picks = view.picks;
     if device.name.is_empty() {

@@ -6,7 +6,7 @@ use tui_input::backend::crossterm::EventHandler;
 
 use super::columns::COLUMNS;
 use super::dialog::{Dialog, Outcome, PolicySubject, Progress, QuotaSubject, ShareSubject};
-use super::keys::{self, Action, Place};
+use super::keys::{self, Action};
 use super::operator::{News, Task};
 use super::overlay::{AuditList, FilterLine, Overlay};
 use super::state::filter::Filter;
@@ -37,10 +37,7 @@ pub fn key(state: &mut State, key: KeyEvent) -> Next {
         Some(Overlay::Audit(list)) => return audit_key(state, list, key),
         Some(Overlay::Filter(line)) => filter_key(state, line, key),
         None => {
-            let place = match state.choices.screen {
-                Screen::Main => Place::Main,
-                Screen::Detail(_) => Place::Detail,
-            };
+            let place = state.choices.screen.place();
             state.choices.notice = None;
             return keys::action(key, place).map_or(Next::Continue, |action| act(state, action));
         }
@@ -56,9 +53,16 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Redraw => return Next::Redraw,
         Action::Help => state.overlay = Some(Overlay::Help(0)),
         Action::Back => match choices.screen {
-            Screen::Detail(_) => choices.screen = Screen::Main,
+            Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),
             Screen::Main => choices.filter = Filter::default(),
         },
+        Action::Waits => {
+            choices.screen = match choices.screen {
+                Screen::Waits => Screen::Main,
+                Screen::Main | Screen::Detail(_) => Screen::Waits,
+            }
+        }
+        Action::Span => choices.lately = !choices.lately,
         Action::Move(by) => {
             state.select(by);
             if let (Screen::Detail(_), Some(who)) = (state.choices.screen, state.choices.selected) {
@@ -68,6 +72,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Detail => match subject(state) {
             Some(who) => {
                 state.choices.selected = Some(who);
+                state.choices.from_waits = state.choices.screen == Screen::Waits;
                 state.choices.screen = Screen::Detail(who);
             }
             None => say(state, "no process to look at", false),
@@ -110,8 +115,10 @@ fn subject(state: &State) -> Option<Who> {
     if let Screen::Detail(who) = state.choices.screen {
         return Some(who);
     }
-    let rows = state.rows();
-    let first = rows.first().map(|row| row.who);
+    let first = match state.choices.screen {
+        Screen::Waits => state.waits().lines.first().map(|line| line.who),
+        Screen::Main | Screen::Detail(_) => state.rows().first().map(|row| row.who),
+    };
     state.choices.selected.or(first)
 }
 

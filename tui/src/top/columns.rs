@@ -46,6 +46,8 @@ pub enum Value<'a> {
     Number(i64),
     /// 0 to 1, drawn as a bar.
     Share(f64),
+    /// Another process: its letter, its pid, and which share of all, 0 to 1.
+    Whom(char, u32, f64),
 }
 
 impl Value<'_> {
@@ -67,6 +69,7 @@ impl Value<'_> {
             Value::Span(ns) => units::short_time(*ns).into(),
             Value::Number(number) => number.to_string().into(),
             Value::Share(share) => format!("{:.0}%", share * 100.0).into(),
+            Value::Whom(letter, _, share) => format!("{letter} {:.0}%", share * 100.0).into(),
         }
     }
 
@@ -81,6 +84,7 @@ impl Value<'_> {
             Value::Rate(number) | Value::Percent(number) => format!("{number:.1}").into(),
             Value::Number(number) => number.to_string().into(),
             Value::Share(share) => format!("{share:.3}").into(),
+            Value::Whom(_, pid, _) => pid.to_string().into(),
         }
     }
 
@@ -93,6 +97,7 @@ impl Value<'_> {
             }
             Value::Rate(number) | Value::Percent(number) | Value::Share(number) => Some(*number),
             Value::Number(number) => Some(*number as f64),
+            Value::Whom(_, pid, _) => Some(f64::from(*pid)),
         }
     }
 
@@ -127,19 +132,20 @@ macro_rules! columns {
 columns! {
 // key          title     width rank about                                                   cell
     "pid"       "PID"      7  1 "process, as this machine numbers it"                         |r| Value::Number(r.process.shown_pid().into());
-    "user"      "USER"     8 13 "its user"                                                    |r| text(&r.process.user);
+    "user"      "USER"     7 13 "its user"                                                    |r| text(&r.process.user);
     "name"      "NAME"    14  0 "label given with --name, else container, else program"       |r| text(r.process.name());
     "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
     "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
     "used"      "USED"     6  2 "memory it holds, by our ledger"                              |r| Value::Bytes(r.holding.used_bytes);
     "quota"     "QUOTA"    6  3 "memory it may hold; a dash is no limit"                      |r| r.holding.quota_bytes.map_or(Value::None, Value::Bytes);
-    "full"      "OF QUOTA" 8 10 "how much of the quota is used"                               full;
+    "full"      "FULL"     6 10 "how much of the quota is used"                               full;
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
     "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| Value::Percent((r.spent.hold * 100.0).into());
     "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| Value::Percent((r.spent.wait * 100.0).into());
-    "hold_p99"  "HOLDp99"  7 14 "99 of 100 holds were shorter"                                |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
-    "wait_p50"  "WAITp50"  7 17 "half of the waits were shorter"                              |r| span(quantile(&r.holding.lock.wait_hist, 0.50));
-    "wait_p99"  "WAITp99"  7  8 "99 of 100 waits were shorter"                                |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
+    "hold_p99"  "HOLDp99"  7 14 "99 of 100 holds were shorter, about"                         |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
+    "wait_p50"  "WAITp50"  7 17 "half of the waits were shorter, about"                       |r| span(quantile(&r.holding.lock.wait_hist, 0.50));
+    "wait_p99"  "WAITp99"  7  8 "99 of 100 waits were shorter, about"                         |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
+    "behind"    "FOR"      6 11 "pid it waited for longest lately; on screen its letter, and the share" behind;
     "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| r.pulse.map_or(Value::None, |p| Value::Rate(p.launches_per_s));
     "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.denials);
     "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.weight.into()));
@@ -201,6 +207,12 @@ fn state(row: &Row<'_>) -> Value<'static> {
         (other, _) => other.word(),
     };
     Value::Text(Cow::Borrowed(word))
+}
+
+fn behind(row: &Row<'_>) -> Value<'static> {
+    row.behind.map_or(Value::None, |(letter, pid, share)| {
+        Value::Whom(letter, pid, share)
+    })
 }
 
 fn since(row: &Row<'_>) -> Value<'static> {

@@ -47,6 +47,10 @@ pub enum Action {
     Pause,
     /// The list of edits, to look at and to take back.
     Audit,
+    /// Who waited for whom, or back to where one was.
+    Waits,
+    /// The waits of the last seconds, or of all time.
+    Span,
 }
 
 /// Where a key works.
@@ -56,6 +60,8 @@ pub enum Place {
     Main,
     /// On the screen of one process.
     Detail,
+    /// On the screen of the waits.
+    Waits,
 }
 
 /// A key.
@@ -74,8 +80,10 @@ pub struct Key {
     places: &'static [Place],
 }
 
-const ANY: &[Place] = &[Place::Main, Place::Detail];
+const ANY: &[Place] = &[Place::Main, Place::Detail, Place::Waits];
+const LISTS: &[Place] = &[Place::Main, Place::Waits];
 const MAIN: &[Place] = &[Place::Main];
+const WAITS: &[Place] = &[Place::Waits];
 
 macro_rules! keys {
     ($([$($code:expr),*] $control:literal $shown:literal $label:literal $about:literal $action:expr, $places:expr;)*) => {
@@ -102,7 +110,9 @@ keys! {
     [K::Char('e')]               false "e"     "quota"  "memory quota of the selected process"                  A::Quota, ANY;
     [K::Char('p')]               false "p"     "policy" "lock policy of this GPU or of all"                     A::Policy, ANY;
     [K::Char('w')]               false "w"     "weight" "weight, priority and cap of the selected process"      A::Share, ANY;
-    [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, MAIN;
+    [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
+    [K::Char('m')]               false "m"     "waits"  "who waited for whom, and how long hand-offs took"      A::Waits, ANY;
+    [K::Char('v')]               false "v"     "span"   "count the waits of the last 20 s, or of all time"      A::Span, WAITS;
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
     [K::Char('/')]               false "/"     "filter" "list only some: user=alice used>4G state=wait name~x"  A::Filter, MAIN;
@@ -153,7 +163,7 @@ mod tests {
 
     #[test]
     fn no_key_means_two_things_in_one_place() {
-        for place in [Place::Main, Place::Detail] {
+        for place in [Place::Main, Place::Detail, Place::Waits] {
             let mut seen = Vec::new();
             for key in KEYS.iter().filter(|key| key.works_in(place)) {
                 for code in key.codes {

@@ -11,8 +11,9 @@ use super::columns::{COLUMNS, Value};
 use super::options::Format;
 use super::state::State;
 use super::state::alerts::Severity;
+use super::state::blame::Pair;
 use crate::sample::report::{self, ProcessReport};
-use crate::sample::{DeviceSample, GroupSample, SCHEMA_VERSION};
+use crate::sample::{DeviceSample, GroupSample, SCHEMA_VERSION, quantile};
 
 /// The document of `--format json`.
 #[derive(Serialize)]
@@ -65,7 +66,25 @@ struct DeviceLock {
     handoffs: u64,
     /// From the last release to its waiter running.
     last_handoff_ns: Option<u64>,
+    handoff_p50_us: Option<f64>,
+    handoff_p99_us: Option<f64>,
+    /// From holders that had died.
+    takeovers: u64,
+    /// From holders that did not yield.
     forced: u64,
+    /// Who waited for whom since the processes began, longest first.
+    waits: Vec<Wait>,
+    /// The first of them as a sentence.
+    longest_wait: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Wait {
+    pid: Option<u32>,
+    for_pid: Option<u32>,
+    waited_ns: u64,
+    /// Of all the waits of `pid` on this device.
+    share_percent: f64,
 }
 
 #[derive(Serialize)]
@@ -130,6 +149,15 @@ fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> 
 fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<'a> {
     let sample = &state.data().sample;
     let owner = device.owner.and_then(|slot| sample.process(slot));
+    let us = |q| quantile(&device.handoff_hist, q).map(|ns| ns as f64 / 1e3);
+    let waits = state.data().waits(gpu, false);
+    let pid = |who| state.data().process(who).and_then(|process| process.pid);
+    let wait = |pair: Pair| Wait {
+        pid: pid(pair.who),
+        for_pid: pid(pair.behind),
+        waited_ns: pair.ns,
+        share_percent: (pair.share * 1000.0).round() / 10.0,
+    };
     Device {
         gpu,
         device: Common {
@@ -154,7 +182,12 @@ fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<
             waiters: device.waiters.len(),
             handoffs: device.handoffs,
             last_handoff_ns: Some(device.last_handoff_ns).filter(|ns| *ns > 0),
+            handoff_p50_us: us(0.50),
+            handoff_p99_us: us(0.99),
+            takeovers: device.takeovers,
             forced: device.forced,
+            longest_wait: super::view::waits::worst(state.data(), &waits),
+            waits: waits.pairs().into_iter().map(wait).collect(),
         },
     }
 }

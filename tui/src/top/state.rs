@@ -4,6 +4,7 @@
 //! neither. Nothing in here knows the size of the screen.
 
 pub mod alerts;
+pub mod blame;
 mod choices;
 mod data;
 pub mod filter;
@@ -20,6 +21,7 @@ pub use rows::Row;
 
 use super::overlay::Overlay;
 use crate::sample::{ProcessSample, Sample, Slot};
+use blame::Waits;
 
 /// Which process: a life of a slot, or the pid of one that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,6 +87,11 @@ impl State {
         rows::rows(self.data(), &self.choices)
     }
 
+    /// Who waited for whom on the shown device.
+    pub fn waits(&self) -> Waits {
+        self.data().waits(self.choices.gpu, self.choices.lately)
+    }
+
     /// The selected process, if it still is there.
     pub fn selected(&self) -> Option<&ProcessSample> {
         let who = self.choices.selected?;
@@ -93,7 +100,10 @@ impl State {
 
     /// Moves the selection `by` rows.
     pub fn select(&mut self, by: isize) {
-        let order: Vec<Who> = self.rows().iter().map(|row| row.who).collect();
+        let order: Vec<Who> = match self.choices.screen {
+            Screen::Waits => self.waits().lines.iter().map(|line| line.who).collect(),
+            Screen::Main | Screen::Detail(_) => self.rows().iter().map(|row| row.who).collect(),
+        };
         let now = self
             .choices
             .selected

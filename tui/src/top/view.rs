@@ -19,11 +19,13 @@ mod events;
 mod footer;
 mod header;
 mod help;
+mod histogram;
 mod lanes;
 mod layout;
 mod pen;
 mod process;
 mod table;
+pub(super) mod waits;
 
 use pen::Pen;
 
@@ -47,6 +49,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     match state.choices.screen {
         Screen::Main => main(buffer, area, state, look),
         Screen::Detail(who) => process::draw(buffer, area, state, look, who),
+        Screen::Waits => waits::draw(buffer, area, state, look),
     }
     match &state.overlay {
         None | Some(Overlay::Filter(_)) => {}
@@ -68,7 +71,9 @@ pub fn text_height(state: &State) -> u16 {
         true => 1,
         false => state.rows().len() + 3,
     };
-    let lines = 1 + 2 * data.sample.devices.len() + table + data.alerts.len();
+    let devices = data.sample.devices.len();
+    let waits = (0..devices).filter(|gpu| waits::sentence(data, *gpu).is_some());
+    let lines = 1 + 2 * devices + waits.count() + table + data.alerts.len();
     u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
@@ -87,6 +92,13 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     header::draw(&mut Pen::new(buffer, part(1), palette), state);
     for gpu in 0..data.sample.devices.len() {
         device::two_lines(&mut Pen::new(buffer, part(2), palette), state, gpu);
+        if let Some(sentence) = waits::sentence(data, gpu) {
+            Pen::new(buffer, part(1), palette).pieces(
+                1,
+                0,
+                &[("wait ", Role::Dim), (&sentence, Role::Text)],
+            );
+        }
     }
     if data.sample.processes.is_empty() {
         let waiting = data.sample.segment.waiting.as_deref();

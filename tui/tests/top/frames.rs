@@ -67,6 +67,14 @@ fn one_process_is_told_in_full() {
 }
 
 #[test]
+fn the_waits_say_who_stood_in_whose_way() {
+    let state = on_b('m');
+    insta::assert_snapshot!("waits-120x40", frame(&state, 120, 40, false));
+    insta::assert_snapshot!("waits-80x24", frame(&state, 80, 24, false));
+    insta::assert_snapshot!("waits-40x10", frame(&state, 40, 10, true));
+}
+
+#[test]
 fn the_quota_dialog_says_what_it_would_do() {
     let mut state = on_b('e');
     let line = std::iter::repeat_n(KeyCode::Backspace, 8).chain("20G".chars().map(KeyCode::Char));
@@ -115,6 +123,8 @@ fn no_size_and_no_screen_makes_it_panic() {
         vec![KeyCode::Char('p')],
         vec![KeyCode::Char('w')],
         vec![KeyCode::Char('a')],
+        vec![KeyCode::Char('m')],
+        vec![KeyCode::Char('m'), KeyCode::Char('v'), KeyCode::End],
         vec![KeyCode::Char('?')],
         vec![KeyCode::Char('/'), KeyCode::Char('x')],
         vec![KeyCode::Tab],

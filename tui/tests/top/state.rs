@@ -4,11 +4,13 @@ use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::sample::{ProcessState, Sample, What};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::columns;
+use gpushare_tui::top::once;
 use gpushare_tui::top::operator::Task;
+use gpushare_tui::top::options::Format;
 use gpushare_tui::top::overlay::Overlay;
 use gpushare_tui::top::state::alerts::Severity;
 use gpushare_tui::top::state::filter::Filter;
-use gpushare_tui::top::state::{State, Who};
+use gpushare_tui::top::state::{Screen, State, Who};
 
 use crate::support::{state, story};
 
@@ -203,6 +205,56 @@ fn the_first_key_selects_the_row_one_expects() {
 }
 
 #[test]
+fn one_goes_from_the_waits_to_a_process_and_back() {
+    let mut state = state();
+    press(&mut state, KeyCode::Char('m'));
+    assert_eq!(state.choices.screen, Screen::Waits);
+    let order: Vec<Who> = state.waits().lines.iter().map(|line| line.who).collect();
+    press(&mut state, KeyCode::Down);
+    press(&mut state, KeyCode::Down);
+    assert_eq!(
+        state.choices.selected,
+        Some(order[1]),
+        "the order of this screen"
+    );
+    press(&mut state, KeyCode::Enter);
+    assert_eq!(state.choices.screen, Screen::Detail(order[1]));
+    press(&mut state, KeyCode::Esc);
+    assert_eq!(state.choices.screen, Screen::Waits);
+    press(&mut state, KeyCode::Esc);
+    assert_eq!(state.choices.screen, Screen::Main);
+}
+
+#[test]
+fn the_waits_name_who_held_longest_as_the_worst() {
+    let state = state();
+    let worst = state.waits().worst().unwrap();
+    assert_eq!(
+        worst.behind,
+        state.data().on(0)[0],
+        "train-7b holds longest"
+    );
+    let span = state.waits().span_ns.unwrap();
+    assert!((20..=25).contains(&(span / 1_000_000_000)), "{span}");
+    assert!(worst.ns < span, "nobody waits longer than there was time");
+}
+
+#[test]
+fn the_first_device_with_somebody_on_it_is_shown() {
+    let mut sample = story().last().unwrap();
+    for process in &mut sample.processes {
+        process.devices[0].gpu = 1;
+    }
+    sample.devices.swap(0, 1);
+    let mut state = State::default();
+    state.update(sample);
+    assert_eq!(state.choices.gpu, 1);
+    press(&mut state, KeyCode::Tab);
+    state.update(story().last().unwrap());
+    assert_ne!(state.choices.gpu, 0, "who has chosen is followed");
+}
+
+#[test]
 fn a_frozen_screen_stands_still_and_catches_up() {
     let mut samples = story();
     let mut state = State::default();
@@ -285,4 +337,35 @@ fn a_policy_dialog_sends_what_is_filled_in() {
     };
     assert!(device.is_some(), "this GPU only");
     assert_eq!(policy.unwrap().kind, shm_layout::PolicyKind::Always);
+}
+
+#[test]
+fn the_printed_document_names_who_waited_for_whom() {
+    let mut out = Vec::new();
+    once::print(&mut out, &state(), Format::Json, None, true).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let lock = &document["devices"][0]["lock"];
+    let first = &lock["waits"][0];
+    assert_eq!(first["for_pid"], 41822, "{lock}");
+    assert_eq!(first["waited_ns"], 9_750_000_000_u64, "{lock}");
+    assert!(first["share_percent"].as_f64().unwrap() > 40.0, "{lock}");
+    let sentence = lock["longest_wait"].as_str().unwrap();
+    assert!(sentence.contains("for A 41822 train-7b"), "{sentence}");
+    assert!(lock["handoff_p50_us"].as_f64().unwrap() > 32.0, "{lock}");
+    assert!(document["devices"][1]["lock"]["longest_wait"].is_null());
+
+    let mut out = Vec::new();
+    once::print(&mut out, &state(), Format::Csv, None, true).unwrap();
+    let csv = String::from_utf8(out).unwrap();
+    let column = csv
+        .lines()
+        .next()
+        .unwrap()
+        .split(',')
+        .position(|key| key == "behind");
+    let b = csv
+        .lines()
+        .find(|line| line.contains("vllm-worker"))
+        .unwrap();
+    assert_eq!(b.split(',').nth(column.unwrap()), Some("41822"), "{csv}");
 }

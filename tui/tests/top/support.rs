@@ -52,6 +52,19 @@ fn holder(at: u64) -> (usize, u64, u64) {
     unreachable!("the turns fill the round")
 }
 
+/// How long a process has held the lock since the beginning.
+fn held(process: usize, now: u64) -> u64 {
+    let (mut at, mut sum) = (START, 0);
+    while at < now {
+        let (holder, _, until) = holder(at);
+        if holder == process {
+            sum += until.min(now) - at;
+        }
+        at = until;
+    }
+    sum
+}
+
 /// When a process that does not hold now gave the lock up last.
 fn waiting_since(process: usize, now: u64) -> u64 {
     let (mut at, mut last) = (START, START);
@@ -152,7 +165,15 @@ fn holding(process: usize, now: u64) -> Holding {
         lock.wait_hist[23] = 1;
         lock.wait_hist[26] = 13;
         lock.ends = vec![(End::Slice, 10), (End::Sync, 3), (End::Idle, 1)];
-        lock.waited_for = vec![(slot(0), 58 * S), (slot(3), 21 * S), (slot(2), 14 * S)];
+        // Whoever does not hold waits for who does.
+        lock.waited_for = (0..5)
+            .filter(|other| *other != process)
+            .map(|other| (slot(other), held(other, now)))
+            .filter(|(_, ns)| *ns > 0)
+            .collect();
+        lock.waited_for
+            .sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        lock.waited_ns = lock.waited_for.iter().map(|(_, ns)| ns).sum();
     }
     holding
 }
@@ -232,6 +253,10 @@ fn devices(now: u64) -> Vec<DeviceSample> {
         },
         handoffs: (now - START) / S,
         last_handoff_ns: 21_000,
+        takeovers: 1,
+        handoff_hist: std::array::from_fn(|at| {
+            [3, 40, 12, 1].get(at.wrapping_sub(8)).copied().unwrap_or(0)
+        }),
         ..DeviceSample::default()
     };
     let second = DeviceSample {

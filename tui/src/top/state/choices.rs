@@ -1,6 +1,7 @@
 //! What the user has chosen to look at. Names survive: a device by its UUID, a process by its slot and epoch.
 
 use crate::top::columns;
+use crate::top::keys::Place;
 
 use super::filter::Filter;
 use super::lanes::{BIN_NS, FINE_NS};
@@ -15,6 +16,19 @@ pub enum Screen {
     Main,
     /// Everything about one process.
     Detail(Who),
+    /// Who waited for whom on one device.
+    Waits,
+}
+
+impl Screen {
+    /// The keys that work there.
+    pub fn place(self) -> Place {
+        match self {
+            Screen::Main => Place::Main,
+            Screen::Detail(_) => Place::Detail,
+            Screen::Waits => Place::Waits,
+        }
+    }
 }
 
 /// A short message in the last line.
@@ -47,6 +61,10 @@ const ZOOM: usize = 4;
 pub struct Choices {
     /// The picture.
     pub screen: Screen,
+    /// Show the waits of the last seconds, not of all time.
+    pub lately: bool,
+    /// Where one came from to the process that is shown alone: the waits, or the main screen.
+    pub from_waits: bool,
     /// Position of the shown device.
     pub gpu: usize,
     /// The device asked for at the start, until it is seen: NVML may be slow to list it.
@@ -80,6 +98,8 @@ impl Default for Choices {
         let sort = columns::position("wait").unwrap_or(0);
         Self {
             screen: Screen::Main,
+            lately: true,
+            from_waits: false,
             gpu: 0,
             wanted_gpu: None,
             uuid: None,
@@ -110,6 +130,9 @@ impl Choices {
             self.gpu = at;
         }
         self.gpu = self.gpu.min(devices.len().saturating_sub(1));
+        if self.uuid.is_none() && self.wanted_gpu.is_none() {
+            self.show_the_busiest(data);
+        }
         let gone = |who: Who| data.process(who).is_none();
         if self.selected.is_some_and(gone) {
             self.selected = None;
@@ -118,7 +141,7 @@ impl Choices {
             && gone(who)
         {
             self.say("that process has gone", false, data);
-            self.screen = Screen::Main;
+            self.screen = self.behind();
         }
         if self
             .notice
@@ -129,10 +152,29 @@ impl Choices {
         }
     }
 
+    /// The picture one step back.
+    pub fn behind(&self) -> Screen {
+        match self.screen {
+            Screen::Detail(_) if self.from_waits => Screen::Waits,
+            _ => Screen::Main,
+        }
+    }
+
     /// Shows the device at `gpu`, and keeps to it wherever it moves.
     pub fn show_gpu(&mut self, gpu: usize, data: &Data) {
         self.gpu = gpu.min(data.sample.devices.len().saturating_sub(1));
         self.uuid = data.sample.devices.get(self.gpu).map(|d| d.uuid.clone());
+    }
+
+    /// As long as nobody has chosen a device: the first on which somebody waits, else the first on which anybody is.
+    fn show_the_busiest(&mut self, data: &Data) {
+        let sample = &data.sample;
+        let used = |gpu: &usize| sample.holdings(*gpu).next().is_some();
+        let waited = |gpu: &usize| !sample.devices[*gpu].waiters.is_empty();
+        let all = 0..sample.devices.len();
+        if let Some(gpu) = all.clone().find(waited).or_else(|| all.clone().find(used)) {
+            self.show_gpu(gpu, data);
+        }
     }
 
     /// Shows the next device, or the one before.

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::alerts::{self, Alert};
+use super::blame::{Blame, Waits};
 use super::lanes::{Cell, Lanes};
 use super::letters::Letters;
 use super::log::Log;
 use super::pulse::Pulse;
 use super::{Who, rows};
-use crate::sample::{ProcessSample, Sample};
+use crate::sample::{Holding, ProcessSample, Sample};
 
 /// Shares of the lock are counted over this long.
 pub const WINDOW_NS: u64 = 20_000_000_000;
@@ -26,6 +27,7 @@ pub struct Data {
     /// What is wrong now, worst first.
     pub alerts: Vec<Alert>,
     letters: Letters,
+    blame: Blame,
     pulses: HashMap<(Who, usize), Pulse>,
     /// How each process spent the last [`WINDOW_NS`] on each lock it wanted.
     spent: HashMap<(Who, usize), Cell>,
@@ -55,6 +57,7 @@ impl Data {
         let present: HashSet<Who> = present.into_iter().collect();
         self.pulses.retain(|(who, _), _| present.contains(who));
         self.spent = self.lanes.spent(sample.time_ns, WINDOW_NS);
+        self.blame.update(&sample);
         self.remember_utilisation(&sample);
         self.count_handoffs(&sample);
         self.samples += 1;
@@ -133,6 +136,31 @@ impl Data {
     /// How a process spent its recent time on one device's lock.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
         self.spent.get(&(who, gpu)).copied().unwrap_or_default()
+    }
+
+    /// Who waited for whom on a device, in the last seconds if `lately`.
+    pub fn waits(&self, gpu: usize, lately: bool) -> Waits {
+        self.blame.waits(&self.sample, gpu, lately)
+    }
+
+    /// Whom a process waited for longest lately: letter, pid, and which share of its waits; `None` if it has gone.
+    pub fn behind(&self, process: &ProcessSample, holding: &Holding) -> Option<(char, u32, f64)> {
+        let (slot, share) = self.blame.longest(&self.sample, process, holding)?;
+        let pid = self.sample.process(slot)?.shown_pid();
+        Some((self.letter(Who::Slot(slot)), pid, share))
+    }
+
+    /// A process as a sentence names it: letter, pid, name.
+    pub fn title(&self, who: Who) -> String {
+        match self.process(who) {
+            Some(process) => format!(
+                "{} {} {}",
+                self.letter(who),
+                process.shown_pid(),
+                process.name()
+            ),
+            None => "a process that has gone".into(),
+        }
     }
 
     /// A device's highest utilisation in a span of time; the last one known before, if none is inside.

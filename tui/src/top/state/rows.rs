@@ -26,6 +26,8 @@ pub struct Row<'a> {
     pub pulse: Option<&'a Pulse>,
     /// How it spent its recent time on the lock.
     pub spent: Cell,
+    /// Whom it waited for longest lately: letter, pid, and which share of its waits.
+    pub behind: Option<(char, u32, f64)>,
     /// The moment the row is about.
     pub now_ns: u64,
 }
@@ -54,6 +56,7 @@ fn rows_of<'a>(
             device: data.sample.devices.get(holding.gpu)?,
             pulse: data.pulse(who, holding.gpu),
             spent: data.spent(who, holding.gpu),
+            behind: data.behind(process, holding),
             now_ns: data.sample.time_ns,
         })
     })

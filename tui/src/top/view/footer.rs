@@ -4,7 +4,7 @@ use super::pen::Pen;
 use crate::top::keys::{KEYS, Place};
 use crate::top::overlay::{FilterLine, Overlay};
 use crate::top::palette::Role;
-use crate::top::state::{Screen, State};
+use crate::top::state::State;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     if let Some(Overlay::Filter(line)) = &state.overlay {
@@ -16,12 +16,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         pen.put_within(1, 0, &notice.text, u16::MAX, pen.style(role));
         return;
     }
-    let place = match state.choices.screen {
-        Screen::Main => Place::Main,
-        Screen::Detail(_) => Place::Detail,
-    };
+    let place = state.choices.screen.place();
     let mut x = 1;
-    if place == Place::Detail {
+    if place != Place::Main {
         x = pen.pieces(x, 0, &[("Esc", Role::Key), (" back  ", Role::Dim)]);
     }
     for key in KEYS

@@ -238,11 +238,18 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
         rise(pen, axis.left + column, y, depth / scale, Role::Warn);
     }
     let now = data.sample.devices.get(gpu).map_or(0, |d| d.waiters.len());
+    // An average above 2 means that three waited at some moment; a tenth is the bins' rounding.
+    let most = (most - 0.1).max(0.0).ceil() as usize;
+    let most = if state.choices.pan == 0 {
+        most.max(now)
+    } else {
+        most
+    };
     if pen.width() >= 40 {
         pen.put(
             axis.left + axis.width,
             y,
-            &format!(" now {now} most {most:.0}"),
+            &format!(" now {now} most {most}"),
             pen.style(Role::Dim),
         );
     }

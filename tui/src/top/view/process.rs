@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::pen::Pen;
-use super::{Look, events, footer};
-use crate::sample::{Histogram, Holding, ProcessSample, bucket_start_ns, quantile};
+use super::{Look, events, footer, histogram};
+use crate::sample::{Histogram, Holding, ProcessSample, quantile};
 use crate::top::palette::Role;
 use crate::top::state::{Data, State, Who};
 use crate::units::{human_size, short_count, short_size, short_time};
@@ -34,25 +34,27 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let lock = &holding.lock;
     let ends: Vec<String> = shares(lock.ends.iter().map(|(end, n)| (end.word().to_owned(), *n)));
     let ends = format!("ended by: {}", ends.join("  "));
-    histogram(
-        &mut Pen::new(buffer, holds, palette),
-        "Holds",
-        &lock.hold_hist,
-        &ends,
-        Role::Good,
-    );
+    let panel = histogram::Panel {
+        title: "Holds by length",
+        counts: &lock.hold_hist,
+        line: &quantiles(&lock.hold_hist),
+        note: &ends,
+        role: Role::Good,
+    };
+    panel.draw(&mut Pen::new(buffer, holds, palette));
     let blockers = lock
         .waited_for
         .iter()
         .map(|(slot, ns)| (blocker(data, Who::Slot(*slot)), *ns));
     let blockers = format!("waited for: {}", shares(blockers).join("  "));
-    histogram(
-        &mut Pen::new(buffer, waits, palette),
-        "Waits",
-        &lock.wait_hist,
-        &blockers,
-        Role::Warn,
-    );
+    let panel = histogram::Panel {
+        title: "Waits by length",
+        counts: &lock.wait_hist,
+        line: &quantiles(&lock.wait_hist),
+        note: &blockers,
+        role: Role::Warn,
+    };
+    panel.draw(&mut Pen::new(buffer, waits, palette));
     chart(&mut Pen::new(buffer, memory, palette), data, who, holding);
     let mut pen = Pen::new(buffer, log, palette);
     let title = format!("Events  {}", state.choices.events.word());
@@ -172,52 +174,16 @@ fn group(data: &Data, process: &ProcessSample, gpu: usize) -> String {
     }
 }
 
-fn histogram(pen: &mut Pen<'_>, title: &str, histogram: &Histogram, note: &str, role: Role) {
-    let mut inside = pen.pane(&format!("{title} by length"), "");
+/// Half of the times and nearly all, as far as the buckets tell.
+fn quantiles(histogram: &Histogram) -> String {
     let count: u64 = histogram.iter().map(|n| u64::from(*n)).sum();
-    let room = usize::from(inside.height().saturating_sub(2));
-    if count == 0 {
-        inside.put(1, 0, "none yet", inside.style(Role::Dim));
-        return;
-    }
-    let used: Vec<usize> = (0..histogram.len())
-        .filter(|at| histogram[*at] > 0)
-        .collect();
-    let last = used.last().copied().unwrap_or(0);
-    let first = used
-        .first()
-        .copied()
-        .unwrap_or(0)
-        .max((last + 1).saturating_sub(room));
-    let most = histogram.iter().copied().max().unwrap_or(1).max(1);
-    let bar = inside.width().saturating_sub(26);
-    for (bucket, y) in (first..=last).zip(0..inside.height().saturating_sub(2)) {
-        let from = bucket_start_ns(bucket);
-        let label = format!("{:>6} .. {:<6}", short_time(from), short_time(from * 2));
-        inside.put(1, y, &label, inside.style(Role::Dim));
-        let share = f64::from(histogram[bucket]) / f64::from(most);
-        let style = inside.style(role);
-        super::bars::plain(&mut inside, 18, y, bar, share, style);
-        let text = short_count(histogram[bucket].into());
-        inside.put(19 + bar, y, &text, inside.style(Role::Text));
-    }
     let show = |q| quantile(histogram, q).map_or("-".into(), short_time);
-    let line = format!("{count} times   p50 {}   p99 {}", show(0.5), show(0.99));
-    let bottom = inside.height();
-    inside.put_within(
-        1,
-        bottom.saturating_sub(2),
-        &line,
-        u16::MAX,
-        inside.style(Role::Text),
-    );
-    inside.put_within(
-        1,
-        bottom.saturating_sub(1),
-        note,
-        u16::MAX,
-        inside.style(Role::Dim),
-    );
+    format!(
+        "{} times   p50 ~{}   p99 ~{}",
+        short_count(count),
+        show(0.5),
+        show(0.99)
+    )
 }
 
 fn chart(pen: &mut Pen<'_>, data: &Data, who: Who, holding: &Holding) {
