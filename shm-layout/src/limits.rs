@@ -35,7 +35,7 @@ pub enum Source {
 }
 
 /// Other tools' variables that are honoured, by [`Source::Alias`] index.
-pub const ALIASES: [&str; 9] = [
+pub const ALIASES: [&str; 10] = [
     "WRAPPER_MAX_MEMORY",
     "CUDA_OVERRIDE_KERNEL_N_SYNC",
     "CUDA_OVERRIDE_MAX_SYNC_MS",
@@ -45,6 +45,7 @@ pub const ALIASES: [&str; 9] = [
     "CUDA_DEVICE_MEMORY_LIMIT",
     "CUDA_DEVICE_SM_LIMIT",
     "CUDA_MEM_LIMIT",
+    "PFLOG",
 ];
 
 /// Everything a process's launch environment asks for.

@@ -55,7 +55,7 @@ fn what_was_written_is_read() {
     assert_eq!(path, trace::path(dir.path(), process.slot()));
     let buffer = Buffer::adopt(dir.path(), process.slot(), guest()).expect("our own");
     buffer.call(&call(ALLOC, 1000));
-    buffer.wait(ALLOC, 1005, 10, 99, Some(0));
+    buffer.wait(1005, 10, 99, 0);
     buffer.hold(1015, 500, 0, Some(Reason::Slice));
     buffer.hold(2000, 500, 0, None);
     buffer.denial(ALLOC, 3000, 1 << 40, 99, 0);
@@ -226,7 +226,7 @@ fn a_wrong_file_is_refused_by_both_sides() {
     let file = OpenOptions::new().write(true).open(&path).expect("ours");
     file.set_len(trace::size(RECORDS) - 32).expect("cut");
     foreign("cut short by a record");
-    file.set_len(70_000).expect("cut");
+    file.set_len(140_000).expect("cut");
     foreign("cut short");
     file.set_len(100).expect("cut");
     foreign("cut to its head's beginning");

@@ -12,6 +12,8 @@
 //! with `burst` in microseconds and `start` in nanoseconds of the wall clock. The older form ([`old`]) has one summary of
 //! the process, and three lines for each call.
 
+use super::Kind;
+
 /// The calls of its own that Alnair always lists, in its order, and the exports that they stand for.
 pub const METRICS: [(&str, &[&str]); 7] = [
     ("cuInit", &["cuInit"]),
@@ -50,6 +52,16 @@ pub fn name(exported: &str) -> &str {
             base
         }
         _ => plain,
+    }
+}
+
+/// What a record that is no call is named beside Alnair's calls.
+pub fn name_of_kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Call => "call",
+        Kind::Wait => "lockWait",
+        Kind::Hold => "lockHold",
+        Kind::Denial => "denial",
     }
 }
 

@@ -249,14 +249,10 @@ impl Buffer {
         self.put(call.start_ns, call.duration_ns, call.bytes, what);
     }
 
-    /// A thread waited for the lock within a call.
-    pub fn wait(&self, code: u16, start_ns: u64, duration_ns: u64, tid: u32, device: Option<u8>) {
-        self.put(
-            start_ns,
-            duration_ns,
-            0,
-            what(Kind::Wait, tid, code, device),
-        );
+    /// A thread waited for the lock, within the call it is in.
+    pub fn wait(&self, start_ns: u64, duration_ns: u64, tid: u32, device: u8) {
+        let what = what(Kind::Wait, tid, NO_CALL, Some(device));
+        self.put(start_ns, duration_ns, 0, what);
     }
 
     /// The process held a device's lock; without a reason it still does.
@@ -336,6 +332,17 @@ impl Buffer {
             place += 1;
         }
         place
+    }
+
+    /// How often a call was made, and how long all of them took.
+    pub fn sum_of(&self, code: u16) -> (u64, u64) {
+        let row = self.0.tables().rows.get(usize::from(code));
+        row.map_or((0, 0), |row| {
+            (
+                row.count.load(Ordering::Relaxed),
+                row.total_ns.load(Ordering::Relaxed),
+            )
+        })
     }
 
     /// What the calls came to so far.

@@ -91,9 +91,9 @@ shared! {
 
 shared! {
     /// All that stands before the records.
-    pub(crate) struct Tables: 66560 align 64 {
+    pub(crate) struct Tables: 132096 align 64 {
         0 head: Head,
         1024 names: [Name; CALLS],
-        33792 rows: [Row; CALLS],
+        66560 rows: [Row; CALLS],
     }
 }

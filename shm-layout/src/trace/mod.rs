@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   ┌──────┬───────────────┬──────────────┬───────────────────────────────────┐
-//!   │ head │ 512 names     │ 512 rows     │ records of 32 bytes               │
+//!   │ head │ 1024 names    │ 1024 rows    │ records of 32 bytes               │
 //!   │      │ call ─▶ name  │ count, sums  │ start, duration, argument, what   │
 //!   └──────┴───────────────┴──────────────┴───────────────────────────────────┘
 //! ```
@@ -26,6 +26,7 @@
 
 pub mod alnair;
 mod buffer;
+pub mod claim;
 mod create;
 mod error;
 mod layout;
@@ -57,7 +58,7 @@ pub const DEFAULT_RECORDS: u32 = 262_144;
 /// The buffer's version; grows whenever an offset of it moves.
 pub const VERSION: u32 = 1;
 /// Call codes a buffer has names and rows for.
-pub const CALLS: usize = 512;
+pub const CALLS: usize = 1024;
 
 /// Where the buffer of one life of a slot is.
 pub fn path(dir: &Path, slot: SlotId) -> PathBuf {

@@ -7,7 +7,7 @@ use crate::events::{ALL_REASONS, Reason};
 pub enum Kind {
     /// A driver call; `argument` is the bytes it moved, allocated or was asked for.
     Call,
-    /// A wait for the device's lock, within the call that is named.
+    /// A wait for the device's lock, within the call that the thread is in.
     Wait,
     /// A hold of the device's lock; the reason says how it ended.
     Hold,
