@@ -71,6 +71,7 @@ impl Region for CUDA_MEMCPY3D_BATCH_OP {
 
 /// A copy of so many bytes.
 pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> CUresult {
+    real.moves(bytes.wide());
     real.call()?;
     if let Some(device) = guest().and_then(|guest| guest.current_device()) {
         let tally = thread::attached().tally(device.ordinal);

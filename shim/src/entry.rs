@@ -17,7 +17,7 @@ use crate::{
     real::{Real, Submission},
     stream,
     symbols::Symbol,
-    sync, thread, transfer,
+    sync, thread, trace, transfer,
 };
 
 /// Runs a hook behind the re-entrancy guard and the panic boundary.
@@ -31,16 +31,21 @@ where
         return forward();
     };
     life::guest_or_arrive(); // in a forked child, whatever it calls first
-    let answer = Cell::new(None);
-    match catch_unwind(AssertUnwindSafe(|| {
-        hook(Real::new(symbol, forward, &answer))
+    let began = trace::begin();
+    let (answer, bytes) = (Cell::new(None), Cell::new(0));
+    let result = match catch_unwind(AssertUnwindSafe(|| {
+        hook(Real::new(symbol, forward, &answer, &bytes))
     })) {
         Ok(result) => result,
         Err(_) => {
             notice::fault();
             answer.get().unwrap_or_else(forward)
         }
+    };
+    if began != 0 {
+        trace::end(symbol, began, bytes.get());
     }
+    result
 }
 
 macro_rules! export {

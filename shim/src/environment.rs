@@ -8,6 +8,8 @@
 mod aliases;
 mod table;
 
+use std::path::PathBuf;
+
 use shm_layout::text::{self, Amount, MemoryList, TextError};
 use shm_layout::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Source};
 
@@ -43,6 +45,8 @@ pub struct Environment {
     pub log: Log,
     /// NVML's memory info inside the process agrees with the quota.
     pub nvml_view: bool,
+    /// Where Alnair's files are written (`PFLOG`).
+    pub profile: Option<PathBuf>,
     /// One line for each value that means nothing, without a line break.
     pub complaints: Vec<String>,
 }
@@ -66,6 +70,7 @@ impl Environment {
             disabled: reader.switch("GPUSHARE_DISABLE", false),
             log: reader.own("GPUSHARE_LOG", read_log).unwrap_or_default(),
             nvml_view: reader.switch("GPUSHARE_NVML_VIEW", true),
+            profile: aliases::profile(&mut reader),
             ..Self::default()
         };
         let limits = &mut environment.limits;

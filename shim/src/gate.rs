@@ -16,7 +16,10 @@ use std::{
 
 use shm_layout::DEVICES_PER_PROCESS;
 
-use crate::guest::Guest;
+use crate::{
+    guest::Guest,
+    trace::{self, Trace},
+};
 
 pub use bargain::{CLOSED, OPEN};
 
@@ -24,15 +27,20 @@ pub use bargain::{CLOSED, OPEN};
 pub struct Gate(AtomicU32);
 
 impl Gate {
-    /// Whether it lets submissions through.
+    /// Whether it lets submissions through on the fast road.
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         bargain::is_open(&self.0)
     }
 
-    /// Lets submissions through.
+    /// Whether it lets submissions through, traced or not.
+    pub fn is_passable(&self) -> bool {
+        bargain::is_passable(&self.0)
+    }
+
+    /// Lets submissions through; while a trace is on, on the road where they are timed.
     pub fn open(&self) {
-        bargain::open(&self.0);
+        bargain::open(&self.0, trace::is_on());
     }
 
     /// Sends submissions to the slow path. Only after [`barrier`](crate::barrier::heavy) is it certain that
@@ -49,6 +57,8 @@ pub struct Page {
     pub arrival: AtomicU32,
     /// Set once registration succeeded.
     pub guest: AtomicPtr<Guest>,
+    /// Where calls are written down, while somebody wants it.
+    pub trace: AtomicPtr<Trace>,
     /// The devices' gates, by ordinal.
     pub gates: [Gate; DEVICES_PER_PROCESS],
     /// The gate of a process that runs unmanaged.

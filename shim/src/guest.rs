@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Counters, Entry, Registration};
 
-use crate::{context, environment::Environment, gate, memory, turn::Turn};
+use crate::{context, environment::Environment, gate, memory, trace::Tracer, turn::Turn};
 
 /// One device as this process sees it.
 pub struct Device {
@@ -17,6 +17,8 @@ pub struct Device {
     pub ordinal: u8,
     /// Our entry for it in the segment.
     pub entry: Entry,
+    /// What it is known by.
+    pub uuid: [u8; 16],
     /// All its memory, as the driver says.
     pub total_bytes: u64,
     /// The right to submit to it.
@@ -33,6 +35,8 @@ pub struct Guest {
     pub environment: Environment,
     /// What the memory side keeps.
     pub memory: memory::Books,
+    /// Who wants calls written down.
+    pub tracer: Tracer,
     /// Wakes the keeper: bump, then futex wake.
     pub doorbell: AtomicU32,
     /// The process is ending: nothing is locked any more.

@@ -108,6 +108,7 @@ fn keep(guest: &'static Guest) {
             fold(guest, now);
             guest.registration.heartbeat(now);
             memory::tick(guest);
+            guest.tracer.tick(guest, now);
             beat_at = now + BEAT;
         }
         if now >= reap_at {
@@ -152,6 +153,7 @@ fn keep(guest: &'static Guest) {
     for device in &guest.devices {
         device.turn.leave(guest, device);
     }
+    guest.tracer.end(guest);
     fold(guest, clock::now());
     drop(mark);
 }
@@ -162,6 +164,7 @@ pub fn obey(guest: &Guest) {
     for device in &guest.devices {
         device.turn.follow(guest, device, rules(guest, device));
     }
+    guest.tracer.follow(guest);
     if guest.obeyed.swap(generation, Relaxed) != generation {
         guest.registration.acknowledge(generation);
     }

@@ -15,6 +15,7 @@ use crate::{
     admission,
     real::Submission,
     thread::{self, Tally, add, stream_key},
+    trace,
 };
 
 /// What is submitted, for the counters.
@@ -68,9 +69,13 @@ pub fn submit(
         thread.end();
         return answer;
     }
+    let (began, symbol) = (trace::begin(), real.symbol());
     let admission = admission::admit(key, work);
     let answer = real.call();
     admission::finish(admission);
+    if began != 0 {
+        trace::submitted(symbol, began, work, admission);
+    }
     answer
 }
 

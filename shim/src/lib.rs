@@ -14,6 +14,7 @@
 //! copy, sync, stream, context, life    everything else           call rows
 //! memory    allocations, quota, views  call rows, table/memory.rs and table/nvml.rs
 //! thread → gate → admission → turn → drain, keeper               who may submit, and when
+//! trace     what is called, written down on demand; the files of PFLOG
 //! guest     the registration, the devices, the memory books
 //! driver    the driver's own functions, typed
 //! floor     what an older libc has not, or elsewhere
@@ -77,6 +78,7 @@ pub mod stream;
 pub mod symbols;
 pub mod sync;
 pub mod thread;
+pub mod trace;
 pub mod transfer;
 pub mod turn;
 pub mod unwind;

@@ -17,7 +17,7 @@ use gpushare_abi::{
     types::{CUdevice, CUuuid},
 };
 use shm_layout::{
-    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, locate, register,
+    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, clock, locate, register,
 };
 
 use crate::{
@@ -31,6 +31,7 @@ use crate::{
     notice::{self, Cause},
     real::Real,
     thread,
+    trace::{self, Tracer},
     turn::Turn,
 };
 
@@ -46,7 +47,11 @@ static AT_EXIT: AtomicBool = AtomicBool::new(false);
 
 /// `cuInit`.
 pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult {
+    let began = clock::now();
     real.call()?;
+    if guest().is_none() {
+        trace::first_init(began, clock::now().saturating_sub(began));
+    }
     INITIALISED.store(true, Relaxed);
     guest_or_arrive();
     Ok(())
@@ -97,11 +102,13 @@ fn decide(page: &'static Page) {
     let pid = std::process::id();
     if ARRIVED_PID.swap(pid, Relaxed) != pid {
         thread::forget_after_fork();
+        trace::forget_after_fork();
     }
     notice::quiet_faults();
     let arrived = catch_unwind(|| {
         let guest: &'static Guest = Box::leak(Box::new(make_guest()?));
         barrier::prepare();
+        guest.tracer.start_log(guest);
         keeper::obey(guest);
         // ORDER: pairs with the Acquire in `guest`; publishes the guest.
         page.guest
@@ -133,6 +140,7 @@ pub fn step_aside(guest: &Guest) {
         format_args!("the shared segment was written over; this process runs on unmanaged"),
     );
     guest.leaving.store(true, Relaxed);
+    guest.tracer.end(guest);
     if let Some(page) = gate::page() {
         page.unmanaged.open();
         // ORDER: as in `decide`; guests are never freed, so who still has this one may go on using it.
@@ -192,6 +200,7 @@ fn make_guest() -> Option<Guest> {
         devices,
         environment,
         memory: memory::Books::default(),
+        tracer: Tracer::default(),
         doorbell: AtomicU32::new(0),
         leaving: AtomicBool::new(false),
         keeper_gone: AtomicU32::new(0),
@@ -234,12 +243,14 @@ fn enter_device(registration: &Registration, ordinal: i32) -> Option<Device> {
         .filter(|(word, _)| name.contains(word))
         .fold(0, |flags, (_, flag)| flags | flag);
     let ordinal = u8::try_from(ordinal).ok()?;
+    let uuid = uuid_of(device);
     let entry = registration
-        .add_device(uuid_of(device), ordinal, &name, total as u64, flags)
+        .add_device(uuid, ordinal, &name, total as u64, flags)
         .ok()?;
     Some(Device {
         ordinal,
         entry,
+        uuid,
         total_bytes: total as u64,
         turn: Turn::default(),
     })
@@ -288,6 +299,7 @@ extern "C" fn leave() {
         };
         futex::wait_any(&[watch], Duration::from_millis(10));
     }
+    guest.tracer.end(guest);
     // What still runs runs as if we were not there: static destructors that free, threads that launch.
     if let Some(page) = gate::page() {
         page.unmanaged.open();

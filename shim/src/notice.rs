@@ -26,6 +26,8 @@ pub enum Cause {
     Fault,
     /// A variable has a value that means nothing.
     Environment,
+    /// The files of `PFLOG` cannot be written.
+    Trace,
     /// `GPUSHARE_LOG=info`: we are there.
     Arrival,
 }

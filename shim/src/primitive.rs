@@ -8,3 +8,9 @@ pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) fn light() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
+
+/// A full barrier.
+#[inline]
+pub(crate) fn full() {
+    std::sync::atomic::fence(Ordering::SeqCst);
+}

@@ -14,15 +14,28 @@ pub struct Real<'a, F> {
     symbol: Symbol,
     forward: F,
     answer: &'a Cell<Option<CUresult>>,
+    bytes: &'a Cell<u64>,
 }
 
 impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
-    pub(crate) fn new(symbol: Symbol, forward: F, answer: &'a Cell<Option<CUresult>>) -> Self {
+    pub(crate) fn new(
+        symbol: Symbol,
+        forward: F,
+        answer: &'a Cell<Option<CUresult>>,
+        bytes: &'a Cell<u64>,
+    ) -> Self {
         Self {
             symbol,
             forward,
             answer,
+            bytes,
         }
+    }
+
+    /// Says how many bytes the call moves or asks for; a trace shows them.
+    #[inline(always)]
+    pub fn moves(&self, bytes: u64) {
+        self.bytes.set(bytes);
     }
 
     /// Asks the driver. It is asked once: the call is consumed.
@@ -60,6 +73,12 @@ impl<F: FnOnce() -> CUresult> Submission<F> {
     #[inline(always)]
     pub fn call(self) -> CUresult {
         (self.forward)()
+    }
+
+    /// Which function was called.
+    #[inline(always)]
+    pub fn symbol(&self) -> Symbol {
+        self.symbol
     }
 
     /// Whether it was called in its per-thread default stream form.

@@ -35,6 +35,7 @@ use crate::{
     gate,
     guest::{Device, Guest},
     thread::{self, Thread, Used},
+    trace,
 };
 
 /// Who has the lock, as far as this process is concerned.
@@ -175,6 +176,7 @@ impl Turn {
 
     fn acquired(&self, state: &mut State, device: &Device, acquired: Acquire) {
         if let Acquire::Held { waited_ns } = acquired {
+            trace::waited(waited_ns);
             if waited_ns > 0 {
                 self.waited_ns.store(clock::now(), Relaxed);
             }
@@ -197,6 +199,7 @@ impl Turn {
     /// The lock was forced away from us while we were stopped or wedged.
     fn lost(&self, state: &mut State, device: &Device) {
         gate_of(device).close();
+        trace::held(device.ordinal, state.acquired_ns, Reason::Forced);
         state.phase = Phase::Free;
         self.held.store(false, Relaxed);
         self.changed.notify_all();
@@ -221,7 +224,9 @@ impl Turn {
 
     /// Waits for a change, but not long: who waits here also wants to hear that the process ends.
     fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        let since = trace::begin_wait();
         let waited = self.changed.wait_timeout(state, Duration::from_millis(50));
+        trace::waited_since(since);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }

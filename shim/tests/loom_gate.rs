@@ -26,7 +26,7 @@ mod primitive {
 #[path = "../src/gate/bargain.rs"]
 mod bargain;
 
-use bargain::{CLOSED, OPEN, OUTSIDE};
+use bargain::{CLOSED, OPEN, OUTSIDE, TRACED};
 use loom::{
     sync::{
         Arc, Condvar, Mutex,
@@ -60,11 +60,14 @@ struct Build {
     barrier: bool,
     /// Whether the gate stands open while the lock is held.
     opens: bool,
+    /// Whether a trace is on.
+    traced: bool,
 }
 
 const RIGHT: Build = Build {
     barrier: true,
     opens: true,
+    traced: false,
 };
 
 #[derive(Default)]
@@ -88,7 +91,11 @@ impl World {
     fn new(build: Build, threads: usize) -> Arc<World> {
         Arc::new(World {
             build,
-            gate: AtomicU32::new(if build.opens { OPEN } else { CLOSED }),
+            gate: AtomicU32::new(match build {
+                Build { opens: false, .. } => CLOSED,
+                Build { traced: true, .. } => TRACED,
+                Build { .. } => OPEN,
+            }),
             records: (0..threads).map(|_| Record::default()).collect(),
             turn: Mutex::new(Phase::Held),
             changed: Condvar::new(),
@@ -96,7 +103,7 @@ impl World {
         })
     }
 
-    /// One submission, as `Thread::begin`, else `Turn::admit`, and `Thread::end` do it.
+    /// One submission, as `Thread::begin`, else `Thread::begin_if_open`, else `Turn::admit`, and `Thread::end` do it.
     fn launch(&self, me: usize) {
         let Record {
             inside,
@@ -105,7 +112,13 @@ impl World {
         } = &self.records[me];
         here.store(PLACE, Relaxed);
         bargain::step_in(inside);
-        if !bargain::is_open(&self.gate) {
+        let mut passes = bargain::is_open(&self.gate);
+        if !passes {
+            bargain::step_back(inside);
+            bargain::step_in(inside);
+            passes = bargain::is_passable(&self.gate);
+        }
+        if !passes {
             bargain::step_back(inside);
             let mut phase = self.turn.lock().expect("sound");
             while *phase != Phase::Held {
@@ -145,7 +158,7 @@ impl World {
         let mut phase = self.turn.lock().expect("sound");
         *phase = Phase::Held;
         if self.build.opens {
-            bargain::open(&self.gate);
+            bargain::open(&self.gate, self.build.traced);
         }
         self.changed.notify_all();
         before + found
@@ -186,6 +199,16 @@ fn no_submission_is_in_the_driver_while_another_process_holds() {
 }
 
 #[test]
+fn a_traced_submission_is_waited_for_as_well() {
+    let build = Build {
+        traced: true,
+        ..RIGHT
+    };
+    explore(None, build, &[1], 1);
+    explore(Some(2), build, &[2], 1);
+}
+
+#[test]
 fn two_threads_that_launch_are_both_waited_for() {
     explore(Some(2), RIGHT, &[1, 1], 1);
 }
@@ -210,6 +233,7 @@ fn a_gate_that_never_opens_needs_no_barrier() {
     let build = Build {
         barrier: false,
         opens: false,
+        traced: false,
     };
     explore(Some(3), build, &[2], 1);
 }

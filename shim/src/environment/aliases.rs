@@ -3,6 +3,8 @@
 //! An alias speaks only where ours is silent. Within a family the first of the table that is set stands; for memory, a
 //! device's own variable (`…_0`) stands above the one for all devices.
 
+use std::{fs, path::PathBuf};
+
 use shm_layout::text::{self, PolicyField, TextError};
 use shm_layout::{ALIASES, LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source};
 
@@ -114,6 +116,21 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     }
     limits.policy = Some(policy);
     limits.policy_source = source(name);
+}
+
+/// Where Alnair's profiler would write its files.
+pub(super) fn profile(reader: &mut Reader<'_>) -> Option<PathBuf> {
+    reader.own("PFLOG", |text| {
+        let dir = PathBuf::from(text);
+        let why = match fs::metadata(&dir) {
+            Err(error) => error.to_string(),
+            Ok(meta) if !meta.is_dir() => "it is no directory".to_owned(),
+            Ok(_) => return Ok(dir),
+        };
+        Err(TextError::Conflict {
+            why: format!("cannot write a profile into {text:?}: {why}"),
+        })
+    })
 }
 
 /// Bytes without a unit.

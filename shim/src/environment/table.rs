@@ -160,4 +160,10 @@ pub const VARIABLES: &[Variable] = &[
         "1",
         "sync-skips=N",
     ),
+    alias(
+        "PFLOG",
+        "gpushare trace",
+        "/tmp",
+        "directory for metrics.log and timeline.log: every call's count and times",
+    ),
 ];

@@ -20,6 +20,8 @@ use crate::primitive::{AtomicU32, Ordering::*, light};
 pub const CLOSED: u32 = 0;
 /// A gate that lets submissions through.
 pub const OPEN: u32 = 1;
+/// A gate that lets submissions through on the slow road, where they are timed: a trace is on.
+pub const TRACED: u32 = 2;
 
 /// A thread is in no hook of ours.
 pub const OUTSIDE: u32 = 0;
@@ -33,7 +35,13 @@ pub fn step_in(inside: &AtomicU32) {
     light();
 }
 
-/// Whether the gate lets it through.
+/// Whether the gate lets it through, on whichever road.
+#[inline(always)]
+pub fn is_passable(gate: &AtomicU32) -> bool {
+    gate.load(Relaxed) != CLOSED
+}
+
+/// Whether the gate lets it through on the fast road.
 #[inline(always)]
 pub fn is_open(gate: &AtomicU32) -> bool {
     gate.load(Relaxed) == OPEN
@@ -58,8 +66,8 @@ pub fn step_out(inside: &AtomicU32) {
 }
 
 /// Lets submissions through. Only while the lock is held or none is asked for.
-pub fn open(gate: &AtomicU32) {
-    gate.store(OPEN, Relaxed);
+pub fn open(gate: &AtomicU32, traced: bool) {
+    gate.store(if traced { TRACED } else { OPEN }, Relaxed);
 }
 
 /// Sends submissions to the slow path; certain for every thread behind the heavy barrier only.

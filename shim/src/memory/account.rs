@@ -11,6 +11,7 @@ use crate::guest::{Device, Guest, guest};
 use crate::real::Real;
 use crate::symbols::Symbol;
 use crate::thread;
+use crate::trace;
 
 use super::hoard;
 use super::live::Record;
@@ -111,6 +112,7 @@ impl Account {
         let counters = self.counters();
         counters.denials.fetch_add(1, Relaxed);
         counters.denied_bytes.fetch_add(denial.asked, Relaxed);
+        trace::denied(symbol, self.device.ordinal, denial.asked);
         let slot = self.guest.registration.slot();
         self.guest.registration.segments().state().publish(Event {
             seq: 0,
@@ -174,6 +176,7 @@ pub fn allocate(
     let Some(bytes) = bytes else {
         return real.call().inspect(|()| account.lost_track());
     };
+    real.moves(bytes);
     let reservation = account.reserve(bytes, real.symbol())?;
     real.call()?;
     account.keep(key().unwrap_or(0), reservation.commit(), kind);

@@ -51,6 +51,7 @@ pub fn alloc_pitch(
         .checked_next_multiple_of(PITCH_UNIT.load(Relaxed))
         .and_then(|pitch| pitch.checked_mul(rows))
         .unwrap_or(u64::MAX);
+    real.moves(width.wide().saturating_mul(rows));
     let reservation = account.reserve(expected, symbol)?;
     real.call()?;
     let pitch = pitch.get().map_or(0, Amount::wide);

@@ -147,6 +147,7 @@ pub fn create(
         return real.call();
     };
     let bytes = bytes as u64;
+    real.moves(bytes);
     let kind = if on_device { Kind::Linear } else { Kind::Host };
     let reservation = if on_device {
         Some(account.reserve(bytes, real.symbol())?)

@@ -15,7 +15,10 @@ use super::{
     ELSEWHERE, NO_STREAM, Thread,
     slot::{set_slot, slot},
 };
-use crate::gate::{self, bargain::OUTSIDE};
+use crate::{
+    gate::{self, bargain::OUTSIDE},
+    trace,
+};
 
 static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -92,6 +95,7 @@ fn attach() -> &'static Thread {
     thread.unsettle();
     thread.forget_recent();
     thread.inside.store(OUTSIDE, Relaxed);
+    thread.tracing.begins();
     let record = std::ptr::from_ref(thread).cast_mut();
     set_slot(record);
     tell_me_when_it_ends(record);
@@ -111,6 +115,7 @@ fn make() -> &'static Thread {
         recent: Default::default(),
         context: Cell::new(0),
         streams: Mutex::new(Vec::new()),
+        tracing: trace::OfThread::default(),
         in_use: AtomicBool::new(true),
         next: AtomicPtr::new(null_mut()),
         tallies: Default::default(),

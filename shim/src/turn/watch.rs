@@ -119,6 +119,21 @@ impl Turn {
         ))
     }
 
+    /// A trace was switched on or off: an open gate sends submissions where they are timed, or the fast way again.
+    pub fn retrace(&self, device: &Device) {
+        let _state = self.lock();
+        let gate = gate_of(device);
+        if gate.is_passable() {
+            gate.open();
+        }
+    }
+
+    /// Since when the lock is held.
+    pub fn held_since(&self) -> Option<u64> {
+        let state = self.lock();
+        (state.phase == Phase::Held).then_some(state.acquired_ns)
+    }
+
     /// Nobody waits any more, and has not for a while: the pace is the application's own.
     fn hurry(&self, device: &Device) {
         let mut state = self.lock();

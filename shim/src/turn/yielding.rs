@@ -10,7 +10,7 @@ use crate::{
     drain::Outstanding,
     futex,
     guest::{Device, Guest},
-    thread,
+    thread, trace,
 };
 
 /// A turn that was stopped: nothing more goes in.
@@ -76,7 +76,7 @@ impl Turn {
             pending = Outstanding::default();
             Reason::Forced
         };
-        self.hand_over(&lock, reason, pending);
+        self.hand_over(device, &lock, reason, pending);
         true
     }
 
@@ -90,11 +90,8 @@ impl Turn {
             pending.is_finished()
         };
         if done {
-            self.hand_over(
-                &guest.registration.lock(device.entry),
-                Reason::Idle,
-                pending,
-            );
+            let lock = guest.registration.lock(device.entry);
+            self.hand_over(device, &lock, Reason::Idle, pending);
         } else {
             self.go_on(device, pending);
         }
@@ -107,6 +104,7 @@ impl Turn {
         let Some(Stopped { mut pending, .. }) = self.stop(device) else {
             return;
         };
+        let since = trace::begin_wait();
         let deadline = clock::now().saturating_add(slice_ns);
         let caught_up = quiet(device, deadline) && {
             take_streams(device, &mut pending);
@@ -118,6 +116,7 @@ impl Turn {
             .drains
             .fetch_add(1, Relaxed);
         self.go_on(device, pending);
+        trace::waited_since(since);
         let mut state = self.lock();
         if caught_up {
             state.submitted = 0;
@@ -168,11 +167,20 @@ impl Turn {
         state.pace.learn(count, took, slice);
     }
 
-    fn hand_over(&self, lock: &DeviceLock<'_>, reason: Reason, pending: Outstanding) {
-        if lock.held() {
+    fn hand_over(
+        &self,
+        device: &Device,
+        lock: &DeviceLock<'_>,
+        reason: Reason,
+        pending: Outstanding,
+    ) {
+        let ours = lock.held();
+        if ours {
             lock.release(reason, clock::now());
         }
         let mut state = self.lock();
+        let reason = if ours { reason } else { Reason::Forced };
+        trace::held(device.ordinal, state.acquired_ns, reason);
         state.pending = pending;
         state.phase = Phase::Free;
         self.held.store(false, Relaxed);

@@ -1,0 +1,117 @@
+//! Loom tries every interleaving of a thread that writes a trace and the keeper that takes it down, compiled here from
+//! its own source with loom's words.
+//!
+//! The trace is one word: 1 while it is mapped. A write to what is not mapped would be the guest's death.
+
+mod primitive {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+
+    pub(crate) fn full() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+#[path = "../src/trace/quiet.rs"]
+mod quiet;
+
+use loom::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicUsize, Ordering::*},
+    },
+    thread,
+};
+
+#[derive(Default)]
+struct Buffer {
+    mapped: AtomicU32,
+    written: AtomicU32,
+}
+
+struct World {
+    /// 0 is none; else a buffer's place + 1.
+    pointer: AtomicUsize,
+    buffers: [Buffer; 2],
+    marks: Vec<quiet::Mark>,
+    barrier: bool,
+}
+
+impl World {
+    fn write(&self, me: usize) {
+        let Some(_writing) = quiet::enter(&self.marks[me]) else {
+            return;
+        };
+        if let Some(place) = self.pointer.load(Acquire).checked_sub(1) {
+            let buffer = &self.buffers[place];
+            assert_eq!(buffer.mapped.load(Relaxed), 1, "written to after it was taken down");
+            buffer.written.fetch_add(1, Relaxed);
+            assert_eq!(buffer.mapped.load(Relaxed), 1, "taken down under a writer");
+        }
+    }
+
+    /// Publishes another buffer, or none, and unmaps the old one.
+    fn change(&self, to: usize) {
+        let old = self.pointer.swap(to, AcqRel);
+        if self.barrier {
+            quiet::changed();
+        }
+        while self.marks.iter().any(quiet::is_writing) {
+            thread::yield_now();
+        }
+        if let Some(place) = old.checked_sub(1) {
+            self.buffers[place].mapped.store(0, Relaxed);
+        }
+    }
+}
+
+fn explore(barrier: bool, writers: &'static [u32]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let world = Arc::new(World {
+            pointer: AtomicUsize::new(1),
+            buffers: Default::default(),
+            marks: writers.iter().map(|_| quiet::Mark::default()).collect(),
+            barrier,
+        });
+        for buffer in &world.buffers {
+            buffer.mapped.store(1, Relaxed);
+        }
+        let threads: Vec<_> = (0..writers.len())
+            .map(|me| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || (0..writers[me]).for_each(|_| world.write(me)))
+            })
+            .collect();
+        world.change(2);
+        world.change(0);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+}
+
+#[test]
+fn nobody_writes_to_a_trace_that_was_taken_down() {
+    explore(true, &[2]);
+    explore(true, &[1, 1]);
+}
+
+#[test]
+fn a_thread_that_writes_already_does_not_write_within() {
+    loom::model(|| {
+        let mark = quiet::Mark::default();
+        let outer = quiet::enter(&mark);
+        assert!(outer.is_some() && quiet::enter(&mark).is_none());
+        assert!(quiet::is_writing(&mark));
+        drop(outer);
+        assert!(!quiet::is_writing(&mark) && quiet::enter(&mark).is_some());
+        quiet::leave(&mark);
+    });
+}
+
+#[test]
+#[should_panic(expected = "taken down")]
+fn without_the_keepers_barrier_a_write_slips_through() {
+    explore(false, &[1]);
+}
