@@ -80,14 +80,46 @@ const HOOKS: &[(&str, &str)] = &[
     ),
     (
         "memory::physical::release",
-        "given back when no handle and no mapping is left",
+        "given back when no handle, mapping or binding is left",
     ),
     ("memory::physical::map", "keeps the memory charged"),
     (
         "memory::physical::unmap",
-        "given back when no handle and no mapping is left",
+        "given back when no handle, mapping or binding is left",
     ),
     ("memory::physical::retain", "keeps the memory charged"),
+    (
+        "memory::physical::export",
+        "notes the name on the fabric, by which an import is known as our own",
+    ),
+    (
+        "memory::physical::import",
+        "its maker stays charged; mappings of another process's memory are counted as imported",
+    ),
+    (
+        "memory::multicast::create",
+        "charged nothing: the object has no memory of its own",
+    ),
+    (
+        "memory::multicast::bind",
+        "keeps the memory charged to its device",
+    ),
+    (
+        "memory::multicast::bind_for",
+        "keeps the memory charged to its device",
+    ),
+    (
+        "memory::multicast::bind_address",
+        "keeps the memory charged to its device",
+    ),
+    (
+        "memory::multicast::bind_address_for",
+        "keeps the memory charged to its device",
+    ),
+    (
+        "memory::multicast::unbind",
+        "given back when no handle, mapping or binding is left",
+    ),
     ("memory::sparse::map", "keeps the memory charged"),
     (
         "memory::array::create",

@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn a_version_means_the_newest_row_that_is_not_too_new() {
         let create = rows("cuCtxCreate");
-        assert_eq!(meant(&create, 3000, false), None);
+        assert_eq!(meant(&create, 1000, false), None);
+        assert_eq!(meant(&create, 3000, false), Some(Symbol::cuCtxCreate));
         assert_eq!(meant(&create, 4000, false), Some(Symbol::cuCtxCreate_v2));
         assert_eq!(meant(&create, 12000, false), Some(Symbol::cuCtxCreate_v3));
         assert_eq!(meant(&create, 13000, false), Some(Symbol::cuCtxCreate_v4));

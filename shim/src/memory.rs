@@ -21,6 +21,7 @@ pub mod host;
 pub mod import;
 pub mod linear;
 mod live;
+pub mod multicast;
 pub mod nvml;
 pub mod physical;
 pub mod pool;

@@ -170,12 +170,16 @@ pub type CUmemLocationType = c_uint;
 pub const CU_MEM_LOCATION_TYPE_INVALID: CUmemLocationType = 0;
 /// On a device; the id is its ordinal.
 pub const CU_MEM_LOCATION_TYPE_DEVICE: CUmemLocationType = 1;
+/// In one part of a device's memory; the id's lowest byte is the device's ordinal.
+pub const CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: CUmemLocationType = 6;
 /// On the host.
 pub const CU_MEM_LOCATION_TYPE_HOST: CUmemLocationType = 2;
 /// `CUmemAllocationProp::type_`: pinned.
 pub const CU_MEM_ALLOCATION_TYPE_PINNED: c_uint = 1;
 /// Export as a POSIX file descriptor.
 pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: c_uint = 1;
+/// Export to other hosts of a fabric.
+pub const CU_MEM_HANDLE_TYPE_FABRIC: c_uint = 8;
 /// `cuMemAllocManaged`: any stream on any device may reach it.
 pub const CU_MEM_ATTACH_GLOBAL: c_uint = 1;
 
@@ -431,6 +435,17 @@ structs! {
 
     /// A device resource; 144 bytes whatever its kind.
     CUdevResource: 144 { type_: c_uint, padding: [u8; 92], resource: [u64; 6], }
+}
+
+impl CUmemLocation {
+    /// The ordinal of the device it is on, if it is on one.
+    pub fn device(self) -> Option<CUdevice> {
+        match self.type_ {
+            CU_MEM_LOCATION_TYPE_DEVICE => Some(self.id),
+            CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN => Some(self.id & 0xff),
+            _ => None,
+        }
+    }
 }
 
 /// The resource of a [`CUDA_RESOURCE_DESC`], by its `resType` (0 array, 1 mipmapped, 2 linear, 3 pitched).

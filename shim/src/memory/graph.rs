@@ -10,8 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_DEVICE, CUDA_MEM_ALLOC_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode,
-    CUgraphNodeParams, CUmemLocation,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUmemLocation,
 };
 
 use crate::guest::{Guest, guest};
@@ -136,11 +135,7 @@ fn add(
     location: CUmemLocation,
     bytes: usize,
 ) -> CUresult {
-    let account = match location.type_ {
-        CU_MEM_LOCATION_TYPE_DEVICE => account::of_device(location.id),
-        _ => None,
-    };
-    let Some(account) = account else {
+    let Some(account) = location.device().and_then(account::of_device) else {
         return real.call();
     };
     let node = || node.get().map_or(0, |node| node as usize);

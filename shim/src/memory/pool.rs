@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps,
+    CU_MEM_LOCATION_TYPE_INVALID, CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps,
     CUmemoryPool, CUstream,
 };
 use gpushare_abi::{In, Out};
@@ -29,10 +29,12 @@ enum Home {
 }
 
 impl Home {
-    fn at(location: CUmemLocation) -> Self {
-        match location.type_ {
-            CU_MEM_LOCATION_TYPE_DEVICE => Self::Device(location.id),
-            _ => Self::Host,
+    /// Nowhere in particular is no home: such memory is where the current device wants it.
+    fn at(location: CUmemLocation) -> Option<Self> {
+        match location.device() {
+            Some(device) => Some(Self::Device(device)),
+            None if location.type_ == CU_MEM_LOCATION_TYPE_INVALID => None,
+            None => Some(Self::Host),
         }
     }
 }
@@ -144,9 +146,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
         .pools
         .with(|homes| homes.remove(&(pool as usize)));
     real.call().inspect_err(|_| {
-        if let Some(home) = home {
-            remember(pool, home);
-        }
+        remember(pool, home);
     })
 }
 
@@ -158,7 +158,7 @@ pub fn of_device(
 ) -> CUresult {
     real.call()?;
     if let Some(pool) = pool.get() {
-        remember(pool, Home::Device(device));
+        remember(pool, Some(Home::Device(device)));
     }
     Ok(())
 }
@@ -176,8 +176,8 @@ pub fn of_location(
     Ok(())
 }
 
-fn remember(pool: CUmemoryPool, home: Home) {
-    if let Some(guest) = guest() {
+fn remember(pool: CUmemoryPool, home: Option<Home>) {
+    if let (Some(guest), Some(home)) = (guest(), home) {
         guest.memory.pools.with(|homes| {
             homes.entry(pool as usize).or_insert(home);
         });

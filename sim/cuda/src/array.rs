@@ -152,6 +152,11 @@ pub fn side(array: CUarray, width: usize, height: usize, depth: usize) -> Result
     })
 }
 
+/// Bytes of one element of an array.
+pub fn element(array: CUarray) -> Result<usize, CUerror> {
+    Ok(get(array)?.shape.element())
+}
+
 /// An array or mipmapped array with this handle is there.
 pub fn exists(handle: u64) -> bool {
     ARRAYS.get(handle).is_some() || MIPMAPPED.get(handle).is_some()

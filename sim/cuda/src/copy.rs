@@ -8,9 +8,9 @@ use std::ffi::c_void;
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
 use gpushare_abi::types::{
-    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED,
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr,
-    CUmemorytype, CUstream,
+    CU_MEMCPY_OPERAND_TYPE_ARRAY, CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
+    CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP,
+    CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUmemcpy3DOperand, CUmemorytype, CUstream,
 };
 
 use crate::c::{In, Out};
@@ -280,6 +280,52 @@ pub fn plan_3d(description: In<CUDA_MEMCPY3D>) -> Result<Plan, CUerror> {
         height: d.dstHeight,
     };
     plan(&from, &to, d.WidthInBytes, d.Height, d.Depth)
+}
+
+/// A copy of a three-dimensional batch: its sides are in elements, of an array where there is one.
+pub fn plan_op(op: &CUDA_MEMCPY3D_BATCH_OP) -> Result<Plan, CUerror> {
+    let bad = CUDA_ERROR_INVALID_VALUE;
+    if op.width == 0 || op.height == 0 || op.depth == 0 {
+        return Err(bad);
+    }
+    let elements = [&op.src, &op.dst]
+        .into_iter()
+        .filter(|end| end.type_ == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+        .map(|end| array::element(end.at[0] as CUarray))
+        .collect::<Result<Vec<_>, CUerror>>()?;
+    let element = elements.first().copied().unwrap_or(1);
+    if elements.iter().any(|other| *other != element) {
+        return Err(bad);
+    }
+    let wide = |length: usize| length.checked_mul(element).ok_or(bad);
+    let describe = |end: &CUmemcpy3DOperand| -> Result<Described, CUerror> {
+        let [first, x, y, z] = end.at;
+        let is_array = end.type_ == CU_MEMCPY_OPERAND_TYPE_ARRAY;
+        let (row, height) = (x as usize, y as usize);
+        let of_array = |value: u64| if is_array { value as usize } else { 0 };
+        Ok(Described {
+            kind: if is_array {
+                CU_MEMORYTYPE_ARRAY
+            } else {
+                CU_MEMORYTYPE_UNIFIED
+            },
+            host: std::ptr::null(),
+            device: first,
+            array: first as CUarray,
+            x: wide(of_array(x))?,
+            y: of_array(y),
+            z: of_array(z),
+            pitch: if is_array { 0 } else { wide(row)? },
+            height: if is_array { 0 } else { height },
+        })
+    };
+    plan(
+        &describe(&op.src)?,
+        &describe(&op.dst)?,
+        wide(op.width)?,
+        op.height,
+        op.depth,
+    )
 }
 
 /// One end of a copy from or to an array.

@@ -128,7 +128,7 @@ fn attribute(device: &Device, attribute: u32) -> Result<i32, CUerror> {
         129 => 0,
         130 => 0,
         131 => 0,
-        132 => 0,
+        132 => i32::from(driver()?.devices.len() > 1), // multicast objects
         133..=148 => 0,
         _ => return Err(CUDA_ERROR_INVALID_VALUE),
     })

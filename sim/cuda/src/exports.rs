@@ -38,6 +38,7 @@ pub const ALL: &[&[Face]] = &[
     crate::stubs::FACES,
     crate::texture::FACES,
     crate::vmm::calls::FACES,
+    crate::vmm::multicast::FACES,
 ];
 
 /// What a look-up comes to.

@@ -6,7 +6,7 @@
 //!
 //! * The C edge: [`faces`] makes the exports, [`c`] checks what comes over them, [`exports`] knows them all.
 //! * Who and where: [`driver`], `device`, [`context`].
-//! * Memory: [`heap`] (addresses), `memory`, `managed`, `host`, `array`, `texture`, [`vmm`], [`pool`], `ipc`.
+//! * Memory: [`heap`] (addresses), `memory`, `managed`, `host`, `array`, `texture`, [`vmm`] (multicast objects too), [`pool`], `ipc`.
 //! * Work: [`task`] (what is done), [`stream`] (in which order), `event`, `copy`, `launch`, [`module`].
 //! * Graphs: [`graph`], [`capture`].
 //!
@@ -15,7 +15,7 @@
 //! Where it differs from a driver: kernels compute nothing; copies take the time they take on the host;
 //! a graph's nodes run one after the other; peer devices never reach each other's memory directly;
 //! memory shared between processes is charged to the one that made it, and events are not shared; a sparse
-//! array is never mapped; graphs have no conditional nodes;
+//! array is never mapped; a multicast mapping shows bytes of its own; graphs have no conditional nodes;
 //! functions that are exported but not simulated answer `CUDA_ERROR_NOT_SUPPORTED`; NVIDIA's private
 //! export tables are not answered, so programs on the CUDA runtime library do not start.
 

@@ -128,10 +128,6 @@ stubs! {
     "cuMemcpy2DUnaligned" 2000 cuMemcpy2DUnaligned;
     "cuMemcpy3D" 2000 cuMemcpy3D;
     "cuMemcpy3DAsync" 2000 cuMemcpy3DAsync;
-    "cuMemcpy3DBatchAsync" 12080 cuMemcpy3DBatchAsync;
-    "cuMemcpy3DBatchAsync" 12080 cuMemcpy3DBatchAsync_ptsz per_thread;
-    "cuMemcpy3DBatchAsync" 13000 cuMemcpy3DBatchAsync_v2;
-    "cuMemcpy3DBatchAsync" 13000 cuMemcpy3DBatchAsync_v2_ptsz per_thread;
     "cuMemcpyAtoA" 2000 cuMemcpyAtoA;
     "cuMemcpyAtoD" 2000 cuMemcpyAtoD;
     "cuMemcpyAtoH" 2000 cuMemcpyAtoH;
@@ -154,12 +150,6 @@ stubs! {
     "cuModuleGetGlobal" 2000 cuModuleGetGlobal;
     "cuModuleGetSurfRef" 3000 cuModuleGetSurfRef;
     "cuModuleGetTexRef" 2000 cuModuleGetTexRef;
-    "cuMulticastAddDevice" 12010 cuMulticastAddDevice;
-    "cuMulticastBindAddr" 12010 cuMulticastBindAddr;
-    "cuMulticastBindMem" 12010 cuMulticastBindMem;
-    "cuMulticastCreate" 12010 cuMulticastCreate;
-    "cuMulticastGetGranularity" 12010 cuMulticastGetGranularity;
-    "cuMulticastUnbind" 12010 cuMulticastUnbind;
     "cuParamSetTexRef" 2000 cuParamSetTexRef;
     "cuSignalExternalSemaphoresAsync" 10000 cuSignalExternalSemaphoresAsync;
     "cuSignalExternalSemaphoresAsync" 10000 cuSignalExternalSemaphoresAsync_ptsz per_thread;

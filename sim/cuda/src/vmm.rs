@@ -6,6 +6,7 @@
 //! the real pages. Exported memory stays charged to the process that created it.
 
 pub mod calls;
+pub mod multicast;
 mod pages;
 pub mod space;
 
@@ -44,6 +45,7 @@ pub struct Physical {
 
 impl Drop for Physical {
     fn drop(&mut self) {
+        multicast::forget(self.id);
         if let (Some(index), Ok(driver)) = (self.charged, driver()) {
             driver.member.give_memory(index, self.bytes);
         }

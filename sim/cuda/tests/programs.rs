@@ -47,6 +47,7 @@ programs! {
     capture_leaves_the_legacy_stream_alone
     capture_modes_decide_who_is_forbidden
     capture_of_per_thread_stream_and_events
+    copies_come_in_batches
     graph_is_built_by_hand
     graph_keeps_objects_alive
     graph_memory_comes_with_the_launch
@@ -56,6 +57,7 @@ programs! {
     memory_is_shared_between_processes
     memory_outlasts_what_is_queued
     mipmap_levels_are_arrays
+    multicast_keeps_what_is_bound
     null_arguments_are_errors
     pool_allocates_in_stream_order
     pool_is_shared_between_processes

@@ -36,7 +36,17 @@ macro_rules! memory_rows {
             "cuMemMap" 10020 call memory::physical::map(ptr, bytes, handle) fn cuMemMap(ptr: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64);
             "cuMemUnmap" 10020 call memory::physical::unmap fn cuMemUnmap(ptr: CUdeviceptr, bytes: usize);
             "cuMemRetainAllocationHandle" 11000 call memory::physical::retain fn cuMemRetainAllocationHandle(handle: Out<CUmemGenericAllocationHandle>, addr: *mut c_void);
+            "cuMemExportToShareableHandle" 10020 call memory::physical::export(shareable, handle, kind) fn cuMemExportToShareableHandle(shareable: Out<[u64; 8]>, handle: CUmemGenericAllocationHandle, kind: u32, flags: u64);
+            "cuMemImportFromShareableHandle" 10020 call memory::physical::import(handle, shareable, kind) fn cuMemImportFromShareableHandle(handle: Out<CUmemGenericAllocationHandle>, shareable: In<[u64; 8]>, kind: u32);
             "cuMemMapArrayAsync" 11010 call memory::sparse::map(list, count) fn cuMemMapArrayAsync(list: In<CUarrayMapInfo>, count: u32, stream: CUstream) twin cuMemMapArrayAsync_ptsz;
+
+            // ---- multicast objects ----
+            "cuMulticastCreate" 12010 call memory::multicast::create(team) fn cuMulticastCreate(team: Out<CUmemGenericAllocationHandle>, prop: In<CUmulticastObjectProp>);
+            "cuMulticastBindMem" 12010 call memory::multicast::bind(team, offset, memory, bytes) fn cuMulticastBindMem(team: CUmemGenericAllocationHandle, offset: usize, memory: CUmemGenericAllocationHandle, memory_offset: usize, bytes: usize, flags: u64);
+            "cuMulticastBindMem" 13010 call memory::multicast::bind_for(team, device, offset, memory, bytes) fn cuMulticastBindMem_v2(team: CUmemGenericAllocationHandle, device: CUdevice, offset: usize, memory: CUmemGenericAllocationHandle, memory_offset: usize, bytes: usize, flags: u64);
+            "cuMulticastBindAddr" 12010 call memory::multicast::bind_address(team, offset, address, bytes) fn cuMulticastBindAddr(team: CUmemGenericAllocationHandle, offset: usize, address: CUdeviceptr, bytes: usize, flags: u64);
+            "cuMulticastBindAddr" 13010 call memory::multicast::bind_address_for(team, device, offset, address, bytes) fn cuMulticastBindAddr_v2(team: CUmemGenericAllocationHandle, device: CUdevice, offset: usize, address: CUdeviceptr, bytes: usize, flags: u64);
+            "cuMulticastUnbind" 12010 call memory::multicast::unbind(team, device, offset, bytes) fn cuMulticastUnbind(team: CUmemGenericAllocationHandle, device: CUdevice, offset: usize, bytes: usize);
 
             // ---- arrays ----
             "cuArrayCreate" 2000 call memory::array::create fn cuArrayCreate(array: Out<CUarray>, desc: In<CUDA_ARRAY_DESCRIPTOR_v1>);

@@ -173,6 +173,11 @@ impl Shape {
         self.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) != 0
     }
 
+    /// Bytes of one element, which is a block of texels in a block-compressed format.
+    pub fn element(&self) -> usize {
+        self.unit.bytes
+    }
+
     /// Memory comes later, if at all.
     pub fn without_memory(&self) -> bool {
         self.flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) != 0

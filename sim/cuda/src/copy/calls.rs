@@ -104,19 +104,31 @@ faces! {
     }
     "cuMemcpyBatchAsync" 12080 cuMemcpyBatchAsync (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, failed: Out<usize>, stream: CUstream) / cuMemcpyBatchAsync_ptsz 12080 |default| {
         let _ = (attributes, starts, attribute_count);
-        batch(default, (to, from, sizes), count, failed, stream)
+        batch(default, count, linear((to, from, sizes)), failed, stream)
     }
     "cuMemcpyBatchAsync" 13000 cuMemcpyBatchAsync_v2 (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, stream: CUstream) / cuMemcpyBatchAsync_v2_ptsz 13000 |default| {
         let _ = (attributes, starts, attribute_count);
-        batch(default, (to, from, sizes), count, Out(std::ptr::null_mut()), stream)
+        batch(default, count, linear((to, from, sizes)), Out(std::ptr::null_mut()), stream)
+    }
+    "cuMemcpy3DBatchAsync" 12080 cuMemcpy3DBatchAsync (count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, failed: Out<usize>, flags: u64, stream: CUstream) / cuMemcpy3DBatchAsync_ptsz 12080 |default| {
+        if flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        batch(default, count, regions(list), failed, stream)
+    }
+    "cuMemcpy3DBatchAsync" 13000 cuMemcpy3DBatchAsync_v2 (count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, flags: u64, stream: CUstream) / cuMemcpy3DBatchAsync_v2_ptsz 13000 |default| {
+        if flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        batch(default, count, regions(list), Out(std::ptr::null_mut()), stream)
     }
 }
 
 /// Copies one after the other; on an error, `failed` says which one was wrong and none is queued.
 fn batch(
     default: DefaultStream,
-    (to, from, sizes): (In<CUdeviceptr>, In<CUdeviceptr>, In<usize>),
     count: usize,
+    plan: impl Fn(usize) -> Result<Plan, CUerror>,
     failed: Out<usize>,
     stream: CUstream,
 ) -> CUresult {
@@ -124,17 +136,26 @@ fn batch(
     if count == 0 || matches!(stream as usize, 0..=2) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let mut plans = Vec::new();
-    for index in 0..count {
-        let plan = (to
-            .at(index)
-            .and_then(|to| Ok((to, from.at(index)?, sizes.at(index)?))))
-        .and_then(|(to, from, bytes)| Plan::linear((to, None), (from, None), bytes));
-        plans.push(plan.inspect_err(|_| failed.set_if_wanted(index))?);
-    }
+    let plans = (0..count).map(|index| plan(index).inspect_err(|_| failed.set_if_wanted(index)));
     plans
+        .collect::<Result<Vec<_>, CUerror>>()?
         .into_iter()
         .try_for_each(|plan| plan.queue(default, stream))
+}
+
+/// The linear copies of a batch, by number.
+fn linear(
+    (to, from, sizes): (In<CUdeviceptr>, In<CUdeviceptr>, In<usize>),
+) -> impl Fn(usize) -> Result<Plan, CUerror> {
+    move |index| {
+        let (to, from) = (to.at(index)?, from.at(index)?);
+        Plan::linear((to, None), (from, None), sizes.at(index)?)
+    }
+}
+
+/// The copies of regions of a batch, by number.
+fn regions(list: In<CUDA_MEMCPY3D_BATCH_OP>) -> impl Fn(usize) -> Result<Plan, CUerror> {
+    move |index| plan_op(&list.at(index)?)
 }
 
 fn array_plan(to: End, from: End, bytes: usize) -> Result<Plan, CUerror> {
