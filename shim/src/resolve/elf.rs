@@ -35,7 +35,8 @@ pub struct Object {
     pub index: usize,
 }
 
-/// Calls `visit` for each loaded object, in load order, until it returns something.
+/// Calls `visit` for each loaded object, in load order, until it returns something. The linker's list is locked
+/// meanwhile: `visit` must not allocate, nor take any lock.
 pub fn visit<T>(mut visit: impl FnMut(Object) -> Option<T>) -> Option<T> {
     struct Walk<'v, T> {
         visit: &'v mut dyn FnMut(Object) -> Option<T>,
