@@ -2,11 +2,12 @@
 //! defines what they found. The driver here does nothing; see `apps/noop_driver.c`.
 
 mod bench;
+mod preloads;
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use bench::{Bench, Target, app};
-use gpushare_testbed::{artifact, cc};
+use gpushare_testbed::cc;
 
 #[test]
 fn dlsym_on_a_handle_finds_ours_and_leaves_the_rest() {
@@ -134,41 +135,6 @@ fn a_driver_that_was_closed_and_opened_again_still_works() {
         Bench::new().says("reopening.c", &[], &[]),
         ["first 0", "closed 0", "again ours 0"]
     );
-}
-
-#[test]
-fn other_preloads_work_before_us_and_after_us() {
-    let bench = Bench::new();
-    let ours = artifact("libgpushare.so").display().to_string();
-    let malloc = cc(
-        &app("next_malloc.c"),
-        "next_malloc.so",
-        &["-shared", "-fPIC", "-w"],
-    );
-    let mut others = vec![malloc.display().to_string()];
-    let sanitizer = Command::new("cc")
-        .arg("-print-file-name=libasan.so")
-        .output()
-        .expect("the C compiler");
-    let sanitizer = String::from_utf8_lossy(&sanitizer.stdout).trim().to_owned();
-    if let Ok(sanitizer) = fs::canonicalize(sanitizer) {
-        others.push(sanitizer.display().to_string());
-    }
-    let program = cc(&app("racing.c"), "racing", &["-w"]);
-    for other in others {
-        for order in [format!("{ours}:{other}"), format!("{other}:{ours}")] {
-            let mut command = bench.command(&program, &[]);
-            command
-                .env("LD_PRELOAD", &order)
-                .env("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0");
-            let output = command.output().expect("the program starts");
-            assert_eq!(
-                String::from_utf8_lossy(&output.stdout),
-                "16 of 16\n",
-                "{order}"
-            );
-        }
-    }
 }
 
 #[test]
