@@ -46,7 +46,7 @@ impl Obstacle {
                  nor limited; programs it starts are"
             ),
             Self::Musl => format!(
-                "{program} uses the musl C library: NVIDIA's driver does not support it, and the preload steps aside there"
+                "{program} uses the musl C library: NVIDIA's driver does not support it, and the preload has nothing to do without it"
             ),
             Self::OtherMachine => format!(
                 "{program} is built for another kind of processor or word size than libgpushare.so: the linker will \
