@@ -261,3 +261,22 @@ pub fn denied(symbol: Symbol, device: u8, bytes: u64) {
 pub fn forget_after_fork() {
     ON.store(false, Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_gate_takes_the_fast_road_only_while_no_trace_is_on() {
+        let gate = &gate::make().expect("a page").gates[0];
+        let mut roads = Vec::new();
+        for on in [false, true, false] {
+            ON.store(on, Relaxed);
+            gate.open();
+            roads.push((gate.is_passable(), gate.is_open()));
+        }
+        gate.close();
+        assert_eq!(roads, [(true, true), (true, false), (true, true)]);
+        assert!(!gate.is_passable());
+    }
+}
