@@ -21,6 +21,39 @@ use shm_layout::clock;
 
 use crate::{context, driver::call, futex, stream, thread::Used};
 
+/// Naps between two looks at something that will end.
+#[derive(Default)]
+pub struct Naps {
+    first_ns: Option<u64>,
+    late_ns: u64,
+}
+
+impl Naps {
+    /// Sleeps, hardly longer than it was told where the machine is not too busy.
+    pub fn nap(&mut self, ns: u64) {
+        let began = clock::now();
+        futex::nap(Duration::from_nanos(ns));
+        let first = *self.first_ns.get_or_insert(began);
+        self.late_ns = lateness(
+            began.saturating_sub(first),
+            clock::now().saturating_sub(began),
+            ns,
+        );
+    }
+
+    /// How long before the last nap was over that ended, by our best guess, what was seen to have ended then.
+    pub fn late_ns(&self) -> u64 {
+        self.late_ns
+    }
+}
+
+/// It was still going on when a nap of `nap_ns` began, `elapsed_ns` after the first look; the nap took `took_ns`. The end
+/// is as likely early in that time as late, but hardly later than it had taken until then.
+fn lateness(elapsed_ns: u64, took_ns: u64, nap_ns: u64) -> u64 {
+    let went_on = (took_ns / 2).min(elapsed_ns).max(nap_ns);
+    took_ns.saturating_sub(went_on)
+}
+
 /// What may still be running.
 #[derive(Default)]
 pub struct Outstanding(Vec<Item>);
@@ -50,14 +83,14 @@ impl Outstanding {
     }
 
     /// Waits until all is done, at most until the deadline.
-    pub fn finish(&mut self, deadline_ns: u64) -> bool {
+    pub fn finish(&mut self, deadline_ns: u64, naps: &mut Naps) -> bool {
         let mut round = 0_u32;
         while !self.is_finished() {
             if clock::now() >= deadline_ns {
                 return false;
             }
             round += 1;
-            futex::nap(Duration::from_micros(if round < 20 { 20 } else { 100 }));
+            naps.nap(if round < 20 { 20_000 } else { 100_000 });
         }
         true
     }
@@ -146,5 +179,29 @@ fn relaxed(work: impl FnOnce()) {
     if exchanged {
         // SAFETY: puts back what was there; the place is ours.
         let _ = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lateness;
+
+    const US: u64 = 1000;
+
+    #[test]
+    fn what_was_overslept_is_not_more_than_was_slept() {
+        assert_eq!(lateness(0, 20 * US, 20 * US), 0);
+        assert_eq!(lateness(0, 10 * US, 20 * US), 0);
+    }
+
+    #[test]
+    fn a_short_wait_that_was_overslept_is_taken_for_short() {
+        assert_eq!(lateness(0, 4000 * US, 20 * US), 3980 * US);
+        assert_eq!(lateness(300 * US, 4000 * US, 20 * US), 3700 * US);
+    }
+
+    #[test]
+    fn a_long_wait_ended_in_the_middle_of_the_last_nap() {
+        assert_eq!(lateness(50_000 * US, 4000 * US, 100 * US), 2000 * US);
     }
 }

@@ -9,8 +9,9 @@
 //!
 //! With policy `off` the gate is open and the turn has nothing to say. With a time slice the gate is open
 //! while the lock is held, and the keeper closes it. With a counted policy (`launches=N`, `always`) the gate
-//! stays closed and every submission is counted here. The mutex is held for moments only: never while
-//! waiting for the lock or for the device.
+//! stays closed and every submission is counted here; when the count is full and somebody waits, the device
+//! finishes what it was given, and whose turn it is is decided anew. The mutex is held for moments only: never
+//! while waiting for the lock or for the device.
 
 mod pace;
 mod watch;
@@ -24,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{Acquire, LockPolicy, PolicyKind, Reason, clock};
+use shm_layout::{Acquire, DeviceLock, LockPolicy, PolicyKind, Reason, clock};
 
 use pace::Pace;
 
@@ -61,6 +62,8 @@ struct State {
     rules: Rules,
     /// Counted submissions since the lock was acquired, or since the device last caught up with us.
     submitted: u32,
+    /// When the first of them could go in.
+    counted_from_ns: u64,
     /// Explicit synchronisations since the lock was acquired.
     synchronised: u32,
     acquired_ns: u64,
@@ -72,11 +75,23 @@ struct State {
 }
 
 impl State {
+    /// Whether so much was submitted that the turn is to be decided anew.
+    fn is_full(&self) -> bool {
+        match self.rules.policy.kind {
+            PolicyKind::Always => self.submitted >= 1,
+            PolicyKind::Launches(n) => self.submitted >= n,
+            PolicyKind::Off | PolicyKind::Timeslice(_) => false,
+        }
+    }
+
     /// Whether submissions need not be counted while the lock is held.
     fn is_open(&self) -> bool {
         !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && barrier::is_cheap()
     }
 }
+
+/// So long after somebody waited, others are expected back.
+const MOMENT: u64 = 20_000_000;
 
 /// One device's turn.
 pub struct Turn {
@@ -101,6 +116,7 @@ impl Default for Turn {
                 phase: Phase::Free,
                 rules: Rules::default(),
                 submitted: 0,
+                counted_from_ns: 0,
                 synchronised: 0,
                 acquired_ns: 0,
                 submitted_before: 0,
@@ -127,6 +143,7 @@ impl Turn {
     pub fn admit(&self, guest: &Guest, device: &Device, thread: &Thread) -> Result<bool, Bypass> {
         let lock = guest.registration.lock(device.entry);
         let mut state = self.lock();
+        let mut decided = false;
         loop {
             if guest.is_leaving() {
                 return Err(Bypass::Leaving);
@@ -141,6 +158,13 @@ impl Turn {
                 return Ok(false);
             }
             match state.phase {
+                // Once: what is not done within grace may be waiting for this very submission.
+                Phase::Held if !decided && state.is_full() && self.is_contended(&lock) => {
+                    decided = true;
+                    drop(state);
+                    self.decide(guest, device);
+                    state = self.lock();
+                }
                 Phase::Held if lock.held() => {
                     let kind = state.rules.policy.kind;
                     if let PolicyKind::Timeslice(slice) = kind
@@ -174,6 +198,17 @@ impl Turn {
         }
     }
 
+    /// Whether anybody who may have the lock waits, or did a moment ago: who has just handed it over needs a moment to
+    /// come back for it, the longer the busier the machine is.
+    fn is_contended(&self, lock: &DeviceLock<'_>) -> bool {
+        let now = clock::now();
+        if lock.is_wanted() {
+            self.waited_ns.store(now, Relaxed);
+            return true;
+        }
+        now.saturating_sub(self.waited_ns.load(Relaxed)) < MOMENT
+    }
+
     fn acquired(&self, state: &mut State, device: &Device, acquired: Acquire) {
         if let Acquire::Held { waited_ns } = acquired {
             trace::waited(waited_ns);
@@ -184,6 +219,7 @@ impl Turn {
             state.submitted = 0;
             state.synchronised = 0;
             state.acquired_ns = clock::now();
+            state.counted_from_ns = state.acquired_ns;
             state.submitted_before = submitted(device);
             self.held.store(true, Relaxed);
             self.seen_ns.store(state.acquired_ns, Relaxed);

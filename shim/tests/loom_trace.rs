@@ -43,7 +43,11 @@ impl World {
         };
         if let Some(place) = self.pointer.load(Acquire).checked_sub(1) {
             let buffer = &self.buffers[place];
-            assert_eq!(buffer.mapped.load(Relaxed), 1, "written to after it was taken down");
+            assert_eq!(
+                buffer.mapped.load(Relaxed),
+                1,
+                "written to after it was taken down"
+            );
             buffer.written.fetch_add(1, Relaxed);
             assert_eq!(buffer.mapped.load(Relaxed), 1, "taken down under a writer");
         }

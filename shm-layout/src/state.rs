@@ -186,7 +186,12 @@ shared! {
         704 counters: Counters,
         /// When its waiting thread last looked; who has not looked for long is not chosen.
         960 pulse_ns: AtomicU64,
-        968 _reserved: [AtomicU64; 7],
+        /// When it last gave the lock up, and how far behind the least of the active it may begin if it is back at once.
+        968 left_ns: AtomicU64,
+        976 slack_ns: AtomicU64,
+        /// What of the present hold is in no account: see `DeviceLock::overslept`. The holder writes.
+        984 late_ns: AtomicU64,
+        992 _reserved: [AtomicU64; 4],
     }
 }
 

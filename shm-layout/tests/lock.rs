@@ -227,7 +227,7 @@ fn fair_serves_who_held_least() {
     let order = order_of(Order::Fair, |_, others| {
         for ((process, entry), ms) in others.iter().zip([30, 1, 15]) {
             let lock = process.lock(*entry);
-            let begun = clock::now();
+            let begun = clock::now() - 1000 * MS;
             assert!(lock.try_acquire(begun));
             lock.release(Reason::Idle, begun + ms * MS);
         }

@@ -60,8 +60,12 @@ impl Turn {
     /// What the keeper has to do now, and when it wants to look again (ns from now).
     pub fn look(&self, guest: &Guest, device: &Device, now: u64) -> Option<Duration> {
         let mut state = self.lock();
-        if state.phase != Phase::Held {
-            return None;
+        match state.phase {
+            Phase::Held => {}
+            // Soon over, and then perhaps held on.
+            Phase::Draining => return Some(Duration::from_nanos(OVERTIME)),
+            // Whoever acquires it rings.
+            Phase::Free | Phase::Acquiring => return None,
         }
         let lock = guest.registration.lock(device.entry);
         if !lock.held() {
@@ -70,6 +74,7 @@ impl Turn {
         }
         let Rules { policy, paused } = state.rules;
         let acquired_ns = state.acquired_ns;
+        let full = state.is_full();
         drop(state);
         // These two may have come while the lock was on its way to us, or while we let the device catch up.
         if paused {
@@ -97,6 +102,11 @@ impl Turn {
             self.waited_ns.store(now, Relaxed);
         } else if now.saturating_sub(self.waited_ns.load(Relaxed)) > FORGET {
             self.hurry(device);
+        }
+        if full && lock.is_wanted() {
+            // Who waits came after the last submission, and the application is busy elsewhere.
+            self.decide(guest, device);
+            return Some(Duration::from_nanos(OVERTIME));
         }
         if now >= end && lock.contended() {
             self.give_way(guest, device, Reason::Slice);

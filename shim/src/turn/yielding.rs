@@ -1,14 +1,13 @@
 //! Giving the lock up: close the gate, wait until all is done, hand over.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::sync::atomic::Ordering::Relaxed;
 
 use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
 
 use super::{Phase, Turn, gate_of, submitted};
 use crate::{
     barrier,
-    drain::Outstanding,
-    futex,
+    drain::{Naps, Outstanding},
     guest::{Device, Guest},
     thread, trace,
 };
@@ -17,20 +16,57 @@ use crate::{
 struct Stopped {
     pending: Outstanding,
     grace_ns: u64,
+    counted_from_ns: u64,
+}
+
+impl Stopped {
+    /// Waits, not longer than grace, until all that was submitted is done. Returns whether it is.
+    fn drain(&mut self, guest: &Guest, device: &Device) -> bool {
+        let counters = guest.registration.count(device.entry);
+        counters.drains.fetch_add(1, Relaxed);
+        let since = trace::begin_wait();
+        let deadline = clock::now().saturating_add(self.grace_ns);
+        let mut naps = Naps::default();
+        let done = quiet(device, deadline, &mut naps) && {
+            take_streams(device, &mut self.pending);
+            self.pending.finish(deadline, &mut naps)
+        };
+        trace::waited_since(since);
+        if done {
+            guest
+                .registration
+                .lock(device.entry)
+                .overslept(naps.late_ns());
+        }
+        done
+    }
 }
 
 impl Turn {
-    /// A counted submission has reached the driver: yield if the count is full and somebody waits.
+    /// A counted submission has reached the driver.
     pub fn after_counted(&self, guest: &Guest, device: &Device) {
-        let state = self.lock();
-        let full = match state.rules.policy.kind {
-            PolicyKind::Always => true,
-            PolicyKind::Launches(n) => state.submitted >= n,
-            PolicyKind::Off | PolicyKind::Timeslice(_) => false,
+        let full = self.lock().is_full();
+        if full {
+            self.decide(guest, device);
+        }
+    }
+
+    /// The count is full: if anybody else wants the lock, waits until what was submitted is done, and only then
+    /// decides whose turn it is. Before that the time it takes is in nobody's account.
+    pub(super) fn decide(&self, guest: &Guest, device: &Device) {
+        let lock = guest.registration.lock(device.entry);
+        if !self.is_contended(&lock) {
+            return;
+        }
+        let Some(mut stopped) = self.stop(device) else {
+            return;
         };
-        drop(state);
-        if full && guest.registration.lock(device.entry).contended() {
-            self.give_way(guest, device, Reason::Count);
+        let drained = stopped.drain(guest, device);
+        let took = clock::now().saturating_sub(stopped.counted_from_ns);
+        if lock.is_due(took) {
+            self.end(guest, device, stopped, drained, Reason::Count);
+        } else {
+            self.go_on(device, stopped.pending, true);
         }
     }
 
@@ -51,33 +87,26 @@ impl Turn {
     /// Closes the gate, waits until what was submitted is done, and hands the lock over. What is not done
     /// within `grace` is left to itself: a forced release. Returns whether there was a lock to give.
     pub fn give_way(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
-        let Some(Stopped {
-            mut pending,
-            grace_ns,
-        }) = self.stop(device)
-        else {
+        let Some(mut stopped) = self.stop(device) else {
             return false;
         };
-        let lock = guest.registration.lock(device.entry);
-        let deadline = clock::now().saturating_add(grace_ns);
-        let drained = quiet(device, deadline) && {
-            take_streams(device, &mut pending);
-            pending.finish(deadline)
-        };
-        if reason == Reason::Slice {
+        let drained = stopped.drain(guest, device);
+        if matches!(reason, Reason::Slice | Reason::Paused) {
             self.learn(device);
         }
-        let counters = guest.registration.count(device.entry);
-        counters.drains.fetch_add(1, Relaxed);
-        let reason = if drained {
-            reason
-        } else {
-            counters.drain_timeouts.fetch_add(1, Relaxed);
-            pending = Outstanding::default();
-            Reason::Forced
-        };
-        self.hand_over(device, &lock, reason, pending);
+        self.end(guest, device, stopped, drained, reason);
         true
+    }
+
+    /// Ends a turn that was stopped.
+    fn end(&self, guest: &Guest, device: &Device, stopped: Stopped, drained: bool, reason: Reason) {
+        let lock = guest.registration.lock(device.entry);
+        if drained {
+            return self.hand_over(device, &lock, reason, stopped.pending);
+        }
+        let counters = guest.registration.count(device.entry);
+        counters.drain_timeouts.fetch_add(1, Relaxed);
+        self.hand_over(device, &lock, Reason::Forced, Outstanding::default());
     }
 
     /// Gives the lock up if everything submitted is done, else goes on as before.
@@ -85,7 +114,7 @@ impl Turn {
         let Some(Stopped { mut pending, .. }) = self.stop(device) else {
             return false;
         };
-        let done = quiet(device, 0) && {
+        let done = quiet(device, 0, &mut Naps::default()) && {
             take_streams(device, &mut pending);
             pending.is_finished()
         };
@@ -93,7 +122,7 @@ impl Turn {
             let lock = guest.registration.lock(device.entry);
             self.hand_over(device, &lock, Reason::Idle, pending);
         } else {
-            self.go_on(device, pending);
+            self.go_on(device, pending, false);
         }
         done
     }
@@ -101,40 +130,27 @@ impl Turn {
     /// We ran as far ahead as the pace allows: lets the device catch up for a moment, and goes on holding the lock
     /// unless it is due.
     pub(super) fn catch_up(&self, guest: &Guest, device: &Device, slice_ns: u64) {
-        let Some(Stopped { mut pending, .. }) = self.stop(device) else {
+        let Some(mut stopped) = self.stop(device) else {
             return;
         };
-        let since = trace::begin_wait();
-        let deadline = clock::now().saturating_add(slice_ns);
-        let caught_up = quiet(device, deadline) && {
-            take_streams(device, &mut pending);
-            pending.finish(deadline)
-        };
-        guest
-            .registration
-            .count(device.entry)
-            .drains
-            .fetch_add(1, Relaxed);
-        self.go_on(device, pending);
-        trace::waited_since(since);
-        let mut state = self.lock();
-        if caught_up {
-            state.submitted = 0;
-        }
-        let due = clock::now() >= state.acquired_ns.saturating_add(slice_ns);
-        drop(state);
+        stopped.grace_ns = slice_ns;
+        let caught_up = stopped.drain(guest, device);
+        self.go_on(device, stopped.pending, caught_up);
+        let due = clock::now() >= self.lock().acquired_ns.saturating_add(slice_ns);
         if due && guest.registration.lock(device.entry).contended() {
             self.give_way(guest, device, Reason::Slice);
-        } else {
-            guest.ring(); // the keeper did not look meanwhile
         }
     }
 
-    /// Goes on after a stop that was not the end.
-    fn go_on(&self, device: &Device, pending: Outstanding) {
+    /// Goes on after a stop that was not the end; perhaps the count begins anew.
+    fn go_on(&self, device: &Device, pending: Outstanding, anew: bool) {
         let mut state = self.lock();
         state.pending = pending;
         state.phase = Phase::Held;
+        if anew {
+            state.submitted = 0;
+            state.counted_from_ns = clock::now();
+        }
         if state.is_open() {
             gate_of(device).open();
         }
@@ -149,11 +165,14 @@ impl Turn {
         }
         state.phase = Phase::Draining;
         gate_of(device).close();
-        let pending = std::mem::take(&mut state.pending);
-        let grace_ns = state.rules.policy.grace_ns;
+        let stopped = Stopped {
+            pending: std::mem::take(&mut state.pending),
+            grace_ns: state.rules.policy.grace_ns,
+            counted_from_ns: state.counted_from_ns,
+        };
         drop(state);
         barrier::heavy();
-        Some(Stopped { pending, grace_ns })
+        Some(stopped)
     }
 
     /// How much of a slice's submissions fit into a slice: next time no more go in while somebody waits.
@@ -189,7 +208,7 @@ impl Turn {
 }
 
 /// Waits until no thread is inside the closed gate; a deadline of zero only looks.
-fn quiet(device: &Device, deadline_ns: u64) -> bool {
+fn quiet(device: &Device, deadline_ns: u64, naps: &mut Naps) -> bool {
     let mut spins = 0_u32;
     while thread::all().any(|thread| thread.is_inside(device.ordinal)) {
         if clock::now() >= deadline_ns {
@@ -199,7 +218,7 @@ fn quiet(device: &Device, deadline_ns: u64) -> bool {
         if spins < 100 {
             std::hint::spin_loop();
         } else {
-            futex::nap(Duration::from_micros(20));
+            naps.nap(20_000);
         }
     }
     true

@@ -50,8 +50,8 @@ fn caps_of_ten_thirty_and_fifty_percent_hold() {
     );
     eprintln!("caps {caps:?} %: {shares:.2?} %");
     for (share, cap) in shares.iter().zip(caps) {
-        // Below: a busy machine wakes a program late, and what it has not used in time is gone.
-        assert!((cap * 0.5..cap + 6.0).contains(share), "{shares:.2?}");
+        // Within two where the device is saturated; a machine that has no time for three programs does not do that.
+        assert!((cap * 0.6..cap + 5.0).contains(share), "{shares:.2?}");
     }
 }
 

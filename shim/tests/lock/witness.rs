@@ -1,5 +1,5 @@
 //! The simulated device as the witness: between a process's acquisition and its release, its own log shows no kernel
-//! of anybody else.
+//! of anybody else, and a turn is as long as the policy says.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,8 @@ fn holds(segments: &Segments, pids: &BTreeMap<SlotId, u32>, to_sim_clock: u64) -
     holds
 }
 
-fn only_the_holders_kernels_run(policy: &str) {
+/// Two busy programs of 600 us kernels, sixteen at a time. `most` is how many of them a turn has.
+fn only_the_holders_kernels_run(policy: &str, most: Option<usize>) {
     let testbed = Testbed::with_scenario("one-gpu");
     let start = || {
         let words = ["--kernel-us", "600", "--burst", "16", "--seconds", "2"];
@@ -101,12 +102,20 @@ fn only_the_holders_kernels_run(policy: &str) {
             assert_eq!(hold.pid, ran.pid, "{policy}: {ran:?} ran within {hold:?}");
         }
     }
-    let runs = log.chunk_by(|one, next| one.pid == next.pid).count();
+    let mut lengths: Vec<_> = log
+        .chunk_by(|one, next| one.pid == next.pid)
+        .map(<[_]>::len)
+        .collect();
+    let runs = lengths.len();
+    lengths.sort_unstable();
+    let common = lengths[runs / 2];
     eprintln!(
-        "{policy}: {} kernels in {runs} runs, {} holds, {forced} of them forced",
+        "{policy}: {} kernels in {runs} runs of {common}, {} holds, {forced} of them forced",
         log.len(),
         holds.len()
     );
+    // A busy machine lengthens some: who was charged for time that it did not get is made up for.
+    assert!(most.is_none_or(|most| common <= most), "{policy}: {common}");
     assert!(
         own > log.len() / 2,
         "{policy}: the log and the ring agree on {own}"
@@ -122,15 +131,15 @@ fn only_the_holders_kernels_run(policy: &str) {
 
 #[test]
 fn the_devices_log_shows_only_the_holders_kernels_under_a_time_slice() {
-    only_the_holders_kernels_run("timeslice=5ms");
+    only_the_holders_kernels_run("timeslice=5ms", None);
 }
 
 #[test]
 fn the_devices_log_shows_only_the_holders_kernels_under_a_count_of_launches() {
-    only_the_holders_kernels_run("launches=3");
+    only_the_holders_kernels_run("launches=3", Some(3));
 }
 
 #[test]
 fn the_devices_log_shows_only_the_holders_kernels_when_every_call_is_a_turn() {
-    only_the_holders_kernels_run("always");
+    only_the_holders_kernels_run("always", Some(1));
 }

@@ -3,7 +3,8 @@
 //! * `fifo`: who has waited longest.
 //! * `priority`: the highest priority, where every [`AGE_NS`] of waiting counts as one step, so nobody starves.
 //! * `fair`: the least virtual time, which is time held over weight. A newcomer starts at the least of the active, so
-//!   it gets no pay for the time it was away.
+//!   it gets no pay for the time it was away. One that is back at once was not away: it keeps what its last turn left
+//!   it short of, up to half that turn, so that shares follow the weights though a turn ends at whole kernels only.
 
 use crate::{
     book::Shares,
@@ -22,7 +23,7 @@ use crate::{
 /// So much waiting is worth one step of priority.
 pub(crate) const AGE_NS: u64 = 100_000_000;
 /// A waiter that has not looked for so long may be stopped, and is not chosen; it takes part again once it looks.
-const PULSE_NS: u64 = 500_000_000;
+pub(super) const PULSE_NS: u64 = 500_000_000;
 
 /// Somebody who may have the lock next, or has it.
 #[derive(Clone, Copy, Debug)]
@@ -98,15 +99,12 @@ pub(crate) fn best(
 ) -> Option<Candidate> {
     let mut best: Option<Candidate> = None;
     for (id, slot, entry) in waiters(segments.state(), device, bits) {
-        let stale = now_ns.saturating_sub(entry.pulse_ns.load(Ordering::Relaxed)) > PULSE_NS;
-        if id.to_word() == but || stale || liveness::mark_of(&slot.keeper) == Mark::Dead {
+        if id.to_word() == but {
             continue;
         }
-        let share = shares.share_of(segments, id, slot, now_ns);
-        let capped = share.cap.is_some() && entry.cap_until.load(Ordering::Relaxed) > now_ns;
-        if share.paused || capped {
+        let Some(share) = takes_part(segments, shares, id, slot, entry, now_ns) else {
             continue;
-        }
+        };
         let since_ns = entry.lock_since.load(Ordering::Relaxed);
         let rank = match order {
             Order::Fifo => i128::from(since_ns),
@@ -126,33 +124,47 @@ pub(crate) fn best(
     best
 }
 
+/// The share of a waiter that may have the lock now: it looks, it lives, it is neither paused nor over its cap.
+fn takes_part(
+    segments: &Segments,
+    shares: &mut Shares,
+    id: SlotId,
+    slot: &Slot,
+    entry: &DeviceEntry,
+    now_ns: u64,
+) -> Option<Share> {
+    let stale = now_ns.saturating_sub(entry.pulse_ns.load(Ordering::Relaxed)) > PULSE_NS;
+    if stale || liveness::mark_of(&slot.keeper) == Mark::Dead {
+        return None;
+    }
+    let share = shares.share_of(segments, id, slot, now_ns);
+    let capped = share.cap.is_some() && entry.cap_until.load(Ordering::Relaxed) > now_ns;
+    (!share.paused && !capped).then_some(share)
+}
+
 fn priority_rank(share: &Share, waited_ns: u64) -> i128 {
     -(i128::from(share.priority) * i128::from(AGE_NS) + i128::from(waited_ns))
 }
 
-/// How deserving the holder is that goes on holding.
+/// How deserving the holder is that goes on holding for `ahead_ns` more.
 pub(crate) fn holder(
     word: u64,
     entry: &DeviceEntry,
     share: &Share,
     order: Order,
     now_ns: u64,
+    ahead_ns: u64,
 ) -> Candidate {
     let since_ns = entry.lock_since.load(Ordering::Relaxed);
-    let held = now_ns.saturating_sub(since_ns);
-    let spent = share.cap.is_some_and(|cap| {
-        super::stats::cap_left(
-            entry.cap_until.load(Ordering::Relaxed),
-            cap,
-            since_ns,
-            now_ns,
-        ) == 0
-    });
+    let held = entry.charged(since_ns, now_ns);
+    let spent = share
+        .cap
+        .is_some_and(|cap| entry.cap_left(cap, since_ns, now_ns) == 0);
     let rank = match order {
         _ if share.paused || spent => i128::MAX,
         Order::Fifo => i128::MAX,
         Order::Priority => priority_rank(share, 0),
-        Order::Fair => i128::from(virtual_now(entry, share, held)),
+        Order::Fair => i128::from(virtual_now(entry, share, held.saturating_add(ahead_ns))),
     };
     Candidate {
         word,
@@ -169,7 +181,7 @@ fn virtual_now(entry: &DeviceEntry, share: &Share, held_ns: u64) -> u64 {
         .saturating_add(super::stats::virtual_ns(held_ns, share.weight))
 }
 
-/// The least virtual time of those who hold or wait; `None` if nobody does.
+/// The least virtual time of those who hold or wait and may have the lock; `None` if nobody does.
 pub(crate) fn least_active(
     segments: &Segments,
     shares: &mut Shares,
@@ -181,7 +193,9 @@ pub(crate) fn least_active(
     let device = &state.devices[device_index];
     let turn = device.turn();
     let waiting = waiters(state, device_index, &turn.waiting())
-        .filter(|(id, _, _)| id.to_word() != me)
+        .filter(|(id, slot, entry)| {
+            id.to_word() != me && takes_part(segments, shares, *id, slot, entry, now_ns).is_some()
+        })
         .map(|(_, _, entry)| entry.vtime.load(Ordering::Relaxed))
         .min();
     let owner = turn.owner();
@@ -190,7 +204,7 @@ pub(crate) fn least_active(
         .and_then(|(id, slot)| {
             let entry = entry_on(slot, device_index)?;
             let share = shares.share_of(segments, id, slot, now_ns);
-            let held = now_ns.saturating_sub(device.owner_since.load(Ordering::Relaxed));
+            let held = entry.charged(device.owner_since.load(Ordering::Relaxed), now_ns);
             Some(virtual_now(entry, &share, held))
         });
     waiting.into_iter().chain(holding).min()

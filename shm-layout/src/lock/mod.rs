@@ -109,7 +109,7 @@ impl<'r> DeviceLock<'r> {
             return false;
         };
         crash_point!("acquire:taken");
-        self.start_virtual_time(now_ns);
+        self.open_account(now_ns);
         self.begin(mine, now_ns, None)
     }
 
@@ -144,8 +144,13 @@ impl<'r> DeviceLock<'r> {
             Passed::To(next) => next,
         };
         let held = now_ns.saturating_sub(since);
-        self.words
-            .count_hold(held, reason, since, self.registration.pace());
+        let pace = self.registration.pace();
+        let charged = self.words.count_hold(since, now_ns, reason, pace);
+        self.words.left_ns.store(now_ns, Ordering::Relaxed);
+        self.words.slack_ns.store(
+            stats::virtual_ns(charged / 2, pace.weight),
+            Ordering::Relaxed,
+        );
         if next == 0 {
             // Whoever comes while nobody is active starts level with us.
             self.device
@@ -180,9 +185,26 @@ impl<'r> DeviceLock<'r> {
         self.device.turn().anybody()
     }
 
+    /// Whether anybody waits who may have the lock, deserving or not: a holder whose count is full then drains, and
+    /// the turn is [decided again](Self::is_due).
+    pub fn is_wanted(&self) -> bool {
+        self.device.turn().anybody() && self.best_waiter(self.me, clock::now()).is_some()
+    }
+
+    /// At the end of a quantum that took `quantum_ns`, drained: whether the turn is somebody else's now. It stays
+    /// ours under `fair` if one more quantum would leave us behind them still, and under `priority` while nobody
+    /// is as urgent.
+    pub fn is_due(&self, quantum_ns: u64) -> bool {
+        self.device.turn().anybody() && self.due_at(clock::now(), quantum_ns)
+    }
+
     fn contended_at(&self, now_ns: u64) -> bool {
+        self.due_at(now_ns, 0)
+    }
+
+    fn due_at(&self, now_ns: u64, quantum_ns: u64) -> bool {
         self.best_waiter(self.me, now_ns)
-            .is_some_and(|best| best.beats(&self.holder(self.me, now_ns)))
+            .is_some_and(|best| best.beats(&self.holder(self.me, now_ns, quantum_ns)))
     }
 
     /// When we got it.
@@ -211,12 +233,13 @@ impl<'r> DeviceLock<'r> {
     /// Nanoseconds until this holder's cap asks it to pause, `Some(0)` when it is over; `None` without a cap.
     pub fn cap_left(&self, now_ns: u64) -> Option<u64> {
         let cap = self.registration.pace().cap?;
-        Some(stats::cap_left(
-            self.words.cap_until.load(Ordering::Relaxed),
-            cap,
-            self.held_since(),
-            now_ns,
-        ))
+        Some(self.words.cap_left(cap, self.held_since(), now_ns))
+    }
+
+    /// The holder found its work done, but so much later than it meant to look: a busy machine woke it late. The time
+    /// counts as held; it goes into no account, for of the device the holder had nothing of it.
+    pub fn overslept(&self, ns: u64) {
+        stats::add(&self.words.late_ns, ns);
     }
 
     fn eligible(&self, now_ns: u64) -> bool {
@@ -247,6 +270,7 @@ impl<'r> DeviceLock<'r> {
         }
         self.device.owner_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
+        self.words.late_ns.store(0, Ordering::Relaxed);
         self.words.lock_state.store(HOLDS, Ordering::Relaxed);
         self.words.acquisitions.fetch_add(1, Ordering::Relaxed);
         if let Some(waited) = waited {

@@ -12,9 +12,12 @@ use crate::{
 /// Bucket 0 ends at 128 ns, bucket 31 begins at 137 s.
 const FIRST_BIT: u32 = 6;
 
-/// A capped process may save up so much time ...
-const CREDIT_NS: u64 = 100_000_000;
-/// ... and overdraw so much before it must pause.
+/// What a capped process does not use of its time it may save up: so much of it while it is away, which is no more than
+/// a moment's burst when it comes back ...
+pub(super) const IDLE_CREDIT_NS: u64 = 100_000_000;
+/// ... and so much while it waits, for then it is others' holds and late wake-ups that keep it from its time.
+const WAIT_CREDIT_NS: u64 = 1_000_000_000;
+/// It may overdraw so much before it must pause.
 const DEBT_NS: u64 = 20_000_000;
 
 fn bucket(ns: u64) -> usize {
@@ -28,7 +31,7 @@ pub(crate) fn bucket_middle(bucket: usize) -> u64 {
 }
 
 /// Adds to a word that only we write; a reader may see it a little late.
-fn add(word: &AtomicU64, amount: u64) {
+pub(super) fn add(word: &AtomicU64, amount: u64) {
     word.store(
         word.load(Ordering::Relaxed).wrapping_add(amount),
         Ordering::Relaxed,
@@ -48,20 +51,19 @@ pub(crate) fn virtual_ns(held_ns: u64, weight: u32) -> u64 {
     held_ns.saturating_mul(100) / u64::from(weight.max(1))
 }
 
-/// Until when a hold spends a cap: each nanosecond held costs `100 / cap` nanoseconds of time, counted from the end
-/// of what was spent before, or from a little before the hold if that is long past.
-pub(crate) fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, now_ns: u64) -> u64 {
-    let base = cap_until.max(since_ns.saturating_sub(CREDIT_NS));
-    let held = now_ns.saturating_sub(since_ns);
-    base.saturating_add(held.saturating_mul(100) / u64::from(cap.clamp(1, 100)))
+/// Until when a hold spends a cap: each nanosecond charged costs `100 / cap` nanoseconds of time, counted from the end
+/// of what was spent before, or from a while before the hold if that is long past.
+fn cap_debt(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64) -> u64 {
+    let base = cap_until.max(since_ns.saturating_sub(WAIT_CREDIT_NS));
+    base.saturating_add(charged_ns.saturating_mul(100) / u64::from(cap.clamp(1, 100)))
 }
 
 /// How long a holder may go on before its cap asks it to pause.
-pub(crate) fn cap_left(cap_until: u64, cap: u32, since_ns: u64, now_ns: u64) -> u64 {
+fn cap_left(cap_until: u64, cap: u32, since_ns: u64, charged_ns: u64, now_ns: u64) -> u64 {
     if cap >= 100 {
         return u64::MAX;
     }
-    let debt = cap_debt(cap_until, cap, since_ns, now_ns);
+    let debt = cap_debt(cap_until, cap, since_ns, charged_ns);
     let room = now_ns.saturating_add(DEBT_NS).saturating_sub(debt);
     // Holding for t costs t * 100 / cap and pays back t.
     room.saturating_mul(u64::from(cap)) / u64::from(100 - cap)
@@ -80,17 +82,33 @@ impl Device {
 }
 
 impl DeviceEntry {
-    /// A hold has ended.
-    pub(crate) fn count_hold(&self, held_ns: u64, reason: Reason, since_ns: u64, pace: Pace) {
-        add(&self.held_ns, held_ns);
-        count(&self.hold_hist, held_ns);
+    /// What of a hold until now goes into the holder's account.
+    pub(crate) fn charged(&self, since_ns: u64, now_ns: u64) -> u64 {
+        now_ns
+            .saturating_sub(since_ns)
+            .saturating_sub(self.late_ns.load(Ordering::Relaxed))
+    }
+
+    /// How long a holder may go on before its cap asks it to pause.
+    pub(crate) fn cap_left(&self, cap: u32, since_ns: u64, now_ns: u64) -> u64 {
+        let until = self.cap_until.load(Ordering::Relaxed);
+        cap_left(until, cap, since_ns, self.charged(since_ns, now_ns), now_ns)
+    }
+
+    /// A hold has ended. Says what of it was charged.
+    pub(crate) fn count_hold(&self, since_ns: u64, now_ns: u64, reason: Reason, pace: Pace) -> u64 {
+        let held = now_ns.saturating_sub(since_ns);
+        let charged = self.charged(since_ns, now_ns);
+        add(&self.held_ns, held);
+        count(&self.hold_hist, held);
         add(&self.releases[reason as usize], 1);
-        add(&self.vtime, virtual_ns(held_ns, pace.weight));
+        add(&self.vtime, virtual_ns(charged, pace.weight));
         if let Some(cap) = pace.cap {
             let until = self.cap_until.load(Ordering::Relaxed);
-            let until = cap_debt(until, cap, since_ns, since_ns.saturating_add(held_ns));
+            let until = cap_debt(until, cap, since_ns, charged);
             self.cap_until.store(until, Ordering::Relaxed);
         }
+        charged
     }
 
     /// A wait has ended.
@@ -132,12 +150,12 @@ mod tests {
 
     #[test]
     fn a_quarter_cap_makes_one_hold_cost_four_times_its_length() {
-        assert_eq!(cap_debt(1000 * MS, 25, 500 * MS, 510 * MS), 1040 * MS);
+        assert_eq!(cap_debt(1000 * MS, 25, 500 * MS, 10 * MS), 1040 * MS);
     }
 
     #[test]
-    fn time_away_is_worth_no_more_than_the_credit() {
-        assert_eq!(cap_debt(0, 50, 5000 * MS, 5000 * MS), 4900 * MS);
+    fn time_waited_is_worth_no_more_than_the_credit() {
+        assert_eq!(cap_debt(0, 50, 5000 * MS, 0), 4000 * MS);
     }
 
     #[test]
@@ -148,11 +166,11 @@ mod tests {
             while now - start < 10_000 * MS {
                 now = now.max(until);
                 let since = now;
-                let left = cap_left(until, cap, since, now);
+                let left = cap_left(until, cap, since, 0, now);
                 assert!(left > 0, "an eligible holder may hold");
                 now += left.max(MS / 10);
                 held += now - since;
-                until = cap_debt(until, cap, since, now);
+                until = cap_debt(until, cap, since, now - since);
             }
             let share = held as f64 * 100.0 / (now - start) as f64;
             assert!(

@@ -1,6 +1,6 @@
 //! Waiting for the lock: queue up, sleep, look again, take over from the dead and the overdue.
 
-use super::{Acquire, DeviceLock, IDLE, WAITS, choose};
+use super::{Acquire, DeviceLock, IDLE, WAITS, choose, stats};
 use crate::{
     clock,
     crash::crash_point,
@@ -22,6 +22,8 @@ const QUIET_NS: u64 = 1_000_000_000;
 /// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
 /// against the holder.
 const STALL_NS: u64 = 2 * LOOK_NS;
+/// Who comes back within so much of giving the lock up has not been away.
+const AWAY_NS: u64 = 20_000_000;
 
 /// What a waiter has seen of the holder it waits for.
 #[derive(Default)]
@@ -34,6 +36,8 @@ struct Watch {
     /// How long its keeper has not ticked.
     quiet_ns: u64,
     looked_ns: u64,
+    /// We could not have had the lock when we last looked: paused, or over our cap.
+    held_back: bool,
 }
 
 /// Why a holder may be put out.
@@ -61,6 +65,7 @@ impl DeviceLock<'_> {
             // ORDER: Acquire pairs with the giver's Release; the owner word below is at least as new, and the settings.
             let grant = self.words.grant.load(Ordering::Acquire);
             let now = clock::now();
+            self.take_part_again(now, &mut watch);
             self.words.pulse_ns.store(now, Ordering::Relaxed);
             let owner = turn.owner();
             if who(owner) == self.me {
@@ -104,7 +109,7 @@ impl DeviceLock<'_> {
 
     /// Joins the queue.
     pub(super) fn queue_up(&self, now_ns: u64) {
-        self.start_virtual_time(now_ns);
+        self.open_account(now_ns);
         self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_state.store(WAITS, Ordering::Relaxed);
@@ -114,8 +119,29 @@ impl DeviceLock<'_> {
         crash_point!("acquire:joined");
     }
 
-    /// A newcomer starts at the least virtual time of the active.
-    pub(super) fn start_virtual_time(&self, now_ns: u64) {
+    /// A waiter that was stopped, paused or over its cap was away as well: it gets no pay for that time.
+    fn take_part_again(&self, now_ns: u64, watch: &mut Watch) {
+        let held_back = self.registration.may_be_held_back() && !self.eligible(now_ns);
+        let was_held_back = std::mem::replace(&mut watch.held_back, held_back);
+        let stopped =
+            now_ns.saturating_sub(self.words.pulse_ns.load(Ordering::Relaxed)) > choose::PULSE_NS;
+        if stopped || was_held_back && !held_back {
+            self.open_account(now_ns);
+        }
+    }
+
+    /// Whoever was away is paid for little of that time.
+    pub(super) fn open_account(&self, now_ns: u64) {
+        self.start_virtual_time(now_ns);
+        if self.registration.may_be_held_back() {
+            let least = now_ns.saturating_sub(stats::IDLE_CREDIT_NS);
+            let until = self.words.cap_until.load(Ordering::Relaxed).max(least);
+            self.words.cap_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    /// A newcomer starts at the least virtual time of the active, or where it was if it is back at once.
+    fn start_virtual_time(&self, now_ns: u64) {
         let mut shares = self.registration.shares();
         let least = choose::least_active(
             self.registration.segments(),
@@ -124,7 +150,15 @@ impl DeviceLock<'_> {
             self.me,
             now_ns,
         );
-        let floor = least.unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed));
+        let left_ns = self.words.left_ns.load(Ordering::Relaxed);
+        let slack = if now_ns.saturating_sub(left_ns) <= AWAY_NS {
+            self.words.slack_ns.load(Ordering::Relaxed)
+        } else {
+            0
+        };
+        let floor = least
+            .unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed))
+            .saturating_sub(slack);
         if self.words.vtime.load(Ordering::Relaxed) < floor {
             self.words.vtime.store(floor, Ordering::Relaxed);
         }
@@ -150,8 +184,8 @@ impl DeviceLock<'_> {
         )
     }
 
-    /// How deserving an owner is.
-    pub(super) fn holder(&self, owner: u64, now_ns: u64) -> choose::Candidate {
+    /// How deserving an owner is that goes on for `ahead_ns` more.
+    pub(super) fn holder(&self, owner: u64, now_ns: u64, ahead_ns: u64) -> choose::Candidate {
         let order = self.order();
         let segments = self.registration.segments();
         let found = choose::slot_of(segments.state(), owner);
@@ -167,6 +201,7 @@ impl DeviceLock<'_> {
             &share.unwrap_or_default(),
             order,
             now_ns,
+            ahead_ns,
         )
     }
 
@@ -193,6 +228,7 @@ impl DeviceLock<'_> {
                 owner,
                 since_ns,
                 looked_ns: now_ns,
+                held_back: watch.held_back,
                 ..Watch::default()
             };
         }
@@ -225,7 +261,7 @@ impl DeviceLock<'_> {
             (watch.overdue_ns, watch.quiet_ns) = (0, 0);
             return None;
         };
-        watch.overdue_ns = if best.beats(&self.holder(owner, now_ns)) {
+        watch.overdue_ns = if best.beats(&self.holder(owner, now_ns, 0)) {
             watch.overdue_ns + passed
         } else {
             0
@@ -275,7 +311,7 @@ impl DeviceLock<'_> {
             return true;
         };
         if fault == Fault::Overdue {
-            self.charge(owner, held, since_ns, now_ns);
+            self.charge(owner, since_ns, now_ns);
         }
         self.publish(Event {
             arg0: held,
@@ -286,7 +322,7 @@ impl DeviceLock<'_> {
     }
 
     /// Counts the hold that a victim could not end itself.
-    fn charge(&self, owner: u64, held_ns: u64, since_ns: u64, now_ns: u64) {
+    fn charge(&self, owner: u64, since_ns: u64, now_ns: u64) {
         let segments = self.registration.segments();
         let Some((id, slot)) = choose::slot_of(segments.state(), owner) else {
             return;
@@ -299,7 +335,7 @@ impl DeviceLock<'_> {
             .shares()
             .share_of(segments, id, slot, now_ns);
         entry.forced.fetch_add(1, Ordering::Relaxed);
-        entry.count_hold(held_ns, Reason::Forced, since_ns, share.pace());
+        entry.count_hold(since_ns, now_ns, Reason::Forced, share.pace());
     }
 
     /// Sleeps until our grant (an edit rings there too), the holder's death, or the next look.
@@ -424,6 +460,55 @@ mod tests {
             None
         );
         assert!(patience(&waiter, &mut watch, later) >= 200 * MS);
+    }
+
+    #[test]
+    fn a_waiter_that_was_stopped_gets_no_pay_for_it_and_nobody_starts_at_its_time() {
+        let (dir, holder, waiter, entry) = pair(slices());
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        let mut watch = queued(&waiter, start);
+        let later = start + 10_000 * MS;
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let (identity, limits) = (Identity::default(), LaunchLimits::default());
+        let third = register(&segments, &identity, &limits).expect("a slot");
+        let third_entry = third.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+        third.lock(third_entry).queue_up(later);
+        let vtime = |lock: &DeviceLock<'_>| lock.words.vtime.load(Ordering::Relaxed);
+        assert!(vtime(&third.lock(third_entry)) >= 10_000 * MS);
+        assert!(vtime(&waiter) < 1000 * MS, "it has not looked yet");
+        waiter.take_part_again(later, &mut watch);
+        assert!(vtime(&waiter) >= 10_000 * MS);
+    }
+
+    #[test]
+    fn a_waiter_that_was_paused_gets_no_pay_for_it() {
+        let (dir, holder, process, entry) = pair(slices());
+        let operator = Segments::open_operator(dir.path()).expect("operator");
+        let pause = |paused| Change::ProcessShare {
+            slot: process.slot(),
+            weight: crate::Set::Keep,
+            priority: crate::Set::Keep,
+            cap: crate::Set::Keep,
+            paused: crate::Set::To(paused),
+            boost: crate::Set::Keep,
+        };
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = process.lock(entry);
+        let mut watch = queued(&waiter, start);
+        operator.edit(None, &pause(true), start).expect("edited");
+        for look in 1..=100 {
+            let now = start + look * LOOK_NS;
+            waiter.take_part_again(now, &mut watch);
+            waiter.words.pulse_ns.store(now, Ordering::Relaxed);
+        }
+        let vtime = || waiter.words.vtime.load(Ordering::Relaxed);
+        assert!(vtime() < 1000 * MS);
+        operator.edit(None, &pause(false), start).expect("edited");
+        waiter.take_part_again(start + 101 * LOOK_NS, &mut watch);
+        assert!(vtime() >= 5000 * MS, "{}", vtime());
     }
 
     #[test]
