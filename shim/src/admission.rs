@@ -4,6 +4,8 @@
 //! submission either passes unmanaged, for a named reason, or is inside its device's gate: then the keeper
 //! will not give the lock away before it has come out again.
 
+pub mod together;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{
@@ -81,7 +83,7 @@ pub fn finish(admission: Admission) {
 
 /// Counts that we stepped aside, where a guest is there to say so and the reason is worth knowing.
 fn count(why: Bypass) {
-    if let Bypass::NoContext | Bypass::UnknownDevice = why
+    if let Bypass::NoContext | Bypass::UnknownDevice | Bypass::Crowded = why
         && let Some(guest) = guest()
     {
         guest.count_all(|counters| &counters.bypasses);
@@ -148,6 +150,14 @@ fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<&'static 
 /// Which context, and so which device, the submission is for.
 fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, Bypass> {
     let (context, ordinal) = context::settle(guest, thread)?;
+    if guest.devices.len() > 1
+        && let Some(home) = context::of_stream(guest, key).filter(|home| home.context != context)
+    {
+        // The stream decides, not the current context: the thread stands at its gate for as long as it submits there.
+        let gate = gate::of(home.ordinal).ok_or(Bypass::UnknownDevice)?;
+        thread.visit(gate, home.ordinal, home.context);
+        return Ok(home);
+    }
     Ok(Used {
         stream: key,
         context,

@@ -15,4 +15,6 @@ pub enum Bypass {
     UnknownDevice,
     /// The stream is capturing: the graph's launch is what counts.
     Capturing,
+    /// A launch on several devices lost the lock of one of them each time it had waited for the next.
+    Crowded,
 }

@@ -7,7 +7,7 @@
 use gpushare_abi::{
     Out,
     errors::CUresult,
-    types::{CUcontext, CUdevice},
+    types::{CU_STREAM_PER_THREAD, CUcontext, CUdevice, CUstream},
 };
 
 use crate::{
@@ -49,8 +49,8 @@ pub fn settle(guest: &Guest, thread: &Thread) -> Result<(usize, u8), Bypass> {
         _ => device_of_current().ok_or(Bypass::NoContext)?,
     };
     let ordinal = u8::try_from(ordinal).map_err(|_| Bypass::UnknownDevice)?;
-    let gate = gate::page().and_then(|page| page.gates.get(usize::from(ordinal)));
-    thread.settle(gate.ok_or(Bypass::UnknownDevice)?, ordinal, context);
+    let gate = gate::of(ordinal).ok_or(Bypass::UnknownDevice)?;
+    thread.settle(gate, ordinal, context);
     Ok((context, ordinal))
 }
 
@@ -71,6 +71,21 @@ pub fn device_of_current() -> Option<CUdevice> {
     // SAFETY: the place is ours.
     unsafe { driver::call::cuCtxGetDevice(Out::to(&mut device)) }.ok()?;
     Some(device)
+}
+
+/// Where a stream that has a handle of its own belongs, as the driver says.
+pub fn of_stream(guest: &Guest, key: usize) -> Option<Used> {
+    if key <= CU_STREAM_PER_THREAD as usize {
+        return None;
+    }
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: a stream the application is about to submit to; the place is ours.
+    unsafe { driver::call::cuStreamGetCtx(key as CUstream, Out::to(&mut context)) }.ok()?;
+    Some(Used {
+        stream: key,
+        context: context as usize,
+        ordinal: u8::try_from(ordinal_of(guest, context)?).ok()?,
+    })
 }
 
 /// Makes a context current for as long as `work` runs; does nothing where the driver refuses it.

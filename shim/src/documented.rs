@@ -180,6 +180,10 @@ const HOOKS: &[(&str, &str)] = &[
 
 /// What all hooks of a module do, where one line says it.
 const MODULES: &[(&str, &str)] = &[
+    (
+        "admission",
+        "counted and locked on each of its devices, all at once",
+    ),
     ("sync", "a release point of the lock"),
     (
         "copy",

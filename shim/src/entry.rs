@@ -13,7 +13,7 @@ use std::{
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use crate::{
-    context, copy, driver, launch, life, lookup, memory, memset, notice,
+    admission, context, copy, driver, launch, life, lookup, memory, memset, notice,
     real::{Real, Submission},
     stream,
     symbols::Symbol,

@@ -77,6 +77,11 @@ pub fn page() -> Option<&'static Page> {
     unsafe { page.as_ref() }
 }
 
+/// The gate of a device ordinal, if there is one.
+pub fn of(ordinal: u8) -> Option<&'static Gate> {
+    page()?.gates.get(usize::from(ordinal))
+}
+
 /// The gate of a thread whose device is not known.
 pub fn always_closed() -> &'static Gate {
     &ALWAYS_CLOSED

@@ -8,7 +8,7 @@
 use gpushare_abi::{
     In,
     errors::CUresult,
-    types::{CUDA_LAUNCH_PARAMS, CUgraphExec, CUlaunchConfig, CUstream},
+    types::{CUgraphExec, CUlaunchConfig, CUstream},
 };
 
 use crate::{
@@ -100,19 +100,6 @@ pub fn kernel_ex(
     let stream = config
         .get()
         .map_or(std::ptr::null_mut(), |config| config.hStream);
-    submit(real, stream, Work::Kernel)
-}
-
-/// `cuLaunchCooperativeKernelMultiDevice`: counted and locked on the current device; its streams on the
-/// others are the application's own to keep apart (the call is deprecated since CUDA 11.3).
-pub fn cooperative_multi(
-    real: Submission<impl FnOnce() -> CUresult>,
-    list: In<CUDA_LAUNCH_PARAMS>,
-    _count: u32,
-) -> CUresult {
-    let stream = list
-        .get()
-        .map_or(std::ptr::null_mut(), |first| first.hStream);
     submit(real, stream, Work::Kernel)
 }
 

@@ -12,7 +12,7 @@ mod slot;
 use std::{
     cell::Cell,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*},
     },
 };
@@ -99,6 +99,8 @@ pub struct Thread {
     launched: AtomicU64,
     recent: [AtomicUsize; RECENT],
     context: Cell<usize>,
+    /// It is settled on a stream's context, which is not its current one.
+    visiting: Cell<bool>,
     streams: Mutex<Vec<Used>>,
     /// What the thread keeps for a trace.
     pub tracing: trace::OfThread,
@@ -120,6 +122,13 @@ pub mod offset {
     pub const RETURN_ADDRESS: usize = offset_of!(Thread, return_address);
     pub const SAVED_REGISTER: usize = offset_of!(Thread, saved_register);
     pub const LAUNCHED: usize = offset_of!(Thread, launched);
+}
+
+/// Set in `here` while a thread submits to several devices at once; the other bits are those it was admitted to.
+const TOGETHER: u32 = 1 << 31;
+
+fn place_in_set(ordinal: u8) -> u32 {
+    1 << (usize::from(ordinal) % DEVICES_PER_PROCESS)
 }
 
 /// No stream: `last` when it is not known.
@@ -189,13 +198,46 @@ impl Thread {
     }
 
     /// Begins a submission that was admitted past the closed gate; only under the turn's lock.
-    pub fn begin_admitted(&self) {
+    pub fn begin_admitted(&self, ordinal: u8) {
+        let here = self.here.load(Relaxed);
+        if here & TOGETHER != 0 {
+            self.here.store(here | place_in_set(ordinal), Relaxed);
+        }
         bargain::admitted(&self.inside);
     }
 
     /// Whether the thread is submitting to this device.
     pub fn is_inside(&self, ordinal: u8) -> bool {
         bargain::is_inside(&self.inside, &self.here, u32::from(ordinal) + 1)
+            || self.is_inside_together(ordinal)
+    }
+
+    /// Whether the thread is submitting to several devices and has been admitted to this one. It was under the turn's
+    /// lock, which whoever asks has held since.
+    fn is_inside_together(&self, ordinal: u8) -> bool {
+        let here = self.here.load(Relaxed);
+        here & TOGETHER != 0
+            && here & place_in_set(ordinal) != 0
+            && bargain::is_inside(&self.inside, &self.here, here)
+    }
+
+    /// The thread is about to be admitted to several devices one after the other.
+    pub fn stand_nowhere(&self) {
+        let before = self.here.load(Relaxed);
+        if before & TOGETHER == 0 && before != 0 {
+            let launched = self.launched.swap(0, Relaxed);
+            add(&self.tally(before.wrapping_sub(1) as u8).launches, launched);
+        }
+        self.unsettle();
+        self.here.store(TOGETHER, Relaxed);
+    }
+
+    /// The thread leaves all the devices it was admitted to together; the next submission looks where it is.
+    pub fn leave_all(&self) {
+        if self.here.load(Relaxed) & TOGETHER != 0 {
+            self.end();
+            self.here.store(0, Relaxed);
+        }
     }
 
     /// Whether the thread is in a hook of ours.
@@ -237,6 +279,7 @@ impl Thread {
 
     /// The thread submits to this device from now on, until it is told otherwise.
     pub fn settle(&self, gate: &'static Gate, ordinal: u8, context: usize) {
+        self.visiting.set(false);
         if self.context.replace(context) != context {
             self.forget_recent();
         }
@@ -251,12 +294,19 @@ impl Thread {
             .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
     }
 
+    /// The thread submits to a stream of another context than its current one: like [`settle`](Self::settle), except
+    /// that nobody takes this for its own context.
+    pub fn visit(&self, gate: &'static Gate, ordinal: u8, context: usize) {
+        self.settle(gate, ordinal, context);
+        self.visiting.set(true);
+    }
+
     /// The context the thread is settled on, and its device; `None` once its context may have changed.
     #[inline(always)]
     pub fn settled(&self) -> Option<(usize, u8)> {
         let gate = self.gate.load(Relaxed).cast_const();
         let context = self.context.get();
-        if context == 0 || std::ptr::eq(gate, gate::always_closed()) {
+        if context == 0 || self.visiting.get() || std::ptr::eq(gate, gate::always_closed()) {
             return None;
         }
         Some((context, self.here.load(Relaxed).wrapping_sub(1) as u8))
@@ -270,14 +320,20 @@ impl Thread {
         );
     }
 
-    /// Remembers that this stream was submitted to.
+    /// Remembers that this stream was submitted to, and may be again at once.
     pub fn remember(&self, used: Used) {
+        let _streams = self.note_used(used);
+        self.recent[place(used.stream)].store(used.stream, Relaxed);
+        self.note_last(used.stream);
+    }
+
+    /// Notes that this stream was submitted to.
+    pub fn note_used(&self, used: Used) -> MutexGuard<'_, Vec<Used>> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if used.ordinal != UNMANAGED && !streams.contains(&used) {
             streams.push(used);
         }
-        self.recent[place(used.stream)].store(used.stream, Relaxed);
-        self.note_last(used.stream);
+        streams
     }
 
     /// The streams of [`stream_key`], as callers of either form name them. The assembly that looks at them

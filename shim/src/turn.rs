@@ -154,7 +154,7 @@ impl Turn {
             }
             if state.rules.policy.kind == PolicyKind::Off && state.phase == Phase::Free {
                 gate_of(device).open();
-                thread.begin_admitted();
+                thread.begin_admitted(device.ordinal);
                 return Ok(false);
             }
             match state.phase {
@@ -176,7 +176,7 @@ impl Turn {
                         continue;
                     }
                     state.submitted = state.submitted.saturating_add(1);
-                    thread.begin_admitted();
+                    thread.begin_admitted(device.ordinal);
                     return Ok(is_counted(state.rules.policy.kind));
                 }
                 Phase::Held => self.lost(&mut state, device),
@@ -239,6 +239,17 @@ impl Turn {
         state.phase = Phase::Free;
         self.held.store(false, Relaxed);
         self.changed.notify_all();
+    }
+
+    /// Whether what was admitted may still go to the device: nothing is locked, or the lock is still ours, be it that
+    /// a drain waits for us already.
+    pub fn is_ours(&self, guest: &Guest, device: &Device) -> bool {
+        let state = self.lock();
+        match state.phase {
+            Phase::Free => state.rules.policy.kind == PolicyKind::Off,
+            Phase::Held | Phase::Draining => guest.registration.lock(device.entry).held(),
+            Phase::Acquiring => false,
+        }
     }
 
     /// Streams that vanish are no longer asked about. Waits for a drain in progress.

@@ -114,6 +114,7 @@ fn make() -> &'static Thread {
         launched: AtomicU64::new(0),
         recent: Default::default(),
         context: Cell::new(0),
+        visiting: Cell::new(false),
         streams: Mutex::new(Vec::new()),
         tracing: trace::OfThread::default(),
         in_use: AtomicBool::new(true),

@@ -1,0 +1,130 @@
+//! A submission to several devices at once: a cooperative launch whose kernels wait for each other.
+//!
+//! Its locks are taken as one set, in device order like all locks, and kept from the first one on: the thread counts as
+//! inside each device it was admitted to, so no keeper gives that device away before the launch is made. Whoever waits
+//! for a later lock longer than an earlier device's `grace` loses the earlier one by force, and begins again.
+
+use gpushare_abi::{In, errors::CUresult, types::CUDA_LAUNCH_PARAMS};
+
+use crate::{
+    bypass::Bypass,
+    context,
+    guest::{Device, Guest},
+    life,
+    real::Real,
+    stream,
+    thread::{self, Thread, Used, add},
+};
+
+/// After so many beginnings the launch is made with what it has: it may not be held up for ever.
+const BEGINNINGS: u32 = 16;
+
+/// A submission inside the gates of all its devices.
+struct Together {
+    guest: &'static Guest,
+    thread: &'static Thread,
+    parts: Vec<Part>,
+}
+
+/// One device of it.
+struct Part {
+    device: &'static Device,
+    used: Used,
+    /// It is one of a counted number: the lock may be due afterwards.
+    counted: bool,
+}
+
+/// `cuLaunchCooperativeKernelMultiDevice`.
+pub fn cooperative_multi(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    list: In<CUDA_LAUNCH_PARAMS>,
+    count: u32,
+) -> CUresult {
+    let streams = (0..count as usize).map_while(|index| Some(list.nth(index)?.hStream as usize));
+    let together = match decide(&streams.collect::<Vec<_>>()) {
+        Ok(together) => Some(together),
+        Err(why) => {
+            super::count(why);
+            None
+        }
+    };
+    let answer = real.call();
+    if let Some(together) = together {
+        together.finish();
+    }
+    answer
+}
+
+fn decide(streams: &[usize]) -> Result<Together, Bypass> {
+    let guest = life::guest_or_arrive().ok_or(Bypass::Unmanaged)?;
+    let thread = thread::attached();
+    if guest.is_leaving() {
+        return Err(Bypass::Leaving);
+    }
+    let mut parts = Vec::new();
+    for &key in streams {
+        let used = context::of_stream(guest, key).ok_or(Bypass::NoContext)?;
+        let device = guest
+            .device(used.ordinal.into())
+            .ok_or(Bypass::UnknownDevice)?;
+        if stream::is_capturing(key) {
+            add(&thread.tally(used.ordinal).captured, 1);
+            return Err(Bypass::Capturing);
+        }
+        parts.push(Part {
+            device,
+            used,
+            counted: false,
+        });
+    }
+    parts.sort_by_key(|part| part.device.entry.device());
+    parts.dedup_by_key(|part| part.device.entry.device());
+    let mut together = Together {
+        guest,
+        thread,
+        parts,
+    };
+    together.enter()?;
+    Ok(together)
+}
+
+impl Together {
+    fn enter(&mut self) -> Result<(), Bypass> {
+        for _ in 0..BEGINNINGS {
+            self.thread.stand_nowhere();
+            for part in &mut self.parts {
+                let admitted = part.device.turn.admit(self.guest, part.device, self.thread);
+                part.counted = admitted.inspect_err(|_| self.thread.leave_all())?;
+            }
+            let guest = self.guest;
+            if self
+                .parts
+                .iter()
+                .all(|part| part.device.turn.is_ours(guest, part.device))
+            {
+                return Ok(());
+            }
+            self.thread.leave_all();
+        }
+        Err(Bypass::Crowded)
+    }
+
+    /// The driver has answered.
+    fn finish(self) {
+        for part in &self.parts {
+            add(&self.thread.tally(part.device.ordinal).launches, 1);
+            drop(self.thread.note_used(part.used));
+        }
+        self.thread.leave_all();
+        for part in self.parts.iter().filter(|part| part.counted) {
+            part.device.turn.after_counted(self.guest, part.device);
+        }
+    }
+}
+
+impl Drop for Together {
+    /// A panic on the way may not leave the thread inside.
+    fn drop(&mut self) {
+        self.thread.leave_all();
+    }
+}
