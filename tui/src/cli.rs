@@ -21,7 +21,7 @@ mod experiment;
 mod group;
 mod init;
 mod pick;
-mod policy;
+pub(crate) mod policy;
 mod ps;
 mod quota;
 mod run;

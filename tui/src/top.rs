@@ -54,14 +54,27 @@ pub fn main() -> ExitCode {
     match work(&options) {
         Ok(code) => code,
         Err(error) => {
-            // Errors of one sentence; the chain says where from.
-            let _ = writeln!(io::stderr(), "gpushare-top: {error:#}");
+            let _ = writeln!(io::stderr(), "gpushare-top: {}", sentence(&error));
             match error.downcast_ref::<OpenError>().is_some_and(not_permitted) {
                 true => Exit::NotPermitted.into(),
                 false => Exit::Failed.into(),
             }
         }
     }
+}
+
+/// An error and its causes in one sentence. A cause that its consequence has named already is not said twice.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.is_empty() {
+            said = cause;
+        } else if !said.contains(&cause) {
+            said += ": ";
+            said += &cause;
+        }
+    }
+    said
 }
 
 fn work(options: &Options) -> Result<ExitCode> {

@@ -5,13 +5,13 @@ use shm_layout::SlotId;
 use tui_input::backend::crossterm::EventHandler;
 
 use super::columns::COLUMNS;
-use super::dialog::{Dialog, Outcome, PolicySubject, Progress, QuotaSubject, ShareSubject};
+use super::dialog::{self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject};
 use super::keys::{self, Action};
 use super::operator::{News, Task};
 use super::overlay::{AuditList, FilterLine, Overlay};
 use super::state::filter::Filter;
 use super::state::{Screen, State, Who};
-use crate::audit::Entry;
+use crate::audit::{Entry, Outcome};
 use crate::edits::Applied;
 
 /// What the program should do after a key.
@@ -173,13 +173,13 @@ fn help(state: &mut State, scroll: usize, key: KeyEvent) {
 fn dialog_key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> Next {
     let mut next = Next::Continue;
     match dialog.key(key) {
-        Outcome::Close => return Next::Continue,
-        Outcome::Stay => {}
-        Outcome::Apply if state.choices.read_only => {
+        dialog::Outcome::Close => return Next::Continue,
+        dialog::Outcome::Stay => {}
+        dialog::Outcome::Apply if state.choices.read_only => {
             dialog.progress = Progress::Failed(READ_ONLY.into())
         }
-        Outcome::Apply if dialog.progress == Progress::Sent => {}
-        Outcome::Apply => match dialog.request(state.data()) {
+        dialog::Outcome::Apply if dialog.progress == Progress::Sent => {}
+        dialog::Outcome::Apply => match dialog.request(state.data()) {
             Ok(request) => {
                 dialog.progress = Progress::Sent;
                 next = Next::Do(Task::Edit(request));
@@ -197,27 +197,54 @@ fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -> Next {
         .as_ref()
         .map_or(0, |entries| entries.len().saturating_sub(1));
     let mut next = Next::Continue;
+    let asked = std::mem::take(&mut list.asking);
     match key.code {
+        KeyCode::Enter | KeyCode::Char('y') if asked => {
+            if let Some(entry) = list.entry() {
+                next = Next::Do(Task::Undo(Box::new(entry.clone())));
+                list.message = Some(format!("taking back edit {} …", entry.number));
+            }
+        }
+        // Anything else means no, and nothing more.
+        _ if asked => {}
         KeyCode::Esc | KeyCode::Char('q' | 'a') => return Next::Continue,
         KeyCode::Down | KeyCode::Char('j') => list.selected = (list.selected + 1).min(last),
         KeyCode::Up | KeyCode::Char('k') => list.selected = list.selected.saturating_sub(1),
+        KeyCode::PageDown => list.selected = (list.selected + 10).min(last),
+        KeyCode::PageUp => list.selected = list.selected.saturating_sub(10),
         KeyCode::Enter | KeyCode::Char('u') if state.choices.read_only => {
             list.message = Some(READ_ONLY.into())
         }
-        KeyCode::Enter | KeyCode::Char('u') => {
-            let entry = list
-                .entries
-                .as_ref()
-                .and_then(|entries| entries.get(list.selected));
-            if let Some(entry) = entry {
-                list.message = Some(format!("taking back edit {} …", entry.number));
-                next = Next::Do(Task::Undo(Box::new(entry.clone())));
+        KeyCode::Enter | KeyCode::Char('u') => match list.entry().map(not_to_undo) {
+            None => {}
+            Some(Some(why)) => list.message = Some(why),
+            Some(None) => {
+                list.message = None;
+                list.asking = true;
             }
-        }
+        },
         _ => {}
     }
     state.overlay = Some(Overlay::Audit(list));
     next
+}
+
+/// Why there is nothing to take back; whether it still can be, the operator's thread finds out.
+fn not_to_undo(entry: &Entry) -> Option<String> {
+    let record = &entry.record;
+    let number = entry.number;
+    match (record.result, record.undoes, &record.restore) {
+        (Outcome::Refused, ..) => Some(format!(
+            "edit {number} was refused: there is nothing to take back"
+        )),
+        (_, Some(_), _) => Some(format!(
+            "edit {number} took another one back; make the edit anew instead"
+        )),
+        (_, _, None) => Some(format!(
+            "edit {number} does not say what was before it; set the value by hand"
+        )),
+        _ => None,
+    }
 }
 
 fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent) {

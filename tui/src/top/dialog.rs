@@ -4,12 +4,14 @@
 //! are used again cannot divert an edit.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use shm_layout::Change;
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
 use super::state::Data;
 use crate::edits::EditRequest;
 
+mod effect;
 mod policy;
 mod quota;
 mod share;
@@ -17,6 +19,23 @@ mod share;
 pub use policy::PolicySubject;
 pub use quota::QuotaSubject;
 pub use share::ShareSubject;
+
+/// What a change would do that nobody filled in, as far as that can be told: before an edit is taken back.
+pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
+    match change {
+        Change::ProcessQuota {
+            slot,
+            device,
+            value,
+            ..
+        } => quota::foresee(data, (*slot).into(), *device, *value),
+        Change::Policy { device, policy } => policy::foresee(data, *device, *policy),
+        Change::ProcessShare { .. }
+        | Change::DeviceLimit { .. }
+        | Change::Group { .. }
+        | Change::Trace { .. } => Vec::new(),
+    }
+}
 
 /// One line to fill in.
 #[derive(Clone, Debug)]
@@ -206,7 +225,7 @@ impl Dialog {
     pub fn checks(&self, data: &Data) -> Vec<Check> {
         match &self.subject {
             Subject::Quota(subject) => subject.checks(self, data),
-            Subject::Policy(subject) => subject.checks(self),
+            Subject::Policy(subject) => subject.checks(self, data),
             Subject::Share(subject) => subject.checks(self, data),
         }
     }

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
-use shm_layout::{Mode, SegmentDir};
+use shm_layout::{Change, Mode, SegmentDir};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::audit::{AuditLog, Entry, History, Place};
+use crate::cli::policy;
 use crate::edits::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor};
+use crate::source::live::Live;
 
 /// What to do.
 #[derive(Debug)]
@@ -97,8 +99,13 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
         Task::Edit(request) => {
             let target = request.target.clone();
             let editor = Editor::open(&dir);
+            let everywhere = request.change.clone();
+            let reason = request.reason.clone();
             match editor.submit(request) {
                 Ok(applied) => {
+                    if let Err(why) = clear_own(&editor, &everywhere, &dir, reason.as_deref()) {
+                        tell(News::Refused(why));
+                    }
                     tell(News::InForce {
                         target: target.clone(),
                         applied: applied.clone(),
@@ -118,4 +125,28 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             work(&dir.path, Task::ReadAudit, news);
         }
     }
+}
+
+/// A policy for all GPUs holds for none that has its own: those are taken away.
+fn clear_own(
+    editor: &Editor,
+    everywhere: &Change,
+    dir: &SegmentDir,
+    reason: Option<&str>,
+) -> Result<(), String> {
+    if !matches!(everywhere, Change::Policy { device: None, .. }) {
+        return Ok(());
+    }
+    let sample = Live::new(&dir.path, false)
+        .look()
+        .map_err(|error| error.to_string())?;
+    let requests = policy::clear_own(everywhere, &sample, dir, &[], reason);
+    for mut request in requests.map_err(|failure| failure.sentence)? {
+        request.place = Place::Tui;
+        let target = request.target.clone();
+        editor
+            .submit(request)
+            .map_err(|failure| format!("the policy is in force for all but {target}: {failure}"))?;
+    }
+    Ok(())
 }

@@ -29,8 +29,17 @@ pub struct AuditList {
     pub damaged: u64,
     /// Which one is selected.
     pub selected: usize,
+    /// Asks whether to take the selected one back.
+    pub asking: bool,
     /// What the last key led to.
     pub message: Option<String>,
+}
+
+impl AuditList {
+    /// The selected edit.
+    pub fn entry(&self) -> Option<&Entry> {
+        self.entries.as_ref()?.get(self.selected)
+    }
 }
 
 /// A filter being written.

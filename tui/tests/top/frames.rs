@@ -1,8 +1,11 @@
 //! What a person sees: whole frames of the dashboard at the sizes people have, and no panic at any other.
 
 use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::audit::{Entry, History, Outcome, Place, Record};
+use gpushare_tui::edits::StoredChange;
 use gpushare_tui::sample::Sample;
-use gpushare_tui::top::app;
+use gpushare_tui::top::app::{self, Next};
+use gpushare_tui::top::operator::{News, Task};
 use gpushare_tui::top::state::State;
 use gpushare_tui::top::view;
 use ratatui::Terminal;
@@ -85,13 +88,76 @@ fn the_quota_dialog_says_what_it_would_do() {
 
 #[test]
 fn the_policy_dialog_says_what_it_would_do() {
-    insta::assert_snapshot!("policy-120x40", frame(&on_b('p'), 120, 40, false));
+    let mut state = on_b('p');
+    let keys = [KeyCode::Tab, KeyCode::Backspace, KeyCode::Backspace];
+    let keys = keys.into_iter().chain("500us".chars().map(KeyCode::Char));
+    press(&mut state, &keys.collect::<Vec<_>>());
+    insta::assert_snapshot!("policy-120x40", frame(&state, 120, 40, false));
     insta::assert_snapshot!("policy-80x24", frame(&on_b('p'), 80, 24, false));
 }
 
 #[test]
 fn the_share_dialog_says_what_it_would_do() {
-    insta::assert_snapshot!("share-80x24", frame(&on_b('w'), 80, 24, false));
+    let mut state = on_b('w');
+    let keys = [KeyCode::Backspace; 3]
+        .into_iter()
+        .chain("300".chars().map(KeyCode::Char));
+    press(&mut state, &keys.collect::<Vec<_>>());
+    insta::assert_snapshot!("share-80x24", frame(&state, 80, 24, false));
+}
+
+/// An edit of B's quota as the audit log has it.
+fn edit(number: u64) -> Entry {
+    let stored = |value: &str| StoredChange::ProcessQuota {
+        slot: 1,
+        epoch: 7,
+        device: Some(0),
+        value: value.into(),
+        until_ns: None,
+    };
+    Entry {
+        number,
+        record: Record {
+            schema_version: 1,
+            time: "2025-11-20T14:31:07Z".into(),
+            uid: 0,
+            who: "root (alice)".into(),
+            place: Place::Tui,
+            target: "41849 vllm-worker".into(),
+            target_start_time: Some(1000),
+            old: Some("quota 20GiB".into()),
+            new: "quota 40GiB".into(),
+            generation: Some(812),
+            reason: Some("ticket 4471".into()),
+            result: Outcome::Applied,
+            refusal: None,
+            undoes: None,
+            change: stored("40GiB"),
+            restore: Some(stored("20GiB")),
+        },
+    }
+}
+
+#[test]
+fn an_undo_says_what_it_takes_back_before_it_does() {
+    let mut state = after(&[KeyCode::Char('a')]);
+    let history = History {
+        entries: vec![edit(1), edit(2)],
+        ..History::default()
+    };
+    let path = "/dev/shm/gpushare-0/audit.jsonl".to_owned();
+    app::news(&mut state, News::Audit(path, Ok(history)));
+    let next = app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
+    assert!(matches!(next, Next::Continue), "it asks first");
+    insta::assert_snapshot!("undo-80x24", frame(&state, 80, 24, false));
+    let next = app::key(&mut state, KeyEvent::from(KeyCode::Char('n')));
+    assert!(matches!(next, Next::Continue), "no means no");
+    app::key(&mut state, KeyEvent::from(KeyCode::Enter));
+    let next = app::key(&mut state, KeyEvent::from(KeyCode::Enter));
+    let Next::Do(Task::Undo(entry)) = next else {
+        panic!("nothing is taken back");
+    };
+    assert_eq!(entry.number, 2, "the newest is selected");
 }
 
 #[test]

@@ -60,6 +60,10 @@ fn an_edit_is_taken_back_from_the_list() {
     session.press("u");
     session.wait_for("applied");
     session.press("u");
+    session.wait_for("Take back edit 1");
+    session.wait_for("launch,");
+    assert!(quota(&actor).is_some(), "it asks first");
+    session.press("y");
     eventually("the quota is gone again", LIMIT, || quota(&actor).is_none());
     session.press(ESC);
 }

@@ -1,12 +1,14 @@
 //! The lock policy of one device, or of all.
 
+use std::collections::BTreeSet;
+
 use shm_layout::text::POLICY_FIELDS;
 use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
 
-use super::{Check, Dialog, Field, Progress, Subject};
+use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::audit::Place;
 use crate::edits::EditRequest;
-use crate::top::state::Data;
+use crate::top::state::{Data, Who};
 use crate::units::{format_duration, format_policy, parse_policy};
 use crate::uuids;
 
@@ -85,32 +87,49 @@ impl PolicySubject {
         edit.apply(self.base).map_err(|error| error.to_string())
     }
 
-    pub(super) fn checks(&self, dialog: &Dialog) -> Vec<Check> {
+    pub(super) fn checks(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {
         let policy = match self.policy(dialog) {
             Ok(policy) => policy,
             Err(why) => return vec![Check::bad(why)],
         };
-        let mut checks = vec![Check::good(format_policy(&policy))];
-        checks.push(Check::good(match policy.kind {
-            PolicyKind::Off => "nobody waits: gpushare only watches".to_owned(),
-            PolicyKind::Always => {
-                "every launch is followed by a hand-off when someone waits".to_owned()
-            }
-            PolicyKind::Launches(count) => {
-                format!("a holder yields to a waiter after {count} launches")
-            }
-            PolicyKind::Timeslice(ns) => {
-                format!("a holder yields to a waiter after {}", format_duration(ns))
-            }
-        }));
-        if let PolicyKind::Timeslice(ns) = policy.kind
-            && ns < 1_000_000
-        {
-            checks.push(Check::warn(
-                "a slice below 1ms spends much of the GPU on hand-offs",
-            ));
-        }
+        let all = dialog.chosen("Scope") == 1;
+        let changes = effect::difference(&self.base, &policy);
+        let mut checks = vec![match changes.is_empty() {
+            true if all => Check::good(format!("all GPUs: {}", format_policy(&policy))),
+            true => Check::warn("nothing changes: this is what holds now"),
+            false => Check::good(changes.join("  ")),
+        }];
+        checks.push(self.reach(data, all, &policy));
+        checks.extend(effect::of_policy(data, self.gpu, &policy));
         checks
+    }
+
+    /// Whom it would concern.
+    fn reach(&self, data: &Data, all: bool, policy: &LockPolicy) -> Check {
+        let devices = &data.sample.devices;
+        let gpus = if all {
+            0..devices.len()
+        } else {
+            self.gpu..self.gpu + 1
+        };
+        let managed = |gpu| {
+            data.sample
+                .holdings(gpu)
+                .filter(|(p, _)| p.slot.is_some())
+                .map(|(p, _)| Who::of(p))
+        };
+        let concerned: BTreeSet<Who> = gpus.clone().flat_map(managed).collect();
+        let concerned = effect::processes(concerned.len());
+        if !all {
+            return Check::good(format!("obeyed by {concerned} on GPU{}", self.gpu));
+        }
+        let others = gpus
+            .filter(|gpu| LockPolicy::from(&devices[*gpu].policy) != *policy)
+            .count();
+        Check::good(format!(
+            "obeyed by {concerned}; {others} of {} GPUs have another policy now and lose it",
+            devices.len()
+        ))
     }
 
     pub(super) fn request(&self, dialog: &Dialog) -> Result<EditRequest, String> {
@@ -126,6 +145,23 @@ impl PolicySubject {
         };
         Ok(EditRequest::new(change, target, Place::Tui).because(dialog.reason()))
     }
+}
+
+/// What setting a device's policy would do, or everybody's; without one, its own is taken away.
+pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPolicy>) -> Vec<Check> {
+    let Some(policy) = policy else {
+        return vec![Check::good(
+            "what was set for all GPUs, or the default, holds again",
+        )];
+    };
+    let devices = &data.sample.devices;
+    let meant =
+        |gpu: &usize| device.is_none_or(|uuid| uuids::parse(&devices[*gpu].uuid) == Some(uuid));
+    let meant = (0..devices.len()).filter(meant);
+    meant
+        .take(2)
+        .flat_map(|gpu| effect::of_policy(data, gpu, &policy))
+        .collect()
 }
 
 /// The dialog as `gpushare policy set` would be told it.

@@ -12,6 +12,11 @@ use crate::units::{self, Amount, human_size};
 /// For how long a quota may be set, and the seconds.
 const SPANS: [(&str, u64); 4] = [("keep", 0), ("1m", 60), ("10m", 600), ("1h", 3600)];
 
+const AGAIN: &str = "what its launch, its group or the default says holds again";
+
+/// So many devices are told one by one.
+const LINES: usize = 3;
+
 const EMPTY: &str = "write a size, a share, none, max or inherit";
 
 /// Whose quota, on which device.
@@ -88,31 +93,29 @@ impl QuotaSubject {
             Ok(value) => value,
             Err(why) => return vec![Check::bad(why)],
         };
-        let Some(bytes) = bytes(value, total) else {
-            let what = match value {
-                QuotaValue::Inherit => "what its launch, its group or the default says holds again",
-                _ => "no limit: it may take all that is free",
-            };
-            return vec![Check::good(what)];
-        };
-        let mut checks = vec![Check::good(format!(
-            "{bytes} bytes ({})",
-            human_size(bytes)
-        ))];
-        if bytes < holding.used_bytes {
-            checks.push(Check::warn(format!(
-                "below the {} in use: new allocations are denied, nothing is freed",
-                human_size(holding.used_bytes)
-            )));
-        } else if bytes < holding.peak_bytes {
-            checks.push(Check::warn(format!(
-                "below its peak of {}",
-                human_size(holding.peak_bytes)
-            )));
-        } else {
-            checks.push(Check::good("above everything it ever held"));
+        if value == QuotaValue::Inherit {
+            return vec![Check::good(AGAIN)];
         }
-        checks.push(self.sum(data, bytes, total));
+        let Some(process) = data.process(Who::Slot(self.slot)) else {
+            return Vec::new();
+        };
+        let everywhere = dialog.chosen("On") == 1;
+        let concerned = process
+            .devices
+            .iter()
+            .filter(|h| everywhere || h.gpu == self.gpu);
+        let mut checks: Vec<Check> = concerned
+            .flat_map(|holding| effect(data, holding, value))
+            .collect();
+        let hidden = (checks.len() / 2).saturating_sub(LINES);
+        checks.truncate(2 * LINES);
+        if hidden > 0 {
+            checks.push(Check::good(format!("and {hidden} more GPUs")));
+        }
+        if let Some(bytes) = bytes(value, total) {
+            checks.push(self.sum(data, bytes, total));
+        }
+        checks.extend(group(data, process, self.gpu));
         checks
     }
 
@@ -159,6 +162,74 @@ impl QuotaSubject {
         request.target_start_time = Some(self.start_time);
         Ok(request)
     }
+}
+
+/// What setting a process's quota would do; `entry` is one of its devices, or none for all.
+pub(super) fn foresee(data: &Data, slot: Slot, entry: Option<u8>, value: QuotaValue) -> Vec<Check> {
+    let Some(process) = data.process(Who::Slot(slot)) else {
+        return vec![Check::bad("the process has gone")];
+    };
+    if value == QuotaValue::Inherit {
+        return vec![Check::good(AGAIN)];
+    }
+    let concerned = process
+        .devices
+        .iter()
+        .filter(|h| entry.is_none() || h.entry == entry);
+    concerned
+        .take(LINES)
+        .flat_map(|holding| effect(data, holding, value))
+        .collect()
+}
+
+/// From what to what on one device, and whether that is less than it holds or ever held.
+fn effect(data: &Data, holding: &Holding, value: QuotaValue) -> [Check; 2] {
+    let device = data.sample.devices.get(holding.gpu);
+    let total = device.map_or(0, |device| device.total_bytes);
+    let from = format!(
+        "GPU{}: from {} to",
+        holding.gpu,
+        quota_text(holding.quota_bytes)
+    );
+    let Some(bytes) = bytes(value, total) else {
+        let used = device.and_then(|device| device.used_bytes);
+        let used = used.unwrap_or_else(|| data.sample.ledger_bytes(holding.gpu));
+        let free = human_size(total.saturating_sub(used));
+        return [
+            Check::good(format!("{from} no limit")),
+            Check::good(format!("it may take all of the {free} that is free")),
+        ];
+    };
+    let (used, peak) = (holding.used_bytes, holding.peak_bytes);
+    let judged = if bytes < used {
+        Check::warn(format!(
+            "over by {}: denied until it frees that; nothing is taken away",
+            human_size(used - bytes)
+        ))
+    } else if bytes < peak {
+        Check::warn(format!("below its peak of {}", human_size(peak)))
+    } else {
+        Check::good("above all it ever held")
+    };
+    let to = format!("{from} {} ({bytes} bytes)", human_size(bytes));
+    [Check::good(to), judged]
+}
+
+/// The group's own limit, which stays.
+fn group(data: &Data, process: &ProcessSample, gpu: usize) -> Option<Check> {
+    let name = process.group.as_ref()?;
+    let group = data
+        .sample
+        .groups
+        .iter()
+        .find(|group| group.name == *name)?;
+    let quota = group.quota_bytes.get(gpu).copied().flatten()?;
+    let used = group.used_bytes.get(gpu).copied().unwrap_or(0);
+    Some(Check::good(format!(
+        "group {name} holds {} of {} there: that limit stays",
+        human_size(used),
+        human_size(quota)
+    )))
 }
 
 fn quota_text(bytes: Option<u64>) -> String {

@@ -2,12 +2,15 @@
 
 use shm_layout::{Change, Set};
 
-use super::{Check, Dialog, Field, Progress, Subject};
+use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::audit::Place;
 use crate::edits::EditRequest;
-use crate::sample::{ProcessSample, Slot};
+use crate::sample::{Order, ProcessSample, Rule, Slot};
 use crate::top::state::{Data, Who};
 use crate::units::{parse_integer, parse_percent};
+
+/// So many devices, or other processes, are told one by one.
+const LINES: usize = 4;
 
 /// Whose share.
 #[derive(Clone, Debug)]
@@ -123,18 +126,37 @@ impl ShareSubject {
             Ok(share) => share,
             Err(why) => return vec![Check::bad(why)],
         };
+        let Some(process) = data.process(Who::Slot(self.slot)) else {
+            return vec![Check::bad("the process has gone")];
+        };
         let mut checks = Vec::new();
-        if let Set::To(weight) = share.weight {
-            let others = data
-                .sample
-                .processes
-                .iter()
-                .filter(|p| p.slot.is_some_and(|s| s != self.slot));
-            let sum: u32 = others.map(|p| p.weight).fold(weight, u32::saturating_add);
-            let percent = f64::from(weight) * 100.0 / f64::from(sum.max(1));
-            checks.push(Check::good(format!(
-                "{percent:.0}% of the time when everybody wants the GPU (order=fair)"
-            )));
+        for holding in process.devices.iter().take(LINES) {
+            let device = data.sample.devices.get(holding.gpu);
+            let policy = device.map(|device| &device.policy);
+            if policy.is_some_and(|policy| policy.rule == Rule::Off) {
+                checks.push(Check::warn(format!(
+                    "GPU{}: its policy is off, so none of this does anything; p sets one",
+                    holding.gpu
+                )));
+                continue;
+            }
+            let order = policy.map_or(Order::Fair, |policy| policy.order);
+            if let (Order::Fair, Set::To(weight)) = (order, &share.weight) {
+                checks.push(self.fair_share(data, process, holding.gpu, *weight));
+            } else if order != Order::Fair {
+                checks.push(Check::good(format!(
+                    "GPU{}: under order={} the weight decides nothing",
+                    holding.gpu,
+                    order.word()
+                )));
+            }
+            let held = data.spent(Who::Slot(self.slot), holding.gpu).hold * 100.0;
+            if let Set::To(cap @ 1..100) = share.cap {
+                checks.push(Check::good(format!(
+                    "GPU{}: at most {cap}% of its time, now {held:.0}%",
+                    holding.gpu
+                )));
+            }
         }
         if share.paused {
             checks.push(Check::warn(
@@ -142,6 +164,43 @@ impl ShareSubject {
             ));
         }
         checks
+    }
+
+    /// Its share among those who want the device now, before and after, and what that costs the others.
+    fn fair_share(&self, data: &Data, process: &ProcessSample, gpu: usize, weight: u32) -> Check {
+        let contenders = effect::contenders(data, gpu);
+        let others: Vec<_> = contenders
+            .iter()
+            .filter(|p| p.slot != Some(self.slot))
+            .collect();
+        if others.is_empty() {
+            return Check::good(format!(
+                "GPU{gpu}: nobody else wants it now, so it gets all it asks for"
+            ));
+        }
+        let sum = others.iter().map(|p| p.weight).fold(0, u32::saturating_add);
+        let (before, after) = (
+            sum.saturating_add(process.weight),
+            sum.saturating_add(weight),
+        );
+        let percent = |part: u32, whole: u32| f64::from(part) * 100.0 / f64::from(whole.max(1));
+        if weight == process.weight {
+            let share = percent(weight, after);
+            return Check::good(format!("GPU{gpu}: fair share {share:.0}%, as now"));
+        }
+        let change = |weight: u32, new: u32| {
+            format!(
+                "{:.0} to {:.0}%",
+                percent(weight, before),
+                percent(new, after)
+            )
+        };
+        let mut text = format!("GPU{gpu}: fair share {}", change(process.weight, weight));
+        for other in others.iter().take(LINES) {
+            let letter = data.letter(Who::of(other));
+            text += &format!(", {letter} {}", change(other.weight, other.weight));
+        }
+        Check::good(text)
     }
 
     pub(super) fn request(&self, dialog: &Dialog) -> Result<EditRequest, String> {

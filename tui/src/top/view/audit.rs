@@ -7,6 +7,8 @@ use ratatui::layout::Rect;
 use super::pen::Pen;
 use super::{Look, layout};
 use crate::audit::{Entry, Outcome};
+use crate::edits::StoredChange;
+use crate::top::dialog::{Verdict, foresee};
 use crate::top::overlay::AuditList;
 use crate::top::palette::Role;
 use crate::top::state::State;
@@ -33,7 +35,9 @@ const COLUMNS: [Column; 8] = [
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, list: &AuditList) {
     let entries = list.entries.as_deref().unwrap_or_default();
-    let height = u16::try_from(entries.len() + 6)
+    let question = list.asking.then(|| list.entry()).flatten();
+    let question = question.map_or_else(Vec::new, |entry| question_about(entry, state, look));
+    let height = u16::try_from(entries.len() + question.len() + 6)
         .unwrap_or(u16::MAX)
         .clamp(10, 30);
     let width = area.width.min(118);
@@ -52,7 +56,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         };
         inside.put(1, 1, text, inside.style(Role::Dim));
     }
-    let lines = usize::from(inside.height().saturating_sub(3));
+    let lines = usize::from(inside.height().saturating_sub(3)).saturating_sub(question.len());
     let first = (list.selected + 1).saturating_sub(lines);
     for ((at, entry), y) in entries.iter().enumerate().skip(first).take(lines).zip(1..) {
         line(&mut inside, y, entry, look);
@@ -61,11 +65,19 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
             inside.mark_line(y, style);
         }
     }
+    let asked = inside
+        .height()
+        .saturating_sub(1 + u16::try_from(question.len()).unwrap_or(0));
+    for ((text, role), y) in question.iter().zip(asked..) {
+        inside.put_within(1, y, text, u16::MAX, inside.style(*role));
+    }
     let help = match (&list.message, state.choices.read_only, list.damaged) {
+        _ if list.asking => "y or Enter takes it back   any other key does not".into(),
         (Some(message), _, _) => message.clone(),
         (None, true, _) => "read-only: nothing can be taken back here   Esc close".into(),
         (None, false, 0) => {
-            "u or Enter takes the selected edit back   Down Up select   Esc close".into()
+            "u or Enter: take the selected edit back (asks first)   Down Up select   Esc close"
+                .into()
         }
         (None, false, damaged) => {
             format!("{damaged} lines of the log cannot be read   u undo   Esc close")
@@ -73,6 +85,33 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     };
     let bottom = inside.height().saturating_sub(1);
     inside.put_within(1, bottom, &help, u16::MAX, inside.style(Role::Key));
+}
+
+/// What taking an edit back means.
+fn question_about(entry: &Entry, state: &State, look: &Look) -> Vec<(String, Role)> {
+    let record = &entry.record;
+    let mut lines = vec![(
+        format!(
+            "Take back edit {} of {} at {}?  {}: {}",
+            entry.number,
+            record.who,
+            time(entry, look),
+            record.target,
+            record.new
+        ),
+        Role::Title,
+    )];
+    if let Some(old) = &record.old {
+        lines.push((format!("then it is again: {old}"), Role::Text));
+    }
+    let change = record.restore.as_ref().and_then(StoredChange::to_change);
+    let effects = change.map_or_else(Vec::new, |change| foresee(state.data(), &change));
+    lines.extend(effects.into_iter().map(|check| match check.verdict {
+        Verdict::Good => (check.text, Role::Text),
+        Verdict::Warn => (check.text, Role::Warn),
+        Verdict::Bad => (check.text, Role::Bad),
+    }));
+    lines
 }
 
 fn line(pen: &mut Pen<'_>, y: u16, entry: &Entry, look: &Look) {
