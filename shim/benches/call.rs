@@ -1,18 +1,20 @@
 //! What a call costs with the preload and without: `cargo bench -p gpushare-shim --bench call`.
 //!
 //! One C program calls a driver that does nothing, in tight loops; it runs bare, preloaded with policy `off`,
-//! and preloaded holding the lock, in turns. The table is one run of one machine; the ratios, last, are what to
+//! preloaded holding the lock, and preloaded with a trace on, in turns. The table is one run of one machine; the ratios, last, are what to
 //! compare.
 
 use std::{
     collections::BTreeMap,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use gpushare_testbed::{artifact, cc};
+use gpushare_testbed::{artifact, cc, eventually};
+use shm_layout::{Change, Segments, clock, snapshot, trace};
 
 const TURNS: usize = 3;
 const STARTS: usize = 200;
@@ -32,16 +34,19 @@ fn main() {
         ("held", Some("timeslice=1s")),
     ];
     let mut times: Vec<Times> = vec![Times::new(); ways.len()];
+    let mut traced = Times::new();
     for _ in 0..TURNS {
         for (best, (_, policy)) in times.iter_mut().zip(ways) {
             keep_best(best, &run(&caller, driver_dir.path(), policy));
         }
+        keep_best(&mut traced, &run_traced(&caller, driver_dir.path()));
     }
     let [bare, preloaded] = starts();
     for (times, start) in times.iter_mut().zip([bare, preloaded, preloaded]) {
         times.insert("start".to_owned(), start);
     }
     print(&times[0], &times[1], &times[2]);
+    print_traced(&times[0], &traced);
 }
 
 fn source(path: &str) -> PathBuf {
@@ -80,11 +85,59 @@ fn run(caller: &Path, driver: &Path, policy: Option<&str>) -> Times {
         "{} {said}",
         output.status
     );
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
+    times_of(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn times_of(text: &str) -> Times {
+    text.lines()
         .filter_map(|line| line.split_once(' '))
         .map(|(name, ns)| (name.to_owned(), ns.parse().expect("nanoseconds")))
         .collect()
+}
+
+/// Runs the caller once with a trace on that has room for all of it.
+fn run_traced(caller: &Path, driver: &Path) -> Times {
+    let segments = tempfile::tempdir().expect("a temporary directory");
+    let mut child = Command::new(caller)
+        .arg("traced")
+        .env("LD_LIBRARY_PATH", driver)
+        .env("GPUSHARE_DIR", segments.path())
+        .env("LD_PRELOAD", artifact("libgpushare.so"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the caller starts");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("it says it is ready");
+    let operator = Segments::open_operator(segments.path()).expect("its segments");
+    let process = snapshot(operator.segments(), clock::now())
+        .processes
+        .remove(0);
+    let records = *trace::RECORDS.end();
+    let path = trace::create(segments.path(), &process, records).expect("room for a buffer");
+    let change = Change::Trace {
+        slot: process.slot,
+        on: Some(records),
+    };
+    let edit = operator
+        .edit(None, &change, clock::now())
+        .expect("a valid edit");
+    eventually("it is acknowledged", Duration::from_secs(30), || {
+        operator.unacknowledged(edit.generation).is_empty()
+    });
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(b"go\n").expect("it listens");
+    let mut text = String::new();
+    output.read_to_string(&mut text).expect("its times");
+    assert!(child.wait().expect("it ends").success());
+    let trace = trace::Reader::open(&path).expect("a trace");
+    let launches = trace.stats().iter().map(|stat| stat.count).sum::<u64>();
+    assert!(
+        launches > 1_000_000 && trace.dropped() == 0,
+        "{launches} launches traced"
+    );
+    times_of(&text)
 }
 
 /// Nanoseconds to start and end a process that never touches CUDA, bare and preloaded: of many starts in turns, the
@@ -148,6 +201,22 @@ fn print(bare: &Times, off: &Times, held: &Times) {
             "{label:<26} off ÷ bare {:>6.3}   held ÷ bare {:>6.3}",
             off[name] / bare[name],
             held[name] / bare[name]
+        );
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "a benchmark prints")]
+fn print_traced(bare: &Times, traced: &Times) {
+    println!(
+        "\n{:<26}{:>12}{:>12}{:>10}",
+        "ns a call", "bare", "profiling", "+"
+    );
+    for (name, label) in ROWS.iter().filter(|(name, _)| name.starts_with("launch")) {
+        let (bare, traced) = (bare[*name], traced[*name]);
+        println!(
+            "{label:<26}{bare:>12.2}{traced:>12.2}{:>10.2}   ÷ {:.3}",
+            traced - bare,
+            traced / bare
         );
     }
 }

@@ -1,5 +1,5 @@
 /* Calls the driver in tight loops and prints nanoseconds a call, the best of several rounds: `name ns`.
- * caller [threads] */
+ * caller [traced]: a traced one says "ready", waits for a line, and launches no more often than a buffer has room. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -51,8 +51,10 @@ static void measure(const char *name, void (*body)(long), long n) {
     fflush(stdout);
 }
 
+static long many = 3000000;
+
 static void *body(void *_) {
-    launches(3000000);
+    launches(many);
     return NULL;
 }
 
@@ -66,7 +68,15 @@ int main(int argc, char **argv) {
     info = (int (*)(size_t *, size_t *))dlsym(cuda, "cuMemGetInfo_v2");
     if (init(0)) return 1;
 
-    measure("launch", launches, 100000);
+    int traced = argc > 1;
+    if (traced) {
+        many = 100000;
+        launches(1);
+        puts("ready");
+        fflush(stdout);
+        getchar();
+    }
+    measure("launch", launches, traced ? 10000 : 100000);
     for (int threads = 2; threads <= 4; threads *= 2) {
         double best = 1e18;
         for (int round = 0; round < 3; round++) {
@@ -74,11 +84,12 @@ int main(int argc, char **argv) {
             double start = now();
             for (int i = 0; i < threads; i++) pthread_create(&ids[i], NULL, body, NULL);
             for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
-            double took = (now() - start) / 3000000 / threads;
+            double took = (now() - start) / many / threads;
             if (took < best) best = took;
         }
         printf("launch_%d %.3f\n", threads, best);
     }
+    if (traced) return 0;
     measure("info", infos, 50000);
     measure("dlsym", lookups, 5000);
     static uint64_t live[100000];

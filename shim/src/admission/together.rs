@@ -14,6 +14,7 @@ use crate::{
     real::Real,
     stream,
     thread::{self, Thread, Used, add},
+    trace,
 };
 
 /// After so many beginnings the launch is made with what it has: it may not be held up for ever.
@@ -93,7 +94,9 @@ impl Together {
         for _ in 0..BEGINNINGS {
             self.thread.stand_nowhere();
             for part in &mut self.parts {
+                let waiting = trace::waits();
                 let admitted = part.device.turn.admit(self.guest, part.device, self.thread);
+                waiting.ended(part.device.ordinal);
                 part.counted = admitted.inspect_err(|_| self.thread.leave_all())?;
             }
             let guest = self.guest;
