@@ -19,7 +19,7 @@ macro_rules! symbols {
         hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $(fn $used:ident $used_args:tt;)* }
     ) => {
-        /// A driver function we hook or use. The numbers are the call codes of events and profiles.
+        /// A driver function we hook or use. The numbers are those of traces; events have [`Symbol::code`].
         #[allow(non_camel_case_types, missing_docs, reason = "these are the driver's own names")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
@@ -49,6 +49,11 @@ macro_rules! symbols {
 gpushare_abi::driver_table!(symbols);
 
 impl Symbol {
+    /// The number of events.
+    pub fn code(self) -> u16 {
+        gpushare_abi::call_code(self.info().name)
+    }
+
     /// The table's row.
     pub fn info(self) -> &'static Info {
         &INFO[self as usize]

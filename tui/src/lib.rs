@@ -8,6 +8,7 @@
 
 pub mod artifacts;
 pub mod audit;
+pub mod calls;
 pub mod cli;
 pub mod demo;
 pub mod doctor;

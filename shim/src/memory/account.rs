@@ -123,7 +123,7 @@ impl Account {
             kind: EventKind::Denial,
             arg0: denial.asked,
             arg1: denial.quota,
-            call: symbol as u16,
+            call: symbol.code(),
         });
         CUDA_ERROR_OUT_OF_MEMORY
     }

@@ -114,7 +114,7 @@ fn events(from: u64, to: u64) -> Vec<EventLine> {
         let denial = What::Denial {
             asked_bytes: GIB / 2,
             quota_bytes: 12 * GIB,
-            call: None,
+            call: Some(gpushare_abi::call_code("cuMemAlloc_v2")),
         };
         events.push(event(0, START + second * S + 100 * MS, 2, denial));
     }

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 
 use super::Look;
 use super::pen::Pen;
+use crate::calls;
 use crate::sample::{EventLine, What};
 use crate::top::palette::Role;
 use crate::top::state::{Data, State, Who};
@@ -126,14 +127,17 @@ fn say(event: &EventLine) -> (&'static str, Role, String) {
         What::Denial {
             asked_bytes,
             quota_bytes,
-            ..
+            call,
         } => (
             "DENIED",
             Role::Bad,
             format!(
-                "{} over its quota of {}",
+                "{} over its quota of {}{}",
                 short_size(asked_bytes),
-                short_size(quota_bytes)
+                short_size(quota_bytes),
+                call.and_then(calls::name)
+                    .map(|name| format!(" by {name}"))
+                    .unwrap_or_default()
             ),
         ),
         What::Forced { held_ns } => (
