@@ -51,8 +51,13 @@ impl Operator {
 
     /// Checks a change without doing it.
     pub fn check(&self, change: &Change) -> Result<(), EditError> {
+        self.preview(change).map(drop)
+    }
+
+    /// What a change would replace, as the change that would take it back. Nothing is done.
+    pub fn preview(&self, change: &Change) -> Result<Change, EditError> {
         check::ranges(change)?;
-        self.plan(change, clock::now()).map(|_| ())
+        Ok(self.plan(change, clock::now())?.old)
     }
 
     /// Does a change, if the generation is still the one expected.
