@@ -33,21 +33,29 @@ const REAP: u64 = 1_000_000_000;
 const CAP_SLICE: u64 = 10_000_000;
 const STACK: usize = 256 * 1024;
 
+/// What a thread of ours runs; its argument is the guest.
+pub type Body = extern "C" fn(*mut c_void) -> *mut c_void;
+
 /// Starts the keeper of this guest.
 pub fn start(guest: &'static Guest) -> bool {
+    start_thread(guest, body)
+}
+
+/// Starts a thread of ours that takes no signals.
+pub fn start_thread(guest: &'static Guest, body: Body) -> bool {
     // SAFETY: all-zero is a valid set to be filled in.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
     // SAFETY: the set is ours.
     unsafe { libc::sigfillset(&mut all) };
     // SAFETY: both sets are ours. The new thread inherits the full mask: no signal of the guest's ever runs there.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
-    let started = spawn(guest);
+    let started = spawn(guest, body);
     // SAFETY: puts back what was there.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     started
 }
 
-fn spawn(guest: &'static Guest) -> bool {
+fn spawn(guest: &'static Guest, body: Body) -> bool {
     // SAFETY: all-zero is a valid attribute to be initialised.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     // SAFETY: the attribute is ours.

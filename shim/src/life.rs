@@ -300,6 +300,7 @@ extern "C" fn leave() {
         futex::wait_any(&[watch], Duration::from_millis(10));
     }
     guest.tracer.end(guest);
+    guest.tracer.wait_for_files();
     // What still runs runs as if we were not there: static destructors that free, threads that launch.
     if let Some(page) = gate::page() {
         page.unmanaged.open();

@@ -118,14 +118,14 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     limits.policy_source = source(name);
 }
 
-/// Where Alnair's profiler would write its files.
+/// Where Alnair's profiler would write its files. The program may change its directory: the path is an absolute one.
 pub(super) fn profile(reader: &mut Reader<'_>) -> Option<PathBuf> {
     reader.own("PFLOG", |text| {
-        let dir = PathBuf::from(text);
-        let why = match fs::metadata(&dir) {
+        let found = fs::canonicalize(text).and_then(|dir| Ok((fs::metadata(&dir)?, dir)));
+        let why = match found {
+            Ok((meta, dir)) if meta.is_dir() => return Ok(dir),
+            Ok(_) => "it is no directory".to_owned(),
             Err(error) => error.to_string(),
-            Ok(meta) if !meta.is_dir() => "it is no directory".to_owned(),
-            Ok(_) => return Ok(dir),
         };
         Err(TextError::Conflict {
             why: format!("cannot write a profile into {text:?}: {why}"),

@@ -1,35 +1,98 @@
-//! The files of `PFLOG`: what Alnair's hook library wrote, written by the keeper.
+//! The files of `PFLOG`: what Alnair's hook library wrote, written by a thread of its own.
 //!
-//! Calls go into a buffer in our own memory; the keeper takes them out of it, ten times a second at most, and appends
-//! whole lines to `timeline.log`: processes that share a directory share that file and lose nothing. `metrics.log` has
-//! the sums of one process. The first to come has the plain name for as long as it lives, others write
-//! `metrics.PID.log`. A buffer that fills faster than it is emptied counts what it drops; the sums stay exact.
+//! Calls go into a buffer in our own memory. The thread takes them out of it once a second, or when it is half full, and
+//! appends whole lines to `timeline.log`: processes that share a directory share that file and lose nothing.
+//! `metrics.log` has the sums of one process: the first to come has the plain name for as long as it lives, others
+//! write `metrics.PID.log`. A half full buffer is changed for an empty one; one that fills before the thread comes to it
+//! counts what it drops, and the sums stay exact. A file system that hangs holds up this thread and nobody else: not
+//! the keeper, not the program, and its end for two seconds at most.
+#![allow(unsafe_code, reason = "the thread's entry")]
 
 use std::{
+    ffi::c_void,
     fs::OpenOptions,
     io::{self, Write as _},
     os::unix::fs::FileExt as _,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use shm_layout::trace::{
-    Buffer, Call, DEFAULT_RECORDS, Guest, Kind, Length, Record, alnair, claim::Claim,
+use shm_layout::{
+    clock,
+    trace::{Buffer, DEFAULT_RECORDS, Kind, Record, alnair, claim::Claim},
 };
 
-use super::tracer::names;
+use super::tracer::{names, with_guest};
 use crate::{
+    guest::Guest,
+    keeper,
     notice::{self, Cause},
-    symbols::Symbol,
 };
 
 /// Between two writings of the files.
 const PERIOD: u64 = 1_000_000_000;
+/// Between two looks at the buffer.
+const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of lines that are written at once.
 const PART: usize = 60_000;
 
+/// A buffer of our own.
+pub fn buffer(guest: &Guest) -> Option<Arc<Buffer>> {
+    match with_guest(guest, |made| Buffer::private(DEFAULT_RECORDS, made)) {
+        Ok(buffer) => Some(Arc::new(buffer)),
+        Err(error) => {
+            notice::once(Cause::Trace, format_args!("PFLOG: {error}"));
+            None
+        }
+    }
+}
+
+/// Starts the thread; it finds its buffer at the tracer.
+pub fn start(guest: &'static Guest) -> bool {
+    let started = keeper::start_thread(guest, body);
+    if !started {
+        notice::once(
+            Cause::Trace,
+            format_args!("PFLOG: cannot start a thread; the program goes on without"),
+        );
+    }
+    started
+}
+
+extern "C" fn body(guest: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` passes a guest, which is never freed.
+    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+    // SAFETY: a C string of less than 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-log".as_ptr()) };
+    if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
+        notice::fault();
+    }
+    guest.tracer.files_are_written();
+    std::ptr::null_mut()
+}
+
+fn keep(guest: &'static Guest) {
+    let (Some(dir), Some(buffer)) = (&guest.environment.profile, guest.tracer.first_private())
+    else {
+        return;
+    };
+    let mut log = Log::start(dir, buffer);
+    while !guest.tracer.sleep_unless_over(LOOK) {
+        log.tick(clock::now());
+        if log.is_filling()
+            && let Some(empty) = self::buffer(guest)
+            && guest.tracer.change_private(guest, &empty)
+        {
+            log.go_on_with(empty);
+        }
+    }
+    log.end();
+}
+
 /// The files of one process.
-pub struct Log {
+struct Log {
     timeline: PathBuf,
     metrics: PathBuf,
     /// Keeps the plain name ours.
@@ -40,23 +103,12 @@ pub struct Log {
     place: u64,
     /// What earlier buffers came to: count and nanoseconds by call code.
     sums: Vec<(u64, u64)>,
-    dropped: u64,
     next_ns: u64,
     lines: String,
 }
 
 impl Log {
-    /// `None`, and a line on stderr, where there can be none.
-    pub fn start(dir: &Path, guest: Guest<'_>) -> Option<Log> {
-        // The process may change its directory.
-        let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
-        let buffer = match Buffer::private(DEFAULT_RECORDS, guest) {
-            Ok(buffer) => Arc::new(buffer),
-            Err(error) => {
-                notice::once(Cause::Trace, format_args!("PFLOG: {error}"));
-                return None;
-            }
-        };
+    fn start(dir: &Path, buffer: Arc<Buffer>) -> Log {
         let plain = dir.join("metrics.log");
         let (metrics, claim) = match Claim::of(&plain) {
             Ok(Some(claim)) => (plain, Some(claim)),
@@ -66,7 +118,7 @@ impl Log {
             }
         };
         let names = names();
-        Some(Log {
+        Log {
             timeline: dir.join("timeline.log"),
             metrics,
             _claim: claim,
@@ -74,78 +126,39 @@ impl Log {
             sums: vec![(0, 0); names.len()],
             names,
             place: 0,
-            dropped: 0,
             next_ns: 0,
             lines: String::new(),
-        })
-    }
-
-    /// A call from before there was a buffer.
-    pub fn first(&self, symbol: Symbol, start_ns: u64, duration_ns: u64) {
-        if start_ns != 0 {
-            self.buffer.call(&Call {
-                code: symbol as u16,
-                start_ns,
-                duration_ns,
-                waited_ns: 0,
-                bytes: 0,
-                tid: 0,
-                device: None,
-            });
-        }
-    }
-
-    /// Where the threads write.
-    pub fn buffer(&self) -> Arc<Buffer> {
-        Arc::clone(&self.buffer)
-    }
-
-    /// How much there is, all buffers together.
-    pub fn length(&self) -> Length {
-        let now = self.buffer.length();
-        Length {
-            dropped: self.dropped + now.dropped,
-            ..now
         }
     }
 
     /// Writes the files when it is time.
-    pub fn tick(&mut self, now: u64) {
-        if now < self.next_ns && !self.is_filling() {
-            return;
+    fn tick(&mut self, now: u64) {
+        if now >= self.next_ns || self.is_filling() {
+            self.next_ns = now.saturating_add(PERIOD);
+            self.take_lines(false);
+            self.write_metrics();
         }
-        self.next_ns = now.saturating_add(PERIOD);
-        self.take_lines(false);
-        self.write_metrics();
     }
 
     /// Whether the buffer should be changed for an empty one.
-    pub fn is_filling(&self) -> bool {
+    fn is_filling(&self) -> bool {
         let length = self.buffer.length();
         length.records > length.capacity / 2
     }
 
-    /// Takes an empty buffer, and hands out the one there was; `None` without memory for another.
-    pub fn next(&mut self, guest: Guest<'_>) -> Option<Arc<Buffer>> {
-        let next = Buffer::private(DEFAULT_RECORDS, guest).ok()?;
-        Some(std::mem::replace(&mut self.buffer, Arc::new(next)))
-    }
-
-    /// Nobody writes to this one any more: its last lines, and its sums.
-    pub fn finish(&mut self, full: Arc<Buffer>) {
-        let next = std::mem::replace(&mut self.buffer, full);
+    /// Nobody writes to the buffer we have any more: its last lines, its sums, and on with another one.
+    fn go_on_with(&mut self, next: Arc<Buffer>) {
         self.take_lines(true);
         for (code, sum) in self.sums.iter_mut().enumerate() {
             let (count, total_ns) = self.buffer.sum_of(code as u16);
             *sum = (sum.0.wrapping_add(count), sum.1.wrapping_add(total_ns));
         }
-        self.dropped += self.buffer.length().dropped;
         self.buffer = next;
         self.place = 0;
     }
 
     /// Nobody writes any more at all.
-    pub fn end(mut self) {
+    fn end(mut self) {
         self.take_lines(true);
         self.write_metrics();
     }

@@ -2,18 +2,23 @@
 
 use std::{
     ptr::null_mut,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::*},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicU32, Ordering::*},
+    },
     time::{Duration, Instant},
 };
 
 use shm_layout::{
     Event, EventKind, Uuid, clock,
-    trace::{self, Buffer, Order, Progress, TraceError, TraceState},
+    trace::{self, Buffer, Call, Order, Progress, TraceError, TraceState},
 };
 
-use super::{FIRST_INIT, ON, Trace, log::Log, quiet};
+use super::{FIRST_INIT, ON, Trace, log, quiet};
 use crate::{
-    barrier, futex, gate,
+    barrier,
+    futex::{self, Watch},
+    gate,
     guest::Guest,
     symbols::{INFO, Symbol},
     thread,
@@ -27,7 +32,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is traced, and on whose account.
 #[derive(Default)]
-pub struct Tracer(Mutex<Current>);
+pub struct Tracer {
+    current: Mutex<Current>,
+    /// Wakes the thread that writes the files of `PFLOG`.
+    bell: AtomicU32,
+    /// Nothing is begun any more.
+    over: AtomicBool,
+    /// That thread has something to write, and has written it.
+    files: AtomicU32,
+}
 
 #[derive(Default)]
 struct Current {
@@ -35,10 +48,16 @@ struct Current {
     order: Option<Order>,
     state: TraceState,
     shared: Option<Arc<Buffer>>,
-    log: Option<Log>,
-    /// The process is ending: nothing is begun any more.
-    over: bool,
+    private: Option<Arc<Buffer>>,
+    /// The first private one, until the thread that reads it has come for it.
+    unread: Option<Arc<Buffer>>,
+    /// What earlier private buffers dropped.
+    dropped: u64,
 }
+
+const NO_FILES: u32 = 0;
+const WRITING: u32 = 1;
+const WRITTEN: u32 = 2;
 
 /// The exported names by call code.
 pub(super) fn names() -> Vec<&'static str> {
@@ -56,29 +75,113 @@ pub(super) fn with_guest<T>(guest: &Guest, make: impl FnOnce(trace::Guest<'_>) -
 
 impl Tracer {
     fn lock(&self) -> MutexGuard<'_, Current> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A signal handler may end the process while the very thread it runs on has the lock.
+    fn lock_patiently(&self) -> Option<MutexGuard<'_, Current>> {
+        for _ in 0..200 {
+            match self.current.try_lock() {
+                Ok(current) => return Some(current),
+                Err(TryLockError::Poisoned(current)) => return Some(current.into_inner()),
+                Err(TryLockError::WouldBlock) => futex::nap(Duration::from_millis(1)),
+            }
+        }
+        None
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
     }
 
     /// At registration: `PFLOG` wants its files.
-    pub fn start_log(&self, guest: &Guest) {
-        let Some(dir) = &guest.environment.profile else {
+    pub fn start_log(&self, guest: &'static Guest) {
+        if guest.environment.profile.is_none() {
+            return;
+        }
+        let Some(buffer) = log::buffer(guest) else {
             return;
         };
-        let mut current = self.lock();
-        current.log = with_guest(guest, |made| Log::start(dir, made));
-        if let Some(log) = &current.log {
-            let [began, took] = &FIRST_INIT;
-            log.first(Symbol::cuInit, began.load(Relaxed), took.load(Relaxed));
-            publish(guest, &current);
+        let [began, took] = [&FIRST_INIT[0], &FIRST_INIT[1]].map(|word| word.load(Relaxed));
+        if began != 0 {
+            buffer.call(&Call {
+                code: Symbol::cuInit as u16,
+                start_ns: began,
+                duration_ns: took,
+                waited_ns: 0,
+                bytes: 0,
+                tid: 0,
+                device: None,
+            });
         }
-        say(guest, &current);
+        let mut current = self.lock();
+        current.private = Some(Arc::clone(&buffer));
+        current.unread = Some(buffer);
+        self.files.store(WRITING, Relaxed);
+        if log::start(guest) {
+            publish(guest, &current);
+        } else {
+            (current.private, current.unread) = (None, None);
+            self.files.store(NO_FILES, Relaxed);
+        }
+        self.say(guest, &current);
+    }
+
+    /// The first buffer whose records become lines, once.
+    pub(super) fn first_private(&self) -> Option<Arc<Buffer>> {
+        self.lock().unread.take()
+    }
+
+    /// Has the threads write to an empty buffer; from then on nobody writes to the one there was. False at the end.
+    pub(super) fn change_private(&self, guest: &Guest, empty: &Arc<Buffer>) -> bool {
+        let mut current = self.lock();
+        let Some(full) = current.private.replace(Arc::clone(empty)) else {
+            current.private = None;
+            return false;
+        };
+        publish(guest, &current);
+        current.dropped += full.length().dropped;
+        true
+    }
+
+    /// Sleeps so long; returns at once, and true, when nothing more will be written.
+    pub(super) fn sleep_unless_over(&self, time: Duration) -> bool {
+        let seen = self.bell.load(Acquire);
+        if !self.is_over() {
+            let watch = Watch {
+                word: &self.bell,
+                seen,
+                private: true,
+            };
+            futex::wait_any(&[watch], time);
+        }
+        self.is_over()
+    }
+
+    /// The thread that writes the files has written all.
+    pub(super) fn files_are_written(&self) {
+        self.files.store(WRITTEN, Release);
+        futex::wake_private(&self.files);
+    }
+
+    /// At the process's end, behind [`end`](Self::end): the last lines, unless the file system hangs.
+    pub fn wait_for_files(&self) {
+        let until = Instant::now() + Duration::from_secs(2);
+        while self.files.load(Acquire) == WRITING && Instant::now() < until {
+            let watch = Watch {
+                word: &self.files,
+                seen: WRITING,
+                private: true,
+            };
+            futex::wait_any(&[watch], Duration::from_millis(20));
+        }
     }
 
     /// Follows the operator's order. When it returns, every launch that begins is traced, or none is.
     pub fn follow(&self, guest: &Guest) {
         let order = guest.registration.trace_order();
         let mut current = self.lock();
-        if order == current.order || current.over {
+        if order == current.order || self.is_over() {
             return;
         }
         current.order = order;
@@ -101,53 +204,56 @@ impl Tracer {
         if let Some(buffer) = before {
             close(guest, &buffer);
         }
-        say(guest, &current);
+        self.say(guest, &current);
     }
 
     /// The keeper's beat.
     pub fn tick(&self, guest: &Guest, now: u64) {
-        let mut current = self.lock();
+        let current = self.lock();
         if let Some(buffer) = &current.shared {
             buffer.seen(now);
         }
-        if let Some(log) = &mut current.log {
-            log.tick(now);
-            let fresh = log
-                .is_filling()
-                .then(|| with_guest(guest, |made| log.next(made)));
-            if let Some(Some(full)) = fresh {
-                publish(guest, &current);
-                if let Some(log) = &mut current.log {
-                    log.finish(full);
-                }
-            }
-        }
-        if current.shared.is_some() || current.log.is_some() {
-            say(guest, &current);
+        if current.shared.is_some() || current.private.is_some() {
+            self.say(guest, &current);
         }
     }
 
     /// The process ends, or is not ours to trace any more: what was written is complete.
     pub fn end(&self, guest: &Guest) {
-        // Who holds it is about to do the same.
-        let Ok(mut current) = self.0.try_lock() else {
+        let Some(mut current) = self
+            .lock_patiently()
+            .filter(|_| !self.over.swap(true, Relaxed))
+        else {
             return;
         };
-        current.over = true;
-        let (shared, log) = (current.shared.take(), current.log.take());
-        if shared.is_none() && log.is_none() {
+        let shared = current.shared.take();
+        let private = current.private.take();
+        if shared.is_none() && private.is_none() {
             return;
         }
         publish(guest, &current);
         if let Some(buffer) = shared {
             close(guest, &buffer);
-            current.shared = Some(buffer);
-            say(guest, &current);
-            current.shared = None;
         }
-        if let Some(log) = log {
-            log.end();
-        }
+        self.bell.fetch_add(1, Release);
+        futex::wake_private(&self.bell);
+    }
+
+    /// Shows how far it is.
+    fn say(&self, guest: &Guest, current: &Current) {
+        let buffer = current.shared.as_ref().or(current.private.as_ref());
+        let length = buffer.map(|buffer| buffer.length()).unwrap_or_default();
+        let earlier = if current.shared.is_some() {
+            0
+        } else {
+            current.dropped
+        };
+        guest.registration.trace_progress(&Progress {
+            state: current.state,
+            logs: current.private.is_some(),
+            records: length.records,
+            dropped: length.dropped + earlier,
+        });
     }
 }
 
@@ -156,7 +262,7 @@ fn publish(guest: &Guest, current: &Current) {
     let Some(page) = gate::page() else { return };
     let next = Trace {
         shared: current.shared.clone(),
-        private: current.log.as_ref().map(Log::buffer),
+        private: current.private.clone(),
     };
     let on = next.shared.is_some() || next.private.is_some();
     let next = if on {
@@ -195,23 +301,6 @@ fn close(guest: &Guest, buffer: &Buffer) {
         }
     }
     buffer.stopped(now);
-}
-
-/// Shows how far it is.
-fn say(guest: &Guest, current: &Current) {
-    let shared = current.shared.as_ref().map(|buffer| buffer.length());
-    let length = shared.or(current.log.as_ref().map(Log::length));
-    let length = length.unwrap_or_default();
-    guest.registration.trace_progress(&Progress {
-        state: if current.over {
-            TraceState::Off
-        } else {
-            current.state
-        },
-        logs: current.log.is_some(),
-        records: length.records,
-        dropped: length.dropped,
-    });
 }
 
 /// The operator learns it from the slot and from the events; the guest's terminal is not the place.

@@ -143,6 +143,20 @@ fn more_than_a_buffer_holds_is_written_all_the_same() {
 }
 
 #[test]
+fn a_program_that_ends_at_once_leaves_its_lines() {
+    let (bed, dir) = (Testbed::new(), tempfile::tempdir().expect("a directory"));
+    for round in 1..=10 {
+        let mut program = Program::bare(&bed, &[("PFLOG", dir.path().to_str().expect("UTF-8"))]);
+        for word in ["init", "launch 3", "exit"] {
+            program.watched.say(word);
+        }
+        assert!(program.watched.wait_output().status.success());
+        assert_eq!(timeline(dir.path(), "cuLaunchKernel").len(), 3 * round);
+        assert_eq!(count(&dir.path().join("metrics.log"), "cuInit"), 1);
+    }
+}
+
+#[test]
 fn an_operators_trace_beside_it_disturbs_neither() {
     let (bed, dir) = (Testbed::new(), tempfile::tempdir().expect("a directory"));
     let mut program = Program::start(&bed, &[("PFLOG", dir.path().to_str().expect("UTF-8"))]);
