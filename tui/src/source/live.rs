@@ -37,7 +37,7 @@ pub struct Live {
 
 struct Open {
     segments: Segments,
-    inode: Option<u64>,
+    files: [Option<(u64, u64)>; 2],
     tail: Tail,
 }
 
@@ -83,12 +83,14 @@ impl Live {
         Ok(self.join(segment))
     }
 
-    /// Opens the segments, anew when another file has taken their place.
+    /// Opens the segments, anew when another file has taken their place, or when one was cut short: what is behind
+    /// its end must not be touched.
     fn segments(&mut self) -> Result<(), OpenError> {
-        let inode = fs::metadata(self.dir.join("state"))
-            .ok()
-            .map(|meta| meta.ino());
-        if self.open.as_ref().is_some_and(|open| open.inode == inode) {
+        let files = ["state", "control"].map(|name| {
+            let meta = fs::metadata(self.dir.join(name)).ok()?;
+            Some((meta.ino(), meta.len()))
+        });
+        if self.open.as_ref().is_some_and(|open| open.files == files) {
             return Ok(());
         }
         self.open = None;
@@ -97,7 +99,7 @@ impl Live {
         self.open = Some(Open {
             tail: Tail::new(&segments),
             segments,
-            inode,
+            files,
         });
         Ok(())
     }

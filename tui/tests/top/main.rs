@@ -3,3 +3,4 @@
 mod frames;
 mod state;
 mod support;
+mod torture;

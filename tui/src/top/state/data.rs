@@ -41,6 +41,9 @@ pub struct Data {
 impl Data {
     /// Takes in the next sample.
     pub fn update(&mut self, sample: Sample) {
+        if sample.time_ns < self.sample.time_ns {
+            self.forget_times();
+        }
         self.lanes.update(&sample);
         self.log.update(&sample);
         let present: Vec<Who> = sample.processes.iter().map(Who::of).collect();
@@ -65,6 +68,15 @@ impl Data {
         // Events are in the log now.
         self.sample.events = Vec::new();
         self.alerts = alerts::find(self);
+    }
+
+    /// The clock went back (another recording, a machine restored from an image): what was measured on it is void.
+    fn forget_times(&mut self) {
+        self.lanes = Lanes::default();
+        self.blame = Blame::default();
+        self.pulses.clear();
+        self.util.clear();
+        self.handoffs.clear();
     }
 
     fn remember_utilisation(&mut self, sample: &Sample) {

@@ -126,7 +126,7 @@ impl Lanes {
                 }
                 let lane = self.lanes.entry(key).or_default();
                 if lane.doing != doing {
-                    lane.turn(doing, holding.lock.since_ns.clamp(1, sample.time_ns));
+                    lane.turn(doing, holding.lock.since_ns.max(1).min(sample.time_ns));
                 }
                 lane.extend(sample.time_ns);
             }

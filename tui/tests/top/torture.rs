@@ -1,0 +1,246 @@
+//! Whatever the samples say, whoever presses what, at whichever size: it is drawn, and nothing acts on the terminal.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use gpushare_tui::sample::{DeviceSample, EventLine, ProcessSample, Sample, Slot, What};
+use gpushare_tui::source::Source;
+use gpushare_tui::source::replay::{Recorder, Replay};
+use gpushare_tui::top::app;
+use gpushare_tui::top::state::State;
+use gpushare_tui::top::view;
+use proptest::prelude::*;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::support::{look, state, story};
+
+const S: u64 = 1_000_000_000;
+
+fn draw(state: &State, width: u16, height: u16, ascii: bool) -> Buffer {
+    let area = Rect::new(0, 0, width, height);
+    let mut buffer = Buffer::empty(area);
+    view::draw_into(&mut buffer, area, state, &look(ascii));
+    buffer
+}
+
+/// No cell may hold a character that a terminal obeys.
+fn assert_harmless(buffer: &Buffer) {
+    for cell in buffer.content() {
+        let symbol = cell.symbol();
+        assert!(
+            !symbol.chars().any(char::is_control),
+            "{symbol:?} reaches the terminal"
+        );
+    }
+}
+
+/// What is done to the dashboard.
+#[derive(Clone, Debug)]
+enum Step {
+    Key(KeyCode, bool),
+    /// The clock of the next sample, in seconds before or after where it would be.
+    Sample(i64),
+    /// A sample in which only some processes and devices are left.
+    Fewer(usize, usize),
+    Draw(u16, u16, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use KeyCode as K;
+    let named = [
+        K::Enter,
+        K::Esc,
+        K::Tab,
+        K::Up,
+        K::Down,
+        K::Home,
+        K::End,
+        K::PageDown,
+        K::Backspace,
+        K::Left,
+        K::Right,
+    ];
+    let key = prop_oneof![
+        proptest::sample::select(named.to_vec()),
+        proptest::char::range(' ', '~').prop_map(K::Char),
+        any::<char>().prop_map(K::Char),
+    ];
+    prop_oneof![
+        6 => (key, proptest::bool::weighted(0.05)).prop_map(|(key, control)| Step::Key(key, control)),
+        2 => (-100_000_i64..100_000).prop_map(Step::Sample),
+        1 => (0_usize..8, 0_usize..3).prop_map(|(processes, devices)| Step::Fewer(processes, devices)),
+        3 => (0_u16..140, 0_u16..60, any::<bool>()).prop_map(|(width, height, ascii)| Step::Draw(width, height, ascii)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_keys_no_clock_and_no_size_make_it_panic(steps in prop::collection::vec(step(), 1..60)) {
+        let mut state = state();
+        let last = story().last().unwrap();
+        for step in steps {
+            match step {
+                Step::Key(code, control) => {
+                    let modifiers = if control { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
+                    app::key(&mut state, KeyEvent::new(code, modifiers));
+                }
+                Step::Sample(seconds) => {
+                    let mut sample = last.clone();
+                    sample.time_ns = sample.time_ns.saturating_add_signed(seconds * S as i64);
+                    sample.unix_ms += seconds * 1000;
+                    state.update(sample);
+                }
+                Step::Fewer(processes, devices) => {
+                    let mut sample = last.clone();
+                    sample.processes.truncate(processes);
+                    sample.devices.truncate(devices);
+                    state.update(sample);
+                }
+                Step::Draw(width, height, ascii) => assert_harmless(&draw(&state, width, height, ascii)),
+            }
+        }
+        assert_harmless(&draw(&state, 120, 40, false));
+    }
+
+    #[test]
+    fn no_name_acts_on_the_terminal(name in any::<String>(), other in "\\PC{0,40}", width in 0_u16..130, height in 0_u16..50) {
+        let mut samples: Vec<Sample> = story().collect();
+        for sample in &mut samples {
+            for process in &mut sample.processes {
+                process.label.clone_from(&name);
+                process.user.clone_from(&other);
+                process.exe = format!("/{other}/{name}");
+                process.group = Some(name.clone());
+                process.container = Some(other.clone());
+            }
+            for event in &mut sample.events {
+                event.name.clone_from(&name);
+            }
+            for device in &mut sample.devices {
+                device.name.clone_from(&other);
+            }
+            sample.host.clone_from(&name);
+            sample.segment.dir.clone_from(&other);
+        }
+        let mut state = State::default();
+        samples.into_iter().for_each(|sample| state.update(sample));
+        for keys in ["", "m", "e", "w", "p", "\n"] {
+            for key in keys.chars() {
+                let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+                app::key(&mut state, KeyEvent::from(code));
+            }
+            assert_harmless(&draw(&state, width, height, false));
+            app::key(&mut state, KeyEvent::from(KeyCode::Esc));
+        }
+    }
+
+    #[test]
+    fn a_damaged_recording_is_played_or_refused(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..40), cut in any::<prop::sample::Index>()) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut recorder = Recorder::create(file.path()).unwrap();
+        story().step_by(20).for_each(|sample| recorder.add(&sample).unwrap());
+        drop(recorder);
+        let mut bytes = std::fs::read(file.path()).unwrap();
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len()).max(bytes.len() / 2));
+        std::fs::write(file.path(), bytes).unwrap();
+        let Ok(mut replay) = Replay::open(file.path()) else {
+            return Ok(());
+        };
+        let mut state = State::default();
+        while let Ok(Some(sample)) = replay.next() {
+            state.update(sample);
+            assert_harmless(&draw(&state, 120, 40, false));
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_leaves_no_wrong_shares_behind() {
+    for jump in [-3_600 * S as i64, 3_600 * S as i64, 400 * 86_400 * S as i64] {
+        let mut state = state();
+        for mut sample in story() {
+            sample.time_ns = sample.time_ns.saturating_add_signed(jump);
+            for process in &mut sample.processes {
+                for holding in &mut process.devices {
+                    let since = &mut holding.lock.since_ns;
+                    *since = since.saturating_add_signed(jump);
+                }
+            }
+            for event in &mut sample.events {
+                event.time_ns = event.time_ns.saturating_add_signed(jump);
+            }
+            for device in &mut sample.devices {
+                device.owner_since_ns = device.owner_since_ns.saturating_add_signed(jump);
+            }
+            state.update(sample);
+        }
+        let hold: f32 = state
+            .data()
+            .on(0)
+            .iter()
+            .map(|who| state.data().spent(*who, 0).hold)
+            .sum();
+        assert!(
+            (0.9..=1.01).contains(&hold),
+            "after {jump} ns somebody always holds: {hold}"
+        );
+    }
+}
+
+#[test]
+fn as_many_processes_and_devices_as_there_can_be_are_drawn() {
+    const PROCESSES: u16 = 256;
+    const DEVICES: usize = 16;
+    let mut usual = story().last().unwrap();
+    let device = usual.devices[0].clone();
+    usual.devices = (0..DEVICES)
+        .map(|gpu| DeviceSample {
+            uuid: format!("GPU-8f1c2d3e-0000-4000-8000-0000000000{gpu:02}"),
+            segment_index: Some(gpu as u8),
+            ..device.clone()
+        })
+        .collect();
+    let process = usual.processes[0].clone();
+    let holding = process.devices[0].clone();
+    usual.processes = (0..PROCESSES)
+        .map(|index| ProcessSample {
+            slot: Some(Slot { index, epoch: 7 }),
+            pid: Some(1000 + u32::from(index)),
+            label: format!("worker-{index}"),
+            devices: (0..DEVICES)
+                .map(|gpu| {
+                    let mut holding = holding.clone();
+                    holding.gpu = gpu;
+                    holding
+                })
+                .collect(),
+            ..process.clone()
+        })
+        .collect();
+    usual.events = (0..PROCESSES)
+        .map(|index| EventLine {
+            slot: Some(Slot { index, epoch: 7 }),
+            gpu: Some(usize::from(index) % DEVICES),
+            time_ns: usual.time_ns,
+            what: What::Wait,
+            ..EventLine::default()
+        })
+        .collect();
+    let mut state = State::default();
+    state.update(usual.clone());
+    usual.time_ns += S;
+    state.update(usual);
+    for keys in ["", "G", "m", "v"] {
+        for key in keys.chars() {
+            app::key(&mut state, KeyEvent::from(KeyCode::Char(key)));
+        }
+        assert_harmless(&draw(&state, 120, 40, false));
+        assert_harmless(&draw(&state, 20, 5, false));
+    }
+    assert_eq!(state.waits().lines.len(), usize::from(PROCESSES));
+}
