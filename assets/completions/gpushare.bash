@@ -70,6 +70,9 @@ _gpushare() {
             gpushare,set)
                 cmd="gpushare__subcmd__set"
                 ;;
+            gpushare,trace)
+                cmd="gpushare__subcmd__trace"
+                ;;
             gpushare,undo)
                 cmd="gpushare__subcmd__undo"
                 ;;
@@ -163,6 +166,9 @@ _gpushare() {
             gpushare__subcmd__help,set)
                 cmd="gpushare__subcmd__help__subcmd__set"
                 ;;
+            gpushare__subcmd__help,trace)
+                cmd="gpushare__subcmd__help__subcmd__trace"
+                ;;
             gpushare__subcmd__help,undo)
                 cmd="gpushare__subcmd__help__subcmd__undo"
                 ;;
@@ -195,6 +201,24 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help__subcmd__quota,show)
                 cmd="gpushare__subcmd__help__subcmd__quota__subcmd__show"
+                ;;
+            gpushare__subcmd__help__subcmd__trace,export)
+                cmd="gpushare__subcmd__help__subcmd__trace__subcmd__export"
+                ;;
+            gpushare__subcmd__help__subcmd__trace,rm)
+                cmd="gpushare__subcmd__help__subcmd__trace__subcmd__rm"
+                ;;
+            gpushare__subcmd__help__subcmd__trace,show)
+                cmd="gpushare__subcmd__help__subcmd__trace__subcmd__show"
+                ;;
+            gpushare__subcmd__help__subcmd__trace,start)
+                cmd="gpushare__subcmd__help__subcmd__trace__subcmd__start"
+                ;;
+            gpushare__subcmd__help__subcmd__trace,stats)
+                cmd="gpushare__subcmd__help__subcmd__trace__subcmd__stats"
+                ;;
+            gpushare__subcmd__help__subcmd__trace,stop)
+                cmd="gpushare__subcmd__help__subcmd__trace__subcmd__stop"
                 ;;
             gpushare__subcmd__policy,help)
                 cmd="gpushare__subcmd__policy__subcmd__help"
@@ -232,6 +256,48 @@ _gpushare() {
             gpushare__subcmd__quota__subcmd__help,show)
                 cmd="gpushare__subcmd__quota__subcmd__help__subcmd__show"
                 ;;
+            gpushare__subcmd__trace,export)
+                cmd="gpushare__subcmd__trace__subcmd__export"
+                ;;
+            gpushare__subcmd__trace,help)
+                cmd="gpushare__subcmd__trace__subcmd__help"
+                ;;
+            gpushare__subcmd__trace,rm)
+                cmd="gpushare__subcmd__trace__subcmd__rm"
+                ;;
+            gpushare__subcmd__trace,show)
+                cmd="gpushare__subcmd__trace__subcmd__show"
+                ;;
+            gpushare__subcmd__trace,start)
+                cmd="gpushare__subcmd__trace__subcmd__start"
+                ;;
+            gpushare__subcmd__trace,stats)
+                cmd="gpushare__subcmd__trace__subcmd__stats"
+                ;;
+            gpushare__subcmd__trace,stop)
+                cmd="gpushare__subcmd__trace__subcmd__stop"
+                ;;
+            gpushare__subcmd__trace__subcmd__help,export)
+                cmd="gpushare__subcmd__trace__subcmd__help__subcmd__export"
+                ;;
+            gpushare__subcmd__trace__subcmd__help,help)
+                cmd="gpushare__subcmd__trace__subcmd__help__subcmd__help"
+                ;;
+            gpushare__subcmd__trace__subcmd__help,rm)
+                cmd="gpushare__subcmd__trace__subcmd__help__subcmd__rm"
+                ;;
+            gpushare__subcmd__trace__subcmd__help,show)
+                cmd="gpushare__subcmd__trace__subcmd__help__subcmd__show"
+                ;;
+            gpushare__subcmd__trace__subcmd__help,start)
+                cmd="gpushare__subcmd__trace__subcmd__help__subcmd__start"
+                ;;
+            gpushare__subcmd__trace__subcmd__help,stats)
+                cmd="gpushare__subcmd__trace__subcmd__help__subcmd__stats"
+                ;;
+            gpushare__subcmd__trace__subcmd__help,stop)
+                cmd="gpushare__subcmd__trace__subcmd__help__subcmd__stop"
+                ;;
             *)
                 ;;
         esac
@@ -239,7 +305,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -371,7 +437,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__group__subcmd__create)
-            opts="-h --reason --help"
+            opts="-h --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -473,7 +539,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__group__subcmd__rm)
-            opts="-h --reason --help"
+            opts="-h --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -491,7 +557,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__group__subcmd__set)
-            opts="-h --reason --help"
+            opts="-h --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -523,7 +589,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help"
+            opts="run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -900,6 +966,104 @@ _gpushare() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpushare__subcmd__help__subcmd__trace)
+            opts="start stop show stats export rm"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__trace__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__trace__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__trace__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__trace__subcmd__start)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__trace__subcmd__stats)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__trace__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpushare__subcmd__help__subcmd__undo)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -979,7 +1143,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__pause)
-            opts="-h --reason --help"
+            opts="-h --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1085,7 +1249,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__policy__subcmd__set)
-            opts="-h --reason --help"
+            opts="-h --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1201,7 +1365,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__quota__subcmd__set)
-            opts="-h --gpu --for --reason --help"
+            opts="-h --gpu --for --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1241,7 +1405,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__resume)
-            opts="-h --reason --help"
+            opts="-h --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1259,7 +1423,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__run)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1309,7 +1473,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__set)
-            opts="-h --for --reason --help"
+            opts="-h --for --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1319,6 +1483,256 @@ _gpushare() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace)
+            opts="-h --help start stop show stats export rm help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__export)
+            opts="-o -h --format --output --alnair-layout --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "chrome alnair csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --alnair-layout)
+                    COMPREPLY=($(compgen -W "new old" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help)
+            opts="start stop show stats export rm help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help__subcmd__start)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help__subcmd__stats)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__help__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__rm)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__show)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__start)
+            opts="-h --records --buffer --for --reason --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --records)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --buffer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__stats)
+            opts="-h --sort --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --sort)
+                    COMPREPLY=($(compgen -W "total calls longest mean bytes" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__trace__subcmd__stop)
+            opts="-h --reason --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1359,7 +1773,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__wrap)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

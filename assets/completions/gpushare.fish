@@ -36,6 +36,7 @@ complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "pause" -d 'Keep a
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "resume" -d 'Let a paused process use the GPU again'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "undo" -d 'Take back the newest edits'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "audit" -d 'Show who changed what, when and why, newest last'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "trace" -d 'Write down what processes call, and look at it in Perfetto, as a table or as Alnair\'s logs'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "pick" -d 'Print the UUID of the least busy device and hold a short claim on it'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "wrap" -d 'Make an executable always start through gpushare run, with these options'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "unwrap" -d 'Take the wrapper off an executable again'
@@ -56,6 +57,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l group -d 'Shar
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l name -d 'Name to show it under and to find it by as name:LABEL' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l policy -d 'Lock policy where the operator has set none, such as "timeslice=5ms order=fair"' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l sim -d 'Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l best-effort -d 'Start it even where --memory, --cap, --group or --policy cannot be enforced; say so and go on'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l json -d 'Write JSON: base units, the unit in the key, null where there is none'
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -s h -l help -d 'Print help'
@@ -66,6 +68,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l gpu -d 'Only on this device (number or UUID); else on every device of the target' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l for -d 'Reverts by itself after this time, even if this program is gone' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
@@ -77,6 +80,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "show" -d 'Show every device\'s lock policy'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
@@ -90,10 +94,13 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "show" -d 'Show the groups and their members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from rm" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from rm" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
@@ -104,15 +111,57 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l for -d 'Boost: the priority holds for this time and then reverts by itself' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l dry-run -d 'Show what would change, for how many, and who would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand undo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s n -d 'Only the newest N' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "start" -d 'Begin to write down what processes call; they go on undisturbed'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "stop" -d 'Stop writing; what was written stays for export until trace rm'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "show" -d 'Show every trace: going on, stopped, or left by a process that has ended'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "stats" -d 'Show for each call: how often, how long together, at most and on average, bytes; also while it runs'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "export" -d 'Write traces for Perfetto, as CSV, or as Alnair\'s logs; while they go on, after, and after the process died'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "rm" -d 'Remove traces that have ended; those that go on are left'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l records -d 'Room for this many records, 1000 to 4000000 [default: 262144, in 8 MiB]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l buffer -d 'Room in bytes instead, such as 64MiB; a record has 32' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l for -d 'Wait this long, then stop; so does Ctrl-C' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stop" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stop" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stats" -l sort -d 'Longest first by this' -r -f -a "total\t''
+calls\t''
+longest\t''
+mean\t''
+bytes\t''"
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stats" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stats" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -l format -d 'chrome: JSON that Perfetto loads. alnair: metrics.log and timeline.log. csv: a row for each record' -r -f -a "chrome\t''
+alnair\t''
+csv\t''"
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -s o -l output -d 'Where to; - is standard output. With alnair a directory [default: standard output; alnair: $PFLOG]' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -l alnair-layout -d 'Which of Alnair\'s two forms: new (since September 2022) or old (metrics.log and pf.log)' -r -f -a "new\t'Counts and times for each call; one line for each record'
+old\t'One summary of the process; three lines for each record'"
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "start" -d 'Begin to write down what processes call; they go on undisturbed'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "stop" -d 'Stop writing; what was written stays for export until trace rm'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show every trace: going on, stopped, or left by a process that has ended'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "stats" -d 'Show for each call: how often, how long together, at most and on average, bytes; also while it runs'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "export" -d 'Write traces for Perfetto, as CSV, or as Alnair\'s logs; while they go on, after, and after the process died'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove traces that have ended; those that go on are left'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l memory -d 'Only a device with this much memory free' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l explain -d 'Show how busy each device is and why one was chosen'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l json -d 'Write JSON'
@@ -126,6 +175,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l group -d 'Sha
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l name -d 'Name to show it under and to find it by as name:LABEL' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l policy -d 'Lock policy where the operator has set none, such as "timeslice=5ms order=fair"' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l sim -d 'Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l best-effort -d 'Start it even where --memory, --cap, --group or --policy cannot be enforced; say so and go on'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand unwrap" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand apply" -l dry-run -d 'Check it and show what would change; change nothing'
@@ -150,27 +200,28 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand init" -s h -l help -d 
 complete -c gpushare -n "__fish_gpushare_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand man" -l dir -d 'Write gpushare.1, gpushare-run.1, … into this folder' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand man" -s h -l help -d 'Print help'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "run" -d 'Start a program under gpushare: counted, limited, and queued for the GPU when others want it'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "ps" -d 'Show every process on the GPUs: memory held, quota, lock, denials'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "quota" -d 'Set or show memory quotas'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "policy" -d 'Set or show lock policies'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "group" -d 'Create, change, remove or show groups of processes that share a quota'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "set" -d 'Change weight, priority or cap of a running process'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "pause" -d 'Keep a process from the GPU until it is resumed; what it holds in memory stays'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "resume" -d 'Let a paused process use the GPU again'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "undo" -d 'Take back the newest edits'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "audit" -d 'Show who changed what, when and why, newest last'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "pick" -d 'Print the UUID of the least busy device and hold a short claim on it'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "wrap" -d 'Make an executable always start through gpushare run, with these options'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "unwrap" -d 'Take the wrapper off an executable again'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "apply" -d 'Set quotas, groups and policies as a TOML file says'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "doctor" -d 'Check library, driver, NVML, kernel and segments, and say how to mend what is wrong'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "demo" -d 'Start four workloads on one GPU, real or simulated, and open the dashboard on them'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "experiment" -d 'Measure lock configurations side by side, as a TOML file says'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "init" -d 'Make the shared segments: your own, or with --group one installation for the whole machine'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "completions" -d 'Write shell completions to standard output'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "man" -d 'Write the manual page, or with --dir one page for each verb'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "run" -d 'Start a program under gpushare: counted, limited, and queued for the GPU when others want it'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "ps" -d 'Show every process on the GPUs: memory held, quota, lock, denials'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "quota" -d 'Set or show memory quotas'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "policy" -d 'Set or show lock policies'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "group" -d 'Create, change, remove or show groups of processes that share a quota'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "set" -d 'Change weight, priority or cap of a running process'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "pause" -d 'Keep a process from the GPU until it is resumed; what it holds in memory stays'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "resume" -d 'Let a paused process use the GPU again'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "undo" -d 'Take back the newest edits'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "audit" -d 'Show who changed what, when and why, newest last'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "trace" -d 'Write down what processes call, and look at it in Perfetto, as a table or as Alnair\'s logs'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "pick" -d 'Print the UUID of the least busy device and hold a short claim on it'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "wrap" -d 'Make an executable always start through gpushare run, with these options'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "unwrap" -d 'Take the wrapper off an executable again'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "apply" -d 'Set quotas, groups and policies as a TOML file says'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "doctor" -d 'Check library, driver, NVML, kernel and segments, and say how to mend what is wrong'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "demo" -d 'Start four workloads on one GPU, real or simulated, and open the dashboard on them'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "experiment" -d 'Measure lock configurations side by side, as a TOML file says'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "init" -d 'Make the shared segments: your own, or with --group one installation for the whole machine'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "completions" -d 'Write shell completions to standard output'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "man" -d 'Write the manual page, or with --dir one page for each verb'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from quota" -f -a "set" -d 'Change a running process\'s quota; its next allocation obeys'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from quota" -f -a "show" -d 'Show every process\'s quota and where it comes from'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from policy" -f -a "set" -d 'Change a device\'s lock policy while programs run'
@@ -179,3 +230,9 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "set" -d 'Define a group (create) or change one (set); programs join it with gpushare run --group NAME'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "rm" -d 'Remove a group\'s settings; its members go on without them'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "show" -d 'Show the groups and their members'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "start" -d 'Begin to write down what processes call; they go on undisturbed'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "stop" -d 'Stop writing; what was written stays for export until trace rm'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "show" -d 'Show every trace: going on, stopped, or left by a process that has ended'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "stats" -d 'Show for each call: how often, how long together, at most and on average, bytes; also while it runs'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "export" -d 'Write traces for Perfetto, as CSV, or as Alnair\'s logs; while they go on, after, and after the process died'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "rm" -d 'Remove traces that have ended; those that go on are left'

@@ -20,6 +20,7 @@ mod documents;
 mod experiment;
 mod group;
 mod init;
+mod manner;
 mod pick;
 pub(crate) mod policy;
 mod ps;
@@ -27,6 +28,7 @@ mod quota;
 mod run;
 mod share;
 mod table;
+mod trace;
 mod undo;
 mod world;
 mod wrap;
@@ -66,6 +68,8 @@ enum Verb {
     Resume(share::ResumeArgs),
     Undo(undo::Args),
     Audit(audit::Args),
+    #[command(subcommand)]
+    Trace(trace::Verb),
     Pick(pick::Args),
     Wrap(wrap::WrapArgs),
     Unwrap(wrap::UnwrapArgs),
@@ -119,6 +123,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Resume(args) => share::resume(&args, out),
         Verb::Undo(args) => undo::run(&args, out),
         Verb::Audit(args) => audit::run(&args, out),
+        Verb::Trace(verb) => trace::run(verb, out),
         Verb::Pick(args) => pick::run(&args, out),
         Verb::Wrap(args) => wrap::wrap(&args, out),
         Verb::Unwrap(args) => wrap::unwrap(&args, out),

@@ -132,8 +132,13 @@ impl Editor {
 
     /// Checks an edit without doing it.
     pub fn check(&self, change: &Change, target: &str) -> Result<(), EditFailure> {
+        self.preview(change, target).map(drop)
+    }
+
+    /// Checks an edit without doing it and says what it would replace.
+    pub fn preview(&self, change: &Change, target: &str) -> Result<Change, EditFailure> {
         let operator = self.operator()?;
-        operator.check(change).map_err(|error| EditFailure::Edit {
+        operator.preview(change).map_err(|error| EditFailure::Edit {
             target: target.into(),
             error,
         })

@@ -30,6 +30,7 @@ pub mod source;
 pub mod stage;
 pub mod targets;
 pub mod top;
+pub mod traces;
 pub mod units;
 pub mod uuids;
 pub mod wrapping;

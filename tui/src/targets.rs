@@ -63,15 +63,7 @@ pub struct Chosen {
 impl Target {
     /// The living processes meant, or a sentence and exit code 5 when there is none.
     pub fn resolve(&self, sample: &Sample) -> Result<Vec<Chosen>, Failure> {
-        let uid = match self {
-            Self::User(user) => Some(People::of_this_machine().uid(user).ok_or_else(|| {
-                Failure::no_such_target(format!(
-                    "there is no user {}; give a name from /etc/passwd or a number",
-                    plain(user)
-                ))
-            })?),
-            _ => None,
-        };
+        let uid = self.uid()?;
         let chosen: Vec<Chosen> = sample
             .processes
             .iter()
@@ -85,7 +77,22 @@ impl Target {
         }
     }
 
-    fn means(&self, process: &ProcessSample, uid: Option<u32>) -> bool {
+    /// The number of the user meant, if one is.
+    pub fn uid(&self) -> Result<Option<u32>, Failure> {
+        let Self::User(user) = self else {
+            return Ok(None);
+        };
+        let uid = People::of_this_machine().uid(user);
+        uid.map(Some).ok_or_else(|| {
+            Failure::no_such_target(format!(
+                "there is no user {}; give a name from /etc/passwd or a number",
+                plain(user)
+            ))
+        })
+    }
+
+    /// Whether a process is meant; `uid` is what [`Target::uid`] says.
+    pub fn means(&self, process: &ProcessSample, uid: Option<u32>) -> bool {
         match self {
             // A pid as seen from here; one that only its own namespace knows as a last resort.
             Self::Pid(pid) => {

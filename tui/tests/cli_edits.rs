@@ -489,3 +489,94 @@ fn a_refused_edit_is_in_the_log_too() {
     let table = world.gpushare(&["audit"]).done();
     assert!(table.out.contains("REFUSED"), "{table:?}");
 }
+
+#[test]
+fn a_dry_run_says_what_is_what_would_be_and_who_would_be_over_and_changes_nothing() {
+    let world = World::new();
+    let (train, serve) = (world.actor("train"), world.actor("serve"));
+    let gpu = train.enter(0);
+    serve.enter(0);
+    assert!(train.takes(gpu, 2 * GIB));
+    world.gpushare(&["quota", "set", "all", "8GiB"]).done();
+    world
+        .gpushare(&["group", "create", "team", "memory=4GiB"])
+        .done();
+    world.gpushare(&["policy", "set", "0", "launches=7"]).done();
+    let generation = train.registration.control_generation();
+    let dry = |words: &[&str]| world.gpushare(&[words, &["--dry-run"]].concat()).done();
+
+    let said = dry(&["quota", "set", "name:train", "1GiB"]);
+    assert!(
+        said.out
+            .contains("quota 1GiB (now: quota 8GiB); for 1 process"),
+        "{said:?}"
+    );
+    assert!(
+        said.err.contains("train would be over quota on gpu0"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains("dry run: 1 edit would be made"),
+        "{said:?}"
+    );
+    let said = dry(&["quota", "set", "all", "50%"]);
+    assert!(said.out.contains("dry run: 2 edits"), "{said:?}");
+    assert_eq!(said.err, "", "nobody would be over");
+    let said = dry(&["set", "name:train", "weight=200"]);
+    assert!(
+        said.out.contains("weight=200 (now: weight=inherit)"),
+        "{said:?}"
+    );
+    let said = dry(&["pause", "all"]);
+    assert!(said.out.contains("paused=true"), "{said:?}");
+    let said = dry(&["policy", "set", "all", "timeslice=5ms"]);
+    assert!(
+        said.out.contains("all GPUs: policy timeslice=5ms"),
+        "{said:?}"
+    );
+    assert!(said.out.contains("for 2 processes"), "{said:?}");
+    assert!(
+        said.out
+            .contains("gpu0: policy inherit (now: policy launches=7"),
+        "{said:?}"
+    );
+    let said = dry(&["group", "set", "team", "memory=1GiB"]);
+    assert!(
+        said.out
+            .contains("memory=1GiB (now: memory=4GiB); nobody runs there yet"),
+        "{said:?}"
+    );
+    dry(&["group", "rm", "team"]);
+    dry(&["group", "create", "other"]);
+
+    let refused = |words: &[&str]| world.gpushare(&[words, &["--dry-run"]].concat());
+    refused(&["quota", "set", "name:nobody", "1G"]).refused(5, &["nobody"]);
+    refused(&["quota", "set", "all", "8Q"]).refused(2, &["8Q"]);
+    refused(&["group", "rm", "other"]).refused(5, &["no group other"]);
+    assert_eq!(train.registration.control_generation(), generation);
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, Some(8 * GIB));
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    let edits = audit["edits"].as_array().map(Vec::len);
+    assert_eq!(edits, Some(4), "nothing of it is in the log");
+}
+
+#[test]
+fn a_group_that_would_hold_more_than_its_quota_is_told_so_by_a_dry_run() {
+    let world = World::new();
+    world.gpushare(&["group", "create", "team"]).done();
+    let limits = shm_layout::LaunchLimits {
+        group: Some("team".into()),
+        ..Default::default()
+    };
+    let member = world.actor_with("member", &limits);
+    let gpu = member.enter(0);
+    assert!(member.takes(gpu, 3 * GIB));
+    let said = world
+        .gpushare(&["group", "set", "team", "memory=2GiB", "--dry-run"])
+        .done();
+    assert!(said.out.contains("for 1 process"), "{said:?}");
+    assert!(
+        said.err.contains("group team would be over quota on gpu0"),
+        "{said:?}"
+    );
+}

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use shm_layout::{Change, QuotaValue, SegmentDir, Set};
 
 use super::share::Share;
-use super::{Done, group, policy, quota, world};
+use super::{Done, group, manner, policy, quota, world};
 use crate::audit::Place;
-use crate::edits::{EditRequest, Editor, StoredChange};
+use crate::edits::{EditRequest, Editor};
 use crate::exit::{Exit, Failure};
 use crate::manifest::{Manifest, Process, Value};
 use crate::sample::Sample;
@@ -49,19 +49,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         editor.check(&request.change, &request.target)?;
     }
     if args.dry_run {
-        for request in plan.everywhere.iter().chain(&plan.rest) {
-            writeln!(
-                out,
-                "{}: {}",
-                request.target,
-                StoredChange::from(&request.change).summary()
-            )?;
-        }
-        let edits = plan.rest.len() + usize::from(plan.everywhere.is_some());
-        writeln!(
-            out,
-            "dry run: {edits} edits would be made, nothing was changed"
-        )?;
+        let own = match &plan.everywhere {
+            Some(everywhere) => {
+                policy::would_clear(&editor, &everywhere.change, &sample, &plan.own)?
+            }
+            None => Vec::new(),
+        };
+        let requests: Vec<EditRequest> = plan
+            .everywhere
+            .into_iter()
+            .chain(own)
+            .chain(plan.rest)
+            .collect();
+        manner::preview(&editor, &requests, &sample, out)?;
         return Ok(Exit::Done);
     }
     if let Some(everywhere) = plan.everywhere {

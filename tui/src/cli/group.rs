@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use shm_layout::{Change, QuotaValue, Segments, Set, clock, snapshot};
 
+use super::manner::Manner;
 use super::table::{Side, Table};
 use super::{Done, note, quota, share, world};
 use crate::audit::Place;
@@ -30,9 +31,8 @@ pub struct EditArgs {
     /// memory=SIZE|%|none for all members together on each device; weight=1..1000 and cap=1%..100% for each member
     #[arg(value_name = "KEY=VALUE")]
     values: Vec<String>,
-    /// Why, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 /// Remove a group's settings; its members go on without them
@@ -40,9 +40,8 @@ pub struct EditArgs {
 pub struct RmArgs {
     /// Its name
     name: String,
-    /// Why, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 /// Show the groups and their members
@@ -111,7 +110,7 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
         (false, false) => return Err(nobody(&args.name)),
         _ => {}
     }
-    submit(change, &args.name, args.reason.clone(), out)
+    submit(change, &args.name, &args.manner, out)
 }
 
 fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
@@ -127,15 +126,16 @@ fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
         cap: Set::Keep,
         remove: true,
     };
-    submit(change, &args.name, args.reason.clone(), out)
+    submit(change, &args.name, &args.manner, out)
 }
 
-fn submit(change: Change, name: &str, reason: Option<String>, out: &mut dyn Write) -> Done {
+fn submit(change: Change, name: &str, manner: &Manner, out: &mut dyn Write) -> Done {
     let dir = world::dir_or_new()?;
     let editor = Editor::open(&dir);
     let sample = world::look(&dir)?;
-    let request = EditRequest::new(change, format!("group {name}"), Place::Ctl).because(reason);
-    world::apply_all(&editor, vec![request], &sample, out)?;
+    let request = EditRequest::new(change, format!("group {name}"), Place::Ctl)
+        .because(manner.reason.clone());
+    manner.make(&editor, vec![request], &sample, out)?;
     Ok(Exit::Done)
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use shm_layout::{Change, LockPolicy, SegmentDir, Segments, clock, snapshot};
 
+use super::manner::Manner;
 use super::table::{Side, Table};
 use super::{Done, world};
 use crate::audit::Place;
@@ -30,9 +31,8 @@ pub struct SetArgs {
     /// off, always, launches=N or timeslice=T, and further keys; inherit unsets the policy
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
-    /// Why, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 /// From the table of fields, so that no range is written twice.
@@ -107,8 +107,14 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         gpu => Some(targets::device(gpu, &sample)?),
     };
     let editor = Editor::open(&dir);
-    let reason = args.reason.as_deref();
+    let reason = args.manner.reason.as_deref();
     let first = request(device, edit, &sample, &dir, reason)?;
+    if args.manner.dry_run {
+        let own = would_clear(&editor, &first.change, &sample, &[])?;
+        let requests: Vec<EditRequest> = std::iter::once(first).chain(own).collect();
+        args.manner.make(&editor, requests, &sample, out)?;
+        return Ok(Exit::Done);
+    }
     let everywhere = first.change.clone();
     world::apply_all(&editor, vec![first], &sample, out)?;
     if device.is_none() {
@@ -173,6 +179,38 @@ pub fn clear_own(
             };
             let request = EditRequest::new(change, format!("gpu{gpu}"), Place::Ctl);
             requests.push(request.because(reason.map(ToOwned::to_owned)));
+        }
+    }
+    Ok(requests)
+}
+
+/// The same edits ahead of time, for a dry run: devices whose own policy is another one.
+pub fn would_clear(
+    editor: &Editor,
+    everywhere: &Change,
+    sample: &Sample,
+    spared: &[usize],
+) -> Result<Vec<EditRequest>, Failure> {
+    let Change::Policy {
+        device: None,
+        policy,
+    } = everywhere
+    else {
+        return Ok(Vec::new());
+    };
+    let mut requests = Vec::new();
+    for gpu in (0..sample.devices.len()).filter(|gpu| !spared.contains(gpu)) {
+        let change = Change::Policy {
+            device: Some(uuid(sample, gpu)?),
+            policy: None,
+        };
+        let target = format!("gpu{gpu}");
+        if let Change::Policy {
+            policy: Some(own), ..
+        } = editor.preview(&change, &target)?
+            && own != policy.unwrap_or_default()
+        {
+            requests.push(EditRequest::new(change, target, Place::Ctl));
         }
     }
     Ok(requests)

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use shm_layout::{Change, QuotaValue, clock};
 
+use super::manner::Manner;
 use super::table::{Side, Table, clip};
 use super::{Done, note, world};
 use crate::audit::Place;
@@ -37,9 +38,8 @@ pub struct SetArgs {
     /// Reverts by itself after this time, even if this program is gone
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
-    /// Why, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 /// Show every process's quota and where it comes from
@@ -84,15 +84,19 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
                 Some(gpu) => format!("{} gpu{gpu}", chosen.title),
                 None => chosen.title.clone(),
             };
-            let request = EditRequest::new(change, target, Place::Ctl).because(args.reason.clone());
+            let request =
+                EditRequest::new(change, target, Place::Ctl).because(args.manner.reason.clone());
             Ok(EditRequest {
                 target_start_time: Some(chosen.start_time),
                 ..request
             })
         })
         .collect::<Result<Vec<_>, Failure>>()?;
-    world::apply_all(&Editor::open(&dir), requests, &sample, out)?;
-    warn_over_quota(&target, &dir)?;
+    args.manner
+        .make(&Editor::open(&dir), requests, &sample, out)?;
+    if !args.manner.dry_run {
+        warn_over_quota(&target, &dir)?;
+    }
     Ok(Exit::Done)
 }
 

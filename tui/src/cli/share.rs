@@ -4,6 +4,7 @@ use std::io::Write;
 
 use shm_layout::{Boost, Change, Set, SlotId};
 
+use super::manner::Manner;
 use super::{Done, world};
 use crate::audit::Place;
 use crate::edits::{EditRequest, Editor};
@@ -26,9 +27,8 @@ pub struct SetArgs {
     /// Boost: the priority holds for this time and then reverts by itself
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
-    /// Why, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 /// Keep a process from the GPU until it is resumed; what it holds in memory stays
@@ -36,9 +36,8 @@ pub struct SetArgs {
 pub struct PauseArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
-    /// Why, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 /// Let a paused process use the GPU again
@@ -46,9 +45,8 @@ pub struct PauseArgs {
 pub struct ResumeArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
-    /// Why, for the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 /// What is to change of a share.
@@ -139,7 +137,7 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         };
         (share.priority, share.boost) = (Set::Keep, Set::To(Boost { priority, until_ns }));
     }
-    edit(&args.target, share, args.reason.clone(), out)
+    edit(&args.target, share, &args.manner, out)
 }
 
 pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
@@ -147,7 +145,7 @@ pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
         paused: Set::To(true),
         ..Share::default()
     };
-    edit(&args.target, share, args.reason.clone(), out)
+    edit(&args.target, share, &args.manner, out)
 }
 
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
@@ -155,10 +153,10 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
         paused: Set::To(false),
         ..Share::default()
     };
-    edit(&args.target, share, args.reason.clone(), out)
+    edit(&args.target, share, &args.manner, out)
 }
 
-fn edit(target: &str, share: Share, reason: Option<String>, out: &mut dyn Write) -> Done {
+fn edit(target: &str, share: Share, manner: &Manner, out: &mut dyn Write) -> Done {
     let target: Target = target.parse().map_err(Failure::usage)?;
     let dir = world::dir()?;
     let sample = world::look(&dir)?;
@@ -168,9 +166,9 @@ fn edit(target: &str, share: Share, reason: Option<String>, out: &mut dyn Write)
         .map(|chosen| EditRequest {
             target_start_time: Some(chosen.start_time),
             ..EditRequest::new(share.change(chosen.slot), chosen.title, Place::Ctl)
-                .because(reason.clone())
+                .because(manner.reason.clone())
         });
-    world::apply_all(&Editor::open(&dir), requests.collect(), &sample, out)?;
+    manner.make(&Editor::open(&dir), requests.collect(), &sample, out)?;
     Ok(Exit::Done)
 }
 

@@ -1,0 +1,67 @@
+//! `gpushare trace`: what a process calls, how often, how long, written down while it runs.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use shm_layout::{SegmentDir, Segments, Snapshot, clock, snapshot};
+
+use super::{Done, world};
+use crate::exit::Failure;
+use crate::sample::Sample;
+
+mod export;
+mod remove;
+mod show;
+mod start;
+mod stats;
+mod stop;
+
+use start::end;
+
+/// Write down what processes call, and look at it in Perfetto, as a table or as Alnair's logs
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    Start(start::Args),
+    Stop(stop::Args),
+    Show(show::Args),
+    Stats(stats::Args),
+    Export(export::Args),
+    Rm(remove::Args),
+}
+
+pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
+    match verb {
+        Verb::Start(args) => start::run(&args, out),
+        Verb::Stop(args) => stop::run(&args, out),
+        Verb::Show(args) => show::run(&args, out),
+        Verb::Stats(args) => stats::run(&args, out),
+        Verb::Export(args) => export::run(&args, out),
+        Verb::Rm(args) => remove::run(&args, out),
+    }
+}
+
+/// What each of these verbs looks at.
+struct Place {
+    dir: SegmentDir,
+    sample: Sample,
+}
+
+impl Place {
+    fn look() -> Result<Self, Failure> {
+        let dir = world::dir()?;
+        let sample = world::look(&dir)?;
+        Ok(Self { dir, sample })
+    }
+
+    /// The segments as they are; empty where there are none.
+    fn snapshot(&self) -> Snapshot {
+        Segments::open_viewer(&self.dir.path).map_or_else(
+            |_| Snapshot::default(),
+            |segments| snapshot(&segments, clock::now()),
+        )
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path.clone()
+    }
+}

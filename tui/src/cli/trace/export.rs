@@ -1,0 +1,115 @@
+//! `gpushare trace export`: traces in forms that other programs read.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use super::Place;
+use crate::cli::{Done, note};
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::traces::{self, Account, Found, alnair, chrome, csv, output};
+
+/// Write traces for Perfetto, as CSV, or as Alnair's logs; while they go on, after, and after the process died
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: gpushare trace export all -o trace.json, then open it at ui.perfetto.dev"
+)]
+pub struct Args {
+    /// pid, name:LABEL, group:G, user:U, all, or the path of a trace
+    #[arg(value_name = "TARGET|FILE", default_value = "all")]
+    subject: String,
+    /// chrome: JSON that Perfetto loads. alnair: metrics.log and timeline.log. csv: a row for each record
+    #[arg(long, value_enum, default_value = "chrome")]
+    format: Format,
+    /// Where to; - is standard output. With alnair a directory [default: standard output; alnair: $PFLOG]
+    #[arg(short, long, value_name = "FILE|DIR")]
+    output: Option<PathBuf>,
+    /// Which of Alnair's two forms: new (since September 2022) or old (metrics.log and pf.log)
+    #[arg(long, value_enum, default_value = "new", value_name = "FORM")]
+    alnair_layout: alnair::Layout,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Chrome,
+    Alnair,
+    Csv,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    // Where to is settled before anything is read.
+    let place = match args.format {
+        Format::Alnair => Some(alnair_dir(args.output.as_deref())?),
+        _ => file(args.output.as_deref(), std::io::stdout().is_terminal())?,
+    };
+    let looked = Place::look()?;
+    let found = traces::choose(&args.subject, &looked.path(), &looked.sample, note)?;
+    let write = |out: &mut dyn Write| match args.format {
+        Format::Csv => csv::write(&found, &looked.sample, out),
+        _ => chrome::write(&found, &looked.sample, out),
+    };
+    let accounts = match (&place, args.format) {
+        (Some(dir), Format::Alnair) => alnair::write(&found, dir, args.alnair_layout)?,
+        (Some(file), _) => output::whole_file(file, write)?,
+        (None, _) => write(out)?,
+    };
+    report(&accounts, &found, place.as_deref());
+    Ok(Exit::Done)
+}
+
+/// A directory: the one named, or the one Alnair's own library would use.
+fn alnair_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let dir = match named {
+        Some(path) if path.as_os_str() == "-" => {
+            return Err(Failure::usage(
+                "--format alnair writes several files; name a directory with -o",
+            ));
+        }
+        Some(path) => path.to_owned(),
+        None => std::env::var_os(environment::PFLOG)
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from)
+            .ok_or_else(|| {
+                Failure::usage(format!(
+                    "--format alnair writes into a directory; name it with -o or {}",
+                    environment::PFLOG
+                ))
+            })?,
+    };
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure::usage(format!(
+            "{} is no directory; --format alnair writes several files into one",
+            dir.display()
+        )));
+    }
+    Ok(dir)
+}
+
+/// A file, or nothing for standard output.
+fn file(named: Option<&Path>, terminal: bool) -> Result<Option<PathBuf>, Failure> {
+    match named {
+        Some(path) if path.as_os_str() == "-" => Ok(None),
+        Some(path) => Ok(Some(path.to_owned())),
+        None if terminal => Err(Failure::usage(
+            "a trace is long: name a file with -o FILE, or - for this terminal all the same",
+        )),
+        None => Ok(None),
+    }
+}
+
+/// What was written, and what is missing.
+fn report(accounts: &[Account], found: &[Found], place: Option<&Path>) {
+    for complaint in accounts.iter().filter_map(Account::complaint) {
+        note(&complaint);
+    }
+    let Some(place) = place else { return };
+    let records: u64 = accounts.iter().map(|account| account.records).sum();
+    let of = match found {
+        [one] => one.title(),
+        several => format!("{} processes", several.len()),
+    };
+    note(&format!(
+        "{records} records of {of} are in {}",
+        place.display()
+    ));
+}

@@ -1,0 +1,51 @@
+//! `gpushare trace rm`: takes buffers away.
+
+use std::io::Write;
+
+use shm_layout::trace;
+
+use super::Place;
+use crate::cli::{Done, note};
+use crate::exit::{Exit, Failure};
+use crate::targets::Target;
+use crate::traces;
+
+/// Remove traces that have ended; those that go on are left
+///
+/// Left alone, a trace goes away by itself: when its process is traced again, or an hour after the
+/// process has ended, when somebody starts another.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    args.target.parse::<Target>().map_err(Failure::usage)?;
+    let place = Place::look()?;
+    let snapshot = place.snapshot();
+    let found = traces::choose(&args.target, &place.path(), &place.sample, note)?;
+    let mut left = Vec::new();
+    for found in &found {
+        let Some(slot) = found.process.slot.map(shm_layout::SlotId::from) else {
+            continue;
+        };
+        let goes_on = snapshot
+            .processes
+            .iter()
+            .any(|process| process.slot == slot && process.trace.wanted.is_some());
+        if found.lives() && goes_on {
+            left.push(found.title());
+            continue;
+        }
+        trace::remove(&place.dir.path, slot).map_err(|error| traces::cannot(&error))?;
+        writeln!(out, "{}: removed {}", found.title(), found.path.display())?;
+    }
+    if left.is_empty() {
+        return Ok(Exit::Done);
+    }
+    Err(Failure::failed(format!(
+        "{} is being traced; gpushare trace stop ends it first",
+        left.join(", ")
+    )))
+}

@@ -1,0 +1,265 @@
+//! `gpushare trace start`: makes the buffers, asks for the traces, and sees that they have begun.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use shm_layout::trace::{self, DEFAULT_RECORDS, RECORDS, TraceState};
+use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Place, stop};
+use crate::audit::Place as Whence;
+use crate::cli::{Done, note, world};
+use crate::edits::{ACKNOWLEDGEMENT, EditRequest, Editor};
+use crate::exit::{Exit, Failure};
+use crate::targets::{Chosen, Target};
+use crate::{traces, units};
+
+/// Begin to write down what processes call; they go on undisturbed
+///
+/// Each gets a buffer of its own beside the segments. When it is full later records are counted and
+/// left out; counts and times by call go on. An earlier trace of the same process is written over.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: gpushare trace start name:train --for 30s && gpushare trace export name:train -o train.json"
+)]
+pub struct Args {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// Room for this many records, 1000 to 4000000 [default: 262144, in 8 MiB]
+    #[arg(long, value_name = "N", conflicts_with = "buffer")]
+    records: Option<String>,
+    /// Room in bytes instead, such as 64MiB; a record has 32
+    #[arg(long, value_name = "SIZE")]
+    buffer: Option<String>,
+    /// Wait this long, then stop; so does Ctrl-C
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let target: Target = args.target.parse().map_err(Failure::usage)?;
+    let records = records(args)?;
+    let time = args.duration.as_deref().map(duration).transpose()?;
+    let place = Place::look()?;
+    let chosen = target.resolve(&place.sample)?;
+    let one = chosen.len() == 1;
+    let mut started = Vec::new();
+    for chosen in chosen {
+        match begin(&place.dir, &chosen, records, args.reason.clone()) {
+            Ok(sentence) => {
+                writeln!(out, "{sentence}")?;
+                started.push(chosen);
+            }
+            Err(failure) if one => return Err(failure),
+            Err(failure) => note(&failure.sentence),
+        }
+    }
+    if started.is_empty() {
+        return Err(Failure::failed("no trace was started"));
+    }
+    if let Some(time) = time {
+        out.flush()?;
+        wait(&place.dir, &started, time)?;
+        for chosen in &started {
+            stop::one(&place.dir, chosen, None, out)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// How many records were asked for.
+fn records(args: &Args) -> Result<u32, Failure> {
+    let (least, most) = (u64::from(*RECORDS.start()), u64::from(*RECORDS.end()));
+    if let Some(text) = &args.records {
+        let number = units::parse_integer(
+            text,
+            i64::try_from(least).unwrap_or(0),
+            i64::try_from(most).unwrap_or(i64::MAX),
+        )
+        .map_err(|error| Failure::usage(format!("--records: {error}")))?;
+        return Ok(u32::try_from(number).unwrap_or(u32::MAX));
+    }
+    let Some(text) = &args.buffer else {
+        return Ok(DEFAULT_RECORDS);
+    };
+    let bytes =
+        units::parse_size(text).map_err(|error| Failure::usage(format!("--buffer: {error}")))?;
+    let record = trace::size(1) - trace::size(0);
+    let fits = bytes.saturating_sub(trace::size(0)) / record;
+    if !(least..=most).contains(&fits) {
+        return Err(Failure::usage(format!(
+            "--buffer: {text} is out of range; between {} and {}",
+            units::human_size(trace::size(*RECORDS.start())),
+            units::human_size(trace::size(*RECORDS.end()))
+        )));
+    }
+    Ok(u32::try_from(fits).unwrap_or(u32::MAX))
+}
+
+fn duration(text: &str) -> Result<Duration, Failure> {
+    match units::parse_duration(text) {
+        Ok(0) => Err(Failure::usage(
+            "--for: a time of 0 would trace nothing; give one such as 30s",
+        )),
+        Ok(ns) => Ok(Duration::from_nanos(ns)),
+        Err(error) => Err(Failure::usage(format!("--for: {error}"))),
+    }
+}
+
+/// Makes a buffer for one process and asks it to write; says how it went.
+pub fn begin(
+    dir: &SegmentDir,
+    chosen: &Chosen,
+    records: u32,
+    reason: Option<String>,
+) -> Result<String, Failure> {
+    let title = &chosen.title;
+    let editor = Editor::open(dir);
+    if let Some(refusal) = editor.refusal() {
+        return Err(refusal.into());
+    }
+    let segments = Segments::open_viewer(&dir.path).map_err(|error| world::cannot_open(&error))?;
+    // What the dead left longer ago than anybody will ask for it.
+    trace::sweep(&segments, trace::KEEP, clock::now());
+    let process = process(&segments, chosen.slot).ok_or_else(|| gone(title))?;
+    if process.trace.wanted.is_some() {
+        return Err(Failure::failed(format!(
+            "{title} is being traced already; gpushare trace stop ends it, gpushare trace export reads it meanwhile"
+        )));
+    }
+    let path =
+        trace::create(&dir.path, &process, records).map_err(|error| traces::cannot(&error))?;
+    let applied = editor
+        .apply(request(chosen, Some(records), reason))
+        .inspect_err(|_| {
+            // Nobody will write it.
+            let _ = trace::remove(&dir.path, chosen.slot);
+        })?;
+    if !applied.missing.is_empty() {
+        return Ok(format!(
+            "{title}: has not answered yet; its trace begins when it does"
+        ));
+    }
+    match settled(&segments, chosen.slot) {
+        Some(TraceState::On) => Ok(format!(
+            "{title}: traced, room for {records} records in {} ({})",
+            path.display(),
+            units::human_size(trace::size(records))
+        )),
+        state => {
+            // It cannot: the order is taken back, or it would try again for ever.
+            let _ = editor.submit(request(
+                chosen,
+                None,
+                Some("it cannot write the trace".into()),
+            ));
+            let _ = trace::remove(&dir.path, chosen.slot);
+            Err(why_not(title, state))
+        }
+    }
+}
+
+/// Ends one process's trace.
+pub fn end(dir: &SegmentDir, chosen: &Chosen, reason: Option<String>) -> Result<bool, Failure> {
+    let applied = Editor::open(dir).apply(request(chosen, None, reason))?;
+    Ok(applied.missing.is_empty())
+}
+
+fn request(chosen: &Chosen, on: Option<u32>, reason: Option<String>) -> EditRequest {
+    let change = Change::Trace {
+        slot: chosen.slot,
+        on,
+    };
+    EditRequest {
+        target_start_time: Some(chosen.start_time),
+        ..EditRequest::new(change, chosen.title.clone(), Whence::Ctl).because(reason)
+    }
+}
+
+/// The process in this life of a slot.
+pub(super) fn process(segments: &Segments, slot: SlotId) -> Option<ProcessView> {
+    let processes = snapshot(segments, clock::now()).processes;
+    processes.into_iter().find(|process| process.slot == slot)
+}
+
+fn gone(title: &str) -> Failure {
+    Failure::no_such_target(format!("{title} has ended; gpushare ps shows who is there"))
+}
+
+/// What the process says of its trace once it has obeyed; `None` when it ended.
+fn settled(segments: &Segments, slot: SlotId) -> Option<TraceState> {
+    let start = Instant::now();
+    loop {
+        let state = process(segments, slot)?.trace.progress.state;
+        if state != TraceState::Off || start.elapsed() > ACKNOWLEDGEMENT {
+            return Some(state);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn why_not(title: &str, state: Option<TraceState>) -> Failure {
+    let failed = |why: &str| Failure::failed(format!("{title} cannot be traced: {why}"));
+    match state {
+        None => gone(title),
+        Some(TraceState::NotPermitted) => Failure::not_permitted(format!(
+            "{title} cannot be traced: it may not write the buffer. In a container the segments' directory is often \
+             mounted read-only; mount the directory itself read-write for as long as you trace"
+        )),
+        Some(TraceState::NoSpace) => {
+            failed("the file system has no room for its buffer; free some or give --records")
+        }
+        Some(TraceState::NoBuffer) => {
+            failed("it does not find its buffer; does it see the same directory as this program?")
+        }
+        Some(TraceState::BadBuffer) => {
+            failed("it does not understand its buffer; is its libgpushare.so of another version?")
+        }
+        Some(TraceState::Off | TraceState::On) => {
+            failed("it obeyed and does not write; is its libgpushare.so older than this program?")
+        }
+    }
+}
+
+/// Until the time is up, somebody presses Ctrl-C, or nobody of them is left.
+fn wait(dir: &SegmentDir, traced: &[Chosen], time: Duration) -> Result<(), Failure> {
+    let cannot = |error| Failure::failed(format!("cannot watch for signals: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot)?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+        let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
+        let end = async {
+            let deadline = tokio::time::Instant::now() + time;
+            while tokio::time::Instant::now() < deadline && anybody_left(dir, traced) {
+                let next = tokio::time::Instant::now() + Duration::from_millis(200);
+                tokio::time::sleep_until(next.min(deadline)).await;
+            }
+        };
+        tokio::select! {
+            () = end => {}
+            _ = interrupt.recv() => {}
+            _ = term.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+fn anybody_left(dir: &SegmentDir, traced: &[Chosen]) -> bool {
+    Segments::open_viewer(&dir.path).is_ok_and(|segments| {
+        let living = snapshot(&segments, clock::now()).processes;
+        traced.iter().any(|chosen| {
+            living.iter().any(|process| {
+                process.slot == chosen.slot && process.alive != shm_layout::Liveness::Dead
+            })
+        })
+    })
+}

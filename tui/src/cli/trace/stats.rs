@@ -1,0 +1,134 @@
+//! `gpushare trace stats`: how often each call was made and how long it took, live.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::Place;
+use crate::cli::table::{Side, Table};
+use crate::cli::{Done, note};
+use crate::exit::Exit;
+use crate::sample::SCHEMA_VERSION;
+use crate::traces;
+use crate::units::{short_count, short_size, short_time};
+
+/// Show for each call: how often, how long together, at most and on average, bytes; also while it runs
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: watch -n1 gpushare trace stats name:train\n\
+                        The times are what the program waited for the call; WAIT is the part spent waiting for the lock.")]
+pub struct Args {
+    /// pid, name:LABEL, group:G, user:U, all, or the path of a trace
+    #[arg(value_name = "TARGET|FILE", default_value = "all")]
+    subject: String,
+    /// Longest first by this
+    #[arg(long, value_enum, default_value = "total", value_name = "KEY")]
+    sort: Sort,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Sort {
+    Total,
+    Calls,
+    Longest,
+    Mean,
+    Bytes,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema_version: u32,
+    processes: usize,
+    calls: Vec<Line>,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct Line {
+    call: String,
+    calls: u64,
+    total_ns: u64,
+    longest_ns: u64,
+    mean_ns: u64,
+    bytes: u64,
+    waited_ns: u64,
+}
+
+impl Line {
+    fn key(&self, sort: Sort) -> u64 {
+        match sort {
+            Sort::Total => self.total_ns,
+            Sort::Calls => self.calls,
+            Sort::Longest => self.longest_ns,
+            Sort::Mean => self.mean_ns,
+            Sort::Bytes => self.bytes,
+        }
+    }
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let place = Place::look()?;
+    let found = traces::choose(&args.subject, &place.path(), &place.sample, note)?;
+    let mut sums: HashMap<String, Line> = HashMap::new();
+    for found in &found {
+        for stat in found.read()?.stats() {
+            let line = sums.entry(stat.name.to_owned()).or_insert_with(|| Line {
+                call: stat.name.to_owned(),
+                ..Line::default()
+            });
+            line.calls = line.calls.saturating_add(stat.count);
+            line.total_ns = line.total_ns.saturating_add(stat.total_ns);
+            line.longest_ns = line.longest_ns.max(stat.longest_ns);
+            line.bytes = line.bytes.saturating_add(stat.bytes);
+            line.waited_ns = line.waited_ns.saturating_add(stat.waited_ns);
+            line.mean_ns = line.total_ns / line.calls.max(1);
+        }
+    }
+    let mut lines: Vec<Line> = sums.into_values().collect();
+    lines.sort_by(|a, b| {
+        b.key(args.sort)
+            .cmp(&a.key(args.sort))
+            .then_with(|| a.call.cmp(&b.call))
+    });
+    if args.json {
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            processes: found.len(),
+            calls: lines,
+        };
+        serde_json::to_writer_pretty(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&[
+        ("CALL", Side::Left),
+        ("CALLS", Side::Right),
+        ("TOTAL", Side::Right),
+        ("LONGEST", Side::Right),
+        ("MEAN", Side::Right),
+        ("WAIT", Side::Right),
+        ("BYTES", Side::Right),
+    ]);
+    for line in &lines {
+        table.row([
+            line.call.clone(),
+            short_count(line.calls),
+            short_time(line.total_ns),
+            short_time(line.longest_ns),
+            short_time(line.mean_ns),
+            short_time(line.waited_ns),
+            if line.bytes == 0 {
+                "-".into()
+            } else {
+                short_size(line.bytes)
+            },
+        ]);
+    }
+    table.write(out)?;
+    if lines.is_empty() {
+        note("nothing was called since the trace began");
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,111 @@
+//! What the event ring tells beside the traces: who had each device's lock, who waited, what an operator did.
+//!
+//! The ring is everybody's and turns over, so it may not reach back to a trace's beginning; a trace has
+//! its own process's waits and holds in itself.
+
+use std::collections::BTreeSet;
+
+use crate::sample::{EventLine, Sample, What};
+use crate::targets;
+
+/// A stretch of time on a device's timeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Position of the device.
+    pub gpu: usize,
+    /// Who held it or waited.
+    pub who: String,
+    /// The slot that names the lane of who waited; `None` for a hold.
+    pub waiter: Option<u16>,
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it lasted.
+    pub duration_ns: u64,
+    /// How a hold ended.
+    pub ended_by: &'static str,
+}
+
+/// Something an operator or a quota did at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moment {
+    /// When.
+    pub time_ns: u64,
+    /// What, in few words.
+    pub what: String,
+}
+
+/// Holds and waits that ended within `from..=to`, in the order of their ends.
+pub fn spans(sample: &Sample, from: u64, to: u64) -> Vec<Span> {
+    let within = |event: &&EventLine| (from..=to).contains(&event.time_ns);
+    sample
+        .events
+        .iter()
+        .filter(within)
+        .filter_map(|event| span(event, sample))
+        .collect()
+}
+
+fn span(event: &EventLine, sample: &Sample) -> Option<Span> {
+    let (waited, length, ended_by) = match event.what {
+        What::Hold { waited_ns } if waited_ns > 0 => (true, waited_ns, ""),
+        What::Release { reason, held_ns } => (false, held_ns, reason.word()),
+        What::Forced { held_ns } => (false, held_ns, "forced"),
+        _ => return None,
+    };
+    let slot = event.slot?;
+    Some(Span {
+        gpu: event.gpu?,
+        who: who(event, sample),
+        waiter: waited.then_some(slot.index),
+        start_ns: event.time_ns.checked_sub(length)?,
+        duration_ns: length,
+        ended_by,
+    })
+}
+
+fn who(event: &EventLine, sample: &Sample) -> String {
+    let living = event.slot.and_then(|slot| sample.process(slot));
+    match (living, event.pid, event.name.as_str()) {
+        (Some(process), ..) => targets::title(process),
+        (None, Some(pid), name) => format!("{pid} {name}"),
+        (None, None, "") => event
+            .slot
+            .map_or_else(String::new, |slot| format!("slot {}", slot.index)),
+        (None, None, name) => name.to_owned(),
+    }
+}
+
+/// Edits and what followed from them within `from..=to`.
+pub fn moments(sample: &Sample, from: u64, to: u64) -> Vec<Moment> {
+    let within = |event: &&EventLine| (from..=to).contains(&event.time_ns);
+    let told = |event: &EventLine| {
+        let what = match event.what {
+            What::Edit { generation } => format!("edit, generation {generation}"),
+            What::OverQuota {
+                used_bytes,
+                quota_bytes,
+            } => format!(
+                "{} is over its quota: {used_bytes} of {quota_bytes} bytes",
+                who(event, sample)
+            ),
+            What::Takeover => format!("lock taken over from {}, which died", who(event, sample)),
+            What::Forced { .. } => format!("lock taken from {}", who(event, sample)),
+            _ => return None,
+        };
+        Some(Moment {
+            time_ns: event.time_ns,
+            what,
+        })
+    };
+    sample
+        .events
+        .iter()
+        .filter(within)
+        .filter_map(told)
+        .collect()
+}
+
+/// The devices on which anything is told.
+pub fn devices(spans: &[Span]) -> BTreeSet<usize> {
+    spans.iter().map(|span| span.gpu).collect()
+}
