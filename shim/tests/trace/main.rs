@@ -1,6 +1,7 @@
 //! Traces: switched on and off while a program runs, they hold what it called, and the program never notices.
 
 mod logs;
+mod peace;
 mod stage;
 
 use std::{fs, time::Duration};
