@@ -56,7 +56,7 @@ const HOOKS: &[(&str, &str)] = &[
     ("memory::linear::free", "given back"),
     (
         "memory::pool::alloc",
-        "charged: the bytes asked for; captured: charged to the graph",
+        "charged: the bytes asked for; captured: with the graph's launches",
     ),
     (
         "memory::pool::alloc_from",
@@ -64,7 +64,7 @@ const HOOKS: &[(&str, &str)] = &[
     ),
     (
         "memory::pool::free",
-        "given back when asked, in program order",
+        "given back when asked, in program order; captured: by the graph's launches",
     ),
     ("memory::pool::create", "notes the pool's device"),
     ("memory::pool::destroy", "forgets the pool"),
@@ -144,27 +144,39 @@ const HOOKS: &[(&str, &str)] = &[
     ("memory::import::destroy_external", "counted off"),
     (
         "memory::graph::add_alloc",
-        "charged until graph and executables are gone",
+        "notes what each launch will allocate",
     ),
     (
         "memory::graph::add_node",
-        "an allocation is charged until graph and executables are gone",
+        "notes what each launch will allocate or free; a moved child graph brings its nodes along",
     ),
     (
-        "memory::graph::destroy_node",
-        "given back, if the graph was never instantiated",
+        "memory::graph::add_free",
+        "notes what each launch will free",
+    ),
+    (
+        "memory::graph::upload",
+        "charged: what a launch needs beyond what the device keeps for graphs",
+    ),
+    (
+        "memory::graph::trim",
+        "given back: what the device keeps for graphs and no allocation is using",
+    ),
+    (
+        "launch::graph",
+        "counted and locked; charged: what it needs beyond what the device keeps for graphs",
     ),
     (
         "memory::graph::destroy",
-        "given back, if no executable is left",
+        "forgets the graph; its memory stays charged until it is trimmed",
     ),
     (
         "memory::graph::instantiate",
-        "keeps the graph's allocations charged",
+        "notes what launches will need",
     ),
     (
         "memory::graph::destroy_exec",
-        "given back, if the graph is gone",
+        "forgets the executable; its memory stays charged until it is trimmed",
     ),
     ("memory::view::info", "agrees with the quota"),
     ("memory::view::device_total", "agrees with the quota"),

@@ -5,6 +5,8 @@
 //! again. No lock, no locked instruction, no clock, no system call. Whatever does not fit goes through
 //! [`admission`], which is allowed to take its time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gpushare_abi::{
     In,
     errors::CUresult,
@@ -13,6 +15,8 @@ use gpushare_abi::{
 
 use crate::{
     admission,
+    guest::guest,
+    memory, notice,
     real::Submission,
     thread::{self, Tally, add, stream_key},
     trace,
@@ -103,12 +107,43 @@ pub fn kernel_ex(
     submit(real, stream, Work::Kernel)
 }
 
-/// `cuGraphLaunch`.
+/// `cuGraphLaunch`. Only in a process whose graphs allocate is there more to it than to a kernel.
 #[inline(always)]
 pub fn graph(
     real: Submission<impl FnOnce() -> CUresult>,
-    _graph: CUgraphExec,
+    exec: CUgraphExec,
     stream: CUstream,
 ) -> CUresult {
+    if guest().is_some_and(|guest| guest.memory.graphs_allocate()) {
+        return allocating_graph(real, exec, stream);
+    }
     submit(real, stream, Work::Graph)
+}
+
+#[cold]
+#[inline(never)]
+fn allocating_graph(
+    real: Submission<impl FnOnce() -> CUresult>,
+    exec: CUgraphExec,
+    stream: CUstream,
+) -> CUresult {
+    let key = stream_key(stream as usize, real.per_thread());
+    let symbol = real.symbol();
+    let claimed = catch_unwind(AssertUnwindSafe(|| {
+        memory::graph::claim(symbol, exec, key, true)
+    }));
+    let claims = match claimed {
+        Ok(claims) => claims?,
+        Err(_) => {
+            notice::fault();
+            None
+        }
+    };
+    let answer = submit(real, stream, Work::Graph);
+    if let Some(claims) = claims
+        && catch_unwind(AssertUnwindSafe(|| claims.settle(answer))).is_err()
+    {
+        notice::fault();
+    }
+    answer
 }

@@ -55,6 +55,12 @@ pub struct Books {
 }
 
 impl Books {
+    /// Whether any graph has ever allocated or freed memory.
+    #[inline(always)]
+    pub fn graphs_allocate(&self) -> bool {
+        self.graphs.any()
+    }
+
     fn primary(&self, device: CUdevice) -> Option<&AtomicUsize> {
         self.primaries.get(usize::try_from(device).ok()?)
     }

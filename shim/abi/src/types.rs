@@ -438,6 +438,14 @@ structs! {
 }
 
 impl CUmemLocation {
+    /// On a device.
+    pub fn on(device: CUdevice) -> Self {
+        Self {
+            type_: CU_MEM_LOCATION_TYPE_DEVICE,
+            id: device,
+        }
+    }
+
     /// The ordinal of the device it is on, if it is on one.
     pub fn device(self) -> Option<CUdevice> {
         match self.type_ {

@@ -217,7 +217,7 @@ pub fn free_either(
     let live = &guest.memory.live;
     let fits = |record: &Record| record::is(record, one) || record::is(record, other);
     let Some(record) = live.take(key, fits) else {
-        return real.call();
+        return free_of_graph(real, guest, key);
     };
     match real.call() {
         Ok(()) => {
@@ -229,6 +229,26 @@ pub fn free_either(
             Err(error)
         }
     }
+}
+
+/// The road of a free of something that is not in the map: a graph may have allocated it.
+#[cold]
+fn free_of_graph(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    guest: &Guest,
+    address: u64,
+) -> CUresult {
+    let graphs = &guest.memory.graphs;
+    let taken = if graphs.any() {
+        graphs.take(address)
+    } else {
+        None
+    };
+    real.call().inspect_err(|_| {
+        if let Some(taken) = taken {
+            graphs.put_back(address, taken);
+        }
+    })
 }
 
 /// Gives back what a record was charged or counted.

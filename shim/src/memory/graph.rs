@@ -1,238 +1,216 @@
 //! Memory that graphs allocate: nodes added by hand, and allocations captured into a graph.
 //!
-//! The driver backs such memory when an executable graph is launched and keeps it for the next launch, so it is charged
-//! from the moment the node exists until the graph and every executable made from it are gone. A node that is destroyed
-//! before the graph was instantiated is given back at once.
+//! Nothing is charged for a node or an executable: the driver takes memory when an executable is uploaded or launched and
+//! needs more than its device keeps for graphs already, so that is when it is charged, and when it may be denied: as the
+//! driver would, with out of memory from that very call. It stays charged until the driver gives it back, at
+//! `cuDeviceGraphMemTrim`. A driver refuses to copy graphs with memory nodes and to remove such nodes, and makes one
+//! executable of such a graph at a time; a child graph that is moved brings its nodes along.
+
+mod plan;
+mod pool;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::Out;
-use gpushare_abi::errors::CUresult;
+use gpushare_abi::errors::{CUerror, CUresult};
 use gpushare_abi::types::{
-    CUDA_MEM_ALLOC_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUmemLocation,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNodeParams,
+    CUmemLocation, CUstream,
 };
+use shm_layout::{DEVICES_PER_PROCESS, Reservation};
 
 use crate::guest::{Guest, guest};
 use crate::real::Real;
+use crate::symbols::Symbol;
+use crate::thread::stream_key;
 
-use super::account::{self, Account};
-use super::live::Record;
-use super::record::Kind;
+use super::account;
+use super::record::{self, Kind};
+use plan::{Need, Piece, Plan};
+use pool::{Claim, Pool};
 
-/// `CUgraphNodeParams::type_` of an allocation.
+/// `CUgraphNodeParams::type_`: a child graph, an allocation, a free.
+const NODE_TYPE_GRAPH: u32 = 4;
 const NODE_TYPE_MEM_ALLOC: u32 = 10;
+const NODE_TYPE_MEM_FREE: u32 = 11;
+/// `CUDA_CHILD_GRAPH_NODE_PARAMS::ownership`: the child is not copied.
+const OWNERSHIP_MOVE: u32 = 1;
 
-/// Which graph holds what. No lock on it is held over a driver call.
+/// Which graph allocates what. No lock on it is held over a driver call.
 #[derive(Default)]
 pub struct Book {
+    any: AtomicBool,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
-    last: u64,
-    /// Graphs and executables, by handle, and the sets of allocations they keep alive.
-    keepers: HashMap<usize, u64>,
-    sets: HashMap<u64, Set>,
-}
-
-#[derive(Default)]
-struct Set {
-    kept_by: u32,
-    /// Each with its node's handle, 0 for a captured one.
-    allocations: Vec<(usize, Record)>,
+    graphs: HashMap<usize, Plan>,
+    execs: HashMap<usize, Arc<Need>>,
+    pools: [Pool; DEVICES_PER_PROCESS],
 }
 
 impl Book {
+    /// Whether any graph has ever allocated or freed.
+    #[inline(always)]
+    pub fn any(&self) -> bool {
+        self.any.load(Relaxed)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan(&self, graph: CUgraph, add: impl FnOnce(&mut Plan)) {
+        self.any.store(true, Relaxed);
+        add(self.lock().graphs.entry(graph as usize).or_default());
+    }
+
+    /// An allocation of a graph is about to be freed outside of one: where it was, and its bytes.
+    pub fn take(&self, address: u64) -> Option<(usize, u64)> {
+        self.lock().free(address)
+    }
+
+    /// The driver did not free it.
+    pub fn put_back(&self, address: u64, (place, bytes): (usize, u64)) {
+        self.lock().pools[place].put_back(address, bytes);
     }
 }
 
 impl Inner {
-    fn add(&mut self, graph: usize, node: usize, record: Record) {
-        let next = self.last + 1;
-        let set = *self.keepers.entry(graph).or_insert(next);
-        if set == next {
-            self.last = next;
-            self.sets.insert(
-                set,
-                Set {
-                    kept_by: 1,
-                    ..Set::default()
-                },
-            );
-        }
-        if let Some(set) = self.sets.get_mut(&set) {
-            set.allocations.push((node, record));
-        }
+    fn pool(&mut self, ordinal: u8) -> &mut Pool {
+        &mut self.pools[usize::from(ordinal) % DEVICES_PER_PROCESS]
     }
 
-    fn instantiate(&mut self, exec: usize, graph: usize) {
-        if let Some(set) = self.keepers.get(&graph).copied() {
-            self.keepers.insert(exec, set);
-            if let Some(set) = self.sets.get_mut(&set) {
-                set.kept_by += 1;
-            }
-        }
-    }
-
-    fn take_keeper(&mut self, keeper: usize) -> Option<u64> {
-        self.keepers.remove(&keeper)
-    }
-
-    fn let_go(&mut self, set: u64) -> Vec<Record> {
-        let Some(found) = self.sets.get_mut(&set) else {
-            return Vec::new();
-        };
-        found.kept_by -= 1;
-        if found.kept_by > 0 {
-            return Vec::new();
-        }
-        let gone = self.sets.remove(&set).unwrap_or_default();
-        gone.allocations
-            .into_iter()
-            .map(|(_, record)| record)
-            .collect()
-    }
-
-    fn take_node(&mut self, node: usize) -> Option<(u64, Record)> {
-        let of_one_graph = self.sets.iter_mut().filter(|(_, set)| set.kept_by == 1);
-        for (id, set) in of_one_graph {
-            if let Some(at) = set.allocations.iter().position(|(of, _)| *of == node) {
-                return Some((*id, set.allocations.swap_remove(at).1));
-            }
-        }
-        None
+    fn free(&mut self, address: u64) -> Option<(usize, u64)> {
+        let mut pools = self.pools.iter_mut().enumerate();
+        pools.find_map(|(place, pool)| Some((place, pool.free(address)?)))
     }
 }
 
-/// The road of a graph's allocation: reserve, the driver once, remember under the graph.
-pub fn charge(
+fn allocates(graph: CUgraph, location: CUmemLocation, bytes: u64, address: u64) {
+    let ordinal = location
+        .device()
+        .and_then(|ordinal| u8::try_from(ordinal).ok());
+    if let (Some(guest), Some(ordinal)) = (guest(), ordinal) {
+        let piece = Piece {
+            address,
+            bytes,
+            ordinal,
+        };
+        let book = &guest.memory.graphs;
+        book.plan(graph, |plan| plan.pieces.push(piece));
+    }
+}
+
+fn frees(graph: CUgraph, address: u64) {
+    if let Some(guest) = guest() {
+        let book = &guest.memory.graphs;
+        book.plan(graph, |plan| plan.frees.push(address));
+    }
+}
+
+/// `cuMemAllocAsync` into a capturing stream: the allocation is the graph's.
+pub fn captured(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    account: Account,
+    account: account::Account,
     graph: CUgraph,
-    bytes: u64,
-    node: impl FnOnce() -> usize,
+    bytes: usize,
+    dptr: Out<CUdeviceptr>,
 ) -> CUresult {
-    let reservation = account.reserve(bytes, real.symbol())?;
     real.call()?;
-    let record = account.enter(reservation.commit(), Kind::Linear);
-    account
-        .guest()
-        .memory
-        .graphs
-        .lock()
-        .add(graph as usize, node(), record);
+    let here = CUmemLocation::on(CUdevice::from(account.ordinal()));
+    allocates(graph, here, bytes as u64, dptr.get().unwrap_or(0));
     Ok(())
 }
 
-fn add(
+/// `cuMemFreeAsync` into a capturing stream: it is freed by each launch.
+pub fn captured_free(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    node: Out<CUgraphNode>,
     graph: CUgraph,
-    location: CUmemLocation,
-    bytes: usize,
+    dptr: CUdeviceptr,
 ) -> CUresult {
-    let Some(account) = location.device().and_then(account::of_device) else {
-        return real.call();
-    };
-    let node = || node.get().map_or(0, |node| node as usize);
-    charge(real, account, graph, bytes as u64, node)
+    add_free(real, graph, dptr)
 }
 
 /// `cuGraphAddMemAllocNode`.
 pub fn add_alloc(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    node: Out<CUgraphNode>,
     graph: CUgraph,
     params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
 ) -> CUresult {
-    match params.get() {
-        Some(params) => add(
-            real,
-            node,
-            graph,
-            params.poolProps.location,
-            params.bytesize,
-        ),
-        None => real.call(),
+    real.call()?;
+    if let Some(params) = params.get() {
+        let location = params.poolProps.location;
+        allocates(graph, location, params.bytesize as u64, params.dptr);
     }
+    Ok(())
+}
+
+/// `cuGraphAddMemFreeNode`.
+pub fn add_free(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    graph: CUgraph,
+    dptr: CUdeviceptr,
+) -> CUresult {
+    real.call()?;
+    frees(graph, dptr);
+    Ok(())
 }
 
 /// `cuGraphAddNode`.
 pub fn add_node(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    node: Out<CUgraphNode>,
     graph: CUgraph,
     params: Out<CUgraphNodeParams>,
 ) -> CUresult {
-    let Some(params) = params
-        .get()
-        .filter(|params| params.type_ == NODE_TYPE_MEM_ALLOC)
-    else {
-        return real.call();
+    real.call()?;
+    let Some(CUgraphNodeParams { type_, params, .. }) = params.get() else {
+        return Ok(());
     };
-    // CUDA_MEM_ALLOC_NODE_PARAMS_v2 begins with the pool's properties: two enumerations, then the location; its
-    // bytesize is the fourteenth word.
-    let location = CUmemLocation {
-        type_: params.params[1] as u32,
-        id: (params.params[1] >> 32) as i32,
-    };
-    add(real, node, graph, location, params.params[13] as usize)
-}
-
-/// `cuGraphDestroyNode`.
-pub fn destroy_node(real: Real<'_, impl FnOnce() -> CUresult>, node: CUgraphNode) -> CUresult {
-    let Some(guest) = guest() else {
-        return real.call();
-    };
-    let taken = guest.memory.graphs.lock().take_node(node as usize);
-    match (real.call(), taken) {
-        (Ok(()), Some((_, record))) => account::settle(guest, &record),
-        (Err(error), Some((set, record))) => {
-            if let Some(set) = guest.memory.graphs.lock().sets.get_mut(&set) {
-                set.allocations.push((node as usize, record));
-            }
-            return Err(error);
+    match type_ {
+        // CUDA_MEM_ALLOC_NODE_PARAMS_v2 begins with the pool's properties: two enumerations, then the location; its
+        // bytesize is the fourteenth word, and what the driver leaves in the one after it is the address.
+        NODE_TYPE_MEM_ALLOC => {
+            let location = CUmemLocation {
+                type_: params[1] as u32,
+                id: (params[1] >> 32) as i32,
+            };
+            allocates(graph, location, params[13], params[14]);
         }
-        (result, None) => return result,
+        NODE_TYPE_MEM_FREE => frees(graph, params[0]),
+        // CUDA_CHILD_GRAPH_NODE_PARAMS: the graph, and who owns it.
+        NODE_TYPE_GRAPH if params[1] as u32 == OWNERSHIP_MOVE => moved(graph, params[0] as usize),
+        _ => {}
     }
     Ok(())
 }
 
+fn moved(into: CUgraph, child: usize) {
+    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+        return;
+    };
+    let mut book = guest.memory.graphs.lock();
+    if let Some(plan) = book.graphs.remove(&child) {
+        book.graphs.entry(into as usize).or_default().absorb(plan);
+    }
+}
+
 /// `cuGraphDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, graph: CUgraph) -> CUresult {
-    gone(real, graph as usize)
-}
-
-/// `cuGraphExecDestroy`.
-pub fn destroy_exec(real: Real<'_, impl FnOnce() -> CUresult>, exec: CUgraphExec) -> CUresult {
-    gone(real, exec as usize)
-}
-
-fn gone(real: Real<'_, impl FnOnce() -> CUresult>, keeper: usize) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
         return real.call();
     };
     // Before the driver lets the handle be used again.
-    let Some(set) = guest.memory.graphs.lock().take_keeper(keeper) else {
-        return real.call();
-    };
-    match real.call() {
-        Ok(()) => {
-            let records = guest.memory.graphs.lock().let_go(set);
-            records
-                .iter()
-                .for_each(|record| account::settle(guest, record));
-            Ok(())
+    let book = &guest.memory.graphs;
+    let plan = book.lock().graphs.remove(&(graph as usize));
+    real.call().inspect_err(|_| {
+        if let Some(plan) = plan {
+            book.lock().graphs.insert(graph as usize, plan);
         }
-        Err(error) => {
-            guest.memory.graphs.lock().keepers.insert(keeper, set);
-            Err(error)
-        }
-    }
+    })
 }
 
 /// `cuGraphInstantiate` in all its forms.
@@ -242,45 +220,138 @@ pub fn instantiate(
     graph: CUgraph,
 ) -> CUresult {
     real.call()?;
-    made(guest(), exec, graph);
+    let guest = guest().filter(|guest| guest.memory.graphs.any());
+    if let (Some(guest), Some(exec)) = (guest, exec.get()) {
+        let mut book = guest.memory.graphs.lock();
+        if let Some(plan) = book.graphs.get(&(graph as usize)) {
+            let need = Arc::new(plan.need());
+            book.execs.insert(exec as usize, need);
+        }
+    }
     Ok(())
 }
 
-fn made(guest: Option<&Guest>, exec: Out<CUgraphExec>, graph: CUgraph) {
-    if let (Some(guest), Some(exec)) = (guest, exec.get()) {
-        guest
-            .memory
-            .graphs
-            .lock()
-            .instantiate(exec as usize, graph as usize);
+/// `cuGraphExecDestroy`. The memory stays with the device until it is trimmed.
+pub fn destroy_exec(real: Real<'_, impl FnOnce() -> CUresult>, exec: CUgraphExec) -> CUresult {
+    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+        return real.call();
+    };
+    // Before the driver lets the handle be used again.
+    let book = &guest.memory.graphs;
+    let need = book.lock().execs.remove(&(exec as usize));
+    real.call().inspect_err(|_| {
+        if let Some(need) = need {
+            book.lock().execs.insert(exec as usize, need);
+        }
+    })
+}
+
+/// `cuGraphUpload`.
+pub fn upload(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    exec: CUgraphExec,
+    stream: CUstream,
+) -> CUresult {
+    let key = stream_key(stream as usize, real.per_thread());
+    let claims = claim(real.symbol(), exec, key, false)?;
+    let answer = real.call();
+    if let Some(claims) = claims {
+        claims.settle(answer);
+    }
+    answer
+}
+
+/// `cuDeviceGraphMemTrim`.
+pub fn trim(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUresult {
+    real.call()?;
+    let guest = guest().filter(|guest| guest.memory.graphs.any());
+    if let (Some(guest), Some(account)) = (guest, account::of_device(device)) {
+        let gone = guest.memory.graphs.lock().pool(account.ordinal()).trim();
+        account.ledger().release(gone);
+    }
+    Ok(())
+}
+
+/// What a launch was promised on all its devices; given back unless it is settled otherwise.
+pub struct Claims {
+    guest: &'static Guest,
+    need: Arc<Need>,
+    launches: bool,
+    claims: Vec<(u8, Claim, Option<Reservation<'static>>)>,
+}
+
+/// Charges what a launch of an executable needs beyond what its devices keep for graphs, or denies the launch.
+pub fn claim(
+    symbol: Symbol,
+    exec: CUgraphExec,
+    stream: usize,
+    launches: bool,
+) -> Result<Option<Claims>, CUerror> {
+    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+        return Ok(None);
+    };
+    let need = guest
+        .memory
+        .graphs
+        .lock()
+        .execs
+        .get(&(exec as usize))
+        .cloned();
+    let Some(need) = need else { return Ok(None) };
+    let mut claims = Claims {
+        guest,
+        launches,
+        claims: Vec::new(),
+        need: Arc::clone(&need),
+    };
+    for part in &need.parts {
+        let mut book = guest.memory.graphs.lock();
+        let claim = book.pool(part.ordinal).claim(stream, part, launches);
+        drop(book);
+        let more = claim.more;
+        claims.claims.push((part.ordinal, claim, None));
+        if more > 0
+            && let Some(account) = account::of_device(part.ordinal.into())
+            && let Some((.., reservation)) = claims.claims.last_mut()
+        {
+            *reservation = Some(account.out_of_pool().reserve(more, symbol)?);
+        }
+    }
+    Ok(Some(claims))
+}
+
+impl Claims {
+    /// The driver has answered.
+    pub fn settle(mut self, answer: CUresult) {
+        if answer.is_err() {
+            return;
+        }
+        for (.., reservation) in self.claims.drain(..) {
+            reservation.map(Reservation::commit);
+        }
+        if !self.launches {
+            return;
+        }
+        for address in &self.need.frees {
+            let memory = &self.guest.memory;
+            if memory.graphs.take(*address).is_some() {
+                continue;
+            }
+            let ours = |record: &super::live::Record| {
+                record::is(record, Kind::Linear) || record::is(record, Kind::Host)
+            };
+            if let Some(record) = memory.live.take(*address, ours) {
+                account::settle(self.guest, &record);
+            }
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_executable_keeps_its_graphs_allocations_alive() {
-        let mut book = Inner::default();
-        book.add(100, 1, [64, 0, 0]);
-        book.add(100, 2, [32, 0, 0]);
-        book.instantiate(200, 100);
-        let set = book.take_keeper(100).expect("the graph");
-        assert!(book.let_go(set).is_empty());
-        let set = book.take_keeper(200).expect("the executable");
-        assert_eq!(book.let_go(set).len(), 2);
-        assert!(book.sets.is_empty() && book.keepers.is_empty());
-    }
-
-    #[test]
-    fn a_destroyed_node_gives_back_only_its_own() {
-        let mut book = Inner::default();
-        book.add(100, 1, [64, 0, 0]);
-        book.add(100, 2, [32, 0, 0]);
-        assert_eq!(book.take_node(1).map(|(_, record)| record[0]), Some(64));
-        assert_eq!(book.take_node(1), None);
-        book.instantiate(200, 100);
-        assert_eq!(book.take_node(2), None, "an executable holds it");
+impl Drop for Claims {
+    fn drop(&mut self) {
+        let mut book = self.guest.memory.graphs.lock();
+        for (ordinal, claim, _) in &self.claims {
+            book.pool(*ordinal).give_up(claim);
+        }
     }
 }

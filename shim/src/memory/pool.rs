@@ -103,9 +103,8 @@ fn charge(
             dptr.get()
         });
     };
-    // Captured: the allocation is the graph's, and each launch of it allocates anew.
     match ask::capturing_graph(stream, real.per_thread()) {
-        Some(graph) => graph::charge(real, account, graph, bytes as u64, || 0),
+        Some(graph) => graph::captured(real, account, graph, bytes, dptr),
         None => account::allocate(
             real,
             Some(account),
@@ -116,8 +115,17 @@ fn charge(
     }
 }
 
-/// `cuMemFreeAsync`. A captured free belongs to the graph's allocation, which is not in the map: it changes nothing.
-pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr) -> CUresult {
+/// `cuMemFreeAsync`. A captured free is the graph's: each launch frees anew.
+pub fn free(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    dptr: CUdeviceptr,
+    stream: CUstream,
+) -> CUresult {
+    if crate::stream::any_capturing()
+        && let Some(graph) = ask::capturing_graph(stream, real.per_thread())
+    {
+        return graph::captured_free(real, graph, dptr);
+    }
     account::free_either(real, dptr, Kind::Linear, Kind::Host)
 }
 

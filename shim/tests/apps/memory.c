@@ -45,6 +45,7 @@ static struct { unsigned type, handles; int loc_type, loc_id; void *sa; size_t m
 static struct { unsigned type, handles; int loc_type, loc_id; void *meta; char rest[8]; } physical;
 static struct { struct { unsigned type, handles; int loc_type, loc_id; void *sa; size_t max; char rest[56]; } pool;
                 const void *access; size_t count, bytes; u64 dptr; } node;
+static struct { int type, reserved[3]; u64 words[30]; } any;
 static struct { size_t w, h; unsigned format, channels; } flat;
 static struct { size_t w, h, d; unsigned format, channels, flags; } deep;
 static struct { unsigned resource; u64 array; unsigned kind; u64 part[4]; unsigned operation, handle_type; u64 handle, offset;
@@ -169,10 +170,35 @@ static int run(int argc, char **argv, char *more) {
     if (IS("ipc-close")) return CALL(cuIpcCloseMemHandle, V(1));
 
     if (IS("graph")) return CALL(cuGraphCreate, OUT(1), 0);
-    if (IS("graph-alloc")) {
+    if (IS("graph-alloc")) { /* the second name is the address's */
         node.pool.type = 1, node.pool.loc_type = 1, node.pool.loc_id = 0, node.bytes = NUM(3);
-        return CALL(cuGraphAddMemAllocNode, OUT(1), (void *)V(2), (void *)0, (size_t)0, &node);
+        code = CALL(cuGraphAddMemAllocNode, OUT(1), (void *)V(2), (void *)0, (size_t)0, &node);
+        *OUT(4) = node.dptr;
+        return code;
     }
+    if (IS("graph-free")) { /* graph-free GRAPH AFTER ADDRESS */
+        void *after = (void *)V(2);
+        return CALL(cuGraphAddMemFreeNode, OUT(4), (void *)V(1), &after, (size_t)(V(2) != 0), V(3));
+    }
+    if (IS("graph-move")) { /* graph-move INTO CHILD */
+        memset(&any, 0, sizeof any);
+        any.type = 4, any.words[0] = V(2), any.words[1] = 1;
+        return CALL(cuGraphAddNode_v2, OUT(3), (void *)V(1), (void *)0, (void *)0, (size_t)0, &any);
+    }
+    if (IS("graph-clone")) return CALL(cuGraphClone, OUT(1), (void *)V(2));
+    if (IS("graph-upload")) return CALL(cuGraphUpload, (void *)V(1), (void *)V(2));
+    if (IS("graph-launch")) {
+        if ((code = CALL(cuGraphLaunch, (void *)V(1), (void *)V(2)))) return code;
+        return CALL(cuStreamSynchronize, (void *)V(2));
+    }
+    if (IS("graph-trim")) return CALL(cuDeviceGraphMemTrim, 0);
+    if (IS("graph-kept")) {
+        u64 reserved = 0;
+        code = CALL(cuDeviceGetGraphMemAttribute, 0, 2, &reserved);
+        sprintf(more, " %llu", reserved);
+        return code;
+    }
+    if (IS("graph-instantiate-freeing")) return CALL(cuGraphInstantiateWithFlags, OUT(1), (void *)V(2), (u64)1);
     if (IS("graph-instantiate")) return CALL(cuGraphInstantiateWithFlags, OUT(1), (void *)V(2), (u64)0);
     if (IS("graph-destroy")) return CALL(cuGraphDestroy, (void *)V(1));
     if (IS("graph-exec-destroy")) return CALL(cuGraphExecDestroy, (void *)V(1));

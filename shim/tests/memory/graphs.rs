@@ -1,32 +1,213 @@
+//! The simulator keeps memory for graphs as an H200's driver was seen to (580.159.04): taken by an upload or a launch,
+//! kept until it is trimmed. The ledger must say the same to the byte, step by step.
+
 use gpushare_testbed::Testbed;
 
-use crate::client::Client;
+use crate::client::{Client, INVALID_VALUE, MIB};
 
-#[test]
-fn a_graphs_allocation_is_charged_until_graph_and_executable_are_gone() {
-    let bed = Testbed::new();
-    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4096")]);
-    client.ok("graph g");
-    client.ok("graph-alloc n g 3000");
-    assert_eq!(client.used(), 3000);
-    client.denied("graph-alloc m g 3000");
-    client.ok("graph-instantiate x g");
-    client.ok("graph-destroy g");
-    assert_eq!(client.used(), 3000, "the executable will need it");
-    client.ok("graph-exec-destroy x");
-    assert_eq!(client.used(), 0);
+const NOT_SUPPORTED: u64 = 801;
+
+/// What the driver says it keeps for graphs is what is charged.
+fn kept(client: &mut Client<'_>, bytes: u64, when: &str) {
+    assert_eq!(client.ok("graph-kept"), [bytes], "the driver {when}");
+    assert_eq!(client.used(), bytes, "the ledger {when}");
+}
+
+/// A graph `name` with one allocation, freed in it or not, and an executable of it.
+fn graph(client: &mut Client<'_>, name: &str, bytes: u64, freed: bool) {
+    client.ok(&format!("graph {name}"));
+    client.ok(&format!("graph-alloc node-{name} {name} {bytes} at-{name}"));
+    if freed {
+        client.ok(&format!(
+            "graph-free {name} node-{name} at-{name} free-{name}"
+        ));
+    }
+    client.ok(&format!("graph-instantiate exec-{name} {name}"));
 }
 
 #[test]
-fn a_captured_allocation_belongs_to_the_graph() {
+fn a_graphs_memory_is_charged_from_its_launch_until_it_is_trimmed() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("stream s");
+    graph(&mut client, "g", 4 * MIB, false);
+    kept(&mut client, 0, "before a launch");
+    assert_eq!(client.code("graph-instantiate again g"), NOT_SUPPORTED);
+    assert_eq!(client.code("graph-clone copy g"), NOT_SUPPORTED);
+    client.ok("graph-upload exec-g s");
+    kept(&mut client, 4 * MIB, "after an upload");
+    client.ok("graph-launch exec-g s");
+    assert_eq!(
+        client.code("graph-launch exec-g s"),
+        INVALID_VALUE,
+        "in use"
+    );
+    client.ok("graph-trim");
+    kept(&mut client, 4 * MIB, "trimmed while in use");
+    client.ok("free-async at-g");
+    client.ok("synchronize");
+    client.ok("graph-launch exec-g s");
+    kept(&mut client, 4 * MIB, "launched again");
+    client.ok("free at-g");
+    client.ok("graph-trim");
+    kept(&mut client, 0, "freed and trimmed");
+    client.ok("graph-launch exec-g s");
+    client.ok("graph-exec-destroy exec-g");
+    client.ok("graph-destroy g");
+    client.ok("graph-trim");
+    kept(&mut client, 4 * MIB, "destroyed and trimmed while in use");
+    client.ok("free-async at-g");
+    client.ok("synchronize");
+    kept(&mut client, 4 * MIB, "freed at last");
+    client.ok("graph-trim");
+    kept(&mut client, 0, "at the end");
+}
+
+#[test]
+fn graphs_in_one_stream_share_what_they_free_themselves() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("stream s");
+    for (name, bytes, together) in [("a", 3, 3), ("b", 2, 3), ("c", 5, 5)] {
+        graph(&mut client, name, bytes * MIB, true);
+        for _ in 0..2 {
+            client.ok(&format!("graph-launch exec-{name} s"));
+            kept(&mut client, together * MIB, name);
+        }
+    }
+    graph(&mut client, "d", MIB, false);
+    client.ok("graph-launch exec-d s");
+    assert_eq!(
+        client.used(),
+        6 * MIB,
+        "beside what graphs in the stream may need"
+    );
+    for name in ["a", "b", "c"] {
+        client.ok(&format!("graph-exec-destroy exec-{name}"));
+        client.ok(&format!("graph-destroy {name}"));
+    }
+    client.ok("graph-trim");
+    kept(&mut client, MIB, "trimmed down to what is in use");
+}
+
+#[test]
+fn a_denied_launch_answers_out_of_memory_and_may_be_made_later() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "8MiB")]);
+    client.ok("stream s");
+    client.ok(&format!("alloc a {}", 4 * MIB));
+    graph(&mut client, "g", 6 * MIB, true);
+    client.denied("graph-upload exec-g s");
+    client.denied("graph-launch exec-g s");
+    assert_eq!(client.process().devices[0].counters.denials, 2);
+    kept_beside(&mut client, 4 * MIB);
+    client.ok("free a");
+    client.ok("graph-launch exec-g s");
+    kept(&mut client, 6 * MIB, "launched at last");
+    client.denied(&format!("alloc a {}", 4 * MIB));
+    client.ok("graph-trim");
+    client.ok(&format!("alloc a {}", 4 * MIB));
+}
+
+/// Nothing is kept for graphs, and so much is charged for other things.
+fn kept_beside(client: &mut Client<'_>, bytes: u64) {
+    assert_eq!(client.ok("graph-kept"), [0]);
+    assert_eq!(client.used(), bytes);
+}
+
+#[test]
+fn a_launch_the_driver_refuses_is_not_charged() {
+    let bed = Testbed::with_scenario("small");
+    let mut client = Client::start(&bed, &[]);
+    let total = client.ok("info")[1];
+    client.ok("stream s");
+    graph(&mut client, "g", total + 2 * MIB, true);
+    client.denied("graph-launch exec-g s");
+    assert_eq!(client.used(), 0);
+    assert_eq!(
+        client.process().devices[0].counters.denials,
+        0,
+        "the driver's own"
+    );
+}
+
+#[test]
+fn an_executable_that_frees_by_itself_is_charged_once() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("stream s");
+    client.ok("graph g");
+    client.ok("graph-alloc n g 3145728 a");
+    client.ok("graph-instantiate-freeing x g");
+    for _ in 0..3 {
+        client.ok("graph-launch x s");
+        kept(&mut client, 3 * MIB, "launched");
+    }
+    client.ok("free a");
+    client.ok("graph-trim");
+    kept(&mut client, 0, "freed");
+}
+
+#[test]
+fn one_graph_may_free_what_another_allocates() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("stream s");
+    graph(&mut client, "g", 2 * MIB, false);
+    client.ok("graph f");
+    client.ok("graph-free f nothing at-g node-f");
+    client.ok("graph-instantiate exec-f f");
+    for _ in 0..2 {
+        client.ok("graph-launch exec-g s");
+        client.ok("graph-trim");
+        kept(&mut client, 2 * MIB, "in use");
+        client.ok("graph-launch exec-f s");
+    }
+    client.ok("graph-trim");
+    kept(&mut client, 0, "freed by the other");
+}
+
+#[test]
+fn a_child_graph_that_is_moved_brings_its_memory() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("stream s");
+    client.ok("graph child");
+    client.ok("graph-alloc n child 2097152 a");
+    client.ok("graph-free child n a f");
+    client.ok("graph parent");
+    client.ok("graph-move parent child in");
+    assert_eq!(client.code("graph-destroy child"), INVALID_VALUE);
+    client.ok("graph-instantiate x parent");
+    client.ok("graph-launch x s");
+    kept(&mut client, 2 * MIB, "launched");
+    client.ok("graph-exec-destroy x");
+    client.ok("graph-destroy parent");
+    client.ok("graph-trim");
+    kept(&mut client, 0, "trimmed");
+}
+
+#[test]
+fn what_is_captured_is_the_graphs() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[]);
     client.ok("stream s");
     client.ok("capture s");
-    client.ok("capture-alloc a 5000 s");
+    client.ok("capture-alloc a 5242880 s");
     client.ok("capture-free a s");
+    client.ok("capture-alloc b 2097152 s");
     client.ok("capture-end s g");
-    assert_eq!(client.used(), 5000, "each launch allocates it anew");
+    kept(&mut client, 0, "captured");
+    client.ok("graph-instantiate x g");
+    client.ok("graph-launch x s");
+    assert_eq!(client.used(), 7 * MIB, "each launch allocates anew");
+    client.ok("free-async b");
+    client.ok("synchronize");
+    client.ok("graph-launch x s");
+    assert_eq!(client.used(), 7 * MIB);
+    client.ok("free b");
+    client.ok("graph-exec-destroy x");
     client.ok("graph-destroy g");
-    assert_eq!(client.used(), 0);
+    client.ok("graph-trim");
+    kept(&mut client, 0, "trimmed");
 }

@@ -25,6 +25,7 @@ pub mod sequences;
 pub mod user_object;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
@@ -44,7 +45,9 @@ pub struct Graph {
     /// Its nodes and edges.
     pub dag: Mutex<Dag<Node>>,
     /// It belongs to a child graph node.
-    is_child: bool,
+    is_child: AtomicBool,
+    /// The latest executable made of it.
+    pub ready: Mutex<Weak<exec::Exec>>,
     /// If it is a clone: the nodes of the original, and their copies here.
     originals: HashMap<NodeId, NodeId>,
     /// References to the application's objects, by handle.
@@ -79,7 +82,8 @@ impl Graph {
         let graph = Arc::new(Self {
             handle: fresh(),
             dag: Mutex::new(dag),
-            is_child,
+            is_child: AtomicBool::new(is_child),
+            ready: Mutex::default(),
             originals,
             objects: Mutex::default(),
         });
@@ -97,6 +101,29 @@ impl Graph {
         let copied = dag.renamed(|id| names[&id], Node::copied);
         drop(dag);
         Self::keep(copied, names, is_child)
+    }
+
+    /// Whether it belongs to a child graph node.
+    fn is_child(&self) -> bool {
+        self.is_child.load(Relaxed)
+    }
+
+    /// It becomes a child graph as it is: from now on it is its node's.
+    pub fn give_away(&self) -> CUresult {
+        if self.is_child.swap(true, Relaxed) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    /// Whether it allocates or frees memory.
+    pub fn has_memory(&self) -> bool {
+        let dag = lock(&self.dag);
+        dag.nodes().iter().any(|id| match dag.get(*id) {
+            Some(Node::Alloc(_) | Node::Free(_)) => true,
+            Some(Node::Child(child)) => child.has_memory(),
+            _ => false,
+        })
     }
 
     /// Adds a node that waits for others.

@@ -21,7 +21,7 @@ macro_rules! memory_rows {
             // ---- stream-ordered memory and its pools ----
             "cuMemAllocAsync" 11020 call memory::pool::alloc fn cuMemAllocAsync(dptr: Out<CUdeviceptr>, bytes: usize, stream: CUstream) twin cuMemAllocAsync_ptsz;
             "cuMemAllocFromPoolAsync" 11020 call memory::pool::alloc_from fn cuMemAllocFromPoolAsync(dptr: Out<CUdeviceptr>, bytes: usize, pool: CUmemoryPool, stream: CUstream) twin cuMemAllocFromPoolAsync_ptsz;
-            "cuMemFreeAsync" 11020 call memory::pool::free(dptr) fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
+            "cuMemFreeAsync" 11020 call memory::pool::free(dptr, stream) fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
             "cuMemPoolCreate" 11020 call memory::pool::create fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>);
             "cuMemPoolDestroy" 11020 call memory::pool::destroy fn cuMemPoolDestroy(pool: CUmemoryPool);
             "cuMemPoolSetAttribute" 11020 call memory::hoard::set_attribute fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<u64>);
@@ -73,18 +73,20 @@ macro_rules! memory_rows {
             "cuImportExternalMemory" 10000 call memory::import::external fn cuImportExternalMemory(memory: Out<CUexternalMemory>, desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_DESC>);
             "cuDestroyExternalMemory" 10000 call memory::import::destroy_external fn cuDestroyExternalMemory(memory: CUexternalMemory);
 
-            // ---- memory that graphs allocate: charged while the graph or an executable of it lives ----
-            "cuGraphAddMemAllocNode" 11040 call memory::graph::add_alloc(node, graph, params) fn cuGraphAddMemAllocNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>);
-            "cuGraphAddNode" 12020 call memory::graph::add_node(node, graph, params) fn cuGraphAddNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUgraphNodeParams>);
-            "cuGraphAddNode" 12030 call memory::graph::add_node(node, graph, params) fn cuGraphAddNode_v2(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
-            "cuGraphAddNode" 13040 call memory::graph::add_node(node, graph, params) fn cuGraphAddNode_v3(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
-            "cuGraphDestroyNode" 10000 call memory::graph::destroy_node fn cuGraphDestroyNode(node: CUgraphNode);
+            // ---- memory that graphs allocate: charged when a launch takes it, until it is trimmed ----
+            "cuGraphAddMemAllocNode" 11040 call memory::graph::add_alloc(graph, params) fn cuGraphAddMemAllocNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUDA_MEM_ALLOC_NODE_PARAMS>);
+            "cuGraphAddNode" 12020 call memory::graph::add_node(graph, params) fn cuGraphAddNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphAddNode" 12030 call memory::graph::add_node(graph, params) fn cuGraphAddNode_v2(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphAddNode" 13040 call memory::graph::add_node(graph, params) fn cuGraphAddNode_v3(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: Out<CUgraphNodeParams>);
+            "cuGraphAddMemFreeNode" 11040 call memory::graph::add_free(graph, dptr) fn cuGraphAddMemFreeNode(node: Out<CUgraphNode>, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, dptr: CUdeviceptr);
             "cuGraphDestroy" 10000 call memory::graph::destroy fn cuGraphDestroy(graph: CUgraph);
             "cuGraphInstantiate" 10000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
             "cuGraphInstantiate" 11000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate_v2(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
             "cuGraphInstantiateWithFlags" 11040 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64);
             "cuGraphInstantiateWithParams" 12000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiateWithParams(exec: Out<CUgraphExec>, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) twin cuGraphInstantiateWithParams_ptsz;
             "cuGraphExecDestroy" 10000 call memory::graph::destroy_exec fn cuGraphExecDestroy(exec: CUgraphExec);
+            "cuGraphUpload" 11010 call memory::graph::upload fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) twin cuGraphUpload_ptsz;
+            "cuDeviceGraphMemTrim" 11040 call memory::graph::trim fn cuDeviceGraphMemTrim(device: CUdevice);
 
             // ---- what the driver says of its memory ----
             "cuMemGetInfo" 2000 call memory::view::info fn cuMemGetInfo(free: Out<u32>, total: Out<u32>);

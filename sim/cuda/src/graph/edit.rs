@@ -1,6 +1,6 @@
 //! Looking at a graph's shape and changing it: nodes, edges, clones.
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUresult};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUresult};
 use gpushare_abi::types::{CUgraph, CUgraphEdgeData, CUgraphNode};
 
 use super::node::Node;
@@ -137,7 +137,7 @@ faces! {
     }
     "cuGraphDestroy" 10000 cuGraphDestroy (graph: CUgraph) {
         let graph = by_handle(graph)?;
-        if graph.is_child {
+        if graph.is_child() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         graph.forget();
@@ -147,13 +147,16 @@ faces! {
         let (graph, id) = home(node)?;
         let memory = graph.with(id, |node| Ok(matches!(node, Node::Alloc(_) | Node::Free(_))))?;
         if memory {
-            return Err(CUDA_ERROR_INVALID_VALUE);
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         graph.remove(id)
     }
     "cuGraphClone" 10000 cuGraphClone (out: Out<CUgraph>, original: CUgraph) {
         let original = by_handle(original)?;
         out.check()?;
+        if original.has_memory() {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
         out.set(original.copy(false).handle as CUgraph)
     }
     "cuGraphNodeFindInClone" 10000 cuGraphNodeFindInClone (out: Out<CUgraphNode>, original: CUgraphNode, clone: CUgraph) {

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::CUgraphExec;
 
 use super::Graph;
 use super::dag::NodeId;
+use super::memory::{self, Allocation};
 use super::node::Node;
 use crate::capture;
 use crate::driver::driver;
@@ -105,19 +106,44 @@ fn tasks(steps: &[Step], into: &mut Vec<Task>) {
     }
 }
 
+/// All steps, those of child graphs too.
+fn flat(steps: &[Step]) -> Vec<&Step> {
+    let mut all = Vec::new();
+    for step in steps {
+        all.push(step);
+        all.extend(flat(&step.inner));
+    }
+    all
+}
+
+fn allocations(steps: &[Step]) -> Vec<&Arc<Allocation>> {
+    flat(steps)
+        .into_iter()
+        .filter_map(|step| match &step.node {
+            Node::Alloc(allocation) => Some(allocation),
+            _ => None,
+        })
+        .collect()
+}
+
 impl Exec {
-    /// Makes a graph ready to launch; tells its handle.
+    /// Makes a graph ready to launch; tells its handle. Of a graph that allocates there is one at a time.
     pub fn instantiate(graph: &Graph, flags: u64) -> Result<u64, CUerror> {
         if flags & !FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let exec = Self {
+        let mut ready = lock(&graph.ready);
+        if graph.has_memory() && ready.upgrade().is_some() {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let exec = Arc::new(Self {
             flags,
             steps: Mutex::new(steps(graph)?),
             latest: Mutex::default(),
-        };
+        });
+        *ready = Arc::downgrade(&exec);
         let handle = fresh();
-        EXECS.insert(handle, Arc::new(exec));
+        EXECS.insert(handle, exec);
         Ok(handle)
     }
 
@@ -155,21 +181,24 @@ impl Exec {
         Ok(())
     }
 
-    /// Takes the memory of the graph's allocations: all of it or none.
+    /// Takes the memory of the graph's allocations ahead of a launch.
+    pub fn upload(&self) -> CUresult {
+        let steps = lock(&self.steps);
+        memory::supply_all(&allocations(&steps))
+    }
+
+    /// Takes the memory of the graph's allocations and allocates them.
     fn allocate(&self, steps: &[Step]) -> CUresult {
-        let allocations = steps.iter().filter_map(|step| match &step.node {
-            Node::Alloc(allocation) => Some(allocation),
-            _ => None,
-        });
-        for allocation in allocations.clone() {
-            if allocation.is_live() && self.flags & AUTO_FREE == 0 {
-                return Err(CUDA_ERROR_INVALID_VALUE);
-            }
-            allocation.back()?;
+        let all = allocations(steps);
+        if self.flags & AUTO_FREE == 0 && all.iter().any(|one| one.is_live()) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        for allocation in allocations {
-            let frees = |step: &Step| matches!(step.node, Node::Free(address) if address == allocation.address());
-            allocation.begin(steps.iter().any(frees));
+        memory::supply_all(&all)?;
+        for allocation in all {
+            let frees = |step: &&Step| matches!(step.node, Node::Free(address) if address == allocation.address());
+            if !flat(steps).iter().any(frees) {
+                allocation.begin();
+            }
         }
         Ok(())
     }

@@ -80,9 +80,9 @@ faces! {
         out.set(exec(handle)?.flags)
     }
     "cuGraphUpload" 11010 cuGraphUpload (handle: CUgraphExec, stream: CUstream) / cuGraphUpload_ptsz 11010 |default| {
-        exec(handle)?;
-        // Host memory is device memory here: there is nothing to upload.
-        stream::by_handle(default, stream).map(|_| ())
+        let exec = exec(handle)?;
+        stream::by_handle(default, stream)?;
+        exec.upload()
     }
     "cuGraphLaunch" 10000 cuGraphLaunch (handle: CUgraphExec, stream: CUstream) / cuGraphLaunch_ptsz 10000 |default| {
         let exec = exec(handle)?;

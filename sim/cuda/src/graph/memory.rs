@@ -1,15 +1,16 @@
 //! Memory that a graph allocates: an address fixed when the node is made, memory behind it from a launch on.
 //!
-//! Memory stays with the device's graph pool after it is freed, until it is trimmed or no graph knows
-//! the allocation any more. An allocation that is in use when its graph is launched again is an error,
-//! unless the graph was instantiated to free it by itself.
+//! A device keeps one lot of memory for all graphs of a process. An upload or a launch adds to it what it needs beyond
+//! what is there and not in use; freeing, destroying the executable and destroying the graph leave it; a trim gives
+//! back what is not in use. An allocation that is in use when its graph is launched again is an error, unless the
+//! graph was instantiated to free it by itself.
 //!
-//! A driver (580.159.04) is coarser: it takes 32 MiB for 4 MiB, calls it used after the free until it is
-//! trimmed, keeps it when the graph is destroyed, and refuses a node that frees what a launch has
-//! allocated before. By what rule is not known; here all of it is exact.
+//! All of that is as a driver (580.159.04) was seen to do. It takes blocks of 32 MiB and calls all it has reserved used
+//! until it is trimmed; here the bytes are exact, and the two numbers are one. After a launch that was too large it
+//! keeps what it had got together, and no trim gives that back; here it is given back at once.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::{
@@ -33,38 +34,78 @@ pub struct Allocation {
     /// Bytes it takes.
     bytes: u64,
     device: i32,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The device's memory is taken.
-    backed: bool,
     /// It has been allocated by a launch, and not freed since.
-    live: bool,
+    live: Mutex<bool>,
 }
 
-/// What `cuDeviceGetGraphMemAttribute` tells: bytes in use, bytes held, and the most of each.
+/// What a device keeps for graphs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Numbers {
-    used: u64,
-    used_high: u64,
+struct Kept {
+    /// Bytes of allocations that launches have made and nobody has freed.
+    live: u64,
+    /// Bytes taken from the device.
     reserved: u64,
+    /// The most, as two counters that are reset apart.
+    used_high: u64,
     reserved_high: u64,
 }
 
-static NUMBERS: Mutex<BTreeMap<i32, Numbers>> = Mutex::new(BTreeMap::new());
-/// All allocations, by address.
-static ALLOCATIONS: Table<Weak<Allocation>> = Table::new();
+static KEPT: Mutex<BTreeMap<i32, Kept>> = Mutex::new(BTreeMap::new());
 /// Those in use: they outlive their graphs.
 static LIVE: Table<Allocation> = Table::new();
 
-fn count(device: i32, change: impl FnOnce(&mut Numbers)) {
-    let mut all = lock(&NUMBERS);
-    let numbers = all.entry(device).or_default();
-    change(numbers);
-    numbers.used_high = numbers.used_high.max(numbers.used);
-    numbers.reserved_high = numbers.reserved_high.max(numbers.reserved);
+fn kept<T>(device: i32, act: impl FnOnce(&mut Kept) -> T) -> T {
+    act(lock(&KEPT).entry(device).or_default())
+}
+
+/// Makes sure that a device keeps so many bytes beside those in use.
+fn supply(device: i32, bytes: u64) -> CUresult {
+    let driver = driver()?;
+    let index = driver.device(device)?.index;
+    let take = || {
+        kept(device, |kept| {
+            let more = (kept.live + bytes).saturating_sub(kept.reserved);
+            if more > 0 {
+                let taken = driver.member.take_memory(index, more);
+                taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+            }
+            kept.reserved += more;
+            kept.used_high = kept.used_high.max(kept.reserved);
+            kept.reserved_high = kept.reserved_high.max(kept.reserved);
+            Ok(())
+        })
+    };
+    take().or_else(|_: CUerror| {
+        crate::pool::trim_device(device);
+        take()
+    })
+}
+
+/// Makes sure that there is memory for all of these at once.
+pub fn supply_all(allocations: &[&Arc<Allocation>]) -> CUresult {
+    let mut wanted: BTreeMap<i32, u64> = BTreeMap::new();
+    for allocation in allocations {
+        let bytes = if allocation.is_live() {
+            0
+        } else {
+            allocation.bytes
+        };
+        *wanted.entry(allocation.device).or_default() += bytes;
+    }
+    wanted
+        .into_iter()
+        .try_for_each(|(device, bytes)| supply(device, bytes))
+}
+
+/// Gives back what a device keeps and no allocation is using.
+fn trim(device: i32) -> CUresult {
+    let driver = driver()?;
+    let index = driver.device(device)?.index;
+    kept(device, |kept| {
+        driver.member.give_memory(index, kept.reserved - kept.live);
+        kept.reserved = kept.live;
+    });
+    Ok(())
 }
 
 /// A node that frees an allocation of a graph, or of a pool.
@@ -79,10 +120,8 @@ pub fn free_node(address: u64) -> Result<Node, CUerror> {
 /// Frees an allocation that is in use.
 pub fn free(address: u64) -> CUresult {
     let allocation = LIVE.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    lock(&allocation.state).live = false;
-    count(allocation.device, |numbers| {
-        numbers.used -= allocation.bytes
-    });
+    *lock(&allocation.live) = false;
+    kept(allocation.device, |kept| kept.live -= allocation.bytes);
     Ok(())
 }
 
@@ -104,9 +143,8 @@ impl Allocation {
             asked,
             bytes,
             device: location.id,
-            state: Mutex::default(),
+            live: Mutex::default(),
         });
-        ALLOCATIONS.insert(block.base, Arc::new(Arc::downgrade(&allocation)));
         Ok(allocation)
     }
 
@@ -127,64 +165,22 @@ impl Allocation {
 
     /// A launch has allocated it, and nobody has freed it since.
     pub fn is_live(&self) -> bool {
-        lock(&self.state).live
+        *lock(&self.live)
     }
 
-    /// Takes the device's memory for it, if it has none yet.
-    pub fn back(&self) -> CUresult {
-        let mut state = lock(&self.state);
-        if state.backed {
-            return Ok(());
-        }
-        let driver = driver()?;
-        let index = driver.device(self.device)?.index;
-        let take = || driver.member.take_memory(index, self.bytes);
-        let taken = take().or_else(|_| {
-            crate::pool::trim_device(self.device);
-            take()
-        });
-        taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-        count(self.device, |numbers| numbers.reserved += self.bytes);
-        state.backed = true;
-        Ok(())
-    }
-
-    /// A launch allocates it, and frees it again before it ends if `within`.
-    pub fn begin(self: &Arc<Self>, within: bool) {
-        if within {
-            let bytes = self.bytes;
-            count(self.device, |n| {
-                n.used_high = n.used_high.max(n.used + bytes)
-            });
-            return;
-        }
-        let mut state = lock(&self.state);
-        if !state.live {
-            state.live = true;
-            count(self.device, |numbers| numbers.used += self.bytes);
+    /// A launch allocates it, and does not free it.
+    pub fn begin(self: &Arc<Self>) {
+        let mut live = lock(&self.live);
+        if !*live {
+            *live = true;
+            kept(self.device, |kept| kept.live += self.bytes);
             LIVE.insert(self.address, Arc::clone(self));
-        }
-    }
-
-    /// Gives the memory behind it back if it is not in use.
-    fn trim(&self) {
-        let mut state = lock(&self.state);
-        if state.backed && !state.live {
-            state.backed = false;
-            count(self.device, |numbers| numbers.reserved -= self.bytes);
-            if let Ok(driver) = driver()
-                && let Ok(device) = driver.device(self.device)
-            {
-                driver.member.give_memory(device.index, self.bytes);
-            }
         }
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        self.trim();
-        ALLOCATIONS.remove(self.address);
         // It was placed when it was made.
         let _ = heap::free(self.address, Kind::Graph);
     }
@@ -213,23 +209,14 @@ fn params(bytes: usize, device: i32, address: u64) -> CUDA_MEM_ALLOC_NODE_PARAMS
 }
 
 faces! {
-    "cuDeviceGraphMemTrim" 11040 cuDeviceGraphMemTrim (device: CUdevice) {
-        driver()?.device(device)?;
-        for weak in ALLOCATIONS.all() {
-            if let Some(allocation) = weak.upgrade().filter(|one| one.device == device) {
-                allocation.trim();
-            }
-        }
-        Ok(())
-    }
+    "cuDeviceGraphMemTrim" 11040 cuDeviceGraphMemTrim (device: CUdevice) { trim(device) }
     "cuDeviceGetGraphMemAttribute" 11040 cuDeviceGetGraphMemAttribute (device: CUdevice, attribute: u32, out: Out<u64>) {
         driver()?.device(device)?;
-        let numbers = lock(&NUMBERS).get(&device).copied().unwrap_or_default();
+        let kept = kept(device, |kept| *kept);
         out.set(match attribute {
-            0 => numbers.used,
-            1 => numbers.used_high,
-            2 => numbers.reserved,
-            3 => numbers.reserved_high,
+            0 | 2 => kept.reserved,
+            1 => kept.used_high,
+            3 => kept.reserved_high,
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         })
     }
@@ -239,8 +226,8 @@ faces! {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         match attribute {
-            1 => count(device, |numbers| numbers.used_high = numbers.used),
-            3 => count(device, |numbers| numbers.reserved_high = numbers.reserved),
+            1 => kept(device, |kept| kept.used_high = kept.reserved),
+            3 => kept(device, |kept| kept.reserved_high = kept.reserved),
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         }
         Ok(())

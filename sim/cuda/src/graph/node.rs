@@ -12,12 +12,10 @@ use gpushare_abi::types::{
 };
 
 use super::Graph;
-use super::dag::NodeId;
 use super::memory::Allocation;
 use crate::c::{In, Plain};
 use crate::copy;
 use crate::event::{self, Event};
-use crate::handles::lock;
 use crate::launch::{self, Launch, Shape};
 use crate::module;
 use crate::task::{Copy, Fill, Host, Side, Task, Word};
@@ -189,12 +187,9 @@ impl Node {
 
     /// A child graph node.
     pub fn child(graph: &Graph) -> Result<Self, CUerror> {
-        let dag = lock(&graph.dag);
-        let memory = |id: &NodeId| matches!(dag.get(*id), Some(Self::Alloc(_) | Self::Free(_)));
-        if dag.nodes().iter().any(memory) {
+        if graph.has_memory() {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
-        drop(dag);
         Ok(Self::Child(graph.copy(true)))
     }
 }

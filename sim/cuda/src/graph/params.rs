@@ -27,6 +27,9 @@ pub struct WordsParams {
     flags: u32,
 }
 
+/// Where the parameters of a child graph say whose it is to be, and that it is moved.
+const OWNERSHIP_AT: usize = 8;
+const OWNERSHIP_MOVE: u32 = 1;
 /// Where the parameters start in a `CUgraphNodeParams`.
 const PARAMS_AT: usize = 16;
 /// Where a copy's description starts in its own parameters there.
@@ -57,7 +60,15 @@ impl AnyParams {
             1 => Node::copy(In(self.at.wrapping_add(COPY_AT).cast_const().cast())),
             2 => Node::fill(self.read()),
             3 => Node::host(self.read()),
-            4 => Node::child(&*by_handle(self.read::<CUgraph>().get()?)?),
+            4 => {
+                let graph = by_handle(self.read::<CUgraph>().get()?)?;
+                let ownership = In::<u32>(self.at.wrapping_add(OWNERSHIP_AT).cast_const().cast());
+                if ownership.get()? != OWNERSHIP_MOVE {
+                    return Node::child(&graph);
+                }
+                graph.give_away()?;
+                Ok(Node::Child(graph))
+            }
             5 => Ok(Node::Empty),
             6 => Node::wait(self.read::<CUevent>().get()?),
             7 => Node::record(self.read::<CUevent>().get()?),

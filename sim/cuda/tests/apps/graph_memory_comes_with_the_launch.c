@@ -7,9 +7,12 @@ static unsigned long long attribute(int which) {
     return value;
 }
 
+Result cuGraphUpload(Any, Any);
+Result cuGraphDestroyNode(Any);
+
 int main(void) {
     Any context = start();
-    Any stream, graph, exec, node, fill_node, free_node;
+    Any stream, graph, exec, other, node, fill_node, free_node;
     const size_t size = 4 << 20;
     size_t before = free_bytes();
     unsigned word = 0;
@@ -21,7 +24,15 @@ int main(void) {
     Fill fill = {.to = alloc.address, .value = 3, .element = 4, .width = 16, .height = 1};
     DO(cuGraphAddMemsetNode(&fill_node, graph, &node, 1, &fill, context));
     DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    // What allocates is neither copied nor taken apart, and made ready once at a time.
+    EXPECT(cuGraphInstantiateWithFlags(&other, graph, 0), NOT_SUPPORTED);
+    EXPECT(cuGraphClone(&other, graph), NOT_SUPPORTED);
+    EXPECT(cuGraphDestroyNode(node), NOT_SUPPORTED);
+    TRUE(free_bytes() == before && attribute(2) == 0);
 
+    DO(cuGraphUpload(exec, stream)); // Memory comes with this, or with the launch.
+    DO(cuStreamSynchronize(stream));
+    TRUE(before - free_bytes() >= size && attribute(2) >= size);
     DO(cuGraphLaunch(exec, stream));
     DO(cuStreamSynchronize(stream));
     DO(cuMemcpyDtoH_v2(&word, alloc.address, 4));
@@ -50,7 +61,8 @@ int main(void) {
     DO(cuStreamSynchronize(stream));
     DO(cuGraphExecDestroy(exec));
     DO(cuGraphDestroy(graph));
-    DO(cuDeviceGraphMemTrim(0)); // The driver keeps what a destroyed graph has left.
+    TRUE(before - free_bytes() >= size); // What a destroyed graph has left is kept.
+    DO(cuDeviceGraphMemTrim(0));
     TRUE(before - free_bytes() < size);
     return 0;
 }

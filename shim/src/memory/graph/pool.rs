@@ -1,0 +1,158 @@
+//! The memory a device keeps for graphs, as the driver manages it.
+//!
+//! The driver takes memory when a launch (or an upload) needs more than it has, and keeps it for the next one: freeing,
+//! destroying the executable and destroying the graph change nothing; a trim gives back what is not in use. Launches in
+//! one stream follow each other and use the same memory; those in different streams may run at once.
+
+use std::collections::HashMap;
+
+use super::plan::Part;
+
+/// One device's. All numbers are bytes asked for; the driver takes whole blocks (of 32 MiB, measured).
+#[derive(Debug, Default)]
+pub struct Pool {
+    charged: u64,
+    /// Allocations that a launch has made and nobody has freed.
+    live: HashMap<u64, u64>,
+    live_bytes: u64,
+    /// The most that a launch in each stream has needed beside them.
+    streams: HashMap<usize, u64>,
+    stream_bytes: u64,
+}
+
+/// What a launch has been promised, until it is known whether it was made.
+#[derive(Debug)]
+pub struct Claim {
+    stream: usize,
+    before: u64,
+    raised: u64,
+    fresh: Vec<u64>,
+    /// Bytes to be charged for it.
+    pub more: u64,
+}
+
+impl Pool {
+    /// What a launch needs, promised; with `launches` false, what an upload takes for it.
+    pub fn claim(&mut self, stream: usize, part: &Part, launches: bool) -> Claim {
+        let place = self.streams.entry(stream).or_default();
+        let before = *place;
+        *place = before.max(part.temporary);
+        let raised = *place;
+        self.stream_bytes += raised - before;
+        let (mut fresh, mut later) = (Vec::new(), 0);
+        for piece in &part.kept {
+            if self.live.contains_key(&piece.address) {
+                continue;
+            }
+            if launches {
+                self.live.insert(piece.address, piece.bytes);
+                self.live_bytes += piece.bytes;
+                fresh.push(piece.address);
+            } else {
+                later += piece.bytes;
+            }
+        }
+        let wanted = self.live_bytes + self.stream_bytes + later;
+        let more = wanted.saturating_sub(self.charged);
+        self.charged += more;
+        Claim {
+            stream,
+            before,
+            raised,
+            fresh,
+            more,
+        }
+    }
+
+    /// The launch was not made.
+    pub fn give_up(&mut self, claim: &Claim) {
+        self.charged -= claim.more.min(self.charged);
+        if let Some(place) = self.streams.get_mut(&claim.stream)
+            && *place == claim.raised
+        {
+            *place = claim.before;
+            self.stream_bytes -= claim.raised - claim.before;
+        }
+        for address in &claim.fresh {
+            self.free(*address);
+        }
+    }
+
+    /// Takes an allocation out of what is in use; its bytes, if it was.
+    pub fn free(&mut self, address: u64) -> Option<u64> {
+        let bytes = self.live.remove(&address)?;
+        self.live_bytes -= bytes;
+        Some(bytes)
+    }
+
+    /// It is in use after all.
+    pub fn put_back(&mut self, address: u64, bytes: u64) {
+        if self.live.insert(address, bytes).is_none() {
+            self.live_bytes += bytes;
+        }
+    }
+
+    /// The driver has given back what is not in use: so many bytes.
+    pub fn trim(&mut self) -> u64 {
+        self.streams.clear();
+        self.stream_bytes = 0;
+        let gone = self.charged.saturating_sub(self.live_bytes);
+        self.charged -= gone;
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::graph::plan::Piece;
+
+    fn part(temporary: u64, kept: &[(u64, u64)]) -> Part {
+        let piece = |(address, bytes): &(u64, u64)| Piece {
+            address: *address,
+            bytes: *bytes,
+            ordinal: 0,
+        };
+        Part {
+            ordinal: 0,
+            kept: kept.iter().map(piece).collect(),
+            temporary,
+        }
+    }
+
+    #[test]
+    fn launches_in_one_stream_share_and_in_two_do_not() {
+        let mut pool = Pool::default();
+        assert_eq!(pool.claim(1, &part(40, &[]), true).more, 40);
+        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 0);
+        assert_eq!(pool.claim(2, &part(30, &[]), true).more, 30);
+        assert_eq!(pool.trim(), 70);
+        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 30);
+    }
+
+    #[test]
+    fn what_is_not_freed_is_in_use_until_it_is() {
+        let mut pool = Pool::default();
+        let kept = part(0, &[(7, 40)]);
+        assert_eq!(pool.claim(1, &kept, false).more, 40, "uploaded");
+        assert_eq!(pool.claim(1, &kept, true).more, 0);
+        assert_eq!(pool.claim(1, &kept, true).more, 0, "freed by itself");
+        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 30, "beside it");
+        assert_eq!(pool.trim(), 30);
+        assert_eq!(pool.free(7), Some(40));
+        assert_eq!(pool.free(7), None);
+        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 0, "in its place");
+        assert_eq!(pool.trim(), 40);
+    }
+
+    #[test]
+    fn a_launch_that_was_not_made_leaves_nothing() {
+        let mut pool = Pool::default();
+        pool.claim(1, &part(10, &[]), true);
+        let claim = pool.claim(1, &part(40, &[(7, 5)]), true);
+        assert_eq!(claim.more, 35);
+        pool.give_up(&claim);
+        assert_eq!(pool.claim(1, &part(40, &[(7, 5)]), true).more, 35);
+        assert_eq!(pool.trim(), 40);
+    }
+}
