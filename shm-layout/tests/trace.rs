@@ -522,3 +522,22 @@ proptest! {
         let _ = Buffer::adopt(dir.path(), process.slot(), guest());
     }
 }
+
+#[test]
+fn a_process_says_why_it_cannot_write_its_trace() {
+    let io = |code| TraceError::Io {
+        path: "trace-0-1".into(),
+        op: "open for writing",
+        source: std::io::Error::from_raw_os_error(code),
+    };
+    for (code, state) in [
+        (libc::EACCES, TraceState::NotPermitted),
+        (libc::EPERM, TraceState::NotPermitted),
+        (libc::EROFS, TraceState::NotPermitted),
+        (libc::EMFILE, TraceState::NoSpace),
+        (libc::ENOMEM, TraceState::NoSpace),
+        (libc::ELOOP, TraceState::BadBuffer),
+    ] {
+        assert_eq!(TraceState::of_error(&io(code)), state, "errno {code}");
+    }
+}

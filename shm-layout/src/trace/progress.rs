@@ -1,5 +1,7 @@
 //! Asked for and done: the operator's order in the control record, and what the process says of it in its slot.
 
+use std::io::ErrorKind;
+
 use super::{RECORDS, TraceError};
 use crate::{primitive::Ordering, register::Registration, state::Slot};
 
@@ -39,7 +41,7 @@ pub enum TraceState {
     NoBuffer,
     /// Asked for, but it may not write the buffer: its view of the directory is read-only, or the file is not its own.
     NotPermitted,
-    /// Asked for, but there is no room for the buffer.
+    /// Asked for, but there is no room for the buffer: on the file system, or in the process.
     NoSpace,
     /// Asked for, but the file is no buffer of its own.
     BadBuffer,
@@ -60,7 +62,16 @@ impl TraceState {
         match error {
             TraceError::Missing { .. } => Self::NoBuffer,
             TraceError::NoSpace { .. } => Self::NoSpace,
-            TraceError::Dir(_) | TraceError::Io { .. } => Self::NotPermitted,
+            TraceError::Io { source, .. } => match source.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Self::NotPermitted,
+                // No descriptors, no memory to map it.
+                ErrorKind::OutOfMemory => Self::NoSpace,
+                _ if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                    Self::NoSpace
+                }
+                _ => Self::BadBuffer,
+            },
+            TraceError::Dir(_) => Self::NotPermitted,
             TraceError::Foreign { .. }
             | TraceError::NotIts { .. }
             | TraceError::WrongVersion { .. }
