@@ -136,22 +136,16 @@ fn keep(guest: &'static Guest) {
             },
         ];
         let mut sleep = Duration::from_nanos(beat_at.saturating_sub(now));
-        let locks: Vec<_> = guest
-            .devices
-            .iter()
-            .map(|device| guest.registration.lock(device.entry))
-            .collect();
-        for (device, lock) in guest.devices.iter().zip(&locks) {
-            let word = lock.waiters_bell();
-            let seen = word.load(Acquire);
-            if let Some(again) = device.turn.look(guest, device, now) {
-                watches.push(Watch {
-                    word,
-                    seen,
-                    private: false,
-                });
-                sleep = sleep.min(again);
-            }
+        for device in &guest.devices {
+            let Some(next) = device.turn.look(guest, device, now) else {
+                continue;
+            };
+            sleep = sleep.min(next.again);
+            watches.extend(next.bell.map(|(word, seen)| Watch {
+                word,
+                seen,
+                private: false,
+            }));
         }
         if let Some(ends) = guest.registration.next_deadline() {
             sleep = sleep.min(Duration::from_nanos(ends.saturating_sub(now)));

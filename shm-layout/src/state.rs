@@ -77,7 +77,7 @@ shared! {
         /// Who is inside, and who was last put out; only to prove that there is never a second one.
         240 inside: AtomicU64,
         248 evicted: AtomicU64,
-        /// Counts arrivals in the queue; a futex word.
+        /// Counts arrivals in the queue (`protocol::bell`); a futex word. Who arrives adds, who listens marks.
         256 arrivals: AtomicU32,
         260 _reserved2: AtomicU32,
         /// The virtual time a newcomer starts at: the least of the active.

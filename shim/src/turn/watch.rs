@@ -1,16 +1,34 @@
 //! The keeper's side of a turn: new rules, slices that end, holds that are idle, the end of the process.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
 
 use shm_layout::{PolicyKind, Reason};
 
-use super::{Phase, Rules, Turn, gate_of, pace::Pace, submitted};
+use super::{Phase, Rules, Turn, gate_of, is_counted, pace::Pace, submitted};
 use crate::guest::{Device, Guest};
 
 /// How often a hold that is over its time is looked at.
 const OVERTIME: u64 = 1_000_000;
 /// So long after the last one waited, a pace is forgotten.
 const FORGET: u64 = 1_000_000_000;
+
+/// When the keeper looks again.
+pub struct Next<'g> {
+    /// At the latest.
+    pub again: Duration,
+    /// Or when this word is not that any more: somebody has come.
+    pub bell: Option<(&'g AtomicU32, u32)>,
+}
+
+impl Next<'_> {
+    const SOON: Self = Self {
+        again: Duration::from_nanos(OVERTIME),
+        bell: None,
+    };
+}
 
 impl Turn {
     /// Follows new rules. The gate is right when it returns; a lock that is not wanted any more is given up.
@@ -57,13 +75,13 @@ impl Turn {
         }
     }
 
-    /// What the keeper has to do now, and when it wants to look again (ns from now).
-    pub fn look(&self, guest: &Guest, device: &Device, now: u64) -> Option<Duration> {
+    /// What the keeper has to do now, and when it wants to look again.
+    pub fn look<'g>(&self, guest: &'g Guest, device: &Device, now: u64) -> Option<Next<'g>> {
         let mut state = self.lock();
         match state.phase {
             Phase::Held => {}
             // Soon over, and then perhaps held on.
-            Phase::Draining => return Some(Duration::from_nanos(OVERTIME)),
+            Phase::Draining => return Some(Next::SOON),
             // Whoever acquires it rings.
             Phase::Free | Phase::Acquiring => return None,
         }
@@ -98,7 +116,11 @@ impl Turn {
             _ => policy.max_hold_ns,
         };
         let end = acquired_ns.saturating_add(limit);
-        if lock.is_waited_for() {
+        // Before its end a slice is nobody's business; behind it, and with a count, whoever comes is to be heard.
+        let open_ended = now >= end || is_counted(policy.kind);
+        let bell = open_ended.then(|| lock.listen());
+        let waited_for = lock.is_waited_for();
+        if waited_for {
             self.waited_ns.store(now, Relaxed);
         } else if now.saturating_sub(self.waited_ns.load(Relaxed)) > FORGET {
             self.hurry(device);
@@ -106,7 +128,7 @@ impl Turn {
         if full && lock.is_wanted() {
             // Who waits came after the last submission, and the application is busy elsewhere.
             self.decide(guest, device);
-            return Some(Duration::from_nanos(OVERTIME));
+            return Some(Next::SOON);
         }
         if now >= end && lock.contended() {
             self.give_way(guest, device, Reason::Slice);
@@ -121,12 +143,19 @@ impl Turn {
         } else {
             idle_at - now
         };
-        // Behind its end a slice goes on only until somebody deserves the lock more, which time alone may bring.
-        let slice_wait = if now >= end { OVERTIME } else { end - now };
+        // Behind its end a slice goes on only until somebody deserves the lock more, which time alone may bring to those
+        // who wait.
+        let slice_wait = match end.checked_sub(now).filter(|left| *left > 0) {
+            Some(left) => left,
+            None if waited_for => OVERTIME,
+            None => u64::MAX,
+        };
         let cap_wait = lock.cap_left(now).unwrap_or(u64::MAX);
-        Some(Duration::from_nanos(
-            idle_wait.min(slice_wait).min(cap_wait).max(50_000),
-        ))
+        let again = idle_wait.min(slice_wait).min(cap_wait).max(50_000);
+        Some(Next {
+            again: Duration::from_nanos(again),
+            bell,
+        })
     }
 
     /// A trace was switched on or off: an open gate sends submissions where they are timed, or the fast way again.

@@ -193,6 +193,111 @@ pub fn futex(cpus: [usize; 2], rounds: u32) -> f64 {
     hand_off(cpus, rounds, |me| Futex(shared, me))
 }
 
+/// The same for somebody who watches a second word as well, the one that tells of the other's death, and sleeps 50 ms at
+/// most: what the kernel asks for a wait that cannot hang.
+pub fn watched_futex(cpus: [usize; 2], rounds: u32) -> f64 {
+    #[repr(C)]
+    struct WaitV {
+        value: u64,
+        address: u64,
+        flags: u32,
+        reserved: u32,
+    }
+    struct Watched(&'static PingPong, u32);
+    impl Watched {
+        fn sleep(&self, seen: u32) {
+            let words = [(&self.0.turn, seen), (&self.0.met, 2)].map(|(word, value)| WaitV {
+                value: value.into(),
+                address: word.as_ptr() as u64,
+                flags: 2,
+                reserved: 0,
+            });
+            // SAFETY: all zero is a time.
+            let mut until: libc::timespec = unsafe { std::mem::zeroed() };
+            // SAFETY: the place is ours.
+            unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) };
+            until.tv_sec += 1; // as far behind the next tick as 50 ms
+            let (words, until) = (words.as_ptr(), &raw const until);
+            // SAFETY: the words are never unmapped, array and time outlive the call.
+            unsafe { libc::syscall(449, words, 2, 0, until, libc::CLOCK_MONOTONIC) };
+        }
+    }
+    impl Side for Watched {
+        fn wait(&mut self) -> bool {
+            let mut slept = false;
+            while self.0.turn.load(SeqCst) != self.1 {
+                self.sleep(1 - self.1);
+                slept = true;
+            }
+            slept
+        }
+
+        fn give(&mut self) {
+            self.0.turn.store(1 - self.1, SeqCst);
+            futex_call(&self.0.turn, libc::FUTEX_WAKE, 1);
+        }
+    }
+    let shared = PingPong::shared();
+    shared.met.store(2, SeqCst);
+    hand_off(cpus, rounds, |me| Watched(shared, me))
+}
+
+/// The kernel's own word of a death, without any lock: from the kill to the return of who sleeps on a robust futex.
+pub fn robust(ballast: impl Fn() -> Vec<u8>) -> Duration {
+    #[repr(C)]
+    struct Head {
+        list: *mut Node,
+        offset: libc::c_long,
+        pending: *mut Node,
+    }
+    #[repr(C)]
+    struct Node(*mut Node);
+    let (ready, shared) = (PingPong::shared(), PingPong::shared());
+    let child = fork(|| {
+        let ballast = ballast();
+        std::hint::black_box(&ballast);
+        let mut node = Node(std::ptr::null_mut());
+        let place = &raw mut node;
+        let offset = shared.turn.as_ptr() as libc::c_long - place as libc::c_long;
+        let mut head = Head {
+            list: place,
+            offset,
+            pending: std::ptr::null_mut(),
+        };
+        node.0 = (&raw mut head).cast();
+        // SAFETY: takes nothing.
+        let tid = unsafe { libc::gettid() } as u32;
+        shared.turn.store(tid | 0x8000_0000, SeqCst);
+        // SAFETY: the list lives on our stack until the kernel has walked it at our death.
+        unsafe {
+            libc::syscall(
+                libc::SYS_set_robust_list,
+                &raw const head,
+                size_of::<Head>(),
+            )
+        };
+        ready.meet(2);
+        std::thread::sleep(Duration::from_secs(60));
+        std::hint::black_box((&node, &head));
+    });
+    ready.meet(2);
+    let seen = shared.turn.load(SeqCst);
+    let took = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            while shared.turn.load(SeqCst) == seen {
+                futex_call(&shared.turn, libc::FUTEX_WAIT, seen);
+            }
+            Instant::now()
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        let killed = Instant::now();
+        child.kill();
+        waiter.join().expect("no panic") - killed
+    });
+    child.wait();
+    took
+}
+
 /// Two SysV semaphores.
 pub fn semaphore(cpus: [usize; 2], rounds: u32) -> f64 {
     struct Semaphores(i32, u32);

@@ -28,7 +28,10 @@ use crate::{
     futex,
     ids::{Entry, SlotId},
     primitive::{AtomicU32, Ordering},
-    protocol::turn::{self, BITMAP, Passed, Turn, who},
+    protocol::{
+        bell,
+        turn::{self, BITMAP, Passed, Turn, who},
+    },
     register::{Registration, event},
     segment::Segments,
     settings::Order,
@@ -115,10 +118,11 @@ impl<'r> DeviceLock<'r> {
 
     /// Waits for the lock. `give_up` is asked at each wake-up, at most 50 ms apart.
     pub fn acquire(&self, give_up: &dyn Fn() -> bool) -> Acquire {
-        if self.try_acquire(clock::now()) {
+        let now = clock::now();
+        if self.try_acquire(now) {
             return Acquire::Held { waited_ns: 0 };
         }
-        self.wait(give_up)
+        self.wait(now, give_up)
     }
 
     /// Gives the lock up, to the waiter who is next. Says to whom.
@@ -212,22 +216,12 @@ impl<'r> DeviceLock<'r> {
         self.words.lock_since.load(Ordering::Relaxed)
     }
 
-    /// The futex word that changes when a waiter joins this device's queue: a lone holder's keeper sleeps on it.
-    pub fn waiters_bell(&self) -> &'r AtomicU32 {
-        &self.device.arrivals
-    }
-
-    /// Sleeps until [`waiters_bell`](Self::waiters_bell) or the control bell no longer say what the caller saw, or
-    /// `timeout_ns` passed, or a signal came.
-    pub fn wait_bells(&self, seen_waiters: u32, seen_control: u32, timeout_ns: u64) {
-        let control = &self.registration.segments().control().bell;
-        futex::wait_any(
-            [
-                (&self.device.arrivals, seen_waiters),
-                (control, seen_control),
-            ],
-            timeout_ns,
-        );
+    /// Listens for who joins this device's queue: a lone holder's keeper does. Gives the futex word that changes then,
+    /// and the value to sleep on. Whoever came before is in the queue already: look after this and before the sleep.
+    /// Only who comes while somebody listens pays for waking anybody.
+    pub fn listen(&self) -> (&'r AtomicU32, u32) {
+        let word = &self.device.arrivals;
+        (word, bell::listen(word))
     }
 
     /// Nanoseconds until this holder's cap asks it to pause, `Some(0)` when it is over; `None` without a cap.
@@ -321,15 +315,16 @@ fn pass(
     let Passed::To(next) = passed else {
         return passed;
     };
-    device.handoffs.fetch_add(1, Ordering::Relaxed);
     if let Some(entry) = choose::entry_of(state, next, device_index) {
-        device
-            .floor
-            .fetch_max(entry.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
         // ORDER: Release pairs with the futex wait's look at the word; the new owner word is visible before it.
         entry.grant.fetch_add(1, Ordering::Release);
         futex::wake(&entry.grant, i32::MAX);
+        // What nobody waits for comes behind the wake-up.
+        device
+            .floor
+            .fetch_max(entry.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    device.handoffs.fetch_add(1, Ordering::Relaxed);
     crash_point!("pass:woken");
     // Somebody has to sleep on the new owner's robust word: see the module's docs.
     if let Some(watcher) = choose::someone_else(state, device_index, next) {

@@ -8,7 +8,10 @@ use crate::{
     futex,
     liveness::{self, Mark},
     primitive::{AtomicU32, Ordering},
-    protocol::turn::{Passed, who},
+    protocol::{
+        bell,
+        turn::{Passed, who},
+    },
     reap,
     register::event,
     settings::{LockPolicy, PolicyKind, Share},
@@ -48,13 +51,13 @@ pub(super) enum Fault {
 }
 
 impl DeviceLock<'_> {
-    pub(super) fn wait(&self, give_up: &dyn Fn() -> bool) -> Acquire {
+    pub(super) fn wait(&self, began: u64, give_up: &dyn Fn() -> bool) -> Acquire {
         let turn = self.device.turn();
         let slot = usize::from(self.registration.slot().index);
-        let began = clock::now();
         self.queue_up(began);
-        self.device.arrivals.fetch_add(1, Ordering::Relaxed);
-        futex::wake(&self.device.arrivals, i32::MAX);
+        if bell::strike(&self.device.arrivals) {
+            futex::wake(&self.device.arrivals, i32::MAX);
+        }
         self.publish(event(began, self.registration.slot(), EventKind::Wait));
         let mut watch = Watch {
             looked_ns: began,

@@ -4,6 +4,7 @@
 //! code that runs in production.
 
 pub mod account;
+pub mod bell;
 pub mod claim;
 pub mod seqlock;
 pub mod turn;

@@ -1,0 +1,39 @@
+//! A bell that is rung by a system call only if somebody listens, on one futex word.
+//!
+//! ```text
+//!   who sleeps                          who strikes
+//!   seen = word |= LISTENING            what there is to see
+//!   look whether there is anything      old = word; word = (old + COUNT) & !LISTENING
+//!   sleep while word == seen            old had LISTENING? wake
+//! ```
+//!
+//! Both change the word by one atomic step, so one comes first. If the striker does, its news is there when the other
+//! looks; if the listener does, the striker sees that it has to wake, and the word is not what the sleeper saw any more.
+//! A listener that died or went away leaves its mark: one wake-up for nobody.
+
+use crate::primitive::{AtomicU32, Ordering};
+
+/// Somebody may be asleep on the word.
+const LISTENING: u32 = 1;
+/// One stroke.
+const COUNT: u32 = 2;
+
+/// From here on strokes wake us. Gives the value to sleep on; look *after* this and before the sleep.
+pub fn listen(word: &AtomicU32) -> u32 {
+    // ORDER: Acquire pairs with the Release in strike: what was done before a stroke that we were too late for is seen.
+    word.fetch_or(LISTENING, Ordering::Acquire) | LISTENING
+}
+
+/// Tells that there is something to see. True if whoever sleeps on the word has to be woken.
+#[must_use = "a sleeper that is not woken sleeps on"]
+pub fn strike(word: &AtomicU32) -> bool {
+    let mut old = word.load(Ordering::Relaxed);
+    loop {
+        let new = old.wrapping_add(COUNT) & !LISTENING;
+        // ORDER: Release publishes what there is to see.
+        match word.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return old & LISTENING != 0,
+            Err(now) => old = now,
+        }
+    }
+}
