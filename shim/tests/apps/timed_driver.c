@@ -79,6 +79,7 @@ EXPORT res cuStreamCreate(void **out, unsigned flags) {
     *out = stream;
     return 0;
 }
+EXPORT res cuStreamGetCtx(void *stream, void **ctx) { *ctx = of(stream, 0)->context; return 0; }
 EXPORT res cuStreamDestroy_v2(void *stream) { memset(stream, 0xff, sizeof(struct stream)); return 0; }
 EXPORT res cuThreadExchangeStreamCaptureMode(int *exchange) { int old = mode; mode = *exchange; *exchange = old; return 0; }
 EXPORT res cuStreamIsCapturing(void *handle, int *status) {
@@ -167,6 +168,11 @@ EXPORT res cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
 EXPORT res cuLaunchKernel_ptsz(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                unsigned shared, void *stream, void **params, void **extra) {
     return run(gx, of(stream, 1));
+}
+struct one { void *function; unsigned gx, gy, gz, bx, by, bz, shared; void *stream; void **params; };
+EXPORT res cuLaunchCooperativeKernelMultiDevice(struct one *list, unsigned count, unsigned flags) {
+    for (unsigned i = 0; i < count; i++) run(list[i].gx, of(list[i].stream, 0));
+    return 0;
 }
 EXPORT res cuGraphLaunch(void *graph, void *stream) { return run(100 * (unsigned)(uintptr_t)graph, of(stream, 0)); }
 EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) {

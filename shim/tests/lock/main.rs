@@ -8,5 +8,6 @@ mod edits;
 mod holders;
 mod shares;
 mod stage;
+mod together;
 mod turns;
 mod witness;
