@@ -50,7 +50,7 @@ const BY_PROC_ADDRESS: [&str; 12] = [
     "cuInit ours status 0",
     "cuDriverGetVersion driver",
     "cuMemAlloc ours as by dlsym",
-    "its first form driver",
+    "its first form ours",
     "its next form driver",
     "per-thread ours as by dlsym",
     "legacy ours as by dlsym",
