@@ -212,6 +212,18 @@ fn two_that_contend_are_in_one_document_with_their_holds_and_waits() {
     let file = bed.dir().join("both.json");
     let (document, _) = export(&bed, "all", &file);
     check(&document);
+    let edits = events(&document)
+        .iter()
+        .filter(|event| event["cat"] == "operator");
+    let told = |event: &Value| {
+        event["name"]
+            .as_str()
+            .is_some_and(|name| name.contains("trace off"))
+    };
+    assert!(
+        edits.into_iter().any(told),
+        "the edit that ended the first is within the second"
+    );
     let pids: HashSet<u64> = of_call(&document, "cuLaunchKernel")
         .iter()
         .filter_map(|event| event["pid"].as_u64())

@@ -7,6 +7,7 @@
 //!   process GPU 0                from the event ring, all processes, traced or not
 //!     held by                    holds
 //!     41850 serve waits          a lane for each who waited
+//!   process operator             edits as instants over all lanes
 //! ```
 //!
 //! Times are microseconds on the segments' clock (CLOCK_BOOTTIME), the same for all processes, so exports
@@ -22,7 +23,8 @@ use serde::{Serialize, Serializer};
 use shm_layout::trace::{Kind, Reader, Record};
 
 use super::csv::ended_by;
-use super::{Account, Found, device_name, device_names, ring};
+use super::ring::{self, Edits};
+use super::{Account, Found, device_name, device_names};
 use crate::exit::Failure;
 use crate::sample::Sample;
 
@@ -105,11 +107,13 @@ fn named<'a>(what: &'static str, pid: u32, tid: u32, name: impl Into<Cow<'a, str
 pub fn write(
     traces: &[Found],
     sample: &Sample,
+    edits: &Edits,
     out: &mut dyn Write,
 ) -> Result<Vec<Account>, Failure> {
     let document = Document {
         traces,
         sample,
+        edits,
         done: RefCell::default(),
         failure: RefCell::default(),
     };
@@ -127,6 +131,7 @@ pub fn write(
 struct Document<'a> {
     traces: &'a [Found],
     sample: &'a Sample,
+    edits: &'a Edits,
     done: RefCell<Vec<Account>>,
     /// Why a trace could not be read, if that ended it.
     failure: RefCell<Option<Failure>>,
@@ -190,7 +195,7 @@ impl Serialize for Events<'_> {
             to = to.max(span.1);
             document.done.borrow_mut().push(account);
         }
-        of_ring(document.sample, from, to, &mut |event| {
+        of_ring(document, from, to, &mut |event| {
             seq.serialize_element(&event)
         })?;
         seq.end()
@@ -350,11 +355,12 @@ fn shortfall(account: &Account) -> Option<String> {
 
 /// The devices' own lanes, and what an operator did, in the time of the traces.
 fn of_ring<E>(
-    sample: &Sample,
+    document: &Document<'_>,
     from: u64,
     to: u64,
     put: &mut impl FnMut(Event<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
+    let sample = document.sample;
     let spans = ring::spans(sample, from, to);
     let process = |gpu: usize| BEYOND_PIDS + 1 + u32::try_from(gpu).unwrap_or(u32::MAX >> 1);
     for gpu in ring::devices(&spans) {
@@ -402,7 +408,12 @@ fn of_ring<E>(
             },
         })?;
     }
-    for moment in ring::moments(sample, from, to) {
+    let moments = ring::moments(sample, document.edits, from, to);
+    if !moments.is_empty() {
+        put(named("process_name", BEYOND_PIDS, 0, "operator"))?;
+        put(named("thread_name", BEYOND_PIDS, 0, "edits"))?;
+    }
+    for moment in moments {
         put(Event {
             name: moment.what.into(),
             cat: "operator",

@@ -3,10 +3,31 @@
 //! The ring is everybody's and turns over, so it may not reach back to a trace's beginning; a trace has
 //! its own process's waits and holds in itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
+use shm_layout::SegmentDir;
+
+use crate::audit::AuditLog;
 use crate::sample::{EventLine, Sample, What};
 use crate::targets;
+
+/// What each generation changed, in the words of the audit log.
+pub type Edits = HashMap<u64, String>;
+
+/// From the log of these segments; empty where it cannot be read.
+pub fn edits(dir: &SegmentDir) -> Edits {
+    let history = AuditLog::of(dir).read().unwrap_or_default();
+    let entries = history.of_present_segments().entries.into_iter();
+    entries
+        .filter_map(|entry| {
+            let record = entry.record;
+            Some((
+                record.generation?,
+                format!("{}: {}", record.target, record.new),
+            ))
+        })
+        .collect()
+}
 
 /// A stretch of time on a device's timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,11 +97,14 @@ fn who(event: &EventLine, sample: &Sample) -> String {
 }
 
 /// Edits and what followed from them within `from..=to`.
-pub fn moments(sample: &Sample, from: u64, to: u64) -> Vec<Moment> {
+pub fn moments(sample: &Sample, edits: &Edits, from: u64, to: u64) -> Vec<Moment> {
     let within = |event: &&EventLine| (from..=to).contains(&event.time_ns);
     let told = |event: &EventLine| {
         let what = match event.what {
-            What::Edit { generation } => format!("edit, generation {generation}"),
+            What::Edit { generation } => match edits.get(&generation) {
+                Some(what) => what.clone(),
+                None => format!("edit, generation {generation}"),
+            },
             What::OverQuota {
                 used_bytes,
                 quota_bytes,

@@ -7,6 +7,7 @@ use super::Place;
 use crate::cli::{Done, note};
 use crate::environment;
 use crate::exit::{Exit, Failure};
+use crate::traces::ring::edits;
 use crate::traces::{self, Account, Found, alnair, chrome, csv, output};
 
 /// Write traces for Perfetto, as CSV, or as Alnair's logs; while they go on, after, and after the process died
@@ -46,7 +47,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let found = traces::choose(&args.subject, &looked.path(), &looked.sample, note)?;
     let write = |out: &mut dyn Write| match args.format {
         Format::Csv => csv::write(&found, &looked.sample, out),
-        _ => chrome::write(&found, &looked.sample, out),
+        _ => chrome::write(&found, &looked.sample, &edits(&looked.dir), out),
     };
     let accounts = match (&place, args.format) {
         (Some(dir), Format::Alnair) => alnair::write(&found, dir, args.alnair_layout)?,
