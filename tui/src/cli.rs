@@ -28,7 +28,7 @@ mod quota;
 mod run;
 mod share;
 mod table;
-mod trace;
+pub(crate) mod trace;
 mod undo;
 mod world;
 mod wrap;

@@ -15,8 +15,8 @@ pub mod report;
 pub use device::{DeviceSample, Order, Policy, Rule};
 pub use event::{End, EventLine, What};
 pub use process::{
-    Histogram, Holding, Lock, LockState, ProcessSample, ProcessState, Slot, bucket_start_ns,
-    quantile,
+    Histogram, Holding, Lock, LockState, ProcessSample, ProcessState, Slot, Trace, TraceState,
+    bucket_start_ns, quantile,
 };
 
 use serde::{Deserialize, Serialize};

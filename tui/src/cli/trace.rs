@@ -16,6 +16,7 @@ mod start;
 mod stats;
 mod stop;
 
+pub(crate) use start::begin;
 use start::end;
 
 /// Write down what processes call, and look at it in Perfetto, as a table or as Alnair's logs

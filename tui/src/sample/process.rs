@@ -80,8 +80,59 @@ pub struct ProcessSample {
     pub heartbeat_ns: u64,
     /// The last control generation it obeyed.
     pub acknowledged: u64,
+    /// Its calls are written down, or were asked to be.
+    pub trace: Option<Trace>,
     /// One entry for each device it touched.
     pub devices: Vec<Holding>,
+}
+
+/// A process whose calls are written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trace {
+    /// Where it stands.
+    pub state: TraceState,
+    /// Records there is room for; `None` when an operator did not ask for it.
+    pub room: Option<u32>,
+    /// Records written.
+    pub records: u64,
+    /// Records that found no room.
+    pub dropped: u64,
+    /// The process writes logs of its own because its launch asked for them.
+    pub logs: bool,
+}
+
+/// Where a process's trace stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceState {
+    /// Asked for, not begun; or ended.
+    #[default]
+    Off,
+    /// Calls are written.
+    On,
+    /// Its buffer is not there.
+    NoBuffer,
+    /// It may not write the buffer.
+    NotPermitted,
+    /// There is no room for the buffer.
+    NoSpace,
+    /// The file is no buffer of its own.
+    BadBuffer,
+}
+
+impl TraceState {
+    /// The word in tables and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            TraceState::Off => "off",
+            TraceState::On => "on",
+            TraceState::NoBuffer => "no buffer",
+            TraceState::NotPermitted => "not permitted",
+            TraceState::NoSpace => "no space",
+            TraceState::BadBuffer => "bad buffer",
+        }
+    }
 }
 
 /// What a process is doing.

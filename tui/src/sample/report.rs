@@ -22,7 +22,17 @@ pub struct ProcessReport<'a> {
     priority: Option<i32>,
     weight: Option<u32>,
     cap_percent: Option<u32>,
+    trace: Option<TraceReport>,
     devices: Vec<HoldingReport<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct TraceReport {
+    state: &'static str,
+    records: u64,
+    dropped: u64,
+    /// Records there is room for; `null` when the process writes logs of its own.
+    room_records: Option<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,6 +100,12 @@ pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a
         priority: managed.then_some(p.priority),
         weight: managed.then_some(p.weight),
         cap_percent: p.cap_percent,
+        trace: p.trace.map(|trace| TraceReport {
+            state: trace.state.word(),
+            records: trace.records,
+            dropped: trace.dropped,
+            room_records: trace.room,
+        }),
         devices: p
             .devices
             .iter()

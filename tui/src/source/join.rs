@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use shm_layout::trace::TraceView;
 use shm_layout::{
     ALIASES, DEVICE_MIG, DEVICE_SIM, DeviceView, GroupView, Liveness, LockView, ProcessDeviceView,
     ProcessView, QuotaValue, Snapshot, Uuid,
@@ -10,7 +11,7 @@ use shm_layout::{
 use super::nvml;
 use crate::sample::{
     DeviceSample, End, GroupSample, Holding, Lock, LockState, Policy, ProcessSample, ProcessState,
-    Sample, Slot,
+    Sample, Slot, Trace, TraceState,
 };
 use crate::uuids;
 
@@ -131,6 +132,7 @@ pub(super) fn process(view: &ProcessView, now_ns: u64, devices: &[DeviceSample])
         registered_ns: view.registered_ns,
         heartbeat_ns: view.heartbeat_ns,
         acknowledged: view.acked,
+        trace: trace(&view.trace),
         devices: holdings,
     }
 }
@@ -161,6 +163,28 @@ fn state(view: &ProcessView, now_ns: u64, holdings: &[Holding]) -> ProcessState 
         _ if any(LockState::Wait) => ProcessState::Wait,
         _ => ProcessState::Idle,
     }
+}
+
+/// A process that nobody traces, and that writes no logs of its own, has no trace.
+fn trace(view: &TraceView) -> Option<Trace> {
+    use shm_layout::trace::TraceState as State;
+    let progress = &view.progress;
+    let state = match progress.state {
+        State::Off => TraceState::Off,
+        State::On => TraceState::On,
+        State::NoBuffer => TraceState::NoBuffer,
+        State::NotPermitted => TraceState::NotPermitted,
+        State::NoSpace => TraceState::NoSpace,
+        State::BadBuffer => TraceState::BadBuffer,
+    };
+    let trace = Trace {
+        state,
+        room: view.wanted,
+        records: progress.records,
+        dropped: progress.dropped,
+        logs: progress.logs,
+    };
+    (trace.room.is_some() || trace.logs || state == TraceState::On).then_some(trace)
 }
 
 fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {

@@ -4,6 +4,8 @@ use crossterm::event::{Event, KeyCode, KeyEvent};
 use shm_layout::SlotId;
 use tui_input::backend::crossterm::EventHandler;
 
+mod trace;
+
 use super::columns::COLUMNS;
 use super::dialog::{self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject};
 use super::keys::{self, Action};
@@ -36,6 +38,12 @@ pub fn key(state: &mut State, key: KeyEvent) -> Next {
         Some(Overlay::Dialog(dialog)) => return dialog_key(state, dialog, key),
         Some(Overlay::Audit(list)) => return audit_key(state, list, key),
         Some(Overlay::Filter(line)) => filter_key(state, line, key),
+        // Anything but yes means no.
+        Some(Overlay::Question(question)) => {
+            if matches!(key.code, KeyCode::Enter | KeyCode::Char('y')) {
+                return Next::Do(question.task);
+            }
+        }
         None => {
             let place = state.choices.screen.place();
             state.choices.notice = None;
@@ -102,6 +110,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Events => choices.events = choices.events.next(),
         Action::Quota | Action::Share | Action::Policy => open_dialog(state, action),
         Action::Pause => return pause(state),
+        Action::Trace => trace::ask(state),
         Action::Audit => {
             state.overlay = Some(Overlay::Audit(AuditList::default()));
             return Next::Do(Task::ReadAudit);
@@ -275,6 +284,7 @@ pub fn news(state: &mut State, news: News) {
     match news {
         News::InForce { target, applied } => in_force(state, &target, &applied, false),
         News::Settled { target, applied } => in_force(state, &target, &applied, true),
+        News::Done(sentence) => say(state, &sentence, false),
         News::Refused(why) => match &mut state.overlay {
             Some(Overlay::Dialog(dialog)) if dialog.progress == Progress::Sent => {
                 dialog.progress = Progress::Failed(why);

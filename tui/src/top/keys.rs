@@ -47,6 +47,8 @@ pub enum Action {
     Pause,
     /// The list of edits, to look at and to take back.
     Audit,
+    /// Writes the selected process's calls down, or no longer.
+    Trace,
     /// Who waited for whom, or back to where one was.
     Waits,
     /// The waits of the last seconds, or of all time.
@@ -123,6 +125,7 @@ keys! {
     [K::Char('a')]               false "a"     "audit"  "edits so far, and taking them back"                    A::Audit, ANY;
     [K::Char('u')]               false "u"     "undo"   "the same list: Enter takes the selected edit back"     A::Audit, ANY;
     [K::Char('P')]               false "P"     ""       "pause the selected process, or let it go on"           A::Pause, ANY;
+    [K::Char('t')]               false "t"     "trace"  "write down what the selected process calls, or stop it" A::Trace, ANY;
     [K::Char('l')]               false "l"     "events" "other events: notable, all, lock, denials, edits"      A::Events, ANY;
     [K::Char('z'), K::Char(']')] false "z ]"   "zoom"   "more time in the lanes"                                A::Zoom(1), MAIN;
     [K::Char('Z'), K::Char('[')] false "Z ["   ""       "less time in the lanes"                                A::Zoom(-1), MAIN;

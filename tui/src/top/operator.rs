@@ -4,21 +4,25 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
+use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::audit::{AuditLog, Entry, History, Place};
-use crate::cli::policy;
+use crate::cli::{self, policy};
 use crate::edits::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor};
 use crate::source::live::Live;
+use crate::targets::Chosen;
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Task {
     /// One edit.
     Edit(EditRequest),
     /// Take an edit back.
     Undo(Box<Entry>),
+    /// Write down what a process calls.
+    Trace(Chosen),
     /// Read the list of edits.
     ReadAudit,
 }
@@ -40,6 +44,8 @@ pub enum News {
         /// The edit.
         applied: Applied,
     },
+    /// It is done, in a sentence.
+    Done(String),
     /// Nothing was changed, and why.
     Refused(String),
     /// The list of edits and where it is kept.
@@ -115,6 +121,13 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
                 }
                 Err(failure) => tell(News::Refused(failure.to_string())),
             }
+        }
+        Task::Trace(chosen) => {
+            let began = cli::trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
+            tell(match began {
+                Ok(sentence) => News::Done(sentence),
+                Err(failure) => News::Refused(failure.sentence),
+            });
         }
         Task::Undo(entry) => {
             let target = entry.record.target.clone();

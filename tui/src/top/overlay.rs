@@ -3,6 +3,7 @@
 use tui_input::Input;
 
 use super::dialog::Dialog;
+use super::operator::Task;
 use crate::audit::Entry;
 
 /// One thing at a time.
@@ -16,6 +17,19 @@ pub enum Overlay {
     Audit(AuditList),
     /// The filter line.
     Filter(FilterLine),
+    /// A question.
+    Question(Box<Question>),
+}
+
+/// Whether to do something.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What.
+    pub title: String,
+    /// What it means, line by line.
+    pub lines: Vec<String>,
+    /// What a yes does.
+    pub task: Task,
 }
 
 /// The edits so far.

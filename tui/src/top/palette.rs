@@ -54,8 +54,6 @@ pub enum Role {
     Bad,
     /// The selected line.
     Selected,
-    /// Time spent waiting.
-    Wait,
 }
 
 /// The look of everything.
@@ -231,7 +229,6 @@ impl Palette {
             Role::Warn => (bold, Some(5)),
             Role::Bad => (bold, Some(6)),
             Role::Selected => (plain.add_modifier(Modifier::REVERSED), None),
-            Role::Wait => (plain.add_modifier(Modifier::DIM), None),
         };
         match hue {
             Some(hue) if self.depth > Depth::Mono => style.fg(self.hue(hue)),

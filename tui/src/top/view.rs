@@ -24,6 +24,7 @@ mod lanes;
 mod layout;
 mod pen;
 mod process;
+mod question;
 mod table;
 pub(super) mod waits;
 
@@ -56,6 +57,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Some(Overlay::Help(scroll)) => help::draw(buffer, area, look, *scroll),
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
+        Some(Overlay::Question(question)) => question::draw(buffer, area, look, question),
     }
 }
 

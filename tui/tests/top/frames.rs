@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::audit::{Entry, History, Outcome, Place, Record};
 use gpushare_tui::edits::StoredChange;
-use gpushare_tui::sample::Sample;
+use gpushare_tui::sample::{Sample, Trace, TraceState};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::operator::{News, Task};
 use gpushare_tui::top::state::State;
@@ -67,6 +67,24 @@ fn one_process_is_told_in_full() {
     press(&mut state, &[KeyCode::Enter]);
     insta::assert_snapshot!("detail-120x40", frame(&state, 120, 40, false));
     insta::assert_snapshot!("detail-80x24", frame(&state, 80, 24, false));
+}
+
+#[test]
+fn a_traced_process_is_marked_and_said_to_be() {
+    let mut state = on_b(' ');
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    sample.processes[1].trace = Some(Trace {
+        state: TraceState::On,
+        room: Some(262_144),
+        records: 12_345,
+        ..Trace::default()
+    });
+    state.update(sample);
+    press(&mut state, &[KeyCode::Char('t')]);
+    insta::assert_snapshot!("traced-120x40", frame(&state, 120, 40, false));
+    press(&mut state, &[KeyCode::Char('n'), KeyCode::Enter]);
+    insta::assert_snapshot!("traced-detail-80x24", frame(&state, 80, 24, false));
 }
 
 #[test]
@@ -189,6 +207,7 @@ fn no_size_and_no_screen_makes_it_panic() {
         vec![KeyCode::Char('p')],
         vec![KeyCode::Char('w')],
         vec![KeyCode::Char('a')],
+        vec![KeyCode::Char('t')],
         vec![KeyCode::Char('m')],
         vec![KeyCode::Char('m'), KeyCode::Char('v'), KeyCode::End],
         vec![KeyCode::Char('?')],

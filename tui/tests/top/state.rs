@@ -1,7 +1,7 @@
 //! What follows from the samples: lanes, shares, alerts, sorting, filters, the selection.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::sample::{ProcessState, Sample, What};
+use gpushare_tui::sample::{ProcessState, Sample, Trace, TraceState, What};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::columns;
 use gpushare_tui::top::once;
@@ -97,7 +97,8 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 13] = [
+    let changes: [(&str, Change); 14] = [
+        ("traced", |s| s.processes[1].trace = Some(Trace::default())),
         ("late", |s| {
             s.processes[1].devices[0].late_drains = s.time_ns / 1_000_000_000
         }),
@@ -368,4 +369,38 @@ fn the_printed_document_names_who_waited_for_whom() {
         .find(|line| line.contains("vllm-worker"))
         .unwrap();
     assert_eq!(b.split(',').nth(column.unwrap()), Some("41822"), "{csv}");
+}
+
+#[test]
+fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
+    let mut state = state();
+    state.choices.selected = Some(state.data().on(0)[1]);
+    press(&mut state, KeyCode::Char('t'));
+    assert!(matches!(press(&mut state, KeyCode::Esc), Next::Continue));
+    assert!(state.overlay.is_none(), "no means no");
+    press(&mut state, KeyCode::Char('t'));
+    let Next::Do(Task::Trace(chosen)) = press(&mut state, KeyCode::Char('y')) else {
+        panic!("no trace is begun");
+    };
+    assert_eq!(
+        (chosen.slot.index, chosen.title.as_str()),
+        (1, "41849 vllm-worker")
+    );
+
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    sample.processes[1].trace = Some(Trace {
+        state: TraceState::On,
+        room: Some(1000),
+        ..Trace::default()
+    });
+    state.update(sample);
+    press(&mut state, KeyCode::Char('t'));
+    let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
+        panic!("no trace is ended");
+    };
+    let shm_layout::Change::Trace { slot, on: None } = request.change else {
+        panic!("something else is edited");
+    };
+    assert_eq!((slot.index, slot.epoch), (1, 7));
 }

@@ -49,7 +49,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let one = chosen.len() == 1;
     let mut started = Vec::new();
     for chosen in chosen {
-        match begin(&place.dir, &chosen, records, args.reason.clone()) {
+        match begin(
+            &place.dir,
+            &chosen,
+            records,
+            args.reason.clone(),
+            Whence::Ctl,
+        ) {
             Ok(sentence) => {
                 writeln!(out, "{sentence}")?;
                 started.push(chosen);
@@ -116,6 +122,7 @@ pub fn begin(
     chosen: &Chosen,
     records: u32,
     reason: Option<String>,
+    from: Whence,
 ) -> Result<String, Failure> {
     let title = &chosen.title;
     let editor = Editor::open(dir);
@@ -134,7 +141,7 @@ pub fn begin(
     let path =
         trace::create(&dir.path, &process, records).map_err(|error| traces::cannot(&error))?;
     let applied = editor
-        .apply(request(chosen, Some(records), reason))
+        .apply(request(chosen, Some(records), reason, from))
         .inspect_err(|_| {
             // Nobody will write it.
             let _ = trace::remove(&dir.path, chosen.slot);
@@ -156,6 +163,7 @@ pub fn begin(
                 chosen,
                 None,
                 Some("it cannot write the trace".into()),
+                from,
             ));
             let _ = trace::remove(&dir.path, chosen.slot);
             Err(why_not(title, state))
@@ -165,18 +173,18 @@ pub fn begin(
 
 /// Ends one process's trace.
 pub fn end(dir: &SegmentDir, chosen: &Chosen, reason: Option<String>) -> Result<bool, Failure> {
-    let applied = Editor::open(dir).apply(request(chosen, None, reason))?;
+    let applied = Editor::open(dir).apply(request(chosen, None, reason, Whence::Ctl))?;
     Ok(applied.missing.is_empty())
 }
 
-fn request(chosen: &Chosen, on: Option<u32>, reason: Option<String>) -> EditRequest {
+fn request(chosen: &Chosen, on: Option<u32>, reason: Option<String>, from: Whence) -> EditRequest {
     let change = Change::Trace {
         slot: chosen.slot,
         on,
     };
     EditRequest {
         target_start_time: Some(chosen.start_time),
-        ..EditRequest::new(change, chosen.title.clone(), Whence::Ctl).because(reason)
+        ..EditRequest::new(change, chosen.title.clone(), from).because(reason)
     }
 }
 

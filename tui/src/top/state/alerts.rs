@@ -79,6 +79,7 @@ rules! {
     "refused"      "FULL"    Warning "processes run uncounted because all slots are taken"          people::refused;
     "unmanaged"    "NOSHIM"  Warning "NVML sees a process and no shim does"                         people::unmanaged;
     "unobeyed"     "WAITING" Note    "a process has not obeyed the latest edit"                     people::unobeyed;
+    "traced"       "TRACED"  Note    "a process's calls are written down, marked t; each takes longer"   people::traced;
     "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       memory::overcommit;
     "unaccounted"  "UNKNOWN" Note    "NVML counts memory that no ledger does"                       memory::unaccounted;
     "lost"         "LOST"    Note    "events were overwritten before they were read"                people::lost;

@@ -179,7 +179,8 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
                 cell if cell.denied => (pen.glyphs().denied, pen.style(Role::Bad)),
                 cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
                 cell if cell.hold >= 0.06 => (part(pen, cell), colour),
-                cell if cell.wait >= 0.06 => (pen.glyphs().wait, pen.style(Role::Wait)),
+                // In the colour of the holds: turns alternate, and each change of style costs a terminal ten bytes.
+                cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
                 _ => continue,
             };
             pen.glyph(axis.left + column, y, glyph, style);

@@ -19,7 +19,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         return;
     };
     let [top, times, rest, bottom] = Layout::vertical([
-        Constraint::Max(6),
+        Constraint::Max(6 + u16::from(process.trace.is_some())),
         Constraint::Fill(3),
         Constraint::Fill(4),
         Constraint::Length(u16::from(area.height > 3)),
@@ -100,7 +100,7 @@ fn summary(pen: &mut Pen<'_>, data: &Data, process: &ProcessSample, holding: &Ho
         Some(_) => short_time(now.saturating_sub(process.registered_ns)),
         None => "?".into(),
     };
-    let lines = [
+    let mut lines = vec![
         format!(
             "{}   user {}   container {}   group {}   up {up}",
             if process.exe.is_empty() {
@@ -148,6 +148,24 @@ fn summary(pen: &mut Pen<'_>, data: &Data, process: &ProcessSample, holding: &Ho
             holding.late_drains,
         ),
     ];
+    if let Some(trace) = process.trace {
+        let line = format!(
+            "trace {}   records {}{}   dropped {}   t {} it",
+            trace.state.word(),
+            short_count(trace.records),
+            trace
+                .room
+                .map(|room| format!(" of {}", short_count(room.into())))
+                .unwrap_or_default(),
+            short_count(trace.dropped),
+            if trace.room.is_some() {
+                "stops"
+            } else {
+                "starts"
+            },
+        );
+        lines.push(line);
+    }
     for (line, y) in lines.iter().zip(0..inside.height()) {
         inside.put_within(1, y, line, u16::MAX, inside.style(Role::Text));
     }

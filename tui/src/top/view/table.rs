@@ -122,7 +122,10 @@ fn is_text(key: &str) -> bool {
 
 fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, state: &State) {
     let colour = pen.palette.process(state.data().hue(row.who));
-    pen.put(0, y, &row.letter.to_string(), colour);
+    let x = pen.put(0, y, &row.letter.to_string(), colour);
+    if row.process.trace.is_some() {
+        pen.put(x, y, "t", pen.style(Role::Warn));
+    }
     let mut x = 2;
     for (column, width) in columns {
         let value = (column.value)(row);

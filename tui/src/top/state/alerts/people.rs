@@ -1,9 +1,9 @@
 //! Processes that are stuck, unmanaged, misled or disobedient, and what we could not see.
 
 use super::{Finding, about, each, name};
-use crate::sample::ProcessState;
+use crate::sample::{ProcessState, TraceState};
 use crate::top::state::{Data, Who};
-use crate::units::{short_size, short_time};
+use crate::units::{short_count, short_size, short_time};
 
 pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
     for process in data
@@ -35,6 +35,30 @@ pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
                 "{} was started with a GPUSHARE_ value that means nothing and runs without it; its stderr says which",
                 name(data, process)
             ),
+        });
+    }
+}
+
+pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
+    for process in &data.sample.processes {
+        let Some(trace) = process.trace else { continue };
+        let written = format!(
+            "{} records, {} without room",
+            short_count(trace.records),
+            short_count(trace.dropped)
+        );
+        let sentence = match (trace.state, trace.room) {
+            (TraceState::On, Some(_)) => format!("is traced: {written}; t stops it"),
+            (TraceState::On, None) => {
+                format!("writes logs of its calls, as its launch asked: {written}")
+            }
+            (TraceState::Off, _) => "was asked to be traced and has not begun".into(),
+            (state, _) => format!("cannot be traced: {}; t takes the order back", state.word()),
+        };
+        found.push(Finding {
+            who: Some(Who::of(process)),
+            gpu: None,
+            sentence: format!("{} {sentence}", name(data, process)),
         });
     }
 }

@@ -1,0 +1,78 @@
+//! The key that has a process's calls written down, or no longer.
+
+use shm_layout::Change;
+use shm_layout::trace::{DEFAULT_RECORDS, size};
+
+use super::{READ_ONLY, UNMANAGED, say, subject};
+use crate::audit::Place;
+use crate::edits::EditRequest;
+use crate::sample::{ProcessSample, Slot};
+use crate::targets::{self, Chosen};
+use crate::top::operator::Task;
+use crate::top::overlay::{Overlay, Question};
+use crate::top::state::State;
+use crate::units::{human_size, short_count};
+
+/// Asks before anything is done.
+pub(super) fn ask(state: &mut State) {
+    if state.choices.read_only {
+        return say(state, READ_ONLY, true);
+    }
+    let found = subject(state).and_then(|who| {
+        let process = state.data().process(who)?;
+        Some((state.data().title(who), process.slot?, process))
+    });
+    let question = match found {
+        None => return say(state, UNMANAGED, true),
+        Some((title, slot, process)) => match process.trace.and_then(|trace| trace.room) {
+            Some(_) => stop(&title, slot, process),
+            None => start(&title, slot, process),
+        },
+    };
+    state.overlay = Some(Overlay::Question(Box::new(question)));
+}
+
+fn start(title: &str, slot: Slot, process: &ProcessSample) -> Question {
+    Question {
+        title: format!("Trace {title}?"),
+        lines: vec![
+            "Every driver call is written down with its time: kernels, copies,".into(),
+            "allocations, and the turns at the lock.".into(),
+            "Each call takes longer meanwhile; nothing else changes.".into(),
+            format!(
+                "Room for {} records, {} beside the segments; what finds no room",
+                short_count(DEFAULT_RECORDS.into()),
+                human_size(size(DEFAULT_RECORDS))
+            ),
+            "is counted and dropped. gpushare trace export reads it, also now.".into(),
+        ],
+        task: Task::Trace(Chosen {
+            slot: slot.into(),
+            start_time: process.start_time,
+            title: targets::title(process),
+        }),
+    }
+}
+
+fn stop(title: &str, slot: Slot, process: &ProcessSample) -> Question {
+    let trace = process.trace.unwrap_or_default();
+    let change = Change::Trace {
+        slot: slot.into(),
+        on: None,
+    };
+    let mut request = EditRequest::new(change, targets::title(process), Place::Tui);
+    request.target_start_time = Some(process.start_time);
+    Question {
+        title: format!("Stop the trace of {title}?"),
+        lines: vec![
+            format!(
+                "{} records are written, {} found no room.",
+                short_count(trace.records),
+                short_count(trace.dropped)
+            ),
+            "The file stays: gpushare trace export reads it, gpushare trace rm".into(),
+            "removes it.".into(),
+        ],
+        task: Task::Edit(request),
+    }
+}
