@@ -3,7 +3,7 @@
 //! A process in a time namespace sees that clock shifted; [`now`] takes the shift out, so that times in the segment
 //! compare across containers.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -14,15 +14,21 @@ pub fn now() -> u64 {
     u64::try_from(ns - i128::from(shift())).unwrap_or(0)
 }
 
-/// What this process's time namespace adds to the clock.
+/// What this process's time namespace adds to the clock. Read twice does as well as once, and a child that is forked
+/// while another thread reads it waits for nobody.
 fn shift() -> i64 {
-    static SHIFT: OnceLock<i64> = OnceLock::new();
-    *SHIFT.get_or_init(|| {
-        std::fs::read_to_string("/proc/self/timens_offsets")
-            .ok()
-            .and_then(|text| parse_shift(&text))
-            .unwrap_or(0)
-    })
+    const UNKNOWN: i64 = i64::MIN;
+    static SHIFT: AtomicI64 = AtomicI64::new(UNKNOWN);
+    let known = SHIFT.load(Relaxed);
+    if known != UNKNOWN {
+        return known;
+    }
+    let read = std::fs::read_to_string("/proc/self/timens_offsets")
+        .ok()
+        .and_then(|text| parse_shift(&text))
+        .unwrap_or(0);
+    SHIFT.store(read, Relaxed);
+    read
 }
 
 fn parse_shift(text: &str) -> Option<i64> {

@@ -13,7 +13,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
         tv_nsec: (timeout_ns % 1_000_000_000) as _,
     };
     // SAFETY: the word outlives the call by its borrow, and the timeout is on our stack; the kernel reads both.
-    let _ = unsafe {
+    let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
@@ -24,6 +24,11 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
             0,
         )
     };
+    let error = std::io::Error::last_os_error().raw_os_error();
+    if result < 0 && !matches!(error, Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT)) {
+        // A sandbox has no futexes at all: nobody can wake us, so we look again soon.
+        std::thread::sleep(std::time::Duration::from_nanos(timeout_ns.min(BLIND_NS)));
+    }
 }
 
 /// Wakes up to `count` sleepers. The word may lie in a read-only mapping.
@@ -52,7 +57,7 @@ struct WaitV {
 
 const SYS_FUTEX_WAITV: libc::c_long = 449;
 const FUTEX2_SIZE_U32: u32 = 2;
-/// Longest sleep where the kernel cannot wait on several words.
+/// Longest sleep where not every word can wake us.
 const BLIND_NS: u64 = 1_000_000;
 
 /// Sleeps while every word has its expected value, at most `timeout_ns`. May return early. Where the kernel cannot

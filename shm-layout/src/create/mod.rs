@@ -24,7 +24,10 @@ use std::{
 
 pub(crate) use header::{boot_id, says_system};
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, fallocate, flock, linkat};
+use rustix::{
+    fs::{AtFlags, CWD, FallocateFlags, FlockOperation, fallocate, flock, linkat},
+    process::{Resource, getrlimit},
+};
 
 use crate::{
     clock,
@@ -288,17 +291,23 @@ impl Drop for Cleanup {
 
 /// Gives every byte its place on the file system.
 pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
+    // Beyond its limit a process is not only refused: SIGXFSZ would end it.
+    let limit = getrlimit(Resource::Fsize).current;
+    if limit.is_some_and(|limit| limit < size) {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     match fallocate(file, FallocateFlags::empty(), 0, size) {
         Ok(()) => return Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
         Err(error) => return Err(error.into()),
     }
-    let zeros = [0u8; 65536];
+    // Not on the stack: a guest's may be the smallest there is.
+    static ZEROS: [u8; 65536] = [0; 65536];
     let mut left = size;
     let mut out = file;
     while left > 0 {
-        let part = left.min(zeros.len() as u64);
-        out.write_all(&zeros[..part as usize])?;
+        let part = left.min(ZEROS.len() as u64);
+        out.write_all(&ZEROS[..part as usize])?;
         left -= part;
     }
     Ok(())
