@@ -10,6 +10,8 @@ use std::{
 const FUTEX2_SIZE_U32: u32 = 2;
 const FUTEX2_PRIVATE: u32 = 128;
 const SYS_FUTEX_WAITV: libc::c_long = 449;
+/// Longest sleep where not every word can wake us.
+const BLIND: Duration = Duration::from_millis(1);
 
 /// A word to sleep on, and the value that means "nothing happened".
 #[derive(Clone, Copy)]
@@ -86,7 +88,7 @@ pub fn wait_any(watches: &[Watch<'_>], timeout: Duration) {
         }
         MISSING.store(true, Relaxed);
     }
-    wait_one(first, timeout.min(Duration::from_millis(1)));
+    wait_one(first, timeout.min(BLIND));
 }
 
 fn wait_one(watch: &Watch<'_>, timeout: Duration) {
@@ -96,19 +98,24 @@ fn wait_one(watch: &Watch<'_>, timeout: Duration) {
         } else {
             0
         };
-    let timeout = timespec(timeout);
+    let until = timespec(timeout);
     // SAFETY: the word outlives its watch, the timeout outlives the call.
-    unsafe {
+    let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
             watch.word.as_ptr(),
             operation,
             watch.seen,
-            &raw const timeout,
+            &raw const until,
             null::<u32>(),
             0,
         )
     };
+    let error = std::io::Error::last_os_error().raw_os_error();
+    if result < 0 && !matches!(error, Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT)) {
+        // A sandbox has no futexes at all: nobody can wake us, so we look again soon.
+        nap(timeout.min(BLIND));
+    }
 }
 
 fn timespec(time: Duration) -> libc::timespec {

@@ -7,7 +7,7 @@
 
 use std::{
     ffi::{CStr, c_char, c_void},
-    sync::Once,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use gpushare_abi::{
@@ -118,16 +118,19 @@ fn is_another_form(name: &str, theirs: *mut c_void) -> bool {
     })
 }
 
-/// Asks for every hooked symbol's address once, so that answers are recognised by address.
+/// Asks for every hooked symbol's address, so that answers are recognised by address. Once is enough and twice does
+/// no harm: no lock, which a child forked meanwhile would find taken for good.
 fn learn_all() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        for &symbol in HOOKED {
-            if !symbol.is_nvml() {
-                driver::address(symbol);
-            }
+    static LEARNED: AtomicBool = AtomicBool::new(false);
+    if LEARNED.load(Relaxed) {
+        return;
+    }
+    for &symbol in HOOKED {
+        if !symbol.is_nvml() {
+            driver::address(symbol);
         }
-    });
+    }
+    LEARNED.store(true, Relaxed);
 }
 
 /// The rows of one name; never many.

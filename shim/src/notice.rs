@@ -3,7 +3,7 @@
 
 use std::{
     fmt::{self, Write},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
 use crate::guest;
@@ -42,8 +42,13 @@ pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
     }
 }
 
-/// Faults of ours are one line, not a backtrace in somebody else's terminal. Called once, at arrival.
+/// Faults of ours are one line, not a backtrace in somebody else's terminal. Called at arrival; a forked child has its
+/// parent's hook, and must not wait for the lock it is behind.
 pub fn quiet_faults() {
+    static QUIET: AtomicBool = AtomicBool::new(false);
+    if QUIET.swap(true, Relaxed) {
+        return;
+    }
     std::panic::set_hook(Box::new(|fault| match fault.location() {
         Some(place) => once(
             Cause::Fault,

@@ -26,11 +26,11 @@ pub fn pin(symbol: Symbol, address: *mut c_void) {
     let Some(path) = path_of(address as usize) else {
         return;
     };
-    if path.length == 0 {
+    if path.is_empty() {
         return; // defined by the main program itself
     }
     let handle = real::dlopen(
-        path.as_c_str(),
+        path,
         libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
     );
     if handle.is_null() {
@@ -85,10 +85,10 @@ fn in_library(symbol: Symbol, name: &CStr) -> *mut c_void {
 
 /// What a look-up in the caller's own scope (it and what it was linked with) finds.
 pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
-    let Some(path) = path_of(caller).filter(|path| path.length != 0) else {
+    let Some(path) = path_of(caller).filter(|path| !path.is_empty()) else {
         return null_mut();
     };
-    let handle = real::dlopen(path.as_c_str(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+    let handle = real::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
     if handle.is_null() {
         return null_mut();
     }
@@ -97,33 +97,12 @@ pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
     found
 }
 
-/// The path of a loaded object, copied off the linker's list.
-struct ObjectPath {
-    bytes: [u8; libc::PATH_MAX as usize],
-    length: usize,
-}
-
-impl ObjectPath {
-    fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_with_nul(&self.bytes[..=self.length]).unwrap_or_default()
-    }
-}
-
-/// The path of the object an address lies in. The linker's list is locked while we look, so nothing is
-/// allocated there: an allocator that unwinds its callers (a heap profiler) takes the same lock second.
-fn path_of(address: usize) -> Option<ObjectPath> {
-    elf::visit(|object| {
-        if !object.contains(address) {
-            return None;
-        }
-        let path = object.path().to_bytes();
-        let mut copy = ObjectPath {
-            bytes: [0; libc::PATH_MAX as usize],
-            length: path.len(),
-        };
-        copy.bytes.get_mut(..path.len())?.copy_from_slice(path);
-        (path.len() < copy.bytes.len()).then_some(copy)
-    })
+/// The path of the object an address lies in, while that object stays loaded: whoever asks is running its code or
+/// has just found a function of it. Nothing is allocated in there: the linker's list is locked.
+fn path_of(address: usize) -> Option<&'static CStr> {
+    let path = elf::visit(|object| object.contains(address).then(|| object.path().as_ptr()))?;
+    // SAFETY: the linker's own string, which lives as long as the object.
+    Some(unsafe { CStr::from_ptr(path) })
 }
 
 /// Whether the code at `caller` was loaded after us, so that RTLD_NEXT looks behind us anyway.
