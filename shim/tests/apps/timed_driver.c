@@ -46,7 +46,14 @@ static struct stream *of(void *handle, int twin) {
     return handle;
 }
 
-EXPORT res cuInit(unsigned flags) { return 0; }
+EXPORT res cuInit(unsigned flags) {
+    /* A forked child starts afresh, whatever its parent's threads were doing. */
+    static pid_t owner;
+    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    if (owner && owner != getpid()) mutex = fresh;
+    owner = getpid();
+    return 0;
+}
 EXPORT res cuDeviceGetCount(int *count) { *count = getenv("DEVICES") ? atoi(getenv("DEVICES")) : 1; return 0; }
 EXPORT res cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 EXPORT res cuDeviceGetName(char *name, int len, int device) { snprintf(name, len, "Timed device %d", device); return 0; }

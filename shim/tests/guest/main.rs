@@ -1,9 +1,11 @@
 //! The guest's peace: whatever a process does with itself, it runs as it would without us, says at most one line,
 //! and leaves nothing behind.
 
+mod behaviours;
 #[path = "../lock/stage.rs"]
 #[allow(dead_code, reason = "shared with the lock's tests")]
 mod stage;
+mod tight;
 
 use std::{fs, io::Write};
 

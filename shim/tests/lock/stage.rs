@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -68,7 +69,13 @@ impl Stage {
 
     /// A program of `apps` under a policy.
     pub fn program(&self, source: &str, policy: &str) -> Command {
-        let mut command = Command::new(cc(&app(source), source.trim_end_matches(".c"), &["-w"]));
+        let program = cc(&app(source), source.trim_end_matches(".c"), &["-w"]);
+        self.started_by(program, policy)
+    }
+
+    /// Any program under a policy.
+    pub fn started_by(&self, program: impl AsRef<OsStr>, policy: &str) -> Command {
+        let mut command = Command::new(program);
         command
             .env("LD_LIBRARY_PATH", self.dir.path())
             .env("LD_PRELOAD", artifact("libgpushare.so"))

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::artifact::target_dir;
 
-/// Compiles `source` to a file named `out_name`, unless the same source was compiled before with
-/// the same flags. `extra` goes after the source, so `-lcuda` and `-shared` work.
+/// Compiles `source` to a file named `out_name`, unless the same source and the headers beside it were
+/// compiled before with the same flags. `extra` goes after the source, so `-lcuda` and `-shared` work.
 ///
 /// # Panics
 ///
@@ -25,7 +25,7 @@ pub fn cc(source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
 pub fn cc_by(compiler: &str, source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
     let text = std::fs::read(source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
     let mut hasher = DefaultHasher::new();
-    (&text, compiler, extra).hash(&mut hasher);
+    (&text, headers_beside(source), compiler, extra).hash(&mut hasher);
     let dir = target_dir()
         .join("tmp/cc")
         .join(format!("{:016x}", hasher.finish()));
@@ -56,6 +56,22 @@ pub fn cc_by(compiler: &str, source: &Path, out_name: &str, extra: &[&str]) -> P
     );
     std::fs::rename(&draft, &made).expect("same directory, same file system");
     made
+}
+
+/// What a source may include: the headers of its own folder.
+fn headers_beside(source: &Path) -> Vec<Vec<u8>> {
+    let folder = source.parent().and_then(|folder| folder.read_dir().ok());
+    let mut headers: Vec<_> = folder
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "h"))
+        .collect();
+    headers.sort();
+    headers
+        .iter()
+        .filter_map(|path| std::fs::read(path).ok())
+        .collect()
 }
 
 #[cfg(test)]

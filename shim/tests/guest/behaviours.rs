@@ -1,0 +1,118 @@
+//! One program a behaviour: what processes do with themselves while they are guests.
+
+use std::path::Path;
+
+use gpushare_testbed::{Watched, cc};
+
+use super::stage::Stage;
+
+/// What a program says, and what is said on stderr.
+pub fn says(stage: &Stage, source: &str, words: &[&str]) -> (String, String) {
+    let mut command = stage.program(source, "timeslice=5ms");
+    told(source, Watched::spawn(command.args(words)))
+}
+
+/// The same of a program that was started otherwise.
+pub fn told(name: &str, program: Watched) -> (String, String) {
+    let output = program.wait_output();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    let (said, complained) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{name}: {} {said} {complained}",
+        output.status
+    );
+    (said, complained)
+}
+
+/// It says this, and nothing is said on stderr. A sandbox that forbids the behaviour itself is told of.
+fn in_peace(source: &str, words: &[&str], says_this: &str) {
+    let (said, complained) = says(&Stage::new(), source, words);
+    assert_eq!(complained, "", "{source} {words:?}");
+    if said == "not allowed" {
+        eprintln!("skipped, {source} may not do here what it is about");
+        return;
+    }
+    assert_eq!(said, says_this, "{source} {words:?}");
+}
+
+#[test]
+fn it_may_leave_for_a_directory_without_files() {
+    let empty = tempfile::tempdir().expect("a temporary directory");
+    let place = empty.path().to_str().expect("a plain path");
+    in_peace("chroot_after_start.c", &[place], "answers 0");
+}
+
+#[test]
+fn it_may_close_what_it_did_not_open_whenever_it_likes() {
+    for when in ["before", "after", "both"] {
+        in_peace("closes_everything.c", &[when], "answers 0");
+    }
+}
+
+#[test]
+fn it_starts_other_programs_in_every_way() {
+    in_peace("spawns.c", &[], "answers 0");
+}
+
+#[test]
+fn a_storm_of_signals_on_small_stacks_passes() {
+    in_peace("signal_storm.c", &[], "answers 0");
+}
+
+#[test]
+fn a_small_stack_is_enough_for_the_first_use() {
+    in_peace("first_on_a_small_stack.c", &[], "answers 0");
+}
+
+#[test]
+fn a_debugger_may_stop_it_at_every_signal_and_thread() {
+    in_peace("under_a_debugger.c", &[], "answers 0 threads seen");
+}
+
+#[test]
+fn it_may_live_in_namespaces_of_its_own() {
+    in_peace("in_namespaces.c", &[], "answers 0");
+}
+
+#[test]
+fn it_may_fork_without_exec_while_its_threads_launch() {
+    let stage = Stage::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/forking.py");
+    let mut command = stage.started_by("python3", "timeslice=5ms");
+    let said = told("forking.py", Watched::spawn(command.arg(script)));
+    assert_eq!(said, ("answers 0".to_owned(), String::new()));
+}
+
+#[test]
+fn a_constructor_may_be_the_first_to_use_the_driver() {
+    let stage = Stage::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/constructor.c");
+    let library = cc(&source, "constructor.so", &["-shared", "-fPIC", "-w"]);
+    let ours = gpushare_testbed::artifact("libgpushare.so");
+    for order in [[&library, &ours], [&ours, &library]] {
+        let order = order.map(|path| path.display().to_string()).join(":");
+        let mut command = stage.started_by("true", "timeslice=5ms");
+        let said = told(&order, Watched::spawn(command.env("LD_PRELOAD", &order)));
+        assert_eq!(
+            said,
+            ("early 0\nlate 0".to_owned(), String::new()),
+            "{order}"
+        );
+    }
+}
+
+#[test]
+fn it_needs_no_home_and_no_environment() {
+    let stage = Stage::new();
+    let mut command = stage.program("peace.c", "");
+    let keep = ["LD_PRELOAD", "LD_LIBRARY_PATH", "GPUSHARE_DIR"];
+    let kept: Vec<_> = command
+        .get_envs()
+        .filter(|(name, _)| keep.iter().any(|kept| name == kept))
+        .map(|(name, value)| (name.to_owned(), value.unwrap_or_default().to_owned()))
+        .collect();
+    command.env_clear().envs(kept).arg("plain");
+    let said = told("plain", Watched::spawn(&mut command));
+    assert_eq!(said, ("answers 0".to_owned(), String::new()));
+}

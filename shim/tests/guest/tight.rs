@@ -1,0 +1,186 @@
+//! Where there is little: forbidden system calls, low limits, a full or read-only file system.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, chown},
+    path::Path,
+    process::Command,
+};
+
+use gpushare_testbed::{Watched, artifact};
+
+use super::{
+    behaviours::{says, told},
+    stage::Stage,
+};
+
+/// Runs a program that may have to do without us: it does its work all the same, and at most one line says why.
+fn at_most_one_line(source: &str, words: &[&str], says_this: &str) -> String {
+    let (said, complained) = says(&Stage::new(), source, words);
+    assert_eq!(said, says_this, "{words:?}: {complained}");
+    let ours = complained
+        .lines()
+        .all(|line| line.starts_with("gpushare: "));
+    assert!(
+        ours && complained.lines().count() <= 1,
+        "{words:?}: {complained}"
+    );
+    complained
+}
+
+const MEMBARRIER: i64 = libc::SYS_membarrier;
+const FUTEX: i64 = libc::SYS_futex;
+const FUTEX_WAITV: i64 = 449;
+const SET_ROBUST_LIST: i64 = libc::SYS_set_robust_list;
+
+#[test]
+fn a_sandbox_may_forbid_what_we_would_like_to_have() {
+    for error in [libc::ENOSYS, libc::EPERM] {
+        for calls in [
+            &[MEMBARRIER][..],
+            &[FUTEX_WAITV],
+            &[MEMBARRIER, FUTEX_WAITV, SET_ROBUST_LIST],
+        ] {
+            for when in ["before", "after"] {
+                let mut words = vec![when.to_owned(), error.to_string()];
+                words.extend(calls.iter().map(i64::to_string));
+                let words: Vec<_> = words.iter().map(String::as_str).collect();
+                at_most_one_line("forbidden_calls.c", &words, "answers 0, at rest");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sandbox_without_any_futex_makes_nobody_turn_in_circles() {
+    for error in [libc::ENOSYS, libc::EPERM] {
+        for when in ["before", "after"] {
+            let words = [
+                when,
+                &error.to_string(),
+                &FUTEX.to_string(),
+                &FUTEX_WAITV.to_string(),
+            ];
+            at_most_one_line("forbidden_calls.c", &words, "answers 0, at rest");
+        }
+    }
+}
+
+#[test]
+fn low_limits_leave_it_unmanaged_at_worst() {
+    for (limit, value) in [
+        ("nofile", "3"),
+        ("nofile", "4"),
+        ("nofile", "5"),
+        ("nofile", "8"),
+        ("memlock", "0"),
+        ("fsize", "100000"),
+        ("fsize", "1000000"),
+        ("stack", "65536"),
+        ("as", "1000000"),
+        ("as", "8000000"),
+        ("as", "9000000"),
+        ("as", "20000000"),
+    ] {
+        at_most_one_line("low_limits.c", &[limit, value], "answers 0");
+    }
+}
+
+#[test]
+fn a_user_who_may_start_no_thread_runs_without_a_lock() {
+    let nobody = 65534;
+    let stage = Stage::new();
+    if chown(stage.segments(), Some(nobody), None).is_err() {
+        eprintln!("skipped, only root can become somebody who is bound by the limit");
+        return;
+    }
+    let around = stage
+        .segments()
+        .parent()
+        .map(Path::to_owned)
+        .expect("a temporary directory");
+    fs::set_permissions(around, fs::Permissions::from_mode(0o777)).expect("our own directory");
+    let (said, complained) = says(&stage, "low_limits.c", &["nproc", "0", "65534"]);
+    assert_eq!(said, "answers 0");
+    assert!(complained.contains("cannot start a thread"), "{complained}");
+    assert_eq!(complained.lines().count(), 1, "{complained}");
+}
+
+/// A shell with a file system of its own over the segments' directory; `None` where that is not allowed.
+fn with_a_file_system(stage: &Stage, prepare: &str, then: &str) -> Option<Command> {
+    let wrapped = ["--user", "--map-root-user", "--mount"];
+    let allowed = Command::new("unshare").args(wrapped).arg("true").output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped, no mounts of one's own are allowed here");
+        return None;
+    }
+    let program = stage.program("peace.c", "timeslice=5ms");
+    let mut command = Command::new("unshare");
+    command
+        .args(wrapped)
+        .args(["env", "-u", "LD_PRELOAD", "sh", "-ec"])
+        .arg(format!("{prepare}\nexport LD_PRELOAD=\"$OURS\"\n{then}"))
+        .args(["sh"])
+        .arg(program.get_program())
+        .env("OURS", artifact("libgpushare.so"));
+    for (name, value) in program.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    command
+        .env_remove("LD_PRELOAD")
+        .env("DIR", stage.segments());
+    Some(command)
+}
+
+#[test]
+fn a_full_file_system_is_a_sentence() {
+    let stage = Stage::new();
+    let prepare = "mount -t tmpfs -o size=64k,mode=700 none \"$DIR\"";
+    let Some(mut command) = with_a_file_system(&stage, prepare, "exec \"$1\" plain") else {
+        return;
+    };
+    let (said, complained) = told("full", Watched::spawn(&mut command));
+    assert_eq!(said, "answers 0");
+    assert_eq!(complained.lines().count(), 1, "{complained}");
+    assert!(
+        complained.contains("no room") && complained.contains("unmanaged"),
+        "{complained}"
+    );
+}
+
+#[test]
+fn a_file_system_that_fills_up_later_stops_nobody() {
+    let stage = Stage::new();
+    let prepare = "mount -t tmpfs -o size=64m,mode=700 none \"$DIR\"";
+    let then = "\"$1\" plain; cat /dev/zero >\"$DIR/rest\" 2>/dev/null || :; exec \"$1\" threads";
+    let Some(mut command) = with_a_file_system(&stage, prepare, then) else {
+        return;
+    };
+    let said = told("filling", Watched::spawn(&mut command));
+    assert_eq!(said, ("answers 0\nanswers 0".to_owned(), String::new()));
+}
+
+#[test]
+fn a_read_only_file_system_is_a_sentence() {
+    let stage = Stage::new();
+    let mount = "mount -t tmpfs -o size=64m,mode=700 none \"$DIR\"";
+    for (prepare, then) in [
+        (
+            format!("{mount}; mount -o remount,ro \"$DIR\""),
+            "exec \"$1\" plain",
+        ),
+        // Segments are there, and can no longer be written.
+        (
+            mount.to_owned(),
+            "\"$1\" plain; mount -o remount,ro \"$DIR\"; exec \"$1\" plain",
+        ),
+    ] {
+        let Some(mut command) = with_a_file_system(&stage, &prepare, then) else {
+            return;
+        };
+        let (said, complained) = told("read-only", Watched::spawn(&mut command));
+        assert!(said.ends_with("answers 0"), "{said}");
+        assert_eq!(complained.lines().count(), 1, "{complained}");
+        assert!(complained.contains("unmanaged"), "{complained}");
+    }
+}
