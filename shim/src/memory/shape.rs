@@ -33,14 +33,18 @@ fn block(format: u32, channels: u32) -> Option<Block> {
         0x91 | 0x92 | 0x97 | 0x98 => Some(Block { side: 4, bits: 64 }),
         0x93..=0x96 | 0x99..=0x9e => Some(Block { side: 4, bits: 128 }),
         // Planar and packed video: bits of all planes for one texel.
-        0xb0 => texel(12),                      // NV12
-        0x9f | 0xa1 => texel(24),               // P010, P016
-        0xa2 | 0xa5 => texel(16),               // NV16, YUY2
+        0xb0 | 0x53 | 0x59 => texel(12), // NV12, 4:2:0 in planes
+        0x51 | 0x55 | 0x5b => texel(16), // 4:2:2, 8 bit
+        0x54 | 0x5a | 0x57 | 0x5d => texel(24), // 4:2:0, 16 bit; 4:4:4, 8 bit
+        0x56 | 0x5c => texel(32),        // 4:2:2, 16 bit
+        0x58 | 0x5e => texel(48),        // 4:4:4, 16 bit
+        0x9f | 0xa1 => texel(24),        // P010, P016
+        0xa2 | 0xa5 => texel(16),        // NV16, YUY2
         0xa3 | 0xa4 | 0xa6 | 0xa7 => texel(32), // P210, P216, Y210, Y216
-        0xa8 | 0xa9 | 0x50 => texel(32),        // AYUV, Y410, 10:10:10:2
-        0xb1 => texel(64),                      // Y416
-        0xb2 | 0xb4 => texel(24),               // 4:4:4, 8 bit
-        0xb3 | 0xb5 => texel(48),               // 4:4:4, 10 and 16 bit
+        0xa8 | 0xa9 | 0x50 => texel(32), // AYUV, Y410, 10:10:10:2
+        0xb1 => texel(64),               // Y416
+        0xb2 | 0xb4 => texel(24),        // 4:4:4, 8 bit
+        0xb3 | 0xb5 => texel(48),        // 4:4:4, 10 and 16 bit
         _ => None,
     }
 }
@@ -239,6 +243,102 @@ mod tests {
     fn sparse_arrays_hold_nothing_until_something_is_mapped() {
         for flag in [CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING] {
             assert_eq!(array(&shape([4096, 4096, 0], FLOAT, 4, flag)), Some(0));
+        }
+    }
+
+    /// What a format stores, said another way: planes, each with how many texels of it share a sample across and down,
+    /// and the bits of a sample. A compressed block is a sample that 4 by 4 texels share.
+    const STORED: &[(u32, u32, &[(usize, usize, u64)])] = &[
+        (0x01, 1, &[(1, 1, 8)]),
+        (0x02, 2, &[(1, 1, 16), (1, 1, 16)]),
+        (0x03, 4, &[(1, 1, 128)]),
+        (0x08, 2, &[(1, 1, 16)]),
+        (0x09, 4, &[(1, 1, 64)]),
+        (0x0a, 1, &[(1, 1, 32)]),
+        (0x10, 4, &[(1, 1, 64)]),
+        (0x20, 2, &[(1, 1, 64)]),
+        (0x50, 4, &[(1, 1, 32)]),
+        (0x91, 4, &[(4, 4, 64)]),
+        (0x93, 4, &[(4, 4, 128)]),
+        (0x96, 4, &[(4, 4, 128)]),
+        (0x98, 1, &[(4, 4, 64)]),
+        (0x99, 2, &[(4, 4, 128)]),
+        (0x9c, 3, &[(4, 4, 128)]),
+        (0x9e, 4, &[(4, 4, 128)]),
+        (0x9f, 3, &[(1, 1, 16), (2, 2, 32)]),
+        (0xa1, 3, &[(1, 1, 16), (2, 2, 16), (2, 2, 16)]),
+        (0xa2, 3, &[(1, 1, 8), (2, 1, 16)]),
+        (0xa4, 3, &[(1, 1, 16), (2, 1, 32)]),
+        (0xa5, 3, &[(1, 1, 8), (2, 1, 8), (2, 1, 8)]),
+        (0xa7, 3, &[(1, 1, 16), (2, 1, 32)]),
+        (0xa8, 4, &[(1, 1, 32)]),
+        (0xa9, 4, &[(1, 1, 10), (1, 1, 20), (1, 1, 2)]),
+        (0xb0, 3, &[(1, 1, 8), (2, 2, 16)]),
+        (0xb1, 4, &[(1, 1, 64)]),
+        (0xb2, 3, &[(1, 1, 8), (1, 1, 8), (1, 1, 8)]),
+        (0xb5, 3, &[(1, 1, 16), (1, 1, 32)]),
+        (0xc1, 2, &[(1, 1, 16)]),
+        (0xc5, 4, &[(1, 1, 64)]),
+        (0xc6, 1, &[(1, 1, 8)]),
+        (0xcb, 4, &[(1, 1, 64)]),
+        (0x51, 3, &[(1, 1, 8), (2, 1, 16)]),
+        (0x54, 3, &[(1, 1, 16), (2, 2, 32)]),
+        (0x5c, 3, &[(1, 1, 16), (2, 1, 16), (2, 1, 16)]),
+        (0x5d, 3, &[(1, 1, 8), (1, 1, 8), (1, 1, 8)]),
+    ];
+
+    /// The same rule, counted sample by sample.
+    fn counted(size: [usize; 3], planes: &[(usize, usize, u64)], flags: u32, levels: u32) -> u64 {
+        let [mut width, mut height, mut depth] = size.map(|side| side.max(1));
+        let layered = flags & LAYERS != 0;
+        let mut bits = 0;
+        for level in 0..levels.max(1) {
+            for _ in 0..depth {
+                for (across, down, sample) in planes {
+                    for _ in (0..height).step_by(*down) {
+                        bits += (0..width).step_by(*across).count() as u64 * sample;
+                    }
+                }
+            }
+            let smallest = width == 1 && height == 1 && (layered || depth == 1);
+            if smallest || level + 1 == levels.max(1) {
+                break;
+            }
+            (width, height) = ((width / 2).max(1), (height / 2).max(1));
+            depth = if layered { depth } else { (depth / 2).max(1) };
+        }
+        bits / 8
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_shape_is_what_counting_its_samples_gives(
+            stored in proptest::sample::select(STORED),
+            size in [1..70_usize, 0..40_usize, 0..9_usize],
+            flags in proptest::sample::select(&[0, CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP, 2][..]),
+            levels in 0..9_u32,
+        ) {
+            let (format, channels, planes) = stored;
+            // Samples that texels share are whole in every level of what is a multiple of four; other sizes have one level.
+            let shares = planes.iter().any(|(across, down, _)| across * down > 1);
+            let is_block = planes.iter().any(|(across, ..)| *across == 4);
+            let (size, levels) = if shares && !is_block {
+                ([size[0] * 2, (size[1] * 2).max(2), size[2]], 1)
+            } else {
+                (size, levels)
+            };
+            let desc = shape(size, format, channels, flags);
+            proptest::prop_assert_eq!(mipmapped(&desc, levels), Some(counted(size, planes, flags, levels)));
+            if levels <= 1 {
+                proptest::prop_assert_eq!(array(&desc), Some(counted(size, planes, flags, 1)));
+            }
+        }
+
+        #[test]
+        fn no_shape_at_all_panics(width: usize, height: usize, depth: usize, format in 0..0x100_u32, channels: u32, flags: u32, levels: u32) {
+            let desc = shape([width, height, depth], format, channels, flags);
+            let all = mipmapped(&desc, levels);
+            proptest::prop_assert!(all.is_none() || array(&desc) <= all);
         }
     }
 

@@ -46,6 +46,9 @@ static struct { unsigned type, handles; int loc_type, loc_id; void *meta; char r
 static struct { struct { unsigned type, handles; int loc_type, loc_id; void *sa; size_t max; char rest[56]; } pool;
                 const void *access; size_t count, bytes; u64 dptr; } node;
 static struct { int type, reserved[3]; u64 words[30]; } any;
+static struct { unsigned devices; size_t size; u64 handle_types, flags; } team;
+static struct { struct { int type; u64 at[4]; } from, to; size_t width, height, depth; int order; unsigned flags; } blocks[2];
+static u64 fabric[8];
 static struct { size_t w, h; unsigned format, channels; } flat;
 static struct { size_t w, h, d; unsigned format, channels, flags; } deep;
 static struct { unsigned resource; u64 array; unsigned kind; u64 part[4]; unsigned operation, handle_type; u64 handle, offset;
@@ -110,6 +113,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("pool-destroy")) return CALL(cuMemPoolDestroy, (void *)V(1));
 
     if (IS("create")) {
+        physical.handles = 1; /* a file may show it */
         physical.type = 1, physical.loc_type = 1, physical.loc_id = NUM(3);
         return CALL(cuMemCreate, OUT(1), (size_t)NUM(2), &physical, (u64)0);
     }
@@ -118,6 +122,77 @@ static int run(int argc, char **argv, char *more) {
     if (IS("map")) return CALL(cuMemMap, V(1) + NUM(2), (size_t)NUM(3), (size_t)0, V(4), (u64)0);
     if (IS("unmap")) return CALL(cuMemUnmap, V(1) + NUM(2), (size_t)NUM(3));
     if (IS("retain")) return CALL(cuMemRetainAllocationHandle, OUT(1), (void *)(V(2) + NUM(3)));
+
+    if (IS("export")) return *OUT(1) = 0, CALL(cuMemExportToShareableHandle, OUT(1), V(2), 1, (u64)0);
+    if (IS("import")) return CALL(cuMemImportFromShareableHandle, OUT(1), V(2), 1);
+    if (IS("export-fabric")) return CALL(cuMemExportToShareableHandle, fabric, V(1), 8, (u64)0);
+    if (IS("import-fabric")) return CALL(cuMemImportFromShareableHandle, OUT(1), fabric, 8);
+    if (IS("multicast")) { /* multicast TEAM DEVICES BYTES */
+        team.devices = NUM(2), team.size = NUM(3);
+        return CALL(cuMulticastCreate, OUT(1), &team);
+    }
+    if (IS("multicast-add")) return CALL(cuMulticastAddDevice, V(1), (int)NUM(2));
+    if (IS("bind")) return CALL(cuMulticastBindMem, V(1), (size_t)NUM(2), V(3), (size_t)0, (size_t)NUM(4), (u64)0);
+    if (IS("bind-for")) return CALL(cuMulticastBindMem_v2, V(1), (int)NUM(5), (size_t)NUM(2), V(3), (size_t)0, (size_t)NUM(4), (u64)0);
+    if (IS("bind-at")) return CALL(cuMulticastBindAddr, V(1), (size_t)NUM(2), V(3) + NUM(4), (size_t)NUM(5), (u64)0);
+    if (IS("unbind")) return CALL(cuMulticastUnbind, V(1), (int)NUM(2), (size_t)NUM(3), (size_t)NUM(4));
+
+    /* copies of several kinds: TO FROM BYTES, in the stream S of `stream S` */
+    if (IS("copy-batch")) {
+        u64 to[2] = {V(1), V(1) + NUM(3)}, from[2] = {V(2), V(2)};
+        size_t sizes[2] = {NUM(3), NUM(3) / 2}, first = 0, wrong = 0;
+        struct { int order, from[2], to[2]; unsigned flags; } how = {1, {1, 0}, {1, 0}, 0};
+        return CALL(cuMemcpyBatchAsync, to, from, sizes, (size_t)2, &how, &first, (size_t)1, &wrong, (void *)V(4));
+    }
+    if (IS("copy-blocks") || IS("copy-block")) { /* 4 x 3 x 2 elements of an array, and as many bytes */
+        memset(blocks, 0, sizeof blocks);
+        for (int i = 0; i < 2; i++) {
+            blocks[i].from.type = blocks[i].to.type = 1, blocks[i].from.at[0] = V(2), blocks[i].to.at[0] = V(1);
+            blocks[i].width = 4, blocks[i].height = 3, blocks[i].depth = 2, blocks[i].order = 1;
+        }
+        blocks[0].to.type = 2, blocks[0].to.at[0] = V(3);
+        if (IS("copy-block")) return CALL(cuMemcpy3DWithAttributesAsync, blocks, (u64)0, (void *)V(4));
+        return CALL(cuMemcpy3DBatchAsync_v2, (size_t)2, blocks, (u64)0, (void *)V(4));
+    }
+    if (IS("copy-attributes")) return CALL(cuMemcpyWithAttributesAsync, V(1), V(2), (size_t)NUM(3), (void *)0, (void *)V(4));
+    if (IS("prefetch-batch") || IS("discard-batch") || IS("renew-batch")) {
+        u64 at[2] = {V(1), V(1) + NUM(2)};
+        size_t sizes[2] = {NUM(2), NUM(2)}, first = 0;
+        int place[2] = {1, 0};
+        if (IS("discard-batch")) return CALL(cuMemDiscardBatchAsync, at, sizes, (size_t)2, (u64)0, (void *)V(3));
+        if (IS("prefetch-batch")) return CALL(cuMemPrefetchBatchAsync, at, sizes, (size_t)2, place, &first, (size_t)1, (u64)0, (void *)V(3));
+        return CALL(cuMemDiscardAndPrefetchBatchAsync, at, sizes, (size_t)2, place, &first, (size_t)1, (u64)0, (void *)V(3));
+    }
+
+    /* the calls of CUDA before 3.2, 32 bits wide */
+    if (IS("old-alloc")) return *OUT(1) = 0, CALL(cuMemAlloc, OUT(1), (unsigned)NUM(2));
+    if (IS("old-pitch")) {
+        unsigned pitch = 0;
+        *OUT(1) = 0;
+        code = CALL(cuMemAllocPitch, OUT(1), &pitch, (unsigned)NUM(2), (unsigned)NUM(3), 4);
+        sprintf(more, " %u", pitch);
+        return code;
+    }
+    if (IS("old-free")) return CALL(cuMemFree, (unsigned)V(1));
+    if (IS("old-array")) {
+        struct { unsigned w, h, format, channels; } old = {NUM(2), NUM(3), NUM(4), NUM(5)};
+        return CALL(cuArrayCreate, OUT(1), &old);
+    }
+    if (IS("old-info")) {
+        unsigned all[4] = {0, 7, 0, 7};
+        code = CALL(cuMemGetInfo, &all[0], &all[2]);
+        sprintf(more, " %u %u %u", all[0], all[2], all[1] + all[3]);
+        return code;
+    }
+    if (IS("old-copies")) {
+        int word = 0;
+        struct { unsigned x, y, kind; const void *host; unsigned device; void *array; unsigned pitch; } end = {0};
+        struct { unsigned x, y, kind; const void *h; unsigned d; void *a; unsigned p, x2, y2, kind2; void *h2; unsigned d2; void *a2; unsigned p2, w, hgt; } flat2 = {0};
+        (void)end, flat2.w = 10, flat2.hgt = 3;
+        if ((code = CALL(cuMemcpyHtoD, (unsigned)V(1), &word, 4u)) || (code = CALL(cuMemcpyDtoH, &word, (unsigned)V(1), 4u))) return code;
+        if ((code = CALL(cuMemcpyHtoDAsync, (unsigned)V(1), &word, 4u, (void *)0)) || (code = CALL(cuMemcpy2D, &flat2))) return code;
+        return CALL(cuMemsetD8, (unsigned)V(1), 1, 4u);
+    }
 
     if (IS("array")) {
         flat.w = NUM(2), flat.h = NUM(3), flat.format = NUM(4), flat.channels = NUM(5);

@@ -1,5 +1,5 @@
 /* A driver with habits the simulator does not have: pitches in units of 768, host pools, sparse arrays that memory is
- * mapped into, external memory. It hands out numbers and remembers nothing but how many addresses are allocated. */
+ * mapped into, external memory, names on a fabric, copies with attributes, and the 32-bit calls. It hands out numbers and remembers nothing but how many addresses are allocated. */
 #include <stdint.h>
 #include <string.h>
 
@@ -47,3 +47,40 @@ int cuMemMapArrayAsync(const void *list, unsigned count, void *stream) { return 
 
 int cuImportExternalMemory(u64 *memory, const void *desc) { return *memory = number(), desc ? 0 : 1; }
 int cuDestroyExternalMemory(u64 memory) { return memory ? 0 : 1; }
+
+/* A name on the fabric is the handle, eight times; an import is a new handle. */
+int cuMemExportToShareableHandle(u64 *name, u64 handle, int kind, u64 flags) {
+    for (int i = 0; i < 8; i++) name[i] = handle;
+    return kind == 8 && !flags ? 0 : 801;
+}
+int cuMemImportFromShareableHandle(u64 *handle, const u64 *name, int kind) { return *handle = number(), kind == 8 && name ? 0 : 801; }
+int cuMulticastCreate(u64 *team, const void *prop) { return *team = number(), prop ? 0 : 1; }
+int cuMulticastBindMem_v2(u64 team, int device, size_t at, u64 memory, size_t from, size_t bytes, u64 flags) {
+    return team && !device && !at && memory && !from && bytes && !flags ? 0 : 1;
+}
+int cuMulticastUnbind(u64 team, int device, size_t at, size_t bytes) { return team && !device && !at && bytes ? 0 : 1; }
+
+int cuStreamCreate(u64 *stream, unsigned flags) { return *stream = number(), flags > 1; }
+int cuStreamIsCapturing(void *stream, int *status) { return *status = 0, !stream; }
+int cuStreamQuery(void *stream) { return !stream; }
+int cuMemcpyWithAttributesAsync(u64 to, u64 from, size_t bytes, const void *how, void *stream) { return !to || !from || how || !bytes || !stream; }
+int cuArray3DGetDescriptor_v2(size_t *desc, u64 array) { /* one channel of four bytes */
+    desc[0] = 8, desc[1] = 8, desc[2] = 8;
+    ((unsigned *)desc)[6] = 0x20, ((unsigned *)desc)[7] = 1, ((unsigned *)desc)[8] = 0;
+    return !array;
+}
+int cuMemcpy3DWithAttributesAsync(const void *op, u64 flags, void *stream) { return !op || flags || !stream; }
+
+int cuMemAlloc(unsigned *dptr, unsigned bytes) { return *dptr = (unsigned)number(), allocated++, bytes ? 0 : 1; }
+int cuMemFree(unsigned dptr) { return allocated--, dptr ? 0 : 1; }
+int cuMemAllocPitch(unsigned *dptr, unsigned *pitch, unsigned width, unsigned height, unsigned element) {
+    *pitch = (width + 767) / 768 * 768;
+    return *dptr = (unsigned)number(), allocated++, height && element ? 0 : 1;
+}
+int cuMemGetInfo(unsigned *free, unsigned *total) { return *free = *total = 3u << 30, 0; }
+int cuArrayCreate(u64 *array, const void *desc) { return *array = number(), desc ? 0 : 1; }
+int cuMemcpyHtoD(unsigned to, const void *from, unsigned bytes) { return !to || !from || !bytes; }
+int cuMemcpyDtoH(void *to, unsigned from, unsigned bytes) { return !to || !from || !bytes; }
+int cuMemcpyHtoDAsync(unsigned to, const void *from, unsigned bytes, void *stream) { return !to || !from || !bytes || stream; }
+int cuMemcpy2D(const void *copy) { return !copy; }
+int cuMemsetD8(unsigned to, unsigned char value, unsigned count) { return !to || value != 1 || !count; }

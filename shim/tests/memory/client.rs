@@ -1,10 +1,13 @@
 //! The C client `apps/memory.c`, preloaded, and what the segment says of it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gpushare_testbed::{Testbed, Watched, cc};
 use shm_layout::{ProcessView, Segments, Snapshot, clock, snapshot};
 
+/// Long enough for a busy machine; nothing waits for it unless something hangs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;

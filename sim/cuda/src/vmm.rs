@@ -245,13 +245,11 @@ fn forget(start: u64) {
 fn unmap(address: u64, bytes: u64) -> CUresult {
     driver()?;
     context::synchronize_all();
-    let mut at = address;
     let mut space = lock(&SPACE);
-    for mapping in space.unmap(address, bytes)? {
+    for (at, mapping) in space.unmap(address, bytes)? {
         pages::hide(at, mapping.size);
         forget(at);
         MAPPED.remove(at);
-        at += mapping.size;
     }
     Ok(())
 }

@@ -97,6 +97,17 @@ fn unit(format: u32, channels: u32) -> Option<Unit> {
         let fits = matches!(channels, 1 | 2 | 4) && fixed.is_none_or(|fixed| fixed == channels);
         return Unit::texel(bytes * channels as usize).filter(|_| fits);
     }
+    // What an H200's driver (580.159.04) takes; of the video formats it takes none without a flag of theirs.
+    let fits = match format {
+        0x97 | 0x98 => channels == 1,
+        0x99 | 0x9a => channels == 2,
+        0x9b | 0x9c => channels == 3,
+        0x50 | 0x91..=0x96 | 0x9d | 0x9e => channels == 4,
+        _ => true,
+    };
+    if !fits {
+        return None;
+    }
     match format {
         // BC1 and BC4 store sixteen texels in 8 bytes, the other block-compressed formats in 16.
         0x91 | 0x92 | 0x97 | 0x98 => Unit::block(8),

@@ -103,11 +103,11 @@ faces! {
         plan_peer(copy)?.queue(default, stream)
     }
     "cuMemcpyBatchAsync" 12080 cuMemcpyBatchAsync (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, failed: Out<usize>, stream: CUstream) / cuMemcpyBatchAsync_ptsz 12080 |default| {
-        let _ = (attributes, starts, attribute_count);
+        described(attributes, starts, attribute_count)?;
         batch(default, count, linear((to, from, sizes)), failed, stream)
     }
     "cuMemcpyBatchAsync" 13000 cuMemcpyBatchAsync_v2 (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, stream: CUstream) / cuMemcpyBatchAsync_v2_ptsz 13000 |default| {
-        let _ = (attributes, starts, attribute_count);
+        described(attributes, starts, attribute_count)?;
         batch(default, count, linear((to, from, sizes)), Out(std::ptr::null_mut()), stream)
     }
     "cuMemcpy3DBatchAsync" 12080 cuMemcpy3DBatchAsync (count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, failed: Out<usize>, flags: u64, stream: CUstream) / cuMemcpy3DBatchAsync_ptsz 12080 |default| {
@@ -122,6 +122,14 @@ faces! {
         }
         batch(default, count, regions(list), Out(std::ptr::null_mut()), stream)
     }
+}
+
+/// A batch must say how it is to be done; that is the same here, however it is.
+fn described(attributes: u64, starts: u64, count: usize) -> CUresult {
+    if attributes == 0 || starts == 0 || count == 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(())
 }
 
 /// Copies one after the other; on an error, `failed` says which one was wrong and none is queued.

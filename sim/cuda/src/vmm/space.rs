@@ -2,7 +2,7 @@
 //! where, and who may reach it. Only numbers; [`super`] moves the real pages accordingly.
 //!
 //! * A mapping lies inside one reservation and overlaps no other mapping.
-//! * Unmapping and access take whole mappings: a range that cuts one, or has a hole, is refused.
+//! * Unmapping and access take whole mappings: a range that cuts one is refused, and access one that has a hole.
 //! * A reservation is freed with the very address and size it was made with, once nothing is mapped in it.
 //!
 //! A refused call changes nothing.
@@ -115,13 +115,33 @@ impl Space {
         Ok(())
     }
 
-    /// Takes the mappings of a range away and tells which they were. Stricter than the driver, which lets a range
-    /// go on where nothing is mapped.
-    pub fn unmap(&mut self, address: u64, size: u64) -> Result<Vec<Mapping>, Refused> {
-        let starts = self.whole(address, size)?;
+    /// Takes the mappings of a range away and tells which they were, and where. There may be holes between them, or
+    /// nothing at all.
+    pub fn unmap(&mut self, address: u64, size: u64) -> Result<Vec<(u64, Mapping)>, Refused> {
+        let end = address.checked_add(size).ok_or(Refused)?;
+        let reaches_in = |(start, mapping): (&u64, &Mapping)| start + mapping.size > address;
+        let reaches_out = |(start, mapping): (&u64, &Mapping)| start + mapping.size > end;
+        let cut = self
+            .mapped
+            .range(..address)
+            .next_back()
+            .is_some_and(reaches_in)
+            || self
+                .mapped
+                .range(..end)
+                .next_back()
+                .is_some_and(reaches_out);
+        if size == 0 || cut {
+            return Err(Refused);
+        }
+        let starts: Vec<_> = self
+            .mapped
+            .range(address..end)
+            .map(|(start, _)| *start)
+            .collect();
         Ok(starts
             .iter()
-            .filter_map(|start| self.mapped.remove(start))
+            .filter_map(|start| self.mapped.remove_entry(start))
             .collect())
     }
 
@@ -212,11 +232,25 @@ mod tests {
         let mut space = space();
         assert_eq!(space.unmap(100, 1), Err(Refused));
         assert_eq!(space.unmap(101, 4), Err(Refused));
-        assert_eq!(space.unmap(100, 6), Err(Refused), "a hole at the end");
         assert_eq!(space.unmap(100, 0), Err(Refused));
         let gone = space.unmap(100, 5).unwrap();
-        assert_eq!(gone.iter().map(|m| m.physical).collect::<Vec<_>>(), [1, 2]);
+        let gone: Vec<_> = gone.iter().map(|(at, m)| (*at, m.physical)).collect();
+        assert_eq!(gone, [(100, 1), (102, 2)]);
         assert!(space.at(100).is_none() && space.at(104).is_none());
+    }
+
+    #[test]
+    fn unmapping_goes_on_over_holes() {
+        let mut space = space();
+        space.map(107, 2, 3, 0).unwrap();
+        assert_eq!(space.unmap(105, 2), Ok(vec![]), "nothing is mapped there");
+        assert_eq!(space.unmap(102, 6), Err(Refused), "the last one is cut");
+        let gone = space.unmap(102, 8).unwrap();
+        assert_eq!(
+            gone.iter().map(|(at, _)| *at).collect::<Vec<_>>(),
+            [102, 107]
+        );
+        assert!(space.at(101).is_some());
     }
 
     #[test]
