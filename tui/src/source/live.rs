@@ -233,3 +233,21 @@ fn unix_ms() -> i64 {
         .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_cut_short_under_us_is_not_touched_behind_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Segments::open_workload(dir.path()).unwrap());
+        let mut live = Live::new(dir.path(), false);
+        assert!(live.look().unwrap().segment.abi.is_some());
+        let state = fs::OpenOptions::new()
+            .write(true)
+            .open(dir.path().join("state"));
+        state.unwrap().set_len(4096).unwrap();
+        assert!(matches!(live.look(), Err(OpenError::Truncated { .. })));
+    }
+}

@@ -2,6 +2,7 @@
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
+mod damage;
 mod edits;
 mod endings;
 mod session;

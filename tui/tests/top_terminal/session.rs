@@ -110,6 +110,23 @@ impl Session {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// As when a person pulls at the window.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.theirs, size).unwrap();
+        // The terminal is not its controlling one, so the kernel does not say it.
+        self.send(Signal::WINCH);
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     pub fn send(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
