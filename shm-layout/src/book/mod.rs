@@ -193,6 +193,7 @@ impl Registration {
 
     /// Reads the records again.
     #[cold]
+    #[inline(never)]
     pub(crate) fn refresh(&self) {
         let now = clock::now();
         let mut known = self

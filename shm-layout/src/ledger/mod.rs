@@ -87,19 +87,20 @@ impl<'r> Ledger<'r> {
     }
 
     /// Sets bytes aside, or says which limit refused.
+    #[inline]
     pub fn reserve(&self, bytes: u64) -> Result<Reservation<'r>, Denial> {
         let limits = self.registration.limits(self.entry);
+        // Read before the locked instruction, which nothing behind it overtakes.
+        let peak = self.words.peak.load(Ordering::Relaxed);
         crash_point!("reserve:begin");
-        if limits.group == u64::MAX && limits.device == u64::MAX {
-            account::reserve_own(self.account(), bytes, limits.quota)
-                .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?;
+        let used = if limits.are_shared() {
+            self.reserve_shared(bytes, &limits)?
         } else {
-            self.reserve_shared(bytes, &limits)?;
-        }
+            account::reserve_own(self.account(), bytes, limits.quota)
+                .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?
+        };
         crash_point!("reserve:done");
-        // The peak is ours alone and only for show, so it may trail a rival thread's for a moment.
-        let used = self.words.used.load(Ordering::Relaxed);
-        if used > self.words.peak.load(Ordering::Relaxed) {
+        if used > peak {
             self.words.peak.fetch_max(used, Ordering::Relaxed);
         }
         Ok(Reservation {
@@ -109,7 +110,8 @@ impl<'r> Ledger<'r> {
     }
 
     #[cold]
-    fn reserve_shared(&self, bytes: u64, limits: &Limits) -> Result<(), Denial> {
+    #[inline(never)]
+    fn reserve_shared(&self, bytes: u64, limits: &Limits) -> Result<u64, Denial> {
         let state = self.registration.segments().state();
         let device = usize::from(self.entry.device());
         let group = self.registration.group();
@@ -136,7 +138,7 @@ impl<'r> Ledger<'r> {
         let mut attempt = 0;
         loop {
             match account::reserve_shared(self.account(), bytes, limits.quota, &shared) {
-                Ok(()) => return Ok(()),
+                Ok(used) => return Ok(used),
                 Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
                     back_off(attempt, self.registration.slot().index)
                 }
@@ -146,6 +148,7 @@ impl<'r> Ledger<'r> {
         }
     }
 
+    #[cold]
     fn denial(&self, refusal: Refusal, asked: u64, quota: u64, names: &[(Limit, u64)]) -> Denial {
         match refusal {
             Refusal::Own(used) => Denial {
@@ -167,6 +170,7 @@ impl<'r> Ledger<'r> {
     }
 
     /// Gives back bytes of a freed allocation.
+    #[inline]
     pub fn release(&self, bytes: u64) {
         account::release(&self.words.used, bytes);
     }
@@ -209,7 +213,7 @@ impl<'r> Ledger<'r> {
     #[inline]
     pub fn room(&self) -> Option<u64> {
         let limits = self.registration.limits(self.entry);
-        if limits.group != u64::MAX || limits.device != u64::MAX {
+        if limits.are_shared() {
             return Some(self.shared_room(&limits));
         }
         (limits.quota != u64::MAX).then(|| limits.quota.saturating_sub(self.used()))
@@ -239,6 +243,14 @@ pub(crate) struct Limits {
     pub(crate) quota: u64,
     pub(crate) group: u64,
     pub(crate) device: u64,
+}
+
+impl Limits {
+    /// Whether one of them is shared with other processes.
+    #[inline(always)]
+    fn are_shared(&self) -> bool {
+        self.group & self.device != u64::MAX
+    }
 }
 
 /// Waits a little, differently for each slot, so that two who hinder each other do not keep in step.

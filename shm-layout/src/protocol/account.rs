@@ -44,8 +44,9 @@ pub enum Refusal {
     Crowded(usize, u64),
 }
 
-/// Adds bytes if the process's own quota allows it.
-pub fn reserve_own(account: Account<'_>, bytes: u64, quota: u64) -> Result<(), Refusal> {
+/// Adds bytes if the process's own quota allows it. Says what it holds then.
+#[inline(always)]
+pub fn reserve_own(account: Account<'_>, bytes: u64, quota: u64) -> Result<u64, Refusal> {
     let mut used = account.used.load(Ordering::Relaxed);
     loop {
         let Some(sum) = used.checked_add(bytes).filter(|sum| *sum <= quota) else {
@@ -56,19 +57,19 @@ pub fn reserve_own(account: Account<'_>, bytes: u64, quota: u64) -> Result<(), R
             .used
             .compare_exchange_weak(used, sum, Ordering::SeqCst, Ordering::Relaxed)
         {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(sum),
             Err(now) => used = now,
         }
     }
 }
 
-/// Adds bytes if the process's own quota and every shared limit allow it.
+/// Adds bytes if the process's own quota and every shared limit allow it. Says what the process holds then.
 pub fn reserve_shared(
     account: Account<'_>,
     bytes: u64,
     quota: u64,
     limits: &[SharedLimit<'_>],
-) -> Result<(), Refusal> {
+) -> Result<u64, Refusal> {
     // What can never fit is not announced: absurd sizes must not wrap the word.
     if bytes > quota {
         return Err(Refusal::Own(account.used.load(Ordering::Relaxed)));
@@ -114,6 +115,7 @@ fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
 }
 
 /// Gives bytes back; never wraps, whatever the caller lost count of. Says how many it could not find.
+#[inline(always)]
 pub fn release(used: &AtomicU64, bytes: u64) -> u64 {
     let mut seen = used.load(Ordering::Relaxed);
     loop {
