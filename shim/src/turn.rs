@@ -64,6 +64,8 @@ struct State {
     submitted: u32,
     /// When the first of them could go in.
     counted_from_ns: u64,
+    /// The count was full and the turn is still ours: others wait who deserve it less.
+    goes_on: bool,
     /// Explicit synchronisations since the lock was acquired.
     synchronised: u32,
     acquired_ns: u64,
@@ -104,6 +106,8 @@ pub struct Turn {
     /// What the threads had submitted when the keeper last saw something new, and when that was.
     seen_submitted: AtomicU64,
     seen_ns: AtomicU64,
+    /// What they had submitted when the keeper last found all of it done, plus one.
+    done_submitted: AtomicU64,
     /// When somebody last waited: for us, as the keeper saw it, or we for somebody.
     waited_ns: AtomicU64,
 }
@@ -117,6 +121,7 @@ impl Default for Turn {
                 rules: Rules::default(),
                 submitted: 0,
                 counted_from_ns: 0,
+                goes_on: false,
                 synchronised: 0,
                 acquired_ns: 0,
                 submitted_before: 0,
@@ -128,6 +133,7 @@ impl Default for Turn {
             think_again: AtomicBool::new(false),
             seen_submitted: AtomicU64::new(0),
             seen_ns: AtomicU64::new(0),
+            done_submitted: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
         }
     }
@@ -220,6 +226,7 @@ impl Turn {
             state.synchronised = 0;
             state.acquired_ns = clock::now();
             state.counted_from_ns = state.acquired_ns;
+            state.goes_on = false;
             state.submitted_before = submitted(device);
             self.held.store(true, Relaxed);
             self.seen_ns.store(state.acquired_ns, Relaxed);

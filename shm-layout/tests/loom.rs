@@ -521,7 +521,7 @@ impl Bell {
 
 #[test]
 fn a_listener_misses_no_stroke_of_the_bell() {
-    explore(Some(3), || {
+    explore(Some(2), || {
         let bell = Bell::new();
         let strikers: Vec<_> = (0..2)
             .map(|_| {
@@ -538,7 +538,7 @@ fn a_listener_misses_no_stroke_of_the_bell() {
 
 #[test]
 fn two_listeners_both_hear_one_stroke() {
-    explore(Some(3), || {
+    explore(Some(2), || {
         let bell = Bell::new();
         let other = {
             let bell = Arc::clone(&bell);

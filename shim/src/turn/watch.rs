@@ -12,6 +12,8 @@ use crate::guest::{Device, Guest};
 
 /// How often a hold that is over its time is looked at.
 const OVERTIME: u64 = 1_000_000;
+/// A device that nothing was submitted to for so long stands still, once its work is done.
+const STILL: u64 = 5_000_000;
 /// So long after the last one waited, a pace is forgotten.
 const FORGET: u64 = 1_000_000_000;
 
@@ -92,7 +94,7 @@ impl Turn {
         }
         let Rules { policy, paused } = state.rules;
         let acquired_ns = state.acquired_ns;
-        let full = state.is_full();
+        let (full, goes_on) = (state.is_full(), state.goes_on);
         drop(state);
         // These two may have come while the lock was on its way to us, or while we let the device catch up.
         if paused {
@@ -116,9 +118,9 @@ impl Turn {
             _ => policy.max_hold_ns,
         };
         let end = acquired_ns.saturating_add(limit);
+        let overtime = now >= end || goes_on;
         // Before its end a slice is nobody's business; behind it, and with a count, whoever comes is to be heard.
-        let open_ended = now >= end || is_counted(policy.kind);
-        let bell = open_ended.then(|| lock.listen());
+        let bell = (overtime || is_counted(policy.kind)).then(|| lock.listen());
         let waited_for = lock.is_waited_for();
         if waited_for {
             self.waited_ns.store(now, Relaxed);
@@ -130,12 +132,25 @@ impl Turn {
             self.decide(guest, device);
             return Some(Next::SOON);
         }
-        if now >= end && lock.contended() {
+        let longest = acquired_ns.saturating_add(policy.max_hold_ns);
+        if now >= end && lock.contended() || now >= longest && lock.is_wanted() {
             self.give_way(guest, device, Reason::Slice);
             return None;
         }
+        // Whoever deserves more may go on, but not with a device that stands still while others wait for it.
+        let still = now.saturating_sub(self.seen_ns.load(Relaxed)) >= STILL;
+        if overtime && still && lock.is_wanted() {
+            let seen = submitted.wrapping_add(1);
+            if self.done_submitted.load(Relaxed) == seen {
+                if self.give_way_if_done(guest, device, Reason::Slice) {
+                    return None;
+                }
+            } else if self.is_done(device) {
+                self.done_submitted.store(seen, Relaxed);
+            }
+        }
         let idle_at = self.seen_ns.load(Relaxed).saturating_add(policy.idle_ns);
-        if now >= idle_at && self.give_way_if_done(guest, device) {
+        if now >= idle_at && self.give_way_if_done(guest, device, Reason::Idle) {
             return None;
         }
         let idle_wait = if now >= idle_at {
@@ -146,8 +161,8 @@ impl Turn {
         // Behind its end a slice goes on only until somebody deserves the lock more, which time alone may bring to those
         // who wait.
         let slice_wait = match end.checked_sub(now).filter(|left| *left > 0) {
+            _ if overtime && waited_for => OVERTIME,
             Some(left) => left,
-            None if waited_for => OVERTIME,
             None => u64::MAX,
         };
         let cap_wait = lock.cap_left(now).unwrap_or(u64::MAX);

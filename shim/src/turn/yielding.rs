@@ -20,6 +20,14 @@ struct Stopped {
 }
 
 impl Stopped {
+    /// Whether all that was submitted is done.
+    fn is_done(&mut self, device: &Device) -> bool {
+        quiet(device, 0, &mut Naps::default()) && {
+            take_streams(device, &mut self.pending);
+            self.pending.is_finished()
+        }
+    }
+
     /// Waits, not longer than grace, until all that was submitted is done. Returns whether it is.
     fn drain(&mut self, guest: &Guest, device: &Device) -> bool {
         let counters = guest.registration.count(device.entry);
@@ -67,6 +75,10 @@ impl Turn {
             self.end(guest, device, stopped, drained, Reason::Count);
         } else {
             self.go_on(device, stopped.pending, true);
+            let first = !std::mem::replace(&mut self.lock().goes_on, true);
+            if first {
+                guest.ring(); // the keeper sees to it that the credit is used
+            }
         }
     }
 
@@ -110,20 +122,27 @@ impl Turn {
     }
 
     /// Gives the lock up if everything submitted is done, else goes on as before.
-    pub fn give_way_if_done(&self, guest: &Guest, device: &Device) -> bool {
-        let Some(Stopped { mut pending, .. }) = self.stop(device) else {
+    pub fn give_way_if_done(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
+        let Some(mut stopped) = self.stop(device) else {
             return false;
         };
-        let done = quiet(device, 0, &mut Naps::default()) && {
-            take_streams(device, &mut pending);
-            pending.is_finished()
-        };
+        let done = stopped.is_done(device);
         if done {
             let lock = guest.registration.lock(device.entry);
-            self.hand_over(device, &lock, Reason::Idle, pending);
+            self.hand_over(device, &lock, reason, stopped.pending);
         } else {
-            self.go_on(device, pending, false);
+            self.go_on(device, stopped.pending, false);
         }
+        done
+    }
+
+    /// Whether everything submitted is done.
+    pub(super) fn is_done(&self, device: &Device) -> bool {
+        let Some(mut stopped) = self.stop(device) else {
+            return false;
+        };
+        let done = stopped.is_done(device);
+        self.go_on(device, stopped.pending, false);
         done
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gpushare_testbed::{Watched, eventually};
 use rustix::process::Signal;
+use shm_layout::{EventKind, Segments, SlotId};
 
 use crate::stage::{PATIENCE, Stage, events, last_line, number};
 
@@ -58,17 +59,24 @@ fn a_slice_ends_while_the_application_computes() {
 }
 
 /// How long each wait of a busy program was, behind a holder that after each kernel spends a second without the driver.
-fn waits_behind(how: &str) -> Vec<Duration> {
+/// The program's first turn ends with a full queue.
+fn waits_behind(how: &str, queue_ms: &str) -> Vec<Duration> {
     let stage = Stage::new();
-    let policy = "timeslice=5ms idle=60s";
+    let policy = "timeslice=5ms idle=60s grace=2s";
     let _holder = stage.started(policy, &format!("60 100 0 {how} 1000"));
-    let other = stage.started(policy, "4 500 0");
+    let mut other = Watched::spawn(stage.spinner(policy, "4 500 0").env("QUEUE_MS", queue_ms));
+    assert_eq!(other.line(), "ready");
     let slot = stage.slot_of(other.pid());
     assert!(number(&last_line(other), "kernels") >= 10);
-    let segments = shm_layout::Segments::open_viewer(&stage.segments()).expect("our own segments");
+    waits_of(&stage, slot)
+}
+
+/// How long each wait was that ended well.
+fn waits_of(stage: &Stage, slot: SlotId) -> Vec<Duration> {
+    let segments = Segments::open_viewer(&stage.segments()).expect("our own segments");
     let holds = events(&segments)
         .into_iter()
-        .filter(|event| event.kind == shm_layout::EventKind::Hold && event.slot == slot.index);
+        .filter(|event| event.kind == EventKind::Hold && event.slot == slot.index);
     holds
         .filter(|hold| hold.arg0 > 0)
         .map(|hold| Duration::from_nanos(hold.arg0))
@@ -78,7 +86,7 @@ fn waits_behind(how: &str) -> Vec<Duration> {
 #[test]
 fn a_waiter_waits_for_the_slice_and_not_for_a_holder_that_computes_or_sleeps() {
     for how in ["cpu", "sleep"] {
-        let mut waits = waits_behind(how);
+        let mut waits = waits_behind(how, "50");
         waits.sort_unstable();
         eprintln!("waits behind a holder that does {how}: {waits:?}");
         assert!(!waits.is_empty(), "{how}: it never waited");
@@ -90,6 +98,36 @@ fn a_waiter_waits_for_the_slice_and_not_for_a_holder_that_computes_or_sleeps() {
             "{how}: {waits:?}"
         );
     }
+}
+
+/// What the full queue took is in its owner's account, and the other may hold as long. It used to do so with the device
+/// idle.
+#[test]
+fn a_holder_that_computes_does_not_hold_on_because_it_would_deserve_to() {
+    let waits = waits_behind("cpu", "1500");
+    eprintln!("waits behind a holder with a credit of 1.5 s: {waits:?}");
+    assert!(!waits.is_empty(), "it never waited");
+    assert!(
+        waits.iter().all(|wait| *wait < Duration::from_millis(800)),
+        "{waits:?}"
+    );
+}
+
+#[test]
+fn nobody_holds_longer_than_max_hold_while_others_wait_however_urgent_it_is() {
+    let stage = Stage::new();
+    let policy = "timeslice=5ms max-hold=100ms grace=100ms idle=60s order=priority";
+    let start = |priority, words| {
+        let mut command = stage.spinner(policy, words);
+        let mut program = Watched::spawn(command.env("GPUSHARE_PRIORITY", priority));
+        assert_eq!(program.line(), "ready");
+        program
+    };
+    let _urgent = start("19", "60 500 0");
+    let patient = start("-20", "60 500 0");
+    let waits = waits_of(&stage, stage.slot_of(patient.pid()));
+    // Ageing alone would take nearly four seconds.
+    assert!(waits[0] < Duration::from_secs(2), "{waits:?}");
 }
 
 #[test]
@@ -128,9 +166,9 @@ fn a_child_after_a_fork_is_a_process_of_its_own() {
         "before 0\nchild 0\nparent 0\n"
     );
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let segments = shm_layout::Segments::open_viewer(&stage.segments()).expect("our own segments");
+    let segments = Segments::open_viewer(&stage.segments()).expect("our own segments");
     let registered = events(&segments)
         .into_iter()
-        .filter(|event| event.kind == shm_layout::EventKind::Register);
+        .filter(|event| event.kind == EventKind::Register);
     assert_eq!(registered.count(), 2, "each of them registered once");
 }
