@@ -1,7 +1,7 @@
 """Clients as people have them: PyTorch, CuPy, JAX, Triton, Numba, nvcc's runtime. Skipped where they are not installed."""
 import os, shutil, subprocess, sys
 
-from .stage import MIB, ROOT, Skip, answer, check, eventually, say, under
+from .stage import MIB, Skip, answer, check, eventually, say, under
 
 
 def torch(bench):
@@ -254,11 +254,24 @@ print(sum(p.double().sum().item() for p in model.parameters()).hex())
 
 @check
 def cuda_bindings_finds_a_card_of_its_quota_exactly(bench):
-    """The client of the simulator's own test fills the device piece by piece: 64 of 256 MiB are 16 GiB."""
+    """Fills the device piece by piece, as its driver allocates: 64 of 256 MiB are 16 GiB."""
     if subprocess.run([sys.executable, "-c", "from cuda.bindings import driver"], capture_output=True).returncode:
         raise Skip("no cuda-bindings here")
-    client = ROOT / "sim/testbed/tests/clients/cuda_bindings.py"
+    script = bench.dir / "fill.py"
+    script.write_text("""
+from cuda.bindings import driver as cu
+cu.cuInit(0)
+cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
+held = []
+while True:
+    code, address = cu.cuMemAlloc(256 << 20)
+    if code != cu.CUresult.CUDA_SUCCESS: break
+    held.append(address)
+left = cu.cuMemGetInfo()[1]
+for address in held: cu.cuMemFree(address)
+print(code.name, len(held), left, cu.cuMemGetInfo()[1] >> 30)
+""")
     settings = {"LD_LIBRARY_PATH": str(bench.driver().parent)} if bench.sim else {}
-    done = under(bench, True, [sys.executable, client], GPUSHARE_MEMORY="16GiB", **settings)
-    assert done.returncode == 0 and done.stdout.endswith("done, 64 pieces of 256 MiB fit\n"), (done.stdout, done.stderr[-400:])
-    return {"printed": done.stdout.strip()}
+    done = under(bench, True, [sys.executable, script], GPUSHARE_MEMORY="16GiB", **settings)
+    assert (done.returncode, done.stdout) == (0, "CUDA_ERROR_OUT_OF_MEMORY 64 0 16\n"), (done.stdout, done.stderr[-400:])
+    return {}

@@ -126,7 +126,7 @@ def caps_hold_on_a_saturated_device(bench):
 
 @check
 def a_stopped_holder_is_passed_over_and_finds_out(bench):
-    bench.ctl("policy", "set", "all", "timeslice=5ms", "max-hold=500ms", "grace=200ms")
+    bench.ctl("policy", "set", "all", "timeslice=5ms", "max-hold=3s", "grace=1s")
     children = [spin(bench, 30, "--name", name) for name in ("a", "b")]
     held_over(bench, ("a", "b"), 0.5)
     pids = {p["name"]: p["pid"] for p in bench.ctl("ps", "--json", parse=True)["processes"]}
