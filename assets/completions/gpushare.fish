@@ -57,6 +57,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l group -d 'Shar
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l name -d 'Name to show it under and to find it by as name:LABEL' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l policy -d 'Lock policy where the operator has set none, such as "timeslice=5ms order=fair"' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l sim -d 'Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l trace -d 'Trace it and what it starts; when it has ended FILE holds JSON for ui.perfetto.dev' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l best-effort -d 'Start it even where --memory, --cap, --group or --policy cannot be enforced; say so and go on'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l json -d 'Write JSON: base units, the unit in the key, null where there is none'

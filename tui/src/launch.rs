@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use shm_layout::SegmentDir;
 
@@ -132,21 +132,41 @@ impl Launch {
 
     /// Becomes the program. Only comes back when that fails.
     pub fn become_it(self) -> Failure {
-        const ENOEXEC: i32 = 8;
         let mut error = self.command().exec();
-        if error.raw_os_error() == Some(ENOEXEC) {
-            // A script without its first line: shells run it as their own, so do we.
-            let mut shell = Command::new("/bin/sh");
-            shell.arg(&self.program).args(&self.arguments);
-            error = shell
-                .envs(self.environment.iter().map(|(name, value)| (name, value)))
-                .exec();
+        if needs_a_shell(&error) {
+            error = self.shell().exec();
         }
+        self.cannot(&error)
+    }
+
+    /// Starts the program as a child.
+    pub fn spawn(&self) -> Result<Child, Failure> {
+        let child = match self.command().spawn() {
+            Err(error) if needs_a_shell(&error) => self.shell().spawn(),
+            child => child,
+        };
+        child.map_err(|error| self.cannot(&error))
+    }
+
+    /// A script without its first line: shells run it as their own, so do we.
+    fn shell(&self) -> Command {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg(&self.program).args(&self.arguments);
+        shell.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        shell
+    }
+
+    fn cannot(&self, error: &std::io::Error) -> Failure {
         Failure {
             exit: Exit::CannotExecute,
             sentence: format!("{} cannot be executed: {error}", self.program.display()),
         }
     }
+}
+
+fn needs_a_shell(error: &std::io::Error) -> bool {
+    const ENOEXEC: i32 = 8;
+    error.raw_os_error() == Some(ENOEXEC)
 }
 
 fn disabled() -> Option<String> {

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Done, note};
@@ -11,6 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::launch::{Launch, Settings};
 
 mod segments;
+mod traced;
 
 /// Start a program under gpushare: counted, limited, and queued for the GPU when others want it
 ///
@@ -26,6 +28,11 @@ mod segments;
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
+    /// Trace it and what it starts; when it has ended FILE holds JSON for ui.perfetto.dev
+    ///
+    /// gpushare stays beside the program meanwhile, so its pid is that of a child here.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// The program and its arguments
     #[arg(
         trailing_var_arg = true,
@@ -66,6 +73,17 @@ pub fn run(args: Args) -> Done {
     }
     for warning in &launch.warnings {
         note(warning);
+    }
+    if let Some(file) = &args.trace {
+        return match (&segments.dir, &segments.unusable) {
+            (Some(dir), None) => traced::run(&launch, file, dir),
+            (_, unusable) => Err(Failure {
+                exit: unusable.as_ref().map_or(Exit::Failed, |why| why.exit),
+                sentence:
+                    "it was not started, because there is nothing to trace with; leave --trace out"
+                        .into(),
+            }),
+        };
     }
     become_it(launch).map(|never| match never {})
 }

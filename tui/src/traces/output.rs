@@ -6,20 +6,41 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
 
+/// Whether a file of this name could be written; nothing is left behind.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    if is_special(path) {
+        return Ok(());
+    }
+    begin(path).map(drop)
+}
+
 /// Writes a file under another name and gives it its own when all of it is written.
 pub fn whole_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let cannot = |error: &io::Error| Failure {
-        exit: match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Exit::NotPermitted
-            }
-            _ => Exit::Failed,
-        },
-        sentence: format!("{} cannot be written: {error}", path.display()),
-    };
+    let cannot = |error: &io::Error| cannot(path, error);
+    if is_special(path) {
+        let file = File::options().write(true).open(path);
+        return through(file.map_err(|error| cannot(&error))?, write);
+    }
+    let (fresh, file) = begin(path)?;
+    let written = through(file, write).map_err(|failure| Failure {
+        sentence: format!("{}: {failure}", path.display()),
+        ..failure
+    })?;
+    fs::rename(&fresh.0, path).map_err(|error| cannot(&error))?;
+    std::mem::forget(fresh);
+    Ok(written)
+}
+
+/// A pipe or a device is written as it is: nothing can take its name.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
+}
+
+/// The file under its other name, beside the place it will have.
+fn begin(path: &Path) -> Result<(Unfinished, File), Failure> {
     let Some(name) = path.file_name() else {
         return Err(Failure::usage(format!(
             "{} is no name for a file",
@@ -32,29 +53,24 @@ pub fn whole_file<T>(
             path.display()
         )));
     }
-    // A pipe or a device is written as it is: nothing can take its name.
-    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        let file = File::options()
-            .write(true)
-            .open(path)
-            .map_err(|error| cannot(&error))?;
-        return through(file, write);
-    }
     let mut fresh = name.to_owned();
     fresh.push(format!(".{}.part", std::process::id()));
-    let fresh = Unfinished(path.with_file_name(fresh));
-    let file = File::options()
-        .write(true)
-        .create_new(true)
-        .open(&fresh.0)
-        .map_err(|error| cannot(&error))?;
-    let written = through(file, write).map_err(|failure| Failure {
-        sentence: format!("{}: {failure}", path.display()),
-        ..failure
-    })?;
-    fs::rename(&fresh.0, path).map_err(|error| cannot(&error))?;
-    std::mem::forget(fresh);
-    Ok(written)
+    let fresh = path.with_file_name(fresh);
+    let file = File::options().write(true).create_new(true).open(&fresh);
+    let file = file.map_err(|error| cannot(path, &error))?;
+    Ok((Unfinished(fresh), file))
+}
+
+fn cannot(path: &Path, error: &io::Error) -> Failure {
+    Failure {
+        exit: match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Exit::NotPermitted
+            }
+            _ => Exit::Failed,
+        },
+        sentence: format!("{} cannot be written: {error}", path.display()),
+    }
 }
 
 fn through<T>(
