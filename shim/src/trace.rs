@@ -109,9 +109,6 @@ pub fn begin() -> u64 {
 #[cold]
 #[inline(never)]
 fn begin_timed() -> u64 {
-    if let Some(thread) = thread::current() {
-        thread.tracing.waited_ns.set(0);
-    }
     clock::now()
 }
 
@@ -147,6 +144,8 @@ fn write_call(thread: &Thread, symbol: Symbol, began: u64, bytes: u64, device: O
         code: symbol as u16,
         start_ns: began,
         duration_ns,
+        // Not set to zero when a call begins: the driver's own calls begin within the application's. What is left from
+        // a call that a trace began in the middle of cannot be longer than this one.
         waited_ns: thread.tracing.waited_ns.take().min(duration_ns),
         bytes,
         tid: thread.tracing.tid(),

@@ -13,7 +13,7 @@ use std::{
     ffi::c_void,
     fs::OpenOptions,
     io::{self, Write as _},
-    os::unix::fs::FileExt as _,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -193,6 +193,7 @@ impl Log {
             .write(true)
             .create(true)
             .truncate(false)
+            .custom_flags(libc::O_NONBLOCK)
             .open(&self.metrics)
             .and_then(|file| {
                 file.write_all_at(text.as_bytes(), 0)?;
@@ -216,7 +217,12 @@ fn append(timeline: &Path, lines: &mut String) {
     if lines.is_empty() {
         return;
     }
-    let opened = OpenOptions::new().append(true).create(true).open(timeline);
+    // A pipe that nobody reads is an error, not a wait.
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(timeline);
     complain(
         timeline,
         opened.and_then(|mut file| file.write_all(lines.as_bytes())),

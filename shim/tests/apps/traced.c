@@ -1,5 +1,5 @@
 /* Calls the driver as its input says, one command a line, and answers each with the driver's code and what it did:
- * init · launch N · alloc BYTES · copy BYTES · thread N · fork N · loop THREADS · halt · exit · quit. Anything else ends it. */
+ * init · device N · launch N · alloc BYTES · copy BYTES · thread N · fork N · loop THREADS · halt · exit · quit. Anything else ends it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -75,7 +75,11 @@ int main(void) {
         int code = 0;
         sscanf(line, "%31s %ld", word, &n);
         if (!strcmp(word, "init")) code = init();
-        else if (!strcmp(word, "launch")) { code = launches(n); CALL(cuCtxSynchronize); }
+        else if (!strcmp(word, "device")) {
+            void *module;
+            code = CALL(cuDevicePrimaryCtxRetain, &context, (int)n) || CALL(cuCtxSetCurrent, context) ||
+                   CALL(cuModuleLoadData, &module, image) || CALL(cuModuleGetFunction, &kernel, module, "spin_us_1");
+        } else if (!strcmp(word, "launch")) { code = launches(n); CALL(cuCtxSynchronize); }
         else if (!strcmp(word, "alloc")) { uint64_t address; code = CALL(cuMemAlloc_v2, &address, (size_t)n); }
         else if (!strcmp(word, "copy")) code = copy(n);
         else if (!strcmp(word, "thread")) {

@@ -175,7 +175,15 @@ fn an_operators_trace_beside_it_disturbs_neither() {
 #[test]
 fn a_directory_that_is_none_is_one_line_and_the_program_runs_on() {
     let bed = Testbed::new();
-    for place in ["/nowhere/at/all", "/etc/passwd", "/proc"] {
+    let pipes = tempfile::tempdir().expect("a directory");
+    for name in ["metrics.log", "timeline.log"] {
+        let made = std::process::Command::new("mkfifo")
+            .arg(pipes.path().join(name))
+            .status();
+        assert!(made.expect("coreutils").success());
+    }
+    let pipes = pipes.path().to_str().expect("UTF-8");
+    for place in ["/nowhere/at/all", "/etc/passwd", "/proc", pipes] {
         let mut program = Program::start(&bed, &[("PFLOG", place)]);
         program.tell("launch 10");
         eventually("it is said", PATIENCE, || {

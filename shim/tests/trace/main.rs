@@ -64,6 +64,27 @@ fn every_call_is_counted_from_the_acknowledgement_to_the_stop() {
 }
 
 #[test]
+fn a_launch_is_told_with_its_device() {
+    let bed = Testbed::with_scenario("two-gpus");
+    let mut program = Program::start(&bed, &[]);
+    let path = program.trace(1000);
+    program.tell("launch 10");
+    program.tell("device 1");
+    program.tell("launch 20");
+    let reader = Reader::open(&path).expect("a buffer");
+    let on = |device| {
+        let launches = reader
+            .records()
+            .filter(|record| record.name == Some("cuLaunchKernel"));
+        launches
+            .filter(|record| record.device == Some(device))
+            .count()
+    };
+    assert_eq!((on(0), on(1), reader.header().devices.len()), (10, 20, 2));
+    program.ends();
+}
+
+#[test]
 fn a_second_trace_begins_with_nothing() {
     let bed = Testbed::new();
     let mut program = Program::start(&bed, &[]);
