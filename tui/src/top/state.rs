@@ -11,6 +11,7 @@ pub mod filter;
 pub mod lanes;
 pub mod letters;
 pub mod log;
+pub mod map;
 pub mod pulse;
 mod ring;
 mod rows;

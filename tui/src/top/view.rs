@@ -25,6 +25,7 @@ mod layout;
 mod pen;
 mod process;
 mod question;
+mod summary;
 mod table;
 pub(super) mod waits;
 

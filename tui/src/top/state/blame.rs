@@ -3,12 +3,13 @@
 //! The segment has, for each process and device, the holders it waited for longest and how long. What of it is recent
 //! follows from marks: copies of those sums made every few seconds, of which the oldest still wanted is subtracted.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::sample::{Holding, ProcessSample, Sample, Slot};
 
 use super::Who;
 use super::data::WINDOW_NS;
+use super::map::Map;
 
 /// A new mark is made this long after the one before.
 const STEP_NS: u64 = WINDOW_NS / 4;
@@ -23,7 +24,7 @@ struct Sums {
 #[derive(Clone, Debug, Default)]
 struct Mark {
     time_ns: u64,
-    sums: HashMap<(Who, usize), Sums>,
+    sums: Map<(Who, usize), Sums>,
 }
 
 /// The sums some seconds ago.
@@ -155,7 +156,7 @@ impl Blame {
             .holdings(gpu)
             .filter(|(process, _)| process.slot.is_some());
         let mut lines: Vec<(Who, u64, Behind)> = Vec::new();
-        let mut sums: HashMap<Blocker, u64> = HashMap::new();
+        let mut sums: Map<Blocker, u64> = Map::default();
         for (process, holding) in managed {
             let who = Who::of(process);
             let before = mark.and_then(|mark| mark.sums.get(&(who, gpu)));

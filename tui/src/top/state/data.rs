@@ -7,6 +7,7 @@ use super::blame::{Blame, Waits};
 use super::lanes::{Cell, Lanes};
 use super::letters::Letters;
 use super::log::Log;
+use super::map::Map;
 use super::pulse::Pulse;
 use super::{Who, rows};
 use crate::sample::{Holding, ProcessSample, Sample};
@@ -28,9 +29,9 @@ pub struct Data {
     pub alerts: Vec<Alert>,
     letters: Letters,
     blame: Blame,
-    pulses: HashMap<(Who, usize), Pulse>,
+    pulses: Map<(Who, usize), Pulse>,
     /// How each process spent the last [`WINDOW_NS`] on each lock it wanted.
-    spent: HashMap<(Who, usize), Cell>,
+    spent: Map<(Who, usize), Cell>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
     /// Hand-offs of each device by UUID: time, count and how many a second.

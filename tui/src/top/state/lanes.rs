@@ -3,11 +3,12 @@
 //! Events paint exact spans; the state in each sample corrects what lost events left wrong. Two minutes are kept in bins
 //! of [`BIN_NS`], and the last seconds in [`FINE_NS`] as well, to see short slices turn by turn.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use crate::sample::{EventLine, LockState, Sample, What};
 
 use super::Who;
+use super::map::Map;
 use super::ring::{Doing, Ring};
 
 /// The width of a bin.
@@ -96,7 +97,7 @@ impl Lane {
 /// Every lane there is.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
-    lanes: HashMap<(Who, usize), Lane>,
+    lanes: Map<(Who, usize), Lane>,
     /// From when on we know what happened.
     since_ns: Option<u64>,
 }
@@ -162,7 +163,7 @@ impl Lanes {
     }
 
     /// How each process spent the last `window_ns` on each device, or as much of it as is known.
-    pub fn spent(&self, now_ns: u64, window_ns: u64) -> HashMap<(Who, usize), Cell> {
+    pub fn spent(&self, now_ns: u64, window_ns: u64) -> Map<(Who, usize), Cell> {
         let since = self.since_ns.unwrap_or(now_ns);
         let known = now_ns.saturating_sub(since).min(window_ns).max(BIN_NS);
         // Whole bins only: the one in progress would count as half empty.

@@ -1,15 +1,14 @@
 //! One letter for each process, kept for its life: the bar, the lanes and the tables speak of the same `A`.
 
-use std::collections::HashMap;
-
 use super::Who;
+use super::map::Map;
 
 const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// Who has which letter. When all are taken the rest share `*`.
 #[derive(Clone, Debug, Default)]
 pub struct Letters {
-    given: HashMap<Who, usize>,
+    given: Map<Who, usize>,
     /// Where to look for a free one: a letter just freed rests before it means someone else.
     next: usize,
 }

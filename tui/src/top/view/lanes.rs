@@ -34,8 +34,15 @@ impl Axis {
         let width = columns.saturating_sub(left + right);
         let column_ns = state.choices.column_ns();
         let columns = u64::from(width) + state.choices.pan;
-        // Columns begin at multiples of their width, so that what is drawn moves and does not shimmer.
-        let end = state.data().sample.time_ns / column_ns * column_ns;
+        // Columns begin at multiples of their width, so that what is drawn moves and does not shimmer; and it moves two
+        // columns at a time, because every move draws every lane anew. The newest are filled as time goes on.
+        let step = 2 * column_ns;
+        let end = state
+            .data()
+            .sample
+            .time_ns
+            .div_ceil(step)
+            .saturating_mul(step);
         Self {
             left,
             width,

@@ -4,11 +4,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::pen::Pen;
-use super::{Look, events, footer, histogram};
-use crate::sample::{Histogram, Holding, ProcessSample, quantile};
+use super::{Look, events, footer, histogram, summary};
+use crate::sample::{Histogram, Holding, quantile};
 use crate::top::palette::Role;
 use crate::top::state::{Data, State, Who};
 use crate::units::{human_size, short_count, short_size, short_time};
+
+/// Below this height there is no room for charts.
+const PANELS: u16 = 20;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, who: Who) {
     let data = state.data();
@@ -18,47 +21,69 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let Some(holding) = process.on(state.choices.gpu).or(process.devices.first()) else {
         return;
     };
-    let [top, times, rest, bottom] = Layout::vertical([
-        Constraint::Max(6 + u16::from(process.trace.is_some())),
-        Constraint::Fill(3),
-        Constraint::Fill(4),
-        Constraint::Length(u16::from(area.height > 3)),
-    ])
-    .areas(area);
-    let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
-    let [holds, waits] = halves.areas(times);
-    let [memory, log] = halves.areas(rest);
     let palette = &look.palette;
-
-    summary(&mut Pen::new(buffer, top, palette), data, process, holding);
     let lock = &holding.lock;
     let ends: Vec<String> = shares(lock.ends.iter().map(|(end, n)| (end.word().to_owned(), *n)));
     let ends = format!("ended by: {}", ends.join("  "));
-    let panel = histogram::Panel {
-        title: "Holds by length",
-        counts: &lock.hold_hist,
-        line: &quantiles(&lock.hold_hist),
-        note: &ends,
-        role: Role::Good,
-    };
-    panel.draw(&mut Pen::new(buffer, holds, palette));
     let blockers = lock
         .waited_for
         .iter()
         .map(|(slot, ns)| (blocker(data, Who::Slot(*slot)), *ns));
     let blockers = format!("waited for: {}", shares(blockers).join("  "));
-    let panel = histogram::Panel {
-        title: "Waits by length",
-        counts: &lock.wait_hist,
-        line: &quantiles(&lock.wait_hist),
-        note: &blockers,
-        role: Role::Warn,
-    };
-    panel.draw(&mut Pen::new(buffer, waits, palette));
-    chart(&mut Pen::new(buffer, memory, palette), data, who, holding);
-    let mut pen = Pen::new(buffer, log, palette);
-    let title = format!("Events  {}", state.choices.events.word());
-    events::list(&mut pen.pane(&title, "l others"), state, look, Some(who));
+    let (held, waited) = (quantiles(&lock.hold_hist), quantiles(&lock.wait_hist));
+    let mut lines = summary::lines(data, process, holding);
+    let small = area.height < PANELS;
+    if small {
+        lines.insert(1, format!("holds {held}   {ends}"));
+        lines.insert(1, format!("waits {waited}   {blockers}"));
+    }
+    let lines = summary::fitted(lines, area.width.saturating_sub(4));
+    let wanted = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
+    let [top, times, rest, bottom] = Layout::vertical([
+        Constraint::Max(if small {
+            wanted
+        } else {
+            wanted.min(area.height / 2 - 2)
+        }),
+        Constraint::Fill(if small { 0 } else { 3 }),
+        Constraint::Fill(4),
+        Constraint::Length(u16::from(area.height > 3)),
+    ])
+    .areas(area);
+    let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
+    let mut pen = Pen::new(buffer, top, palette);
+    let mut inside = pen.pane(&data.title(who), "Down Up other processes   Esc back");
+    for (line, y) in lines.iter().zip(0..inside.height()) {
+        inside.put_within(1, y, line, u16::MAX, inside.style(Role::Text));
+    }
+    let mut log = rest;
+    if !small {
+        let [holds, waits] = halves.areas(times);
+        let panel = histogram::Panel {
+            title: "Holds by length",
+            counts: &lock.hold_hist,
+            line: &held,
+            note: &ends,
+            role: Role::Good,
+        };
+        panel.draw(&mut Pen::new(buffer, holds, palette));
+        let panel = histogram::Panel {
+            title: "Waits by length",
+            counts: &lock.wait_hist,
+            line: &waited,
+            note: &blockers,
+            role: Role::Warn,
+        };
+        panel.draw(&mut Pen::new(buffer, waits, palette));
+        let [left, right] = halves.areas(rest);
+        chart(&mut Pen::new(buffer, left, palette), data, who, holding);
+        log = right;
+    }
+    if log.height >= 3 {
+        let mut pen = Pen::new(buffer, log, palette);
+        let title = format!("Events  {}", state.choices.events.word());
+        events::list(&mut pen.pane(&title, "l others"), state, look, Some(who));
+    }
     footer::draw(&mut Pen::new(buffer, bottom, palette), state);
 }
 
@@ -79,117 +104,6 @@ fn shares(counts: impl Iterator<Item = (String, u64)>) -> Vec<String> {
         .take(6)
         .map(|(name, n)| format!("{name} {:.0}%", percent(n)))
         .collect()
-}
-
-fn summary(pen: &mut Pen<'_>, data: &Data, process: &ProcessSample, holding: &Holding) {
-    let who = Who::of(process);
-    let title = format!(
-        "{} {} {}",
-        data.letter(who),
-        process.shown_pid(),
-        process.name()
-    );
-    let mut inside = pen.pane(&title, "Down Up other processes   Esc back");
-    let now = data.sample.time_ns;
-    let quota = holding.quota_bytes.map_or("no quota".into(), human_size);
-    let none = || "none".to_owned();
-    let cap = process
-        .cap_percent
-        .map_or_else(none, |cap| format!("{cap}%"));
-    let up = match process.slot {
-        Some(_) => short_time(now.saturating_sub(process.registered_ns)),
-        None => "?".into(),
-    };
-    let mut lines = vec![
-        format!(
-            "{}   user {}   container {}   group {}   up {up}",
-            if process.exe.is_empty() {
-                "?"
-            } else {
-                &process.exe
-            },
-            process.user,
-            process.container.as_deref().unwrap_or("none"),
-            group(data, process, holding.gpu),
-        ),
-        format!(
-            "GPU{}  used {}   peak {}   quota {quota} ({})   NVML counts {}",
-            holding.gpu,
-            human_size(holding.used_bytes),
-            human_size(holding.peak_bytes),
-            if holding.quota_source.is_empty() {
-                "nobody"
-            } else {
-                &holding.quota_source
-            },
-            holding.nvml_bytes.map_or_else(none, human_size),
-        ),
-        format!(
-            "launches {}   copies {}   syncs {}   denials {}   pinned {}   stepped aside {}",
-            short_count(holding.launches),
-            short_count(holding.copies),
-            short_count(holding.syncs),
-            holding.denials,
-            short_size(holding.pinned_bytes),
-            short_count(holding.bypasses),
-        ),
-        format!(
-            "weight {}   priority {}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
-            process.weight,
-            process.priority,
-            holding.lock.rule,
-            if holding.lock.rule_source.is_empty() {
-                "nobody"
-            } else {
-                &holding.lock.rule_source
-            },
-            short_count(holding.lock.acquisitions),
-            holding.lock.forced,
-            holding.late_drains,
-        ),
-    ];
-    if let Some(trace) = process.trace {
-        let line = format!(
-            "trace {}   records {}{}   dropped {}   t {} it",
-            trace.state.word(),
-            short_count(trace.records),
-            trace
-                .room
-                .map(|room| format!(" of {}", short_count(room.into())))
-                .unwrap_or_default(),
-            short_count(trace.dropped),
-            if trace.room.is_some() {
-                "stops"
-            } else {
-                "starts"
-            },
-        );
-        lines.push(line);
-    }
-    for (line, y) in lines.iter().zip(0..inside.height()) {
-        inside.put_within(1, y, line, u16::MAX, inside.style(Role::Text));
-    }
-}
-
-/// The process's group and how much of its quota the members hold together.
-fn group(data: &Data, process: &ProcessSample, gpu: usize) -> String {
-    let Some(name) = &process.group else {
-        return "none".into();
-    };
-    let known = data.sample.groups.iter().find(|group| group.name == *name);
-    let used = known.and_then(|group| group.used_bytes.get(gpu)).copied();
-    match (
-        used,
-        known
-            .and_then(|group| group.quota_bytes.get(gpu))
-            .copied()
-            .flatten(),
-    ) {
-        (Some(used), Some(quota)) => {
-            format!("{name} ({} of {})", short_size(used), short_size(quota))
-        }
-        _ => name.clone(),
-    }
 }
 
 /// Half of the times and nearly all, as far as the buckets tell.

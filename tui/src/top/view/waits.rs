@@ -27,10 +27,11 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
     let [top, matrix, below, bottom] = Layout::vertical([
         Constraint::Length(u16::from(area.height >= 4)),
         Constraint::Max(wanted),
+        // Takes what is left, so that the footer is at the bottom.
         if tall {
             Constraint::Min(8)
         } else {
-            Constraint::Max(1)
+            Constraint::Fill(1)
         },
         Constraint::Length(u16::from(area.height >= 3)),
     ])
@@ -67,6 +68,22 @@ fn seconds(ns: u64) -> u64 {
     ns.saturating_add(500_000_000) / 1_000_000_000
 }
 
+/// The same where there is little room.
+fn briefly(data: &Data, waits: &Waits) -> Option<String> {
+    let pair = waits.worst()?;
+    let name = |who| {
+        let name = data.process(who).map_or("", |process| process.name());
+        format!("{} {name}", data.letter(who))
+    };
+    Some(format!(
+        "{} waited {} for {}: {:.0}%",
+        name(pair.who),
+        short_time(pair.ns),
+        name(pair.behind),
+        pair.share * 100.0
+    ))
+}
+
 /// The pair of which one waited longest for the other, as a sentence; `None` when nobody waited.
 pub(in crate::top) fn worst(data: &Data, waits: &Waits) -> Option<String> {
     let pair = waits.worst()?;
@@ -94,7 +111,11 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
             Pen::reborrow(&mut inside)
         }
     };
-    let Some(sentence) = worst(data, waits) else {
+    let sentence = match pen.width() {
+        0..76 => briefly(data, waits),
+        _ => worst(data, waits),
+    };
+    let Some(sentence) = sentence else {
         let policy = data
             .sample
             .devices

@@ -1,0 +1,150 @@
+//! What there is to say about one process on one device, as text that fits any width.
+
+use crate::sample::{Holding, ProcessSample};
+use crate::top::state::Data;
+use crate::units::{human_size, short_count, short_size, short_time};
+use unicode_width::UnicodeWidthStr;
+
+/// Between two pieces of a line; a line may be broken there.
+const GAP: &str = "   ";
+
+/// Line by line, the pieces of each with [`GAP`] between them.
+pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> Vec<String> {
+    let now = data.sample.time_ns;
+    let quota = holding.quota_bytes.map_or("no quota".into(), human_size);
+    let none = || "none".to_owned();
+    let cap = process
+        .cap_percent
+        .map_or_else(none, |cap| format!("{cap}%"));
+    let up = match process.slot {
+        Some(_) => short_time(now.saturating_sub(process.registered_ns)),
+        None => "?".into(),
+    };
+    let mut lines = vec![
+        format!(
+            "user {}   container {}   group {}   up {up}   {}",
+            process.user,
+            process.container.as_deref().unwrap_or("none"),
+            group(data, process, holding.gpu),
+            if process.exe.is_empty() {
+                "?"
+            } else {
+                &process.exe
+            },
+        ),
+        format!(
+            "GPU{}  used {}   peak {}   quota {quota} ({})   NVML counts {}",
+            holding.gpu,
+            human_size(holding.used_bytes),
+            human_size(holding.peak_bytes),
+            if holding.quota_source.is_empty() {
+                "nobody"
+            } else {
+                &holding.quota_source
+            },
+            holding.nvml_bytes.map_or_else(none, human_size),
+        ),
+        format!(
+            "launches {}   copies {}   syncs {}   denials {}   pinned {}   stepped aside {}",
+            short_count(holding.launches),
+            short_count(holding.copies),
+            short_count(holding.syncs),
+            holding.denials,
+            short_size(holding.pinned_bytes),
+            short_count(holding.bypasses),
+        ),
+        format!(
+            "weight {}   priority {}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
+            process.weight,
+            process.priority,
+            holding.lock.rule,
+            if holding.lock.rule_source.is_empty() {
+                "nobody"
+            } else {
+                &holding.lock.rule_source
+            },
+            short_count(holding.lock.acquisitions),
+            holding.lock.forced,
+            holding.late_drains,
+        ),
+    ];
+    if let Some(trace) = process.trace {
+        let line = format!(
+            "trace {}   records {}{}   dropped {}   t {} it",
+            trace.state.word(),
+            short_count(trace.records),
+            trace
+                .room
+                .map(|room| format!(" of {}", short_count(room.into())))
+                .unwrap_or_default(),
+            short_count(trace.dropped),
+            if trace.room.is_some() {
+                "stops"
+            } else {
+                "starts"
+            },
+        );
+        lines.insert(0, line);
+    }
+    lines
+}
+
+/// The same if every line fits; else all pieces one behind the other, broken where the width ends.
+pub(super) fn fitted(lines: Vec<String>, width: u16) -> Vec<String> {
+    let width = usize::from(width);
+    if lines.iter().all(|line| line.width() <= width) {
+        return lines;
+    }
+    let mut fitted = Vec::new();
+    let mut rest = String::new();
+    for piece in lines.iter().flat_map(|line| line.split(GAP)) {
+        if !rest.is_empty() && rest.width() + GAP.len() + piece.width() > width {
+            fitted.push(std::mem::take(&mut rest));
+        }
+        if !rest.is_empty() {
+            rest += GAP;
+        }
+        rest += piece;
+    }
+    fitted.push(rest);
+    fitted
+}
+
+/// The process's group and how much of its quota the members hold together.
+fn group(data: &Data, process: &ProcessSample, gpu: usize) -> String {
+    let Some(name) = &process.group else {
+        return "none".into();
+    };
+    let known = data.sample.groups.iter().find(|group| group.name == *name);
+    let used = known.and_then(|group| group.used_bytes.get(gpu)).copied();
+    match (
+        used,
+        known
+            .and_then(|group| group.quota_bytes.get(gpu))
+            .copied()
+            .flatten(),
+    ) {
+        (Some(used), Some(quota)) => {
+            format!("{name} ({} of {})", short_size(used), short_size(quota))
+        }
+        _ => name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_broken_between_its_pieces_only() {
+        let lines = vec![
+            "used 4.0 GiB   peak 5.0 GiB   quota none".to_owned(),
+            "x".into(),
+        ];
+        assert_eq!(fitted(lines.clone(), 80), lines);
+        let narrow = ["used 4.0 GiB", "peak 5.0 GiB", "quota none   x"];
+        assert_eq!(fitted(lines.clone(), 20), narrow);
+        let each = ["used 4.0 GiB", "peak 5.0 GiB", "quota none", "x"];
+        assert_eq!(fitted(lines, 0), each);
+    }
+}
