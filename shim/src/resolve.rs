@@ -12,36 +12,45 @@ mod real;
 mod trampoline;
 
 use std::{
-    ffi::{CStr, c_char, c_void},
+    ffi::{CStr, c_char, c_int, c_void},
     panic::catch_unwind,
-    ptr::null_mut,
+    ptr::{null_mut, without_provenance},
 };
 
 use crate::{driver, symbols::Symbol};
 
-/// What a trampoline does: return `value` if `answered`, else jump to libc.
+/// What a trampoline does: return `value` if `answered`, else jump to libc with `value` as the second argument.
 #[repr(C)]
 pub struct Answer {
     value: *mut c_void,
     answered: usize,
 }
 
-const JUMP: Answer = Answer {
-    value: null_mut(),
-    answered: 0,
-};
-
 fn found(value: *mut c_void) -> Answer {
     Answer { value, answered: 1 }
 }
 
+/// libc shall answer; the second argument is the caller's own.
+fn jump(second: *const c_char) -> Answer {
+    Answer {
+        value: second.cast_mut().cast(),
+        answered: 0,
+    }
+}
+
 /// `dlsym(handle, name)` called from `caller`.
-extern "C" fn answer(handle: *mut c_void, name: *const c_char, caller: usize) -> Answer {
+extern "C" fn answer(
+    handle: *mut c_void,
+    name: *const c_char,
+    _third: usize,
+    caller: usize,
+) -> Answer {
     real::prepare();
     let Some(symbol) = hooked(name) else {
-        return JUMP;
+        return jump(name);
     };
-    catch_unwind(|| look(handle, symbol, caller)).unwrap_or(JUMP)
+    let looked = catch_unwind(|| look(handle, symbol, caller));
+    looked.ok().flatten().map_or_else(|| jump(name), found)
 }
 
 /// `dlvsym(handle, name, version)`: the driver has no versions, but a caller may ask all the same.
@@ -52,23 +61,20 @@ extern "C" fn answer_versioned(
 ) -> Answer {
     real::prepare();
     let Some(symbol) = hooked(name) else {
-        return JUMP;
+        return jump(name);
     };
     if is_pseudo(handle) {
-        return JUMP;
+        return jump(name);
     }
     let real = real::dlvsym(handle, name, version);
-    if real.is_null() {
-        found(real)
-    } else {
-        found(ours_or(symbol, real))
-    }
+    found(ours_or(symbol, real))
 }
 
 /// `dlopen(path, flags)`: RTLD_DEEPBIND would let a library past us, so it is taken out.
-extern "C" fn open_flags(flags: i32) -> i32 {
+extern "C" fn answer_flags(_path: *const c_char, flags: c_int) -> Answer {
     real::prepare();
-    flags & !libc::RTLD_DEEPBIND
+    let flags = flags & !libc::RTLD_DEEPBIND;
+    jump(without_provenance(flags as usize))
 }
 
 /// The hooked symbol of a name, quickly `None` for a name that cannot be one.
@@ -99,9 +105,10 @@ fn is_pseudo(handle: *mut c_void) -> bool {
     handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
 }
 
-fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Answer {
+/// What the caller gets; `None` if libc's own answer to the caller will do.
+fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_void> {
     if handle == libc::RTLD_NEXT && library::is_behind_us(caller) {
-        return JUMP;
+        return None;
     }
     let real = if is_pseudo(handle) {
         behind_us(symbol, caller, handle == libc::RTLD_DEFAULT)
@@ -113,11 +120,7 @@ fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Answer {
             real
         }
     };
-    if real.is_null() {
-        found(real)
-    } else {
-        found(ours_or(symbol, real))
-    }
+    Some(ours_or(symbol, real))
 }
 
 /// The definition behind our own export: in the global scope, or, for RTLD_DEFAULT, among what the caller
@@ -136,9 +139,9 @@ fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_vo
     local
 }
 
-/// Our export if this is the definition we wrap, else the definition itself.
+/// Our export if this is the definition we wrap, else the definition itself, which may be none.
 fn ours_or(symbol: Symbol, real: *mut c_void) -> *mut c_void {
-    if driver::adopt(symbol, real) {
+    if !real.is_null() && driver::adopt(symbol, real) {
         symbol.export()
     } else {
         real
