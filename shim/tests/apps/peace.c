@@ -1,13 +1,6 @@
 /* A guest that does what guests do: peace MODE. Prints one line at the end. */
 #include "guest.h"
-#include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static void *forever(void *_) {
@@ -22,23 +15,9 @@ static void *leave(void *_) {
 static volatile pthread_t handled_by;
 static void handler(int _) { handled_by = pthread_self(); }
 
-/* From here on these system calls do not exist. */
-static int forbid(int first, int second) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {5, filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) | prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
-
 int main(int argc, char **argv) {
     const char *mode = argv[1];
     pthread_t thread;
-    if (!strcmp(mode, "sandbox") && forbid(SYS_membarrier, 449)) return 3;
     if (!strcmp(mode, "fork-first")) {
         pid_t child = fork();
         int answer = start() | launches(10), status = 0;

@@ -100,11 +100,6 @@ fn a_fork_before_the_first_use_makes_two_guests() {
 }
 
 #[test]
-fn a_sandbox_without_membarrier_and_waitv_is_served_all_the_same() {
-    in_peace("sandbox", "answers 0\n");
-}
-
-#[test]
 fn disabled_it_leaves_no_trace() {
     let stage = Stage::new();
     let (says, complains) = run(&stage, "plain", &[("GPUSHARE_DISABLE", "1")]);

@@ -14,15 +14,6 @@ fn musl() -> Option<Target> {
     let compiler = Path::new("/usr/bin/musl-gcc");
     there(compiler, "musl").then(|| Target {
         compiler: compiler.display().to_string(),
-        // It knows musl's headers alone; the kernel's are beside the system's.
-        for_programs: [
-            "-idirafter",
-            "/usr/include",
-            "-idirafter",
-            "/usr/include/x86_64-linux-gnu",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
         ..Target::native()
     })
 }

@@ -130,6 +130,15 @@ fn a_driver_that_loads_another_one_is_asked_once() {
 }
 
 #[test]
+fn a_driver_opened_by_its_whole_path_is_reached_through_us() {
+    let driver = Target::native().library("noop_driver.c", "libcuda.so.1", &[]);
+    assert_eq!(
+        Bench::new().says("by_path.c", &[], &[&driver]),
+        ["once ours again ours calls 0"]
+    );
+}
+
+#[test]
 fn a_driver_that_was_closed_and_opened_again_still_works() {
     assert_eq!(
         Bench::new().says("reopening.c", &[], &[]),
