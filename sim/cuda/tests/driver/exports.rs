@@ -27,6 +27,14 @@ fn address(name: &str) -> u64 {
     symbol(name).expect(name) as u64
 }
 
+/// Each look-up (name, version, flags) succeeds with the address of this export.
+fn give<const N: usize>(look_ups: [(&str, i32, u64, &str); N]) {
+    for (name, version, flags, export) in look_ups {
+        let found = look_up(name, version, flags);
+        assert_eq!(found, (0, address(export), 0), "{name} {version} {flags}");
+    }
+}
+
 #[test]
 fn everything_a_cuda_12_9_client_links_to_is_exported() {
     let names = include_str!("../golden/cuda-12090.txt").lines();
@@ -48,50 +56,24 @@ fn what_came_after_the_advertised_version_is_not_exported() {
 
 #[test]
 fn a_look_up_gives_the_form_that_the_version_had() {
-    assert_eq!(
-        look_up("cuDeviceGetUuid", 9020, 0),
-        (0, address("cuDeviceGetUuid"), 0)
-    );
-    assert_eq!(
-        look_up("cuDeviceGetUuid", 12000, 0),
-        (0, address("cuDeviceGetUuid_v2"), 0)
-    );
-    assert_eq!(
-        look_up("cuMemAlloc", 3020, 0),
-        (0, address("cuMemAlloc_v2"), 0)
-    );
-    assert_eq!(
-        look_up("cuMemAlloc", 13000, 1),
-        (0, address("cuMemAlloc_v2"), 0)
-    );
-    assert_eq!(
-        look_up("cuCtxCreate", 12040, 0),
-        (0, address("cuCtxCreate_v3"), 0)
-    );
-    assert_eq!(
-        look_up("cuGetProcAddress", 12000, 0),
-        (0, address("cuGetProcAddress_v2"), 0)
-    );
+    give([
+        ("cuDeviceGetUuid", 9020, 0, "cuDeviceGetUuid"),
+        ("cuDeviceGetUuid", 12000, 0, "cuDeviceGetUuid_v2"),
+        ("cuMemAlloc", 3020, 0, "cuMemAlloc_v2"),
+        ("cuMemAlloc", 13000, 1, "cuMemAlloc_v2"),
+        ("cuCtxCreate", 12040, 0, "cuCtxCreate_v3"),
+        ("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"),
+    ]);
 }
 
 #[test]
 fn the_flag_for_per_thread_streams_gives_the_other_form_where_there_is_one() {
-    assert_eq!(
-        look_up("cuLaunchKernel", 7000, 2),
-        (0, address("cuLaunchKernel_ptsz"), 0)
-    );
-    assert_eq!(
-        look_up("cuLaunchKernel", 7000, 0),
-        (0, address("cuLaunchKernel"), 0)
-    );
-    assert_eq!(
-        look_up("cuMemcpyHtoD", 12000, 2),
-        (0, address("cuMemcpyHtoD_v2_ptds"), 0)
-    );
-    assert_eq!(
-        look_up("cuMemAlloc", 12000, 2),
-        (0, address("cuMemAlloc_v2"), 0)
-    );
+    give([
+        ("cuLaunchKernel", 7000, 2, "cuLaunchKernel_ptsz"),
+        ("cuLaunchKernel", 7000, 0, "cuLaunchKernel"),
+        ("cuMemcpyHtoD", 12000, 2, "cuMemcpyHtoD_v2_ptds"),
+        ("cuMemAlloc", 12000, 2, "cuMemAlloc_v2"),
+    ]);
 }
 
 #[test]
@@ -168,16 +150,17 @@ fn nvidias_private_tables_are_not_answered() {
     assert_eq!(table, 0);
 }
 
+/// A test of its own process passes in a scenario.
+fn holds_in(scenario: &str, test: &str) {
+    let testbed = Testbed::with_scenario(scenario);
+    let output = in_a_process(&testbed, test).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
 #[test]
 fn a_driver_lacks_the_symbols_that_its_scenario_lacks() {
-    let testbed = Testbed::with_scenario("missing-symbols");
-    let output = in_a_process(&testbed, "exports::child_lacks_a_symbol").output();
-    let output = output.expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    holds_in("missing-symbols", "exports::child_lacks_a_symbol");
 }
 
 #[test]
@@ -189,14 +172,7 @@ fn child_lacks_a_symbol() {
 
 #[test]
 fn a_driver_without_devices_says_so() {
-    let testbed = Testbed::with_scenario("no-gpu");
-    let output = in_a_process(&testbed, "exports::child_has_no_device").output();
-    let output = output.expect("it starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    holds_in("no-gpu", "exports::child_has_no_device");
 }
 
 #[test]
