@@ -9,11 +9,13 @@
 
 mod device;
 mod event;
+mod fields;
 mod process;
 pub mod report;
 
 pub use device::{DeviceSample, Order, Policy, Rule};
 pub use event::{End, EventLine, What};
+pub use fields::FIELDS;
 pub use process::{
     Histogram, Holding, Lock, LockState, ProcessSample, ProcessState, Slot, Trace, TraceState,
     bucket_start_ns, quantile,

@@ -11,9 +11,12 @@ use clap_mangen::Man;
 use super::{Cli, Done};
 use crate::environment;
 use crate::exit::{self, Exit, Failure};
+use crate::sample::FIELDS;
 use crate::top::columns::COLUMNS;
+use crate::top::config::SETTINGS;
 use crate::top::keys::KEYS;
 use crate::top::options::Options;
+use crate::top::state::alerts::RULES;
 
 /// Write shell completions to standard output
 #[derive(Debug, clap::Args)]
@@ -93,7 +96,11 @@ fn add_verbs(
         .filter(|verb| verb.get_name() != "help")
     {
         let name = format!("{name}-{}", verb.get_name());
-        pages.push((format!("{name}.1"), page(verb.clone())?));
+        let mut text = page(verb.clone())?;
+        if name == "gpushare-ps" {
+            text.push_str(&fields());
+        }
+        pages.push((format!("{name}.1"), text));
         add_verbs(verb, &name, pages)?;
     }
     Ok(())
@@ -155,8 +162,45 @@ fn top_page() -> Result<String, Failure> {
             escape(column.about)
         ));
     }
+    text.push_str(".SH ALERTS\nAs words on the screen; in JSON by the name in parentheses.\n");
+    for rule in RULES {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR ({})\n{}\n",
+            escape(rule.word),
+            escape(rule.kind),
+            escape(rule.about)
+        ));
+    }
+    text.push_str(
+        ".SH SETTINGS\nIn ~/.config/gpushare/top.toml, one a line. The command line goes first.\n",
+    );
+    for (name, example, about) in SETTINGS {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR = {}\n{}\n",
+            escape(name),
+            escape(example),
+            escape(about)
+        ));
+    }
     text.push_str(&exit_status());
     Ok(text)
+}
+
+/// The keys of `ps --json`.
+fn fields() -> String {
+    let mut text = String::from(
+        ".SH JSON\nAn object with \\fBschema_version\\fR and \\fBprocesses\\fR, a list. Bytes, nanoseconds and microseconds \
+         are what the key says; what is not known is null. gpushare\\-top \\-\\-once \\-\\-format json describes processes \
+         alike.\n",
+    );
+    for (path, meaning) in FIELDS {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR\n{}\n",
+            escape(path),
+            escape(meaning)
+        ));
+    }
+    text
 }
 
 fn exit_status() -> String {

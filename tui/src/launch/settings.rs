@@ -142,9 +142,8 @@ impl Settings {
         let is_alias = |name: &str| {
             let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
             let stem = stem.strip_suffix('_').unwrap_or(name);
-            shm_layout::ALIASES
-                .iter()
-                .any(|alias| *alias == name || *alias == stem)
+            let mut limits = shm_layout::ALIASES.iter();
+            name != environment::PFLOG && limits.any(|alias| *alias == name || *alias == stem)
         };
         let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         names.extend(inherited.filter(|name| is_alias(name) && is_set(name)));

@@ -68,6 +68,8 @@ pub struct ProcessSample {
     pub priority: i32,
     /// The most of a device's time it may have.
     pub cap_percent: Option<u32>,
+    /// Who set weight, priority or cap.
+    pub share_source: String,
     /// An operator paused it.
     pub paused: bool,
     /// Its priority is a boost until then.

@@ -22,6 +22,7 @@ pub struct ProcessReport<'a> {
     priority: Option<i32>,
     weight: Option<u32>,
     cap_percent: Option<u32>,
+    share_source: Option<&'a str>,
     trace: Option<TraceReport>,
     devices: Vec<HoldingReport<'a>>,
 }
@@ -100,6 +101,7 @@ pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a
         priority: managed.then_some(p.priority),
         weight: managed.then_some(p.weight),
         cap_percent: p.cap_percent,
+        share_source: some(&p.share_source),
         trace: p.trace.map(|trace| TraceReport {
             state: trace.state.word(),
             records: trace.records,
@@ -159,4 +161,66 @@ fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingRepo
 
 fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{End, FIELDS, Lock, Trace};
+
+    /// A process of which everything is known.
+    fn whole() -> Sample {
+        let slot = Slot { index: 0, epoch: 1 };
+        let lock = Lock {
+            ends: vec![(End::Sync, 1)],
+            waited_for: vec![(slot, 5)],
+            ..Lock::default()
+        };
+        let process = ProcessSample {
+            slot: Some(slot),
+            trace: Some(Trace::default()),
+            devices: vec![Holding {
+                lock,
+                ..Holding::default()
+            }],
+            ..ProcessSample::default()
+        };
+        Sample {
+            processes: vec![process],
+            ..Sample::default()
+        }
+    }
+
+    /// Every path in the value; what a map of reasons holds are no keys of ours.
+    fn paths(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(map) if !path.ends_with("ended_by") => {
+                for (key, value) in map {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    let path = format!("{path}{dot}{key}");
+                    found.push(path.clone());
+                    paths(value, &path, found);
+                }
+            }
+            serde_json::Value::Array(list) => {
+                for value in list {
+                    paths(value, &format!("{path}[]"), found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_manual_explains_every_key_and_no_other() {
+        let sample = whole();
+        let value = serde_json::to_value(&processes(&sample)[0]).expect("plain data");
+        let mut written = Vec::new();
+        paths(&value, "", &mut written);
+        let mut explained: Vec<&str> = FIELDS.iter().map(|(path, _)| *path).collect();
+        written.sort();
+        explained.sort_unstable();
+        assert_eq!(written, explained);
+        assert!(FIELDS.iter().all(|(_, meaning)| meaning.ends_with('.')));
+    }
 }

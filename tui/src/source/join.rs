@@ -126,6 +126,7 @@ pub(super) fn process(view: &ProcessView, now_ns: u64, devices: &[DeviceSample])
         weight: view.share.weight,
         priority: view.share.priority,
         cap_percent: view.share.cap,
+        share_source: source_word(view.share.source).to_owned(),
         paused: view.share.paused,
         boost_until_ns: view.share.boost_until_ns,
         invalid: view.invalid,

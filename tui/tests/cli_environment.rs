@@ -1,0 +1,130 @@
+//! Other tools' variables: each one's limit is in force and its name is shown as the source.
+
+mod cli_support;
+
+use std::time::Duration;
+
+use cli_support::Said;
+use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn first_process(bed: &Testbed) -> Value {
+    let said: Said = bed
+        .gpushare(&["ps", "--json"])
+        .output()
+        .expect("built")
+        .into();
+    said.done().json()["processes"][0].clone()
+}
+
+/// Where in `ps --json` a limit and its source are.
+const QUOTA: [&str; 2] = ["/devices/0/quota_bytes", "/devices/0/quota_source"];
+const CAP: [&str; 2] = ["/cap_percent", "/share_source"];
+const POLICY: [&str; 2] = ["/devices/0/lock/policy", "/devices/0/lock/policy_source"];
+
+/// The variable, a value, where to look, and what to find there, as JSON.
+const SHOWN: [(&str, &str, [&str; 2], &str); 9] = [
+    ("WRAPPER_MAX_MEMORY", "1048576", QUOTA, "1048576"),
+    ("CUDA_DEVICE_MEMORY_LIMIT", "2m", QUOTA, "2097152"),
+    ("CUDA_MEM_LIMIT", "1g", QUOTA, "1073741824"),
+    ("ALNAIR_VGPU_COMPUTE_PERCENTILE", "40", CAP, "40"),
+    ("CUDA_DEVICE_SM_LIMIT", "50", CAP, "50"),
+    (
+        "CUDA_OVERRIDE_KERNEL_N_SYNC",
+        "25",
+        POLICY,
+        "\"launches=25\"",
+    ),
+    (
+        "CUDA_OVERRIDE_MAX_SYNC_MS",
+        "2.5",
+        POLICY,
+        "\"timeslice=2.5ms\"",
+    ),
+    ("CUDA_OVERRIDE_ALWAYS_LOCK", "1", POLICY, "\"always\""),
+    (
+        "CUDA_OVERRIDE_SYNC_LOCK_SKIPS",
+        "3",
+        POLICY,
+        "\"launches=10\"",
+    ),
+];
+
+#[test]
+fn every_name_of_another_tool_is_in_force_and_shown_as_the_source() {
+    let known: Vec<&str> = SHOWN.iter().map(|(name, ..)| *name).collect();
+    for alias in shm_layout::ALIASES {
+        // That one asks for logs and limits nothing; it has a test of its own.
+        let is_here = alias == "PFLOG" || known.contains(&alias);
+        assert!(is_here, "{alias} has no row here");
+    }
+    for (name, value, [limit, source], wanted) in SHOWN {
+        let bed = Testbed::with_scenario("one-gpu");
+        let mut command = bed.gpushare(&["run", "--"]);
+        command
+            .arg(artifact("gpushare-workload"))
+            .arg("--script")
+            .env(name, value);
+        let mut workload = Watched::spawn(&mut command);
+        assert!(workload.line().starts_with("ready"), "{name}");
+        eventually(name, LIMIT, || first_process(&bed).pointer(limit).is_some());
+        let process = first_process(&bed);
+        let found = process.pointer(limit).map(Value::to_string);
+        assert_eq!(found.as_deref(), Some(wanted), "{name}: {process}");
+        assert_eq!(process.pointer(source), Some(&json!(name)), "{process}");
+    }
+}
+
+#[test]
+fn what_the_operator_says_stands_above_another_tools_name_and_is_the_source() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let mut command = bed.gpushare(&["run", "--"]);
+    command
+        .arg(artifact("gpushare-workload"))
+        .arg("--script")
+        .env("CUDA_MEM_LIMIT", "1m")
+        .env("CUDA_DEVICE_SM_LIMIT", "50");
+    let mut workload = Watched::spawn(&mut command);
+    assert!(workload.line().starts_with("ready"));
+    for words in [
+        &["quota", "set", "all", "4M"][..],
+        &["set", "all", "cap=30%"],
+    ] {
+        let said: Said = bed.gpushare(words).output().expect("built").into();
+        said.done();
+    }
+    assert_eq!(workload.ask("alloc 3M"), "ok");
+    let process = first_process(&bed);
+    assert_eq!(process["devices"][0]["quota_source"], "operator");
+    assert_eq!(
+        (&process["cap_percent"], &process["share_source"]),
+        (&json!(30), &json!("operator"))
+    );
+}
+
+#[test]
+fn pflog_is_shown_as_a_trace_and_its_logs_are_written() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let dir = bed.dir().join("profile");
+    std::fs::create_dir(&dir).expect("ours");
+    let mut command = bed.gpushare(&["run", "--"]);
+    command
+        .arg(artifact("gpushare-workload"))
+        .arg("--script")
+        .env("PFLOG", &dir);
+    let mut workload = Watched::spawn(&mut command);
+    assert!(workload.line().starts_with("ready"));
+    assert!(workload.ask("launch 10 3").starts_with("ok"));
+    eventually("it is shown", LIMIT, || {
+        first_process(&bed)["trace"].is_object()
+    });
+    workload.close_input();
+    workload.wait_output();
+    let metrics = std::fs::read_to_string(dir.join("metrics.log")).expect("written");
+    assert!(
+        metrics.contains("name:cuLaunchKernel\ncount:3\n"),
+        "{metrics}"
+    );
+}
