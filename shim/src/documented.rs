@@ -206,6 +206,42 @@ const MODULES: &[(&str, &str)] = &[
     ("memset", "counted and locked"),
 ];
 
+/// Functions that have to do with memory or work and pass through all the same.
+const LEFT_ALONE: &[(&str, &str)] = &[
+    (
+        "`cuLaunchHostFunc`, `cuStreamAddCallback`",
+        "run on the host",
+    ),
+    (
+        "`cuStreamWaitValue…`, `cuStreamWriteValue…`, `cuStreamBatchMemOp`, events, semaphores",
+        "order work and are none: a drain waits for what they wait for",
+    ),
+    (
+        "`cuMemAddressReserve`, `cuMemAddressFree`, `cuMemSetAccess`, `cuMemAdvise`",
+        "give addresses and rights, not memory",
+    ),
+    (
+        "`cuMulticastAddDevice`, `cuMulticastGetGranularity`",
+        "take no memory and keep none",
+    ),
+    (
+        "`cuLogicalEndpoint…`",
+        "shown to other hosts is what `cuMemCreate` made and what is charged; what an endpoint keeps alive after its last handle is not known",
+    ),
+    (
+        "`cuMemPoolImport…`, `cuExternalMemoryGetMapped…`, `cuGraphics…`",
+        "show memory that its maker is charged for",
+    ),
+    (
+        "`cuModuleLoad…`, `cuLibraryLoad…`, `cuCtxCreate`",
+        "take memory of the driver's own measure: it shows as unaccounted",
+    ),
+    (
+        "`cuGraphKernelNodeSetParams`, `cuGraphExecUpdate` and other changes to graphs",
+        "a launch counts as one graph, whatever is in it; the nodes that allocate cannot be changed",
+    ),
+];
+
 fn what(hook: &str) -> Option<&'static str> {
     let module = hook.split("::").next().unwrap_or_default();
     let exact = HOOKS.iter().find(|(name, _)| *name == hook);
@@ -247,6 +283,11 @@ fn document() -> String {
             if twin.is_empty() { "" } else { "yes" }
         );
     }
+    text.push_str("\n# What passes through on purpose\n\n| functions | why |\n|---|---|\n");
+    for (functions, why) in LEFT_ALONE {
+        let _ = writeln!(text, "| {functions} | {why} |");
+    }
+    text.push_str("\nOf what a newer driver adds, `gpushare doctor` names what allocates, copies or launches.\n");
     text.push_str("\n# The variables we read\n\nThe operator's word stands above all of these, ours above another tool's.\n\n");
     text.push_str("| variable | for example | what it does |\n|---|---|---|\n");
     for variable in VARIABLES {

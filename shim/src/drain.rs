@@ -171,7 +171,7 @@ fn mark_legacy_stream() -> Option<CUevent> {
 }
 
 /// Runs `work` with the calling thread in relaxed capture mode.
-fn relaxed(work: impl FnOnce()) {
+pub fn relaxed(work: impl FnOnce()) {
     let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: the place is ours.
     let exchanged = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) }.is_ok();

@@ -13,9 +13,9 @@ use crate::symbols::Symbol;
 use crate::thread;
 use crate::trace;
 
-use super::hoard;
 use super::live::Record;
 use super::record::{self, Counted, Kind};
+use super::{graph, hoard};
 
 /// One device's account in this process.
 #[derive(Clone, Copy)]
@@ -93,13 +93,19 @@ impl Account {
         }
     }
 
-    /// What stands in the way of a shared limit may be held by the dead: their bytes are given back first.
+    /// What stands in the way may be kept for graphs that are gone, and that of a shared limit may be held by the dead:
+    /// such bytes are given back first.
     #[cold]
     fn reserve_again(
         self,
         denial: Denial,
         symbol: Symbol,
     ) -> Result<Reservation<'static>, CUerror> {
+        if graph::give_up_idle(self.guest, self.device)
+            && let Ok(reservation) = self.ledger().reserve(denial.asked)
+        {
+            return Ok(reservation);
+        }
         let segments = self.guest.registration.segments();
         if denial.limit == Limit::Process || reap(segments, clock::now()) == 0 {
             return Err(self.deny(&denial, symbol));

@@ -9,6 +9,7 @@ use gpushare_abi::types::{
     CUgraph, CUmemoryPool, CUstream, CUuuid, nvmlDevice_t,
 };
 
+use crate::drain;
 use crate::driver::call;
 
 /// Bytes of the allocation an address belongs to.
@@ -58,6 +59,16 @@ pub fn trim(pool: CUmemoryPool, keep: u64) {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     // SAFETY: the pool is in the books, so the application has not destroyed it.
     let _ = unsafe { call::cuMemPoolTrimTo(pool, keep) };
+}
+
+/// Has the driver give back what a device keeps for graphs and nobody is using; false if it would not.
+pub fn trim_graphs(device: CUdevice) -> bool {
+    let mut trimmed = false;
+    drain::relaxed(|| {
+        // SAFETY: the driver checks the device, and takes nothing away that is in use.
+        trimmed = unsafe { call::cuDeviceGraphMemTrim(device) }.is_ok();
+    });
+    trimmed
 }
 
 /// The graph a stream is being captured into, if it is.

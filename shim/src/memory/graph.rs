@@ -21,12 +21,13 @@ use gpushare_abi::types::{
 };
 use shm_layout::{DEVICES_PER_PROCESS, Reservation};
 
-use crate::guest::{Guest, guest};
+use crate::guest::{Device, Guest, guest};
 use crate::real::Real;
 use crate::symbols::Symbol;
 use crate::thread::stream_key;
 
-use super::account;
+use super::account::{self, Account};
+use super::ask;
 use super::record::{self, Kind};
 use plan::{Need, Piece, Plan};
 use pool::{Claim, Pool};
@@ -115,7 +116,7 @@ fn frees(graph: CUgraph, address: u64) {
 /// `cuMemAllocAsync` into a capturing stream: the allocation is the graph's.
 pub fn captured(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    account: account::Account,
+    account: Account,
     graph: CUgraph,
     bytes: usize,
     dptr: Out<CUdeviceptr>,
@@ -272,6 +273,28 @@ pub fn trim(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUre
     Ok(())
 }
 
+/// What a device keeps for graphs that are all gone is of use to nobody: the driver is asked to give it back before
+/// something else is denied. As long as there is an executable its launches may count on it. True if it helped.
+#[cold]
+pub fn give_up_idle(guest: &Guest, device: &Device) -> bool {
+    let graphs = &guest.memory.graphs;
+    if !graphs.any() {
+        return false;
+    }
+    let ordinal = device.ordinal;
+    let idle = {
+        let mut book = graphs.lock();
+        let needs = |need: &Arc<Need>| need.parts.iter().any(|part| part.ordinal == ordinal);
+        !book.execs.values().any(needs) && book.pool(ordinal).is_idle()
+    };
+    if !idle || !ask::trim_graphs(ordinal.into()) {
+        return false;
+    }
+    let gone = graphs.lock().pool(ordinal).trim();
+    guest.registration.ledger(device.entry).release(gone);
+    gone > 0
+}
+
 /// What a launch was promised on all its devices; given back unless it is settled otherwise.
 pub struct Claims {
     guest: &'static Guest,
@@ -326,8 +349,10 @@ impl Claims {
         if answer.is_err() {
             return;
         }
-        for (.., reservation) in self.claims.drain(..) {
+        for (ordinal, claim, reservation) in self.claims.drain(..) {
             reservation.map(Reservation::commit);
+            let mut book = self.guest.memory.graphs.lock();
+            book.pool(ordinal).keep(&claim);
         }
         if !self.launches {
             return;

@@ -246,9 +246,11 @@ mod tests {
         }
     }
 
-    /// What a format stores, said another way: planes, each with how many texels of it share a sample across and down,
-    /// and the bits of a sample. A compressed block is a sample that 4 by 4 texels share.
-    const STORED: &[(u32, u32, &[(usize, usize, u64)])] = &[
+    /// How many texels of a plane share a sample across and down, and the bits of a sample.
+    type Plane = (usize, usize, u64);
+
+    /// What a format stores, said another way: planes. A compressed block is a sample that 4 by 4 texels share.
+    const STORED: &[(u32, u32, &[Plane])] = &[
         (0x01, 1, &[(1, 1, 8)]),
         (0x02, 2, &[(1, 1, 16), (1, 1, 16)]),
         (0x03, 4, &[(1, 1, 128)]),
@@ -288,7 +290,7 @@ mod tests {
     ];
 
     /// The same rule, counted sample by sample.
-    fn counted(size: [usize; 3], planes: &[(usize, usize, u64)], flags: u32, levels: u32) -> u64 {
+    fn counted(size: [usize; 3], planes: &[Plane], flags: u32, levels: u32) -> u64 {
         let [mut width, mut height, mut depth] = size.map(|side| side.max(1));
         let layered = flags & LAYERS != 0;
         let mut bits = 0;

@@ -50,7 +50,7 @@ static int take(struct piece *piece, unsigned *seed) {
     struct { unsigned type, handles; int loc_type, loc_id; void *meta; char rest[8]; } physical = {1, 0, 1, 0, 0, {0}};
     struct { size_t w, h; unsigned format, channels; } flat = {0, 0, 0x20, 4};
     size_t bytes = 1 + (size_t)rand_r(seed) % (limit / 8), pitch = 0;
-    piece->way = rand_r(seed) % 6;
+    piece->way = rand_r(seed) % 10;
     switch (piece->way) {
     case 0: piece->bytes = bytes; return CALL(cuMemAlloc_v2, &piece->handle, bytes);
     case 1: piece->bytes = bytes; return CALL(cuMemAllocManaged, &piece->handle, bytes, 1);
@@ -62,6 +62,39 @@ static int take(struct piece *piece, unsigned *seed) {
         flat.w = 64, flat.h = bytes / 1024 + 1;
         piece->bytes = flat.w * flat.h * 16;
         return CALL(cuArrayCreate_v2, &piece->handle, &flat);
+    case 5: { /* by the launch of a graph that does not free it */
+        struct { struct { unsigned type, handles; int loc_type, loc_id; void *sa; size_t max; char rest[56]; } pool;
+                 const void *access; size_t count, bytes; u64 at; } node = {{1, 0, 1, 0, 0, 0, {0}}, 0, 0, bytes, 0};
+        u64 graph = 0, exec = 0, made;
+        CALL(cuGraphCreate, &graph, 0);
+        CALL(cuGraphAddMemAllocNode, &made, graph, (void *)0, (size_t)0, &node);
+        CALL(cuGraphInstantiateWithFlags, &exec, graph, (u64)0);
+        int code = CALL(cuGraphLaunch, exec, (void *)0);
+        CALL(cuGraphExecDestroy, exec);
+        CALL(cuGraphDestroy, graph);
+        piece->handle = node.at, piece->bytes = bytes;
+        return code;
+    }
+    case 6: { /* from a pool by name */
+        u64 pool;
+        CALL(cuDeviceGetDefaultMemPool, &pool, 0);
+        return piece->bytes = bytes, CALL(cuMemAllocFromPoolAsync, &piece->handle, bytes, pool, (void *)0);
+    }
+    case 7: { /* mapped, and released at once */
+        piece->bytes = bytes = (bytes / (2 * MIB) + 1) * 2 * MIB;
+        u64 memory;
+        int code = CALL(cuMemCreate, &memory, bytes, &physical, (u64)0);
+        if (code) return code;
+        CALL(cuMemAddressReserve, &piece->handle, bytes, (size_t)0, (u64)0, (u64)0);
+        code = CALL(cuMemMap, piece->handle, bytes, (size_t)0, memory, (u64)0);
+        CALL(cuMemRelease, memory);
+        return code;
+    }
+    case 8: { /* layers with a second mip level */
+        struct { size_t w, h, d; unsigned format, channels, flags; } deep = {64, 16, bytes / 5120 + 1, 0x20, 1, 1};
+        piece->bytes = deep.d * (64 * 16 + 32 * 8) * 4;
+        return CALL(cuMipmappedArrayCreate, &piece->handle, &deep, 2u);
+    }
     default: {
         int code = CALL(cuMemAllocPitch_v2, &piece->handle, &pitch, (size_t)1000, bytes / 1024 + 1, 4);
         piece->bytes = pitch * (bytes / 1024 + 1);
@@ -72,7 +105,16 @@ static int take(struct piece *piece, unsigned *seed) {
 
 static int give(struct piece *piece) {
     switch (piece->way) {
-    case 2: return CALL(cuMemFreeAsync, piece->handle, (void *)0);
+    case 2: case 6: return CALL(cuMemFreeAsync, piece->handle, (void *)0);
+    case 5: {
+        int code = CALL(cuMemFree_v2, piece->handle);
+        return code ? code : CALL(cuDeviceGraphMemTrim, 0);
+    }
+    case 7: {
+        int code = CALL(cuMemUnmap, piece->handle, (size_t)piece->bytes);
+        return code ? code : CALL(cuMemAddressFree, piece->handle, (size_t)piece->bytes);
+    }
+    case 8: return CALL(cuMipmappedArrayDestroy, (void *)piece->handle);
     case 3: return CALL(cuMemRelease, piece->handle);
     case 4: return CALL(cuArrayDestroy, (void *)piece->handle);
     default: return CALL(cuMemFree_v2, piece->handle);

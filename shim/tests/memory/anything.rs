@@ -1,12 +1,12 @@
-//! Whatever is allocated and freed, in whatever order: the ledger is the sum of what is held, and nothing is granted
-//! above the quota.
+//! Whatever is allocated and freed, in whatever order, granted or refused: the ledger is the sum of what is held, nothing
+//! is granted above the quota, and nothing is left in the end.
 
 use gpushare_testbed::Testbed;
 
 use crate::client::{Client, MIB, OUT_OF_MEMORY};
 
-const QUOTA: u64 = 24 * MIB;
-const STEPS: u64 = 1500;
+const QUOTA: u64 = 16 * MIB;
+const STEPS: u64 = 1200;
 
 /// A sequence that looks random and is the same each time.
 struct Dice(u64);
@@ -21,77 +21,218 @@ impl Dice {
     }
 }
 
-/// What is asked for, what it holds, and what frees it.
-fn piece(dice: &mut Dice, name: &str, pitch: u64) -> (String, u64, &'static str) {
-    let bytes = 1 + dice.roll(MIB);
+/// Something to hold: how it comes to be, what is asked for with the last of these commands, and how it is given back;
+/// or what undoes the commands before the last if that was refused.
+struct Piece {
+    name: String,
+    make: Vec<String>,
+    bytes: u64,
+    give: Vec<String>,
+    undo: Vec<String>,
+}
+
+fn piece(dice: &mut Dice, place: u64, pitch: u64) -> Piece {
+    let name = format!("n{place}");
+    let bytes = 1 + dice.roll(4 * MIB);
     let (width, height) = (1 + dice.roll(300), dice.roll(300));
-    match dice.roll(8) {
-        0 => (format!("alloc {name} {bytes}"), bytes, "free"),
-        1 => (format!("managed {name} {bytes}"), bytes, "free"),
-        2 => (format!("async {name} {bytes}"), bytes, "free-async"),
-        3 => (format!("async-ptsz {name} {bytes}"), bytes, "free"),
-        4 => (format!("create {name} {} 0", 2 * MIB), 2 * MIB, "release"),
+    let granule = 2 * MIB;
+    let mut undo = Vec::new();
+    let (make, bytes, give) = match dice.roll(12) {
+        0 => (vec![format!("alloc {name} {bytes}")], bytes, vec!["free"]),
+        1 => (vec![format!("managed {name} {bytes}")], bytes, vec!["free"]),
+        2 => (
+            vec![format!("async {name} {bytes}")],
+            bytes,
+            vec!["free-async"],
+        ),
+        3 => (
+            vec![format!("async-ptsz {name} {bytes}")],
+            bytes,
+            vec!["free"],
+        ),
+        4 => (
+            vec![format!("pool-alloc {name} pool {bytes}")],
+            bytes,
+            vec!["free-async"],
+        ),
         5 => (
-            format!("array {name} {width} {height} 0x20 2"),
-            width * height.max(1) * 8,
-            "array-destroy",
+            vec![format!("create {name} {granule} 0")],
+            granule,
+            vec!["release"],
         ),
         6 => (
-            format!("array3d {name} {width} 7 {} 0x10 1 1", height + 1),
+            vec![format!("array {name} {width} {height} 0x20 2")],
+            width * height.max(1) * 8,
+            vec!["array-destroy"],
+        ),
+        7 => (
+            vec![format!("array3d {name} {width} 7 {} 0x10 1 1", height + 1)],
             width * 7 * (height + 1) * 2,
-            "array-destroy",
+            vec!["array-destroy"],
         ),
-        _ => (
-            format!("pitch {name} {width} {}", height + 1),
+        8 => (
+            vec![format!("mipmapped {name} 64 64 {} 0x20 1 1 2", height + 1)],
+            (64 * 64 + 32 * 32) * (height + 1) * 4,
+            vec!["mipmapped-destroy"],
+        ),
+        9 => (
+            vec![format!("pitch {name} {width} {}", height + 1)],
             width.next_multiple_of(pitch) * (height + 1),
-            "free",
+            vec!["free"],
         ),
+        10 => {
+            // Allocated by a graph's launch, and not freed there.
+            let graph = vec![
+                format!("graph g-{name}"),
+                format!("graph-alloc node g-{name} {bytes} {name}"),
+                format!("graph-instantiate x-{name} g-{name}"),
+                format!("graph-launch x-{name} s"),
+            ];
+            undo = vec![
+                format!("graph-exec-destroy x-{name}"),
+                format!("graph-destroy g-{name}"),
+            ];
+            (graph, bytes, vec!["free"])
+        }
+        _ => {
+            // A mapping of what has no handle any more.
+            let segment = vec![
+                format!("map va {} {granule} h", place * granule),
+                "release h".to_owned(),
+            ];
+            let make = [vec![format!("create h {granule} 0")], segment].concat();
+            let unmap = format!("unmap va {} {granule}", place * granule);
+            return Piece {
+                name,
+                make,
+                bytes: granule,
+                give: vec![unmap],
+                undo,
+            };
+        }
+    };
+    let mut give: Vec<_> = give
+        .iter()
+        .map(|command| format!("{command} {name}"))
+        .collect();
+    if !undo.is_empty() {
+        give.extend(undo.iter().cloned());
+        give.push("graph-trim".to_owned());
     }
+    Piece {
+        name,
+        make,
+        bytes,
+        give,
+        undo,
+    }
+}
+
+impl Piece {
+    /// Makes it; whether it was granted. Nothing but memory may be refused.
+    fn make(&self, client: &mut Client<'_>) -> bool {
+        for command in &self.make {
+            match client.code(command) {
+                0 => {}
+                OUT_OF_MEMORY => {
+                    self.undo.iter().for_each(|command| _ = client.ok(command));
+                    return false;
+                }
+                code => panic!("{command}: {code}; {}", client.watched.stderr()),
+            }
+        }
+        true
+    }
+
+    fn give(&self, client: &mut Client<'_>) {
+        self.give.iter().for_each(|command| _ = client.ok(command));
+    }
+}
+
+/// Calls that no driver grants, whatever they are asked for.
+const WRONG: [&str; 7] = [
+    "alloc wrong 0",
+    "async wrong 0",
+    "create wrong 12345 0",
+    "array wrong 0 5 0x20 1",
+    "array3d wrong 8 8 8 0x20 3 0",
+    "free-address 12345678",
+    "graph-launch wrong s",
+];
+
+/// Allocates and frees at random; what was granted and refused, and how much more than `most` was held.
+fn run(client: &mut Client<'_>, seed: u64, most: Option<u64>) -> (u64, u64) {
+    let pitch = client.ok("pitch probe 1 1")[0];
+    for command in [
+        "free probe",
+        "stream s",
+        "pool pool 0 0",
+        "reserve va 134217728",
+    ] {
+        client.ok(command);
+    }
+    let mut dice = Dice(seed);
+    let mut held: Vec<Piece> = Vec::new();
+    let (mut granted, mut refused) = (0, 0);
+    let sum = |held: &[Piece]| held.iter().map(|piece| piece.bytes).sum::<u64>();
+    for step in 0..STEPS {
+        if !held.is_empty() && dice.roll(5) < 2 {
+            let piece = held.swap_remove(dice.roll(held.len() as u64) as usize);
+            piece.give(client);
+        } else if dice.roll(8) == 0 {
+            let wrong = WRONG[dice.roll(WRONG.len() as u64) as usize];
+            assert_ne!(client.code(wrong), 0, "{wrong}");
+        } else {
+            let piece = piece(&mut dice, step % 40, pitch);
+            if held.iter().any(|taken| taken.name == piece.name) {
+                continue;
+            }
+            let after = sum(&held) + piece.bytes;
+            let within = piece.make(client);
+            if let Some(most) = most {
+                assert_eq!(within, after <= most, "{:?} to make it {after}", piece.make);
+            }
+            if within {
+                granted += 1;
+                held.push(piece);
+            } else {
+                refused += 1;
+            }
+        }
+        if step % 20 == 0 {
+            assert_eq!(client.used(), sum(&held), "after step {step}");
+        }
+    }
+    for piece in held {
+        piece.give(client);
+    }
+    assert_eq!(client.used(), 0, "nothing is left");
+    (granted, refused)
 }
 
 #[test]
 fn the_ledger_is_the_sum_of_what_is_held() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &QUOTA.to_string())]);
-    let pitch = client.ok("pitch probe 1 1")[0];
-    client.ok("free probe");
-    let mut dice = Dice(7);
-    let mut held: Vec<(String, u64, &str)> = Vec::new();
-    let mut denied = 0;
-    for step in 0..STEPS {
-        let sum: u64 = held.iter().map(|(_, bytes, _)| bytes).sum();
-        if !held.is_empty() && dice.roll(5) < 2 {
-            let (name, _, give) = held.swap_remove(dice.roll(held.len() as u64) as usize);
-            client.ok(&format!("{give} {name}"));
-            continue;
-        }
-        let name = format!("n{}", step % 200);
-        if held.iter().any(|(taken, ..)| *taken == name) {
-            continue;
-        }
-        let (command, bytes, give) = piece(&mut dice, &name, pitch);
-        match client.code(&command) {
-            0 => {
-                assert!(sum + bytes <= QUOTA, "{command} with {sum} held");
-                held.push((name, bytes, give));
-            }
-            OUT_OF_MEMORY => {
-                assert!(sum + bytes > QUOTA, "{command} with {sum} held");
-                denied += 1;
-            }
-            code => panic!("{command}: {code}"),
-        }
-        if step % 50 == 0 {
-            assert_eq!(
-                client.used(),
-                held.iter().map(|(_, bytes, _)| bytes).sum::<u64>(),
-                "after {command}"
-            );
-        }
-    }
-    assert!(denied > 20, "the quota was felt: {denied}");
-    for (name, _, give) in held {
-        client.ok(&format!("{give} {name}"));
-    }
-    assert_eq!(client.used(), 0);
+    let (granted, denied) = run(&mut client, 7, Some(QUOTA));
+    assert!(
+        granted > 100 && denied > 20,
+        "{granted} granted, {denied} denied"
+    );
+}
+
+#[test]
+fn what_the_driver_refuses_is_not_charged() {
+    let bed = Testbed::with_scenario("small");
+    let mut client = Client::start(&bed, &[]);
+    let (granted, refused) = run(&mut client, 11, None);
+    assert!(
+        granted > 100 && refused > 5,
+        "{granted} granted, {refused} refused"
+    );
+    assert_eq!(
+        client.process().devices[0].counters.denials,
+        0,
+        "all by the driver"
+    );
 }

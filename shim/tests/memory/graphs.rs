@@ -211,3 +211,18 @@ fn what_is_captured_is_the_graphs() {
     client.ok("graph-trim");
     kept(&mut client, 0, "trimmed");
 }
+
+#[test]
+fn what_is_kept_for_graphs_that_are_gone_is_given_up_before_a_denial() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "8MiB")]);
+    client.ok("stream s");
+    graph(&mut client, "g", 6 * MIB, true);
+    client.ok("graph-launch exec-g s");
+    client.denied(&format!("alloc a {}", 4 * MIB));
+    kept(&mut client, 6 * MIB, "while the executable may need it");
+    client.ok("graph-exec-destroy exec-g");
+    client.ok(&format!("alloc a {}", 4 * MIB));
+    assert_eq!((client.ok("graph-kept"), client.used()), (vec![0], 4 * MIB));
+    assert_eq!(client.process().devices[0].counters.denials, 1);
+}

@@ -8,21 +8,38 @@ use super::Finding;
 use crate::elf;
 
 /// Functions by which memory is taken or work submitted begin like this …
-const MATTER: [&str; 10] = [
+const MATTER: [&str; 22] = [
     "cuMemAlloc",
+    "cuMemFree",
     "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
     "cuMemcpy",
     "cuMemset",
     "cuMemPrefetch",
+    "cuMemDiscard",
+    "cuMemBatch",
+    "cuMulticastBind",
     "cuLaunch",
     "cuGraphLaunch",
+    "cuGraphUpload",
+    "cuGraphInstantiate",
+    "cuGraphAddNode",
+    "cuGraphAddMem",
+    "cuStreamBegin",
     "cuArrayCreate",
     "cuArray3DCreate",
     "cuMipmappedArrayCreate",
 ];
 
-/// … except these, which run on the host and are left alone on purpose.
-const LEFT_ALONE: [&str; 1] = ["cuLaunchHostFunc"];
+/// … except these: some run on the host, some are nodes whose work is the graph's launch.
+const LEFT_ALONE: [&str; 4] = [
+    "cuLaunchHostFunc",
+    "cuLaunchHostFunc_v2",
+    "cuGraphAddMemcpyNode",
+    "cuGraphAddMemsetNode",
+];
 
 /// Compares what the driver of the process `pid` exports with what the library hooks.
 pub(super) fn check(pid: u32, library: &Path) -> Option<Finding> {
@@ -50,28 +67,24 @@ pub(super) fn check(pid: u32, library: &Path) -> Option<Finding> {
     })
 }
 
-/// Names that matter and are not hooked; of a function in several versions only where none is.
+/// Names that matter and are not hooked: also a newer version of a function that is.
 fn passing(driver: &[String], hooked: &BTreeSet<String>) -> Vec<String> {
-    let known: BTreeSet<&str> = hooked.iter().map(|name| base(name)).collect();
     let new: BTreeSet<&str> = driver
         .iter()
-        .map(|name| base(name))
+        .filter(|name| !hooked.contains(*name))
+        .map(|name| plain(name))
         .filter(|name| MATTER.iter().any(|start| name.starts_with(start)))
-        .filter(|name| !known.contains(name) && !LEFT_ALONE.contains(name))
+        .filter(|name| !hooked.contains(*name) && !LEFT_ALONE.contains(name))
         .collect();
     new.into_iter().map(ToOwned::to_owned).collect()
 }
 
-/// `cuMemAlloc_v2`, `cuMemAlloc_v2_ptds` → `cuMemAlloc`.
-fn base(name: &str) -> &str {
-    let name = name
-        .strip_suffix("_ptsz")
-        .or_else(|| name.strip_suffix("_ptds"))
-        .unwrap_or(name);
-    match name.rsplit_once("_v") {
-        Some((base, version)) if version.parse::<u32>().is_ok() => base,
-        _ => name,
-    }
+/// `cuMemAllocAsync_ptsz` → `cuMemAllocAsync`: the form for per-thread default streams goes with the plain one.
+fn plain(name: &str) -> &str {
+    let form = ["_ptsz", "_ptds"]
+        .iter()
+        .find_map(|form| name.strip_suffix(form));
+    form.unwrap_or(name)
 }
 
 /// The file the process has mapped as its driver.
@@ -93,20 +106,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_functions_that_matter_and_that_no_version_is_known_of_are_named() {
+    fn what_matters_and_is_not_hooked_is_named() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let hooked: BTreeSet<String> =
-            names(&["cuMemAlloc_v2", "cuLaunchKernel", "cuMemcpyAsync_ptsz"])
-                .into_iter()
-                .collect();
+        let hooked = [
+            "cuMemAlloc",
+            "cuMemAlloc_v2",
+            "cuMemcpyAsync",
+            "cuLaunchKernel",
+        ];
+        let hooked: BTreeSet<String> = names(&hooked).into_iter().collect();
         let driver = names(&[
             "cuMemAlloc",
+            "cuMemAlloc_v2",
             "cuMemAlloc_v3",
             "cuMemcpyAsync",
+            "cuMemcpyAsync_ptsz",
             "cuLaunchGalaxy_ptsz",
             "cuCtxCreate",
             "cuLaunchHostFunc",
+            "cuLaunchHostFunc_ptsz",
         ]);
-        assert_eq!(passing(&driver, &hooked), ["cuLaunchGalaxy"]);
+        assert_eq!(
+            passing(&driver, &hooked),
+            ["cuLaunchGalaxy", "cuMemAlloc_v3"]
+        );
     }
 }

@@ -18,6 +18,9 @@ pub struct Pool {
     /// The most that a launch in each stream has needed beside them.
     streams: HashMap<usize, u64>,
     stream_bytes: u64,
+    /// Charged for launches that are on their way to the driver: no trim gives that back.
+    pending: u64,
+    trims: u64,
 }
 
 /// What a launch has been promised, until it is known whether it was made.
@@ -27,6 +30,7 @@ pub struct Claim {
     before: u64,
     raised: u64,
     fresh: Vec<u64>,
+    trims: u64,
     /// Bytes to be charged for it.
     pub more: u64,
 }
@@ -55,7 +59,9 @@ impl Pool {
         let wanted = self.live_bytes + self.stream_bytes + later;
         let more = wanted.saturating_sub(self.charged);
         self.charged += more;
+        self.pending += more;
         Claim {
+            trims: self.trims,
             stream,
             before,
             raised,
@@ -64,10 +70,17 @@ impl Pool {
         }
     }
 
+    /// The launch was made.
+    pub fn keep(&mut self, claim: &Claim) {
+        self.pending -= claim.more;
+    }
+
     /// The launch was not made.
     pub fn give_up(&mut self, claim: &Claim) {
-        self.charged -= claim.more.min(self.charged);
-        if let Some(place) = self.streams.get_mut(&claim.stream)
+        self.pending -= claim.more;
+        self.charged -= claim.more;
+        if self.trims == claim.trims
+            && let Some(place) = self.streams.get_mut(&claim.stream)
             && *place == claim.raised
         {
             *place = claim.before;
@@ -92,11 +105,17 @@ impl Pool {
         }
     }
 
+    /// Whether anything is kept that is not in use.
+    pub fn is_idle(&self) -> bool {
+        self.charged > self.live_bytes + self.pending
+    }
+
     /// The driver has given back what is not in use: so many bytes.
     pub fn trim(&mut self) -> u64 {
         self.streams.clear();
         self.stream_bytes = 0;
-        let gone = self.charged.saturating_sub(self.live_bytes);
+        self.trims += 1;
+        let gone = self.charged.saturating_sub(self.live_bytes + self.pending);
         self.charged -= gone;
         gone
     }
@@ -120,39 +139,65 @@ mod tests {
         }
     }
 
+    /// What a launch that is made adds to the charge.
+    fn made(pool: &mut Pool, stream: usize, part: &Part) -> u64 {
+        let claim = pool.claim(stream, part, true);
+        pool.keep(&claim);
+        claim.more
+    }
+
     #[test]
     fn launches_in_one_stream_share_and_in_two_do_not() {
         let mut pool = Pool::default();
-        assert_eq!(pool.claim(1, &part(40, &[]), true).more, 40);
-        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 0);
-        assert_eq!(pool.claim(2, &part(30, &[]), true).more, 30);
+        assert_eq!(made(&mut pool, 1, &part(40, &[])), 40);
+        assert_eq!(made(&mut pool, 1, &part(30, &[])), 0);
+        assert_eq!(made(&mut pool, 2, &part(30, &[])), 30);
         assert_eq!(pool.trim(), 70);
-        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 30);
+        assert_eq!(made(&mut pool, 1, &part(30, &[])), 30);
     }
 
     #[test]
     fn what_is_not_freed_is_in_use_until_it_is() {
         let mut pool = Pool::default();
         let kept = part(0, &[(7, 40)]);
-        assert_eq!(pool.claim(1, &kept, false).more, 40, "uploaded");
-        assert_eq!(pool.claim(1, &kept, true).more, 0);
-        assert_eq!(pool.claim(1, &kept, true).more, 0, "freed by itself");
-        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 30, "beside it");
+        let upload = pool.claim(1, &kept, false);
+        pool.keep(&upload);
+        assert_eq!(upload.more, 40);
+        assert_eq!(made(&mut pool, 1, &kept), 0);
+        assert_eq!(made(&mut pool, 1, &kept), 0, "freed by itself");
+        assert_eq!(made(&mut pool, 1, &part(30, &[])), 30, "beside it");
         assert_eq!(pool.trim(), 30);
         assert_eq!(pool.free(7), Some(40));
         assert_eq!(pool.free(7), None);
-        assert_eq!(pool.claim(1, &part(30, &[]), true).more, 0, "in its place");
+        assert_eq!(made(&mut pool, 1, &part(30, &[])), 0, "in its place");
         assert_eq!(pool.trim(), 40);
     }
 
     #[test]
     fn a_launch_that_was_not_made_leaves_nothing() {
         let mut pool = Pool::default();
-        pool.claim(1, &part(10, &[]), true);
+        made(&mut pool, 1, &part(10, &[]));
         let claim = pool.claim(1, &part(40, &[(7, 5)]), true);
         assert_eq!(claim.more, 35);
         pool.give_up(&claim);
-        assert_eq!(pool.claim(1, &part(40, &[(7, 5)]), true).more, 35);
+        assert_eq!(made(&mut pool, 1, &part(40, &[(7, 5)])), 35);
         assert_eq!(pool.trim(), 40);
+    }
+
+    #[test]
+    fn a_trim_leaves_what_is_on_its_way_to_the_driver() {
+        for fails in [false, true] {
+            let mut pool = Pool::default();
+            made(&mut pool, 1, &part(10, &[]));
+            let claim = pool.claim(2, &part(40, &[]), true);
+            assert_eq!(pool.trim(), 10);
+            if fails {
+                pool.give_up(&claim);
+            } else {
+                pool.keep(&claim);
+            }
+            assert_eq!(pool.trim(), if fails { 0 } else { 40 });
+            assert_eq!(pool.charged, 0);
+        }
     }
 }
