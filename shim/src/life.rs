@@ -49,9 +49,7 @@ static AT_EXIT: AtomicBool = AtomicBool::new(false);
 pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult {
     let began = clock::now();
     real.call()?;
-    if guest().is_none() {
-        trace::first_init(began, clock::now().saturating_sub(began));
-    }
+    trace::early::initialised(began);
     INITIALISED.store(true, Relaxed);
     guest_or_arrive();
     Ok(())

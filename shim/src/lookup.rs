@@ -19,6 +19,7 @@ use crate::{
     real::Real,
     resolve::library,
     symbols::{HOOKED, Symbol},
+    trace::early::LookUp,
 };
 
 /// `cuGetProcAddress` as of CUDA 11.3.
@@ -29,6 +30,7 @@ pub fn proc_address(
     version: i32,
     flags: u64,
 ) -> CUresult {
+    let _early = LookUp::begins(real.symbol());
     real.call()?;
     swap(name, pfn, version, flags);
     Ok(())
@@ -43,6 +45,7 @@ pub fn proc_address_v2(
     flags: u64,
     _status: Out<u32>,
 ) -> CUresult {
+    let _early = LookUp::begins(real.symbol());
     real.call()?;
     swap(name, pfn, version, flags);
     Ok(())

@@ -16,6 +16,7 @@
 //! A forked child starts without: the buffer hangs on the page that it finds empty ([`gate`](crate::gate)).
 #![allow(unsafe_code, reason = "reaches the published trace")]
 
+pub mod early;
 mod log;
 mod quiet;
 mod tracer;
@@ -24,7 +25,7 @@ use std::{
     cell::Cell,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::*},
+        atomic::{AtomicBool, Ordering::*},
     },
 };
 
@@ -91,8 +92,6 @@ impl OfThread {
 
 /// Somebody wants calls written down. Only a hint: the page has the trace.
 static ON: AtomicBool = AtomicBool::new(false);
-/// When the first successful `cuInit` began, and how long it took: it is over before anybody can want a trace.
-static FIRST_INIT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Whether a trace is on.
 #[inline(always)]
@@ -171,13 +170,6 @@ fn writing(thread: &Thread, write: impl FnOnce(&Trace)) {
     if let Some(trace) = unsafe { trace.as_ref() } {
         write(trace);
     }
-}
-
-/// `cuInit` has succeeded, before the process was registered.
-pub fn first_init(began: u64, duration_ns: u64) {
-    let [start, duration] = &FIRST_INIT;
-    duration.store(duration_ns, Relaxed);
-    start.store(began, Relaxed);
 }
 
 /// A wait for a device's lock that may be about to begin.

@@ -1,7 +1,7 @@
 //! The files of `PFLOG`: what Alnair's hook library wrote, written by a thread of its own.
 //!
-//! Calls go into a buffer in our own memory, from registration on; of what came before, the first `cuInit` is told as
-//! well. The thread takes them out of it once a second, or when it is half full, and appends whole lines to
+//! Calls go into a buffer in our own memory, from registration on; of what came before, the look-ups are summed up and
+//! the first `cuInit` is told. The thread takes them out of it once a second, or when it is half full, and appends whole lines to
 //! `timeline.log`: processes that share a directory share that file and lose nothing. `metrics.log` has the sums of one
 //! process: the first to come has the plain name for as long as it lives, others write `metrics.PID.log`. A half full
 //! buffer is changed for an empty one; one that fills before the thread comes to it counts what it drops, and the sums

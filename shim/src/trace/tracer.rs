@@ -11,16 +11,16 @@ use std::{
 
 use shm_layout::{
     Event, EventKind, Uuid, clock,
-    trace::{self, Buffer, Call, Order, Progress, TraceError, TraceState},
+    trace::{self, Buffer, Order, Progress, TraceError, TraceState},
 };
 
-use super::{FIRST_INIT, ON, Trace, log, quiet};
+use super::{ON, Trace, early, log, quiet};
 use crate::{
     barrier,
     futex::{self, Watch},
     gate,
     guest::Guest,
-    symbols::{INFO, Symbol},
+    symbols::INFO,
     thread,
 };
 
@@ -102,18 +102,7 @@ impl Tracer {
         let Some(buffer) = log::buffer(guest) else {
             return;
         };
-        let [began, took] = [&FIRST_INIT[0], &FIRST_INIT[1]].map(|word| word.load(Relaxed));
-        if began != 0 {
-            buffer.call(&Call {
-                code: Symbol::cuInit as u16,
-                start_ns: began,
-                duration_ns: took,
-                waited_ns: 0,
-                bytes: 0,
-                tid: 0,
-                device: None,
-            });
-        }
+        early::write(&buffer);
         let mut current = self.lock();
         current.private = Some(Arc::clone(&buffer));
         current.unread = Some(buffer);

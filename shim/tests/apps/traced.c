@@ -1,5 +1,5 @@
 /* Calls the driver as its input says, one command a line, and answers each with the driver's code and what it did:
- * init · device N · launch N · alloc BYTES · copy BYTES · thread N · fork N · loop THREADS · halt · exit · quit. Anything else ends it. */
+ * look N · init · device N · launch N · alloc BYTES · copy BYTES · thread N · fork N · loop THREADS · halt · exit · quit. Anything else ends it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -75,7 +75,10 @@ int main(void) {
         int code = 0;
         sscanf(line, "%31s %ld", word, &n);
         if (!strcmp(word, "init")) code = init();
-        else if (!strcmp(word, "device")) {
+        else if (!strcmp(word, "look")) {
+            void *found;
+            for (long i = 0; i < n && !code; i++) code = CALL(cuGetProcAddress_v2, "cuMemAlloc", &found, 12000, (uint64_t)0, NULL);
+        } else if (!strcmp(word, "device")) {
             void *module;
             code = CALL(cuDevicePrimaryCtxRetain, &context, (int)n) || CALL(cuCtxSetCurrent, context) ||
                    CALL(cuModuleLoadData, &module, image) || CALL(cuModuleGetFunction, &kernel, module, "spin_us_1");

@@ -100,6 +100,21 @@ fn the_files_are_as_alnairs_were() {
 }
 
 #[test]
+fn look_ups_before_the_first_init_are_summed_up() {
+    let (bed, dir) = (Testbed::new(), tempfile::tempdir().expect("a directory"));
+    let mut program = Program::bare(&bed, &[("PFLOG", dir.path().to_str().expect("UTF-8"))]);
+    program.tell("look 20");
+    program.tell("init");
+    program.tell("look 3");
+    program.ends();
+    assert_eq!(
+        count(&dir.path().join("metrics.log"), "cuGetProcAddress"),
+        23
+    );
+    assert_eq!(timeline(dir.path(), "cuGetProcAddress").len(), 3);
+}
+
+#[test]
 fn programs_that_share_a_directory_lose_nothing() {
     let (bed, dir) = (Testbed::new(), tempfile::tempdir().expect("a directory"));
     let variable = [("PFLOG", dir.path().to_str().expect("UTF-8"))];

@@ -249,6 +249,15 @@ impl Buffer {
         self.put(call.start_ns, call.duration_ns, call.bytes, what);
     }
 
+    /// Calls that were over before there was a buffer: only their sums are known.
+    pub fn before(&self, code: u16, count: u64, total_ns: u64, longest_ns: u64) {
+        if let Some(row) = self.0.tables().rows.get(usize::from(code)) {
+            row.count.fetch_add(count, Ordering::Relaxed);
+            row.total_ns.fetch_add(total_ns, Ordering::Relaxed);
+            row.longest_ns.fetch_max(longest_ns, Ordering::Relaxed);
+        }
+    }
+
     /// A thread waited for the lock, within the call it is in.
     pub fn wait(&self, start_ns: u64, duration_ns: u64, tid: u32, device: u8) {
         let what = what(Kind::Wait, tid, NO_CALL, Some(device));
