@@ -53,7 +53,7 @@
 //!
 //! `tests/loom.rs` tries every interleaving of the protocols; `lock/schedule.rs` holds shares, caps and orders to their
 //! numbers in simulated time; `tests/crash.rs` kills a process at every named step; `tests/chaos.rs` kills, stops and
-//! edits at random (`GPUSHARE_CHAOS_SECONDS=600` for longer); `tests/views.rs` fills both files with random bytes.
+//! edits at random (`--test chaos -- --seconds 600` for longer); `tests/views.rs` fills both files with random bytes.
 //! `cargo bench -p shm-layout` prints one table of costs, beside a raw futex, SysV semaphores, flock and a daemon.
 //!
 //! # Where `unsafe` is

@@ -1,7 +1,18 @@
 //! Several processes contend while they are killed, stopped and edited at random; what must hold is checked from
-//! outside. `GPUSHARE_CHAOS_SECONDS` makes it longer, `GPUSHARE_CHAOS_SEED` repeats a run's choices.
+//! outside.
+//!
+//! `cargo test -p shm-layout --test chaos -- --seconds 600` makes it longer, `--seed N` repeats a run's choices; where a
+//! whole workspace is tested `GPUSHARE_CHAOS_SECONDS` and `GPUSHARE_CHAOS_SEED` say the same. Hence no test harness: it
+//! would refuse the words.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "there is no harness to say how it went"
+)]
 
 mod common;
+#[path = "chaos/words.rs"]
+mod words;
 
 use std::{
     path::Path,
@@ -128,15 +139,22 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
     let _ = operator.edit(None, &change, clock::now());
 }
 
-#[test]
-fn chaos_leaves_no_second_holder_no_lost_slot_and_nobody_stuck() {
+fn main() {
     if let Some((seed, dir)) = role() {
         work(&dir, seed.parse().expect("a seed"));
     }
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seconds = number("GPUSHARE_CHAOS_SECONDS").unwrap_or(6);
-    let seed = number("GPUSHARE_CHAOS_SEED").unwrap_or(clock::now());
-    eprintln!("GPUSHARE_CHAOS_SEED={seed}");
+    let wanted = words::Wanted::of_arguments(TEST);
+    if !wanted.run {
+        return;
+    }
+    let seconds = wanted.seconds.unwrap_or(6);
+    let seed = wanted.seed.unwrap_or(clock::now());
+    println!("{TEST}: {seconds} s, --seed {seed}");
+    chaos(seconds, seed);
+    println!("test {TEST} ... ok");
+}
+
+fn chaos(seconds: u64, seed: u64) {
     let mut dice = Dice(seed | 1);
     let dir = Dir::new();
     let segments = dir.open();

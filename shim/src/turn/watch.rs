@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{PolicyKind, Reason};
+use shm_layout::{DeviceLock, LockPolicy, PolicyKind, Reason};
 
 use super::{Phase, Rules, Turn, gate_of, is_counted, pace::Pace, submitted};
 use crate::guest::{Device, Guest};
@@ -109,18 +109,14 @@ impl Turn {
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);
         }
-        if lock.cap_left(now) == Some(0) {
-            self.give_way(guest, device, Reason::Paused);
-            return None;
-        }
-        let limit = match policy.kind {
-            PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
-            _ => policy.max_hold_ns,
-        };
-        let end = acquired_ns.saturating_add(limit);
+        let end = end(&policy, acquired_ns);
         let overtime = now >= end || goes_on;
         // Before its end a slice is nobody's business; behind it, and with a count, whoever comes is to be heard.
         let bell = (overtime || is_counted(policy.kind)).then(|| lock.listen());
+        if let Some(reason) = due(&lock, &policy, acquired_ns, now) {
+            self.give_way(guest, device, reason);
+            return None;
+        }
         let waited_for = lock.is_waited_for();
         if waited_for {
             self.waited_ns.store(now, Relaxed);
@@ -132,22 +128,13 @@ impl Turn {
             self.decide(guest, device);
             return Some(Next::SOON);
         }
-        let longest = acquired_ns.saturating_add(policy.max_hold_ns);
-        if now >= end && lock.contended() || now >= longest && lock.is_wanted() {
-            self.give_way(guest, device, Reason::Slice);
+        // Whoever deserves it more may go on, but not with a device that stands still while others wait for it.
+        if overtime
+            && lock.is_wanted()
+            && self.stands_still(device, submitted, now)
+            && self.give_way_if_done(guest, device, Reason::Slice)
+        {
             return None;
-        }
-        // Whoever deserves more may go on, but not with a device that stands still while others wait for it.
-        let still = now.saturating_sub(self.seen_ns.load(Relaxed)) >= STILL;
-        if overtime && still && lock.is_wanted() {
-            let seen = submitted.wrapping_add(1);
-            if self.done_submitted.load(Relaxed) == seen {
-                if self.give_way_if_done(guest, device, Reason::Slice) {
-                    return None;
-                }
-            } else if self.is_done(device) {
-                self.done_submitted.store(seen, Relaxed);
-            }
         }
         let idle_at = self.seen_ns.load(Relaxed).saturating_add(policy.idle_ns);
         if now >= idle_at && self.give_way_if_done(guest, device, Reason::Idle) {
@@ -171,6 +158,19 @@ impl Turn {
             again: Duration::from_nanos(again),
             bell,
         })
+    }
+
+    /// Whether all was done when the keeper last looked, and nothing was submitted since.
+    fn stands_still(&self, device: &Device, submitted: u64, now: u64) -> bool {
+        if now.saturating_sub(self.seen_ns.load(Relaxed)) < STILL {
+            return false;
+        }
+        let seen = submitted.wrapping_add(1);
+        let before = self.done_submitted.load(Relaxed) == seen;
+        if !before && self.is_done(device) {
+            self.done_submitted.store(seen, Relaxed);
+        }
+        before
     }
 
     /// A trace was switched on or off: an open gate sends submissions where they are timed, or the fast way again.
@@ -207,4 +207,28 @@ impl Turn {
         gate_of(device).open();
         self.changed.notify_all();
     }
+}
+
+/// When a hold ends that somebody else deserves.
+fn end(policy: &LockPolicy, acquired_ns: u64) -> u64 {
+    acquired_ns.saturating_add(match policy.kind {
+        PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
+        _ => policy.max_hold_ns,
+    })
+}
+
+/// Why a hold is to end now, if it is.
+pub(super) fn due(
+    lock: &DeviceLock<'_>,
+    policy: &LockPolicy,
+    acquired_ns: u64,
+    now: u64,
+) -> Option<Reason> {
+    if lock.cap_left(now) == Some(0) {
+        return Some(Reason::Paused);
+    }
+    let longest = acquired_ns.saturating_add(policy.max_hold_ns);
+    let over =
+        now >= end(policy, acquired_ns) && lock.contended() || now >= longest && lock.is_wanted();
+    over.then_some(Reason::Slice)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
 
-use super::{Phase, Turn, gate_of, submitted};
+use super::{Phase, Turn, gate_of, submitted, watch::due};
 use crate::{
     barrier,
     drain::{Naps, Outstanding},
@@ -155,9 +155,14 @@ impl Turn {
         stopped.grace_ns = slice_ns;
         let caught_up = stopped.drain(guest, device);
         self.go_on(device, stopped.pending, caught_up);
-        let due = clock::now() >= self.lock().acquired_ns.saturating_add(slice_ns);
-        if due && guest.registration.lock(device.entry).contended() {
-            self.give_way(guest, device, Reason::Slice);
+        // While we are at this most of the time, the keeper hardly sees us hold the lock.
+        let (policy, acquired_ns) = {
+            let state = self.lock();
+            (state.rules.policy, state.acquired_ns)
+        };
+        let lock = guest.registration.lock(device.entry);
+        if let Some(reason) = due(&lock, &policy, acquired_ns, clock::now()) {
+            self.give_way(guest, device, reason);
         }
     }
 

@@ -1,4 +1,6 @@
 //! Programs that are killed, stopped and re-ruled at random: never two holders, never a hang, nothing left behind.
+//! `GPUSHARE_CHAOS_SECONDS` makes it longer, to a tenth of what shm-layout's takes, and `GPUSHARE_CHAOS_SEED` changes the
+//! choices.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,6 @@ use shm_layout::{Segments, clock, reap};
 use crate::stage::{PATIENCE, Stage};
 
 const PROGRAMS: usize = 5;
-const LENGTH: Duration = Duration::from_secs(4);
 const POLICIES: [&str; 6] = [
     "timeslice=1ms",
     "launches=3",
@@ -36,20 +37,26 @@ impl Dice {
 fn whatever_happens_to_programs_there_is_one_holder_at_a_time() {
     let stage = Stage::new();
     let words = [
-        "60 200 3",
-        "60 300 0",
-        "60 100 5 streams",
-        "60 200 4 ptds",
-        "60 50 1",
+        "86400 200 3",
+        "86400 300 0",
+        "86400 100 5 streams",
+        "86400 200 4 ptds",
+        "86400 50 1",
     ];
-    let start = |index: usize| Watched::spawn(&mut stage.spinner("", words[index % words.len()]));
+    let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let tenths = asked("GPUSHARE_CHAOS_SECONDS").unwrap_or(40);
+    let length = Duration::from_millis(tenths * 100);
+    let start = |index: usize| {
+        let mut command = stage.spinner("", words[index % words.len()]);
+        Watched::spawn_for(command.env_remove("TIMELINE"), length + 4 * PATIENCE)
+    };
     let mut programs: Vec<Watched> = (0..PROGRAMS).map(start).collect();
     for program in &mut programs {
         assert_eq!(program.line(), "ready");
     }
-    let mut dice = Dice(7);
+    let mut dice = Dice(asked("GPUSHARE_CHAOS_SEED").unwrap_or(7));
     let began = Instant::now();
-    while began.elapsed() < LENGTH {
+    while began.elapsed() < length {
         let index = dice.roll(PROGRAMS);
         match dice.roll(4) {
             0 => {
