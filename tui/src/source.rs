@@ -31,6 +31,11 @@ pub trait Source {
     /// The next sample; `None` when there are no more. An error is final and its sentence is for the user.
     fn next(&mut self) -> Result<Option<Sample>>;
 
+    /// Goes so many nanoseconds on, or back, and yields the samples on the way there; `None` where time cannot be wound.
+    fn wind(&mut self, _by_ns: i64) -> Result<Option<Vec<Sample>>> {
+        Ok(None)
+    }
+
     /// The source's own idea of how long to wait before the next question; `None` leaves it to the caller.
     fn pace(&self) -> Option<Duration> {
         None

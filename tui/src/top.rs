@@ -34,7 +34,7 @@ use crate::exit::Exit;
 use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
 use crate::source::{Source, not_permitted};
-use config::Config;
+use config::{Background, Config};
 use options::Options;
 use palette::{Depth, Palette, When};
 use run::{Dashboard, End};
@@ -132,7 +132,13 @@ fn work(options: &Options) -> Result<ExitCode> {
         recorder,
         state,
         look: Look {
-            palette: Palette::of_this_terminal(when, options.ascii || config.ascii),
+            palette: Palette::of_this_terminal(
+                when,
+                options.ascii || config.ascii,
+                config
+                    .background
+                    .map(|background| background == Background::Light),
+            ),
             zone: TimeZone::system(),
         },
         pace,
@@ -227,7 +233,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// The look of text that is printed and not drawn.
 fn plain_look() -> Look {
-    let palette = Palette::of_this_terminal(When::Never, false);
+    let palette = Palette::of_this_terminal(When::Never, false, None);
     debug_assert_eq!(palette.depth(), Depth::Mono);
     Look {
         palette,

@@ -4,7 +4,7 @@
 //! the middle of a line (a full disk, a killed recorder) plays up to there.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,12 +54,23 @@ impl Recorder {
     }
 }
 
+/// Who goes back sees what led there: so much before the moment is played again.
+const RUN_UP_NS: u64 = 25_000_000_000;
+/// No more samples than this are passed by at once.
+const PASSED: usize = 4_000;
+
 /// Plays a recording.
 #[derive(Debug)]
 pub struct Replay {
     lines: BufReader<File>,
     upcoming: Option<Sample>,
     pace: Option<Duration>,
+    /// The time of the sample that was played last.
+    now_ns: u64,
+    /// Where the next line begins.
+    offset: u64,
+    /// The times read so far, ascending, and where their lines begin.
+    index: Vec<(u64, u64)>,
 }
 
 impl Replay {
@@ -87,6 +98,9 @@ impl Replay {
             lines,
             upcoming: None,
             pace: None,
+            now_ns: 0,
+            offset: first.len() as u64,
+            index: Vec::new(),
         };
         replay.upcoming = replay.read();
         Ok(replay)
@@ -94,8 +108,16 @@ impl Replay {
 
     fn read(&mut self) -> Option<Sample> {
         let mut line = Vec::new();
-        self.lines.read_until(b'\n', &mut line).ok()?;
+        let length = self.lines.read_until(b'\n', &mut line).ok()?;
         let mut sample: Sample = serde_json::from_slice(&line).ok()?;
+        if self
+            .index
+            .last()
+            .is_none_or(|(time, _)| *time < sample.time_ns)
+        {
+            self.index.push((sample.time_ns, self.offset));
+        }
+        self.offset += length as u64;
         sample.origin = Origin::Replay;
         Some(sample)
     }
@@ -106,6 +128,7 @@ impl Source for Replay {
         let Some(sample) = self.upcoming.take() else {
             return Ok(None);
         };
+        self.now_ns = sample.time_ns;
         self.upcoming = self.read();
         self.pace = self.upcoming.as_ref().map(|next| {
             Duration::from_nanos(next.time_ns.saturating_sub(sample.time_ns)).min(LONGEST_PAUSE)
@@ -115,6 +138,29 @@ impl Source for Replay {
 
     fn pace(&self) -> Option<Duration> {
         self.pace
+    }
+
+    fn wind(&mut self, by_ns: i64) -> Result<Option<Vec<Sample>>> {
+        let target = self.now_ns.saturating_add_signed(by_ns);
+        if by_ns < 0 {
+            let from = target.saturating_sub(RUN_UP_NS);
+            let at = self.index.partition_point(|(time, _)| *time <= from);
+            let Some((_, offset)) = self.index.get(at.saturating_sub(1)).copied() else {
+                return Ok(Some(Vec::new()));
+            };
+            self.lines.seek(SeekFrom::Start(offset))?;
+            self.offset = offset;
+            self.upcoming = self.read();
+        }
+        let mut passed = Vec::new();
+        while let Some(sample) = self.next()? {
+            let there = sample.time_ns >= target;
+            passed.push(sample);
+            if there || passed.len() == PASSED {
+                break;
+            }
+        }
+        Ok(Some(passed))
     }
 }
 
@@ -149,6 +195,39 @@ mod tests {
         assert_eq!(replay.pace(), Some(Duration::from_millis(250)));
         assert!(replay.next().unwrap().is_some());
         assert!(replay.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_recording_is_wound_back_and_on() {
+        const S: u64 = 1_000_000_000;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut recorder = Recorder::create(file.path()).unwrap();
+        (100..200).for_each(|second| recorder.add(&sample(second * S)).unwrap());
+        let mut replay = Replay::open(file.path()).unwrap();
+        let wound = |replay: &mut Replay, seconds: i64| -> Vec<u64> {
+            let passed = replay.wind(seconds * S as i64).unwrap().unwrap();
+            passed.iter().map(|sample| sample.time_ns / S).collect()
+        };
+        assert_eq!(replay.next().unwrap().unwrap().time_ns, 100 * S);
+        assert_eq!(wound(&mut replay, 60), (101..=160).collect::<Vec<_>>());
+        assert_eq!(
+            wound(&mut replay, -10),
+            (125..=150).collect::<Vec<_>>(),
+            "with a run-up"
+        );
+        assert_eq!(replay.next().unwrap().unwrap().time_ns, 151 * S);
+        assert_eq!(wound(&mut replay, -1000), [100], "not before the beginning");
+        assert_eq!(
+            wound(&mut replay, 1000).last(),
+            Some(&199),
+            "not behind the end"
+        );
+        assert!(replay.next().unwrap().is_none());
+        assert_eq!(
+            wound(&mut replay, -1).last(),
+            Some(&198),
+            "and back from there"
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::state::filter::Filter;
 use super::state::{Screen, State, Who};
 use crate::audit::{Entry, Outcome};
 use crate::edits::Applied;
+use crate::sample::{ProcessSample, Sample};
 
 /// What the program should do after a key.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ pub enum Next {
     Redraw,
     /// Stop as a job of the shell.
     Suspend,
+    /// Wind the recording so many nanoseconds on, or back.
+    Wind(i64),
+    /// Put this into the terminal's clipboard.
+    Copy(String),
     /// Leave.
     Quit,
 }
@@ -110,6 +115,18 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Events => choices.events = choices.events.next(),
         Action::Quota | Action::Share | Action::Policy => open_dialog(state, action),
         Action::Pause => return pause(state),
+        Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
+        Action::Copy => {
+            let process = subject(state).and_then(|who| state.data().process(who));
+            let Some(pid) = process.map(ProcessSample::shown_pid) else {
+                say(state, "no process to copy the pid of", false);
+                return Next::Continue;
+            };
+            let text =
+                format!("{pid} is in the clipboard, if this terminal lets programs write it");
+            say(state, &text, false);
+            return Next::Copy(pid.to_string());
+        }
         Action::Trace => trace::ask(state),
         Action::Audit => {
             state.overlay = Some(Overlay::Audit(AuditList::default()));
@@ -272,6 +289,25 @@ fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent) {
         }
     }
     state.overlay = Some(Overlay::Filter(line));
+}
+
+/// Takes in what was on the way to another moment of a recording, or that there is no recording.
+pub fn wound(state: &mut State, passed: Option<Vec<Sample>>) {
+    let Some(passed) = passed else {
+        return say(
+            state,
+            "only a recording can be wound: --record F, then --replay F",
+            false,
+        );
+    };
+    let still = state.is_frozen();
+    if still {
+        state.toggle_freeze();
+    }
+    passed.into_iter().for_each(|sample| state.update(sample));
+    if still {
+        state.toggle_freeze();
+    }
 }
 
 /// Takes in that a recording has no more samples.

@@ -9,6 +9,25 @@ use serde::Deserialize;
 use super::columns;
 use super::palette::When;
 
+/// The settings, each with an example, for the manual. A test holds it against [`Config`].
+pub const SETTINGS: [(&str, &str, &str); 7] = [
+    ("delay", "0.5", "seconds between two looks"),
+    ("color", "\"auto\"", "auto, always or never"),
+    (
+        "background",
+        "\"light\"",
+        "dark or light, where the terminal does not say it",
+    ),
+    ("ascii", "true", "draw with ASCII only"),
+    ("read_only", "true", "change nothing, whatever is pressed"),
+    (
+        "sort",
+        "\"-used\"",
+        "the column to sort by, with - in front for smallest first",
+    ),
+    ("filter", "\"user=alice\"", "which processes to show"),
+];
+
 /// What may be set.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -17,6 +36,8 @@ pub struct Config {
     pub delay: Option<f64>,
     /// `auto`, `always` or `never`.
     pub color: Option<Colour>,
+    /// `dark` or `light`, where the terminal does not say it (`COLORFGBG`).
+    pub background: Option<Background>,
     /// Draw with ASCII only.
     pub ascii: bool,
     /// Change nothing.
@@ -25,6 +46,16 @@ pub struct Config {
     pub sort: Option<String>,
     /// Which processes to show.
     pub filter: Option<String>,
+}
+
+/// What the terminal writes on.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Background {
+    /// Nearly black.
+    Dark,
+    /// Nearly white.
+    Light,
 }
 
 /// [`When`] as it is written in the file.
@@ -100,9 +131,26 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_has_every_setting_and_no_other() {
+        let text = SETTINGS
+            .map(|(name, example, _)| format!("{name} = {example}\n"))
+            .concat();
+        let config = read(&text).unwrap();
+        let shown = format!("{config:?}");
+        assert_eq!(shown.matches(": ").count(), SETTINGS.len(), "{shown}");
+        assert!(
+            !shown.contains("None") && !shown.contains("false"),
+            "{shown}"
+        );
+    }
+
+    #[test]
     fn settings_are_read_and_a_wrong_name_is_refused() {
-        let config = read("delay = 0.5\ncolor = \"never\"\nsort = \"-used\"\n").unwrap();
+        let config =
+            read("delay = 0.5\ncolor = \"never\"\nbackground = \"light\"\nsort = \"-used\"\n")
+                .unwrap();
         assert_eq!(config.delay, Some(0.5));
+        assert_eq!(config.background, Some(Background::Light));
         assert_eq!(
             config.order().unwrap(),
             columns::position("used").map(|at| (at, false))

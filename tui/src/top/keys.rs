@@ -49,6 +49,10 @@ pub enum Action {
     Audit,
     /// Writes the selected process's calls down, or no longer.
     Trace,
+    /// Winds a recording so many seconds on, or back.
+    Wind(i64),
+    /// Puts the selected process's pid into the clipboard.
+    Copy,
     /// Who waited for whom, or back to where one was.
     Waits,
     /// The waits of the last seconds, or of all time.
@@ -131,6 +135,9 @@ keys! {
     [K::Char('Z'), K::Char('[')] false "Z ["   ""       "less time in the lanes"                                A::Zoom(-1), MAIN;
     [K::Char('<'), K::Left]      false "<"     ""       "earlier"                                               A::Pan(8), MAIN;
     [K::Char('>'), K::Right]     false ">"     ""       "later"                                                 A::Pan(-8), MAIN;
+    [K::Char(',')]               false ","     ""       "10 s back in a recording; f stops and starts it"       A::Wind(-10), ANY;
+    [K::Char('.')]               false "."     ""       "10 s on in a recording"                                A::Wind(10), ANY;
+    [K::Char('y')]               false "y"     ""       "copy the pid of the selected process"                  A::Copy, ANY;
     [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
     [K::Down, K::Char('j'), K::Char('n')] false "Down j" "" "next process"                                      A::Move(1), ANY;
     [K::Up, K::Char('k'), K::Char('N')]   false "Up k"   "" "previous process"                                  A::Move(-1), ANY;

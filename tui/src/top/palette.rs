@@ -203,8 +203,8 @@ impl Palette {
         }
     }
 
-    /// The palette for this terminal, by its environment.
-    pub fn of_this_terminal(when: When, ascii: bool) -> Self {
+    /// The palette for this terminal, by its environment; `light` is what a person says of its background.
+    pub fn of_this_terminal(when: When, ascii: bool, light: Option<bool>) -> Self {
         let word = |name| env::var(name).unwrap_or_default();
         let depth = depth(when, &word("NO_COLOR"), &word("TERM"), &word("COLORTERM"));
         let charset = ["LC_ALL", "LC_CTYPE", "LANG"].map(word);
@@ -213,7 +213,8 @@ impl Palette {
             let value = value.to_ascii_lowercase();
             value.contains("utf-8") || value.contains("utf8")
         });
-        Self::new(depth, is_light(&word("COLORFGBG")), ascii || !utf8)
+        let light = light.unwrap_or_else(|| is_light(&word("COLORFGBG")));
+        Self::new(depth, light, ascii || !utf8)
     }
 
     /// How a role looks.

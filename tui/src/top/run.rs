@@ -16,6 +16,7 @@ use super::operator::{News, Operator, Task};
 use super::state::State;
 use super::terminal::Screen;
 use super::view::{self, Look};
+use crate::sample::Origin;
 use crate::source::Source;
 use crate::source::replay::Recorder;
 
@@ -103,6 +104,7 @@ impl Dashboard {
         let mut ticks = interval(self.pace);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
+        let played = self.state.data().sample.origin == Origin::Replay;
         let mut next_frame = Instant::now();
         let mut dirty = true;
         loop {
@@ -116,7 +118,8 @@ impl Dashboard {
                 () = sleep_until(next_frame), if dirty => Woken::Frame,
                 event = terminal.next() => Woken::Terminal(event),
                 Some(news) = news.recv() => Woken::News(Box::new(news)),
-                _ = ticks.tick(), if !over => Woken::Tick,
+                // Who stops the picture of a recording stops the recording.
+                _ = ticks.tick(), if !over && !(played && self.state.is_frozen()) => Woken::Tick,
             };
             match woken {
                 Woken::Frame => {
@@ -142,6 +145,13 @@ impl Dashboard {
                     Next::Quit => return Ok(End::Quit),
                     Next::Suspend => screen.suspend()?,
                     Next::Redraw => screen.forget()?,
+                    Next::Copy(text) => screen.copy(&text)?,
+                    Next::Wind(by_ns) => {
+                        let passed = self.source.wind(by_ns)?;
+                        over &= passed.as_ref().is_none_or(Vec::is_empty);
+                        app::wound(&mut self.state, passed);
+                        ticks.reset_after(self.source.pace().unwrap_or(self.pace));
+                    }
                     Next::Continue | Next::Do(_) => {}
                 },
                 Woken::News(news) => app::news(&mut self.state, *news),

@@ -1,6 +1,6 @@
 //! The terminal, taken over and always given back: at the end, on a panic, on a signal, on a stop.
 
-use std::io::{self, Stdout};
+use std::io::{self, Stdout, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,6 +52,13 @@ impl Screen {
         self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
 
+    /// Asks the terminal to put this into its clipboard (OSC 52); one that does not know how passes over it.
+    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout();
+        write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
+        out.flush()
+    }
+
     /// Gives the terminal back, stops this process as the shell's ^Z would, and takes it again when it goes on.
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
@@ -70,6 +77,23 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = (bits >> (18 - 6 * digit)) & 63;
+            text.push(match digit <= three.len() {
+                true => char::from(DIGITS[value as usize]),
+                false => '=',
+            });
+        }
+    }
+    text
 }
 
 fn enter() -> io::Result<()> {
@@ -102,4 +126,22 @@ fn restore_on_panic() {
             report(panic);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_for_the_clipboard_as_terminals_expect_it() {
+        for (text, wrapped) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("41849", "NDE4NDk="),
+        ] {
+            assert_eq!(base64(text.as_bytes()), wrapped);
+        }
+    }
 }

@@ -92,7 +92,7 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         rest.height -= height;
         part
     };
-    header::draw(&mut Pen::new(buffer, part(1), palette), state);
+    header::draw(&mut Pen::new(buffer, part(1), palette), state, look);
     for gpu in 0..data.sample.devices.len() {
         device::two_lines(&mut Pen::new(buffer, part(2), palette), state, gpu);
         if let Some(sentence) = waits::sentence(data, gpu) {
@@ -124,7 +124,7 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
 fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     let parts = layout::main(area, state);
     let palette = &look.palette;
-    header::draw(&mut Pen::new(buffer, parts.header, palette), state);
+    header::draw(&mut Pen::new(buffer, parts.header, palette), state, look);
     device::draw(&mut Pen::new(buffer, parts.device, palette), state);
     if state.data().sample.processes.is_empty() {
         let rest = parts.lanes.union(parts.table);

@@ -2,6 +2,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::sample::{ProcessState, Sample, Trace, TraceState, What};
+use gpushare_tui::source::Source;
+use gpushare_tui::source::replay::{Recorder, Replay};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::columns;
 use gpushare_tui::top::once;
@@ -10,6 +12,7 @@ use gpushare_tui::top::options::Format;
 use gpushare_tui::top::overlay::Overlay;
 use gpushare_tui::top::state::alerts::Severity;
 use gpushare_tui::top::state::filter::Filter;
+use gpushare_tui::top::state::log::Showing;
 use gpushare_tui::top::state::{Screen, State, Who};
 
 use crate::support::{state, story};
@@ -403,4 +406,47 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
         panic!("something else is edited");
     };
     assert_eq!((slot.index, slot.epoch), (1, 7));
+}
+
+#[test]
+fn a_recording_goes_back_to_what_was() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut recorder = Recorder::create(file.path()).unwrap();
+    story().for_each(|sample| recorder.add(&sample).unwrap());
+    let mut replay = Replay::open(file.path()).unwrap();
+    let mut state = State::default();
+    while let Some(sample) = replay.next().unwrap() {
+        state.update(sample);
+    }
+    let (end, events) = (state.data().sample.time_ns, newest(&state));
+    let Next::Wind(by_ns) = press(&mut state, KeyCode::Char(',')) else {
+        panic!("it is not wound");
+    };
+    app::wound(&mut state, replay.wind(by_ns).unwrap());
+    let now = state.data().sample.time_ns;
+    assert!(end - now >= 10_000_000_000, "{end} {now}");
+    assert!(
+        newest(&state) < events,
+        "what is to come has not happened yet"
+    );
+    let hold: f32 = state
+        .data()
+        .on(0)
+        .iter()
+        .map(|who| state.data().spent(*who, 0).hold)
+        .sum();
+    assert!(
+        (0.9..=1.01).contains(&hold),
+        "the shares are those of then: {hold}"
+    );
+    app::wound(&mut state, None);
+    assert!(
+        state.choices.notice.is_some(),
+        "a living machine cannot be wound"
+    );
+}
+
+fn newest(state: &State) -> u64 {
+    let mut events = state.data().log.newest(Showing::All, None);
+    events.next().map_or(0, |event| event.time_ns)
 }

@@ -74,6 +74,7 @@ impl Data {
     /// The clock went back (another recording, a machine restored from an image): what was measured on it is void.
     fn forget_times(&mut self) {
         self.lanes = Lanes::default();
+        self.log = Log::default();
         self.blame = Blame::default();
         self.pulses.clear();
         self.util.clear();

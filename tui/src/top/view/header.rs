@@ -1,17 +1,31 @@
 //! The first line: what is looked at, and how.
 
+use jiff::Timestamp;
+
+use super::Look;
 use super::pen::Pen;
 use crate::sample::{Nvml, Origin};
 use crate::top::palette::Role;
 use crate::top::state::State;
 
-pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     let data = state.data();
     let sample = &data.sample;
     let managed = sample.processes.iter().filter(|p| p.slot.is_some()).count();
     let strangers = sample.processes.len() - managed;
 
+    let then = match sample.origin {
+        Origin::Replay => Timestamp::from_millisecond(sample.unix_ms).ok(),
+        Origin::Live | Origin::Sim => None,
+    };
+    let then = then.map(|then| {
+        let then = then.to_zoned(look.zone.clone());
+        then.strftime("%F %T").to_string()
+    });
     let mut flags = vec![(sample.origin.word(), origin_role(sample.origin))];
+    if let Some(then) = &then {
+        flags.push((then, Role::Text));
+    }
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
         flags.push(("no NVML", Role::Warn));
     }
