@@ -2,7 +2,8 @@
 //!
 //! What an application may rely on: our trouble is never its trouble. Nothing happens when the library is
 //! loaded; every call reaches the driver exactly once unless a quota refuses it; where we cannot manage a
-//! process it runs on as if we were not there, and one line on stderr says why.
+//! process it runs on as if we were not there, and one line on stderr says why. `shim/GUESTS.md` tells a user all
+//! that we do there, system call by system call.
 //!
 //! # Where things are
 //!

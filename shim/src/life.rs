@@ -151,15 +151,13 @@ fn make_guest() -> Option<Guest> {
     if environment.disabled {
         return None;
     }
-    if environment.log >= Log::Warn && !environment.complaints.is_empty() {
+    if environment.log == Log::Off {
+        notice::silence();
+    }
+    if !environment.complaints.is_empty() {
         let complaints = environment.complaints.join("; ");
         notice::once(Cause::Environment, format_args!("{complaints}"));
     }
-    let say = |cause, what: std::fmt::Arguments<'_>| {
-        if environment.log >= Log::Warn {
-            notice::once(cause, what);
-        }
-    };
     let mut count = 0;
     // A child of a process that had initialised CUDA cannot use the driver at all: nothing to manage there.
     // SAFETY: the place is ours.
@@ -167,7 +165,7 @@ fn make_guest() -> Option<Guest> {
     let segments = match locate().and_then(|found| Segments::open_workload(&found.path)) {
         Ok(segments) => segments,
         Err(error) => {
-            say(
+            notice::once(
                 Cause::Segment,
                 format_args!("{error}; this process runs unmanaged"),
             );
@@ -178,7 +176,7 @@ fn make_guest() -> Option<Guest> {
     let registration = match register(&segments, &identity, &environment.limits) {
         Ok(registration) => registration,
         Err(error) => {
-            say(
+            notice::once(
                 Cause::SlotsFull,
                 format_args!("{error}; this process runs unmanaged"),
             );

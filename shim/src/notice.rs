@@ -34,6 +34,11 @@ pub enum Cause {
 
 static SAID: AtomicU32 = AtomicU32::new(0);
 
+/// From here on nothing is said (`GPUSHARE_LOG=off`).
+pub fn silence() {
+    SAID.store(u32::MAX, Relaxed);
+}
+
 /// Says it on stderr unless this cause was spoken of before.
 pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
     let bit = 1 << cause as u32;

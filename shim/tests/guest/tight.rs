@@ -106,6 +106,24 @@ fn a_user_who_may_start_no_thread_runs_without_a_lock() {
     assert_eq!(complained.lines().count(), 1, "{complained}");
 }
 
+#[test]
+fn what_it_says_can_be_switched_off() {
+    let stage = Stage::new();
+    let quiet = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = stage.program("low_limits.c", "");
+        command.args(words).env("GPUSHARE_LOG", "off");
+        command.envs(variables.iter().copied());
+        let said = told("quiet", Watched::spawn(&mut command));
+        assert_eq!(said, ("answers 0".to_owned(), String::new()), "{words:?}");
+    };
+    quiet(&["as", "1000000"], &[]);
+    quiet(&["memlock", "0"], &[("GPUSHARE_MEMORY", "8Q")]);
+    quiet(
+        &["memlock", "0"],
+        &[("GPUSHARE_DIR", "/nonexistent/gpushare")],
+    );
+}
+
 /// A shell with a file system of its own over the segments' directory; `None` where that is not allowed.
 fn with_a_file_system(stage: &Stage, prepare: &str, then: &str) -> Option<Command> {
     let wrapped = ["--user", "--map-root-user", "--mount"];
