@@ -82,7 +82,7 @@ pub fn primary_retain(
 
 /// A context was destroyed, or with no context given the device's primary one reset: what it held is given back.
 ///
-/// Physical memory and graphs belong to the process and stay.
+/// Physical memory and what graphs have belong to the process and stay (measured: also over a reset).
 pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
     let gone = match context as usize {
         0 => guest
@@ -91,12 +91,18 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
             .map_or(0, |primary| primary.load(Relaxed)),
         context => context,
     };
+    guest.memory.graphs.context_gone(device);
     if gone != 0 {
         guest.memory.live.drain(
             |record| record::context(record) == gone as u64,
             |_, record| account::settle(guest, &record),
         );
     }
+}
+
+/// A stream is about to be destroyed.
+pub fn stream_gone(guest: &Guest, stream: usize) {
+    guest.memory.graphs.stream_gone(stream);
 }
 
 /// The keeper's part: work that an allocating thread should not have to do.

@@ -9,7 +9,7 @@ use gpushare_abi::{
     types::{CU_STREAM_CAPTURE_STATUS_NONE, CUstream},
 };
 
-use crate::{context, driver, guest::guest, real::Real, thread::stream_key};
+use crate::{context, driver, guest::guest, memory, real::Real, thread::stream_key};
 
 /// Whether a stream is capturing, or cannot be asked because another one is.
 pub fn is_capturing(key: usize) -> bool {
@@ -35,6 +35,9 @@ pub fn any_capturing() -> bool {
 /// `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     forget(stream as usize);
+    if let Some(guest) = guest() {
+        memory::stream_gone(guest, stream as usize);
+    }
     real.call()
 }
 

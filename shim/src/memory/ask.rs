@@ -5,12 +5,12 @@ use std::ffi::{CStr, c_char};
 
 use gpushare_abi::Out;
 use gpushare_abi::types::{
-    CU_STREAM_CAPTURE_STATUS_ACTIVE, CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUdevice, CUdeviceptr,
-    CUgraph, CUmemoryPool, CUstream, CUuuid, nvmlDevice_t,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE, CU_STREAM_PER_THREAD, CUDA_ARRAY3D_DESCRIPTOR, CUarray,
+    CUdevice, CUdeviceptr, CUgraph, CUmemoryPool, CUstream, CUuuid, nvmlDevice_t,
 };
 
-use crate::drain;
 use crate::driver::call;
+use crate::{drain, stream};
 
 /// Bytes of the allocation an address belongs to.
 pub fn size_of_allocation(dptr: CUdeviceptr) -> Option<u64> {
@@ -59,6 +59,21 @@ pub fn trim(pool: CUmemoryPool, keep: u64) {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     // SAFETY: the pool is in the books, so the application has not destroyed it.
     let _ = unsafe { call::cuMemPoolTrimTo(pool, keep) };
+}
+
+/// Whether a stream has nothing left to do; of a default stream that is not known, for each context has its own.
+pub fn is_idle(key: usize) -> bool {
+    let mut idle = false;
+    if key > CU_STREAM_PER_THREAD as usize {
+        drain::relaxed(|| {
+            if stream::is_capturing(key) {
+                return;
+            }
+            // SAFETY: a stream the application launched a graph in and has not destroyed, or it would be forgotten.
+            idle = unsafe { call::cuStreamQuery(key as CUstream) }.is_ok();
+        });
+    }
+    idle
 }
 
 /// Has the driver give back what a device keeps for graphs and nobody is using; false if it would not.

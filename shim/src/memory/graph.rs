@@ -28,8 +28,7 @@ use crate::thread::stream_key;
 
 use super::account::{self, Account};
 use super::ask;
-use super::record::{self, Kind};
-use plan::{Need, Piece, Plan};
+use plan::{Need, Part, Piece, Plan};
 use pool::{Claim, Pool};
 
 /// `CUgraphNodeParams::type_`: a child graph, an allocation, a free.
@@ -67,6 +66,46 @@ impl Book {
     fn plan(&self, graph: CUgraph, add: impl FnOnce(&mut Plan)) {
         self.any.store(true, Relaxed);
         add(self.lock().graphs.entry(graph as usize).or_default());
+    }
+
+    /// What a launch needs on a device. Before that is more than what is there, the other streams are asked whether they
+    /// are done with theirs.
+    fn claim(&self, stream: usize, part: &Part, launches: bool) -> Claim {
+        let mut book = self.lock();
+        let pool = book.pool(part.ordinal);
+        let claim = pool.claim(stream, part, launches);
+        let others = pool.others(stream);
+        if claim.more == 0 || others.is_empty() {
+            return claim;
+        }
+        pool.give_up(&claim);
+        drop(book);
+        let idle: Vec<_> = others
+            .into_iter()
+            .filter(|(other, _)| ask::is_idle(*other))
+            .collect();
+        let mut book = self.lock();
+        let pool = book.pool(part.ordinal);
+        for (other, launches) in idle {
+            pool.is_idle_after(other, launches);
+        }
+        pool.claim(stream, part, launches)
+    }
+
+    /// A stream is about to be destroyed.
+    pub fn stream_gone(&self, stream: usize) {
+        if self.any() {
+            let mut book = self.lock();
+            let pools = book.pools.iter_mut();
+            pools.for_each(|pool| pool.forget(|other| other == stream));
+        }
+    }
+
+    /// A context on this device has ended, and its streams with it.
+    pub fn context_gone(&self, device: CUdevice) {
+        if let Some(ordinal) = u8::try_from(device).ok().filter(|_| self.any()) {
+            self.lock().pool(ordinal).forget(|_| true);
+        }
     }
 
     /// An allocation of a graph is about to be freed outside of one: where it was, and its bytes.
@@ -127,7 +166,7 @@ pub fn captured(
     Ok(())
 }
 
-/// `cuMemFreeAsync` into a capturing stream: it is freed by each launch.
+/// `cuMemFreeAsync` into a capturing stream: each launch frees. The driver takes only what a graph has allocated.
 pub fn captured_free(
     real: Real<'_, impl FnOnce() -> CUresult>,
     graph: CUgraph,
@@ -328,9 +367,7 @@ pub fn claim(
         need: Arc::clone(&need),
     };
     for part in &need.parts {
-        let mut book = guest.memory.graphs.lock();
-        let claim = book.pool(part.ordinal).claim(stream, part, launches);
-        drop(book);
+        let claim = guest.memory.graphs.claim(stream, part, launches);
         let more = claim.more;
         claims.claims.push((part.ordinal, claim, None));
         if more > 0
@@ -358,16 +395,7 @@ impl Claims {
             return;
         }
         for address in &self.need.frees {
-            let memory = &self.guest.memory;
-            if memory.graphs.take(*address).is_some() {
-                continue;
-            }
-            let ours = |record: &super::live::Record| {
-                record::is(record, Kind::Linear) || record::is(record, Kind::Host)
-            };
-            if let Some(record) = memory.live.take(*address, ours) {
-                account::settle(self.guest, &record);
-            }
+            self.guest.memory.graphs.take(*address);
         }
     }
 }

@@ -91,6 +91,32 @@ fn graphs_in_one_stream_share_what_they_free_themselves() {
 }
 
 #[test]
+fn graphs_in_idle_streams_share_too() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "5MiB")]);
+    for (name, stream) in [("a", "s"), ("b", "t"), ("c", "u")] {
+        client.ok(&format!("stream {stream}"));
+        graph(&mut client, name, 4 * MIB, true);
+        client.ok(&format!("graph-launch exec-{name} {stream}"));
+        kept(&mut client, 4 * MIB, "the launch before is done");
+    }
+}
+
+#[test]
+fn a_captured_free_of_what_no_graph_allocated_is_refused_and_changes_nothing() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("stream s");
+    client.ok("async a 4096");
+    client.ok("capture s");
+    assert_eq!(client.code("capture-free a s"), INVALID_VALUE);
+    client.code("capture-end s g");
+    assert_eq!(client.used(), 4096);
+    client.ok("free-async a");
+    assert_eq!(client.used(), 0);
+}
+
+#[test]
 fn a_denied_launch_answers_out_of_memory_and_may_be_made_later() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "8MiB")]);

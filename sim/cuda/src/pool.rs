@@ -274,10 +274,13 @@ pub fn freeable(address: CUdeviceptr) -> Result<Block, CUerror> {
     }
 }
 
-/// Frees in the order of a stream what any allocation call made.
+/// Frees in the order of a stream what any allocation call made; in a capturing one only what a graph has allocated.
 pub fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
     let kind = freeable(address)?.kind;
-    if kind != Kind::Ordered || capture::is_capturing(stream) {
+    if kind != Kind::Graph && capture::is_capturing(stream) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    if kind != Kind::Ordered {
         return stream.issue(Task::Free(address));
     }
     let (pool, rest) = leave(address, |books| books.rest(address, stream.handle))?;

@@ -2,7 +2,8 @@
 //!
 //! The driver takes memory when a launch (or an upload) needs more than it has, and keeps it for the next one: freeing,
 //! destroying the executable and destroying the graph change nothing; a trim gives back what is not in use. Launches in
-//! one stream follow each other and use the same memory; those in different streams may run at once.
+//! one stream follow each other and use the same memory; those in different streams use it too, unless one of them is
+//! still running. (All measured, on an H200 with 580.159.04.)
 
 use std::collections::HashMap;
 
@@ -15,12 +16,18 @@ pub struct Pool {
     /// Allocations that a launch has made and nobody has freed.
     live: HashMap<u64, u64>,
     live_bytes: u64,
-    /// The most that a launch in each stream has needed beside them.
-    streams: HashMap<usize, u64>,
+    /// The most that a launch in each stream has needed beside them, until that stream is seen idle.
+    streams: HashMap<usize, Temporary>,
     stream_bytes: u64,
     /// Charged for launches that are on their way to the driver: no trim gives that back.
     pending: u64,
     trims: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Temporary {
+    bytes: u64,
+    launches: u64,
 }
 
 /// What a launch has been promised, until it is known whether it was made.
@@ -39,9 +46,10 @@ impl Pool {
     /// What a launch needs, promised; with `launches` false, what an upload takes for it.
     pub fn claim(&mut self, stream: usize, part: &Part, launches: bool) -> Claim {
         let place = self.streams.entry(stream).or_default();
-        let before = *place;
-        *place = before.max(part.temporary);
-        let raised = *place;
+        let before = place.bytes;
+        let raised = before.max(part.temporary);
+        place.bytes = raised;
+        place.launches += 1;
         self.stream_bytes += raised - before;
         let (mut fresh, mut later) = (Vec::new(), 0);
         for piece in &part.kept {
@@ -81,13 +89,39 @@ impl Pool {
         self.charged -= claim.more;
         if self.trims == claim.trims
             && let Some(place) = self.streams.get_mut(&claim.stream)
-            && *place == claim.raised
+            && place.bytes == claim.raised
         {
-            *place = claim.before;
+            place.bytes = claim.before;
             self.stream_bytes -= claim.raised - claim.before;
         }
         for address in &claim.fresh {
             self.free(*address);
+        }
+    }
+
+    /// Streams other than this one that may still be using memory, each with its number of launches.
+    pub fn others(&self, stream: usize) -> Vec<(usize, u64)> {
+        self.streams
+            .iter()
+            .filter(|(other, temporary)| **other != stream && temporary.bytes > 0)
+            .map(|(other, temporary)| (*other, temporary.launches))
+            .collect()
+    }
+
+    /// A stream was seen idle after so many launches: what they used is free for others.
+    pub fn is_idle_after(&mut self, stream: usize, launches: u64) {
+        if let Some(temporary) = self.streams.get_mut(&stream)
+            && temporary.launches == launches
+        {
+            self.stream_bytes -= temporary.bytes;
+            temporary.bytes = 0;
+        }
+    }
+
+    /// These streams are gone; what they used is free for others.
+    pub fn forget(&mut self, which: impl Fn(usize) -> bool) {
+        for (_, temporary) in self.streams.extract_if(|stream, _| which(*stream)) {
+            self.stream_bytes -= temporary.bytes;
         }
     }
 
@@ -147,13 +181,28 @@ mod tests {
     }
 
     #[test]
-    fn launches_in_one_stream_share_and_in_two_do_not() {
+    fn launches_in_one_stream_share_and_in_two_that_run_do_not() {
         let mut pool = Pool::default();
         assert_eq!(made(&mut pool, 1, &part(40, &[])), 40);
         assert_eq!(made(&mut pool, 1, &part(30, &[])), 0);
         assert_eq!(made(&mut pool, 2, &part(30, &[])), 30);
         assert_eq!(pool.trim(), 70);
         assert_eq!(made(&mut pool, 1, &part(30, &[])), 30);
+    }
+
+    #[test]
+    fn what_an_idle_stream_has_used_is_there_for_others() {
+        let mut pool = Pool::default();
+        assert_eq!(made(&mut pool, 1, &part(40, &[])), 40);
+        let seen = pool.others(2);
+        assert_eq!(seen, [(1, 1)]);
+        made(&mut pool, 1, &part(40, &[]));
+        pool.is_idle_after(1, 1);
+        assert_eq!(pool.others(2), [(1, 2)], "it was launched again meanwhile");
+        pool.is_idle_after(1, 2);
+        assert_eq!(made(&mut pool, 2, &part(50, &[])), 10);
+        pool.forget(|stream| stream == 2);
+        assert_eq!(made(&mut pool, 3, &part(50, &[])), 0);
     }
 
     #[test]

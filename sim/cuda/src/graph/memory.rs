@@ -7,7 +7,8 @@
 //!
 //! All of that is as a driver (580.159.04) was seen to do. It takes blocks of 32 MiB and calls all it has reserved used
 //! until it is trimmed; here the bytes are exact, and the two numbers are one. After a launch that was too large it
-//! keeps what it had got together, and no trim gives that back; here it is given back at once.
+//! keeps what it had got together, and no trim gives that back; here it is given back at once. While a launch runs,
+//! one in another stream gets memory of its own; here all launches share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -108,11 +109,11 @@ fn trim(device: i32) -> CUresult {
     Ok(())
 }
 
-/// A node that frees an allocation of a graph, or of a pool.
+/// A node that frees an allocation of a graph; the driver takes no other.
 pub fn free_node(address: u64) -> Result<Node, CUerror> {
     let block = heap::find(address).filter(|block| block.base == address);
     match block.map(|block| block.kind) {
-        Some(Kind::Graph | Kind::Ordered) => Ok(Node::Free(address)),
+        Some(Kind::Graph) => Ok(Node::Free(address)),
         _ => Err(CUDA_ERROR_INVALID_VALUE),
     }
 }
