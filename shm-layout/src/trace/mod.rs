@@ -24,6 +24,7 @@
 //! * **A call's duration** is what the application waited for it, lock included; how much of that was the lock is
 //!   told apart ([`Stat::waited_ns`], records of [`Kind::Wait`] within the call).
 
+mod adopt;
 pub mod alnair;
 mod buffer;
 pub mod claim;
@@ -38,7 +39,8 @@ mod record;
 use std::path::{Path, PathBuf};
 
 pub use self::{
-    buffer::{Buffer, Call, Guest, Length},
+    adopt::Guest,
+    buffer::{Buffer, Call, Length},
     create::{KEEP, create, list, remove, sweep},
     error::TraceError,
     progress::{Order, Progress, TraceState, TraceView},

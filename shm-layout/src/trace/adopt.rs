@@ -1,0 +1,149 @@
+//! How a process comes to a buffer: the operator's file, checked from end to end, or memory of its own.
+
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::{
+    Buffer, CALLS, Line, RECORDS, TraceError, VERSION,
+    create::{allocate, moment},
+    layout::MAGIC,
+    mapped::Mapped,
+    path, size,
+};
+use crate::{
+    clock, codec,
+    crash::crash_point,
+    create::boot_id,
+    ids::{SlotId, Uuid},
+    locate::check_owner,
+    primitive::Ordering,
+};
+
+/// What a process tells about itself when it takes a buffer over.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest<'g> {
+    /// The exported names behind the call codes, by code.
+    pub calls: &'g [&'g str],
+    /// Its devices, by its own ordinals.
+    pub devices: &'g [Uuid],
+}
+
+impl Buffer {
+    /// Takes over the buffer that the operator made for this life of a slot. Everything about the file is checked
+    /// first; what it holds already stays.
+    pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
+        let path = path(dir, slot);
+        let foreign = |why| TraceError::Foreign {
+            path: path.clone(),
+            why,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&path)
+            .map_err(TraceError::io(&path, "open for writing"))?;
+        let meta = file.metadata().map_err(TraceError::io(&path, "look at"))?;
+        if !meta.is_file() {
+            return Err(foreign("it is no plain file"));
+        }
+        check_owner(&path, meta.uid()).map_err(TraceError::Dir)?;
+        let least = size(*RECORDS.start());
+        if meta.len() < least || meta.len() > size(*RECORDS.end()) {
+            return Err(foreign("its size is no buffer's"));
+        }
+        let records = u32::try_from((meta.len() - size(0)) / size_of::<Line>() as u64).unwrap_or(0);
+        if !RECORDS.contains(&records) || meta.len() != size(records) {
+            return Err(foreign("its size is no buffer's"));
+        }
+        // The maker did so; whoever put another file here may have left holes that no room is left for.
+        allocate(&path, &file, records)?;
+        let map = MmapOptions::new()
+            .len(size(records) as usize)
+            .map_raw(&file)
+            .map_err(TraceError::io(&path, "map"))?;
+        let mapped = Mapped::new(map, records).ok_or_else(|| foreign("it is cut short"))?;
+        let head = &mapped.tables().head;
+        let version = head.version.load(Ordering::Relaxed);
+        if head.magic.load(Ordering::Relaxed) != MAGIC || version == 0 {
+            return Err(foreign("it does not begin like one"));
+        }
+        if version != VERSION {
+            return Err(TraceError::WrongVersion {
+                path,
+                theirs: version,
+            });
+        }
+        let says = (
+            head.capacity.load(Ordering::Relaxed),
+            head.size.load(Ordering::Relaxed),
+        );
+        if says != (records, size(records)) {
+            return Err(foreign("its size is not what it says"));
+        }
+        let boot = [&head.boot[0], &head.boot[1]].map(|word| word.load(Ordering::Relaxed));
+        if head.who.load(Ordering::Relaxed) != slot.to_word() || boot != boot_id() {
+            return Err(TraceError::NotIts { path });
+        }
+        Ok(Buffer(mapped).begun(guest))
+    }
+
+    /// A buffer in this process's own memory, for nobody else to see.
+    pub fn private(records: u32, guest: Guest<'_>) -> Result<Buffer, TraceError> {
+        let records = records.clamp(*RECORDS.start(), *RECORDS.end());
+        let here = Path::new("memory");
+        let map = MmapOptions::new()
+            .len(size(records) as usize)
+            .map_anon()
+            .map_err(TraceError::io(here, "map"))?;
+        let foreign = || TraceError::Foreign {
+            path: here.to_path_buf(),
+            why: "it is cut short",
+        };
+        let mapped = Mapped::new(MmapRaw::from(map), records).ok_or_else(foreign)?;
+        let (boottime, realtime) = moment();
+        let head = &mapped.tables().head;
+        head.boottime_ns.store(boottime, Ordering::Relaxed);
+        head.realtime_ns.store(realtime, Ordering::Relaxed);
+        Ok(Buffer(mapped).begun(guest))
+    }
+
+    fn begun(self, guest: Guest<'_>) -> Buffer {
+        let tables = self.0.tables();
+        let head = &tables.head;
+        for (name, text) in tables.names.iter().zip(guest.calls) {
+            let mut words = [0; 8];
+            codec::text_words(text, &mut words);
+            for (word, value) in name.text.iter().zip(words) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        crash_point!("trace:named");
+        for (words, uuid) in head.devices.iter().zip(guest.devices) {
+            let (low, high) = codec::uuid_words(uuid);
+            words[0].store(low, Ordering::Relaxed);
+            words[1].store(high, Ordering::Relaxed);
+        }
+        let count = |len: usize, most: usize| len.min(most) as u32;
+        head.calls_named
+            .store(count(guest.calls.len(), CALLS), Ordering::Relaxed);
+        head.devices_named.store(
+            count(guest.devices.len(), head.devices.len()),
+            Ordering::Relaxed,
+        );
+        let now = clock::now();
+        // One that was stopped and is wanted again goes on.
+        let _ = head
+            .started_ns
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        head.stopped_ns.store(0, Ordering::Relaxed);
+        head.seen_ns.store(now, Ordering::Relaxed);
+        crash_point!("trace:begun");
+        self
+    }
+}
