@@ -18,6 +18,7 @@
 
 pub mod early;
 mod log;
+mod publish;
 mod quiet;
 mod tracer;
 

@@ -59,8 +59,11 @@ impl World {
         if self.barrier {
             quiet::changed();
         }
-        while self.marks.iter().any(quiet::is_writing) {
-            thread::yield_now();
+        for mark in &self.marks {
+            let seen = quiet::look(mark);
+            while !quiet::has_left(mark, seen) {
+                thread::yield_now();
+            }
         }
         if let Some(place) = old.checked_sub(1) {
             self.buffers[place].mapped.store(0, Relaxed);
@@ -107,10 +110,18 @@ fn a_thread_that_writes_already_does_not_write_within() {
         let mark = quiet::Mark::default();
         let outer = quiet::enter(&mark);
         assert!(outer.is_some() && quiet::enter(&mark).is_none());
-        assert!(quiet::is_writing(&mark));
+        let seen = quiet::look(&mark);
+        assert!(!quiet::has_left(&mark, seen));
         drop(outer);
-        assert!(!quiet::is_writing(&mark) && quiet::enter(&mark).is_some());
+        assert!(quiet::has_left(&mark, seen));
+        let again = quiet::enter(&mark);
+        assert!(
+            again.is_some() && quiet::has_left(&mark, seen),
+            "it is another write"
+        );
+        drop(again);
         quiet::leave(&mark);
+        assert!(quiet::has_left(&mark, quiet::look(&mark)));
     });
 }
 

@@ -1,7 +1,6 @@
 //! The keeper's side: follows the operator's orders, publishes buffers and takes them down, says how far they are.
 
 use std::{
-    ptr::null_mut,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering::*},
@@ -14,21 +13,18 @@ use shm_layout::{
     trace::{self, Buffer, Order, Progress, TraceError, TraceState},
 };
 
-use super::{ON, Trace, early, log, quiet};
+use super::{
+    early, log,
+    publish::{close, publish},
+};
 use crate::{
-    barrier,
     futex::{self, Watch},
-    gate,
     guest::Guest,
     symbols::INFO,
-    thread,
 };
 
 // A buffer has a name and a row for every function of the table.
 const _: () = assert!(crate::symbols::COUNT <= trace::CALLS);
-
-/// How long a thread may take to finish a write; a buffer that is written for longer stays mapped for ever.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is traced, and on whose account.
 #[derive(Default)]
@@ -53,6 +49,12 @@ struct Current {
     unread: Option<Arc<Buffer>>,
     /// What earlier private buffers dropped.
     dropped: u64,
+}
+
+impl Current {
+    fn publish(&self, guest: &Guest) {
+        publish(guest, self.shared.clone(), self.private.clone());
+    }
 }
 
 const NO_FILES: u32 = 0;
@@ -108,7 +110,7 @@ impl Tracer {
         current.unread = Some(buffer);
         self.files.store(WRITING, Relaxed);
         if log::start(guest) {
-            publish(guest, &current);
+            current.publish(guest);
         } else {
             (current.private, current.unread) = (None, None);
             self.files.store(NO_FILES, Relaxed);
@@ -128,7 +130,7 @@ impl Tracer {
             current.private = None;
             return false;
         };
-        publish(guest, &current);
+        current.publish(guest);
         current.dropped += full.length().dropped;
         true
     }
@@ -189,7 +191,7 @@ impl Tracer {
         };
         let before = std::mem::replace(&mut current.shared, next);
         current.state = state;
-        publish(guest, &current);
+        current.publish(guest);
         if let Some(buffer) = before {
             close(guest, &buffer);
         }
@@ -220,7 +222,7 @@ impl Tracer {
         if shared.is_none() && private.is_none() {
             return;
         }
-        publish(guest, &current);
+        current.publish(guest);
         if let Some(buffer) = shared {
             close(guest, &buffer);
         }
@@ -244,52 +246,6 @@ impl Tracer {
             dropped: length.dropped + earlier,
         });
     }
-}
-
-/// Makes all threads write where `current` says. What they wrote to before is theirs no more when it returns.
-fn publish(guest: &Guest, current: &Current) {
-    let Some(page) = gate::page() else { return };
-    let next = Trace {
-        shared: current.shared.clone(),
-        private: current.private.clone(),
-    };
-    let on = next.shared.is_some() || next.private.is_some();
-    let next = if on {
-        Box::into_raw(Box::new(next))
-    } else {
-        null_mut()
-    };
-    // ORDER: Release publishes the trace to `writing`; Acquire for the one that comes back.
-    let before = page.trace.swap(next, AcqRel);
-    ON.store(on, Relaxed);
-    for device in &guest.devices {
-        device.turn.retrace(device);
-    }
-    // Every launching thread sees its gate as it is now.
-    barrier::heavy();
-    quiet::changed();
-    let until = Instant::now() + PATIENCE;
-    while thread::all().any(|thread| quiet::is_writing(&thread.tracing.mark)) {
-        if Instant::now() > until {
-            return;
-        }
-        futex::nap(Duration::from_micros(20));
-    }
-    if !before.is_null() {
-        // SAFETY: it was published by us, is the only one of its kind, and no thread has it any more.
-        drop(unsafe { Box::from_raw(before) });
-    }
-}
-
-/// The holds that go on are the last records.
-fn close(guest: &Guest, buffer: &Buffer) {
-    let now = clock::now();
-    for device in &guest.devices {
-        if let Some(since) = device.turn.held_since() {
-            buffer.hold(since, now.saturating_sub(since), device.ordinal, None);
-        }
-    }
-    buffer.stopped(now);
 }
 
 /// The operator learns it from the slot and from the events; the guest's terminal is not the place.
