@@ -10,7 +10,23 @@ use crate::exit::Failure;
 use crate::sample::{End, Sample};
 use crate::uuids;
 
-#[derive(Serialize)]
+/// The headings: also a trace without a record has them.
+const HEADINGS: [&str; 12] = [
+    "pid",
+    "name",
+    "tid",
+    "kind",
+    "call",
+    "start_ns",
+    "start_unix_ns",
+    "duration_ns",
+    "bytes",
+    "gpu",
+    "uuid",
+    "ended_by",
+];
+
+#[derive(Default, Serialize)]
 struct Row<'a> {
     pid: u32,
     name: &'a str,
@@ -32,7 +48,12 @@ pub fn write(
     sample: &Sample,
     out: &mut dyn Write,
 ) -> Result<Vec<Account>, Failure> {
-    let mut table = csv::Writer::from_writer(out);
+    let mut table = csv::WriterBuilder::new()
+        .has_headers(false)
+        .from_writer(out);
+    table
+        .write_record(HEADINGS)
+        .map_err(|error| cannot(&error))?;
     let mut accounts = Vec::new();
     for found in traces {
         let reader = found.read()?;
@@ -91,4 +112,17 @@ pub fn ended_by(record: &Record<'_>) -> &'static str {
         .reason
         .and_then(|reason| End::ALL.get(reason as usize));
     end.map_or("", |end| end.word())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headings_are_the_rows_own() {
+        let mut table = csv::Writer::from_writer(Vec::new());
+        table.serialize(Row::default()).expect("memory");
+        let text = String::from_utf8(table.into_inner().expect("memory")).expect("text");
+        assert_eq!(text.lines().next(), Some(HEADINGS.join(",").as_str()));
+    }
 }
