@@ -1,9 +1,10 @@
 /* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | cpu [MS] | sleep MS |
- * twodev]
+ * twodev | threads (a new one for each kernel) | exec (another program after the first kernel)]
  * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations.
  * $LAUNCHES ends it after so many, whatever the time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,19 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* One kernel from a thread that then ends. */
+static struct { launch_t launch; int (*set)(void *); void *context; unsigned micros; } one;
+static void *launch_one(void *unused) {
+    int failed = one.set(one.context) || one.launch(0, one.micros, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+    return (void *)(intptr_t)failed;
+}
+static int from_a_thread(void) {
+    pthread_t thread;
+    void *failed = one.launch;
+    if (!pthread_create(&thread, 0, launch_one, 0)) pthread_join(thread, &failed);
+    return failed != NULL;
 }
 
 int main(int argc, char **argv) {
@@ -69,9 +83,13 @@ int main(int argc, char **argv) {
         if (two) set(ctx[kernels & 1]);
         if (graph) {
             if (graph_launch(graph, NULL)) return 5;
+        } else if (!strcmp(how, "threads")) {
+            one.launch = launch, one.set = set, one.context = ctx[0], one.micros = micros;
+            if (from_a_thread()) return 5;
         } else if (launch(0, micros, 1, 1, 1, 1, 1, 0, count ? streams[kernels % count] : NULL, 0, 0)) return 5;
         kernels++;
         if (kernels == 1) { puts("ready"); fflush(stdout); }
+        if (!strcmp(how, "exec")) return execlp("sleep", "sleep", "60", NULL);
         if (every && kernels % every == 0) {
             if (two) { set(ctx[0]); ctx_sync(); set(ctx[1]); }
             if (count || !strcmp(how, "ptds") || two) ctx_sync();

@@ -33,6 +33,33 @@ fn the_other_runs_when_the_holder_is_killed() {
 }
 
 #[test]
+fn the_other_runs_when_the_holder_becomes_another_program() {
+    let stage = Stage::new();
+    let holder = stage.started(GREEDY, "30 100 0 exec");
+    let mut other = Watched::spawn(&mut stage.spinner(GREEDY, "30 100 0"));
+    assert_eq!(other.line(), "ready");
+    assert_eq!(stage.kernels_of(holder.pid()), 1, "it sleeps as another");
+}
+
+#[test]
+fn the_other_runs_when_a_waiter_before_it_is_killed() {
+    let stage = Stage::new();
+    let policy = format!("{GREEDY} order=fifo");
+    let holder = stage.started(&policy, "30 100 0");
+    let waits = |count: usize| {
+        let waiter = Watched::spawn(&mut stage.spinner(&policy, "30 100 0"));
+        eventually("it waits", PATIENCE, || {
+            stage.snapshot().devices[0].waiters.len() == count
+        });
+        waiter
+    };
+    let (first, mut second) = (waits(1), waits(2));
+    first.signal(Signal::KILL);
+    holder.signal(Signal::KILL);
+    assert_eq!(second.line(), "ready");
+}
+
+#[test]
 fn a_stopped_holder_loses_the_lock_and_finds_out() {
     let stage = Stage::new();
     let policy = "timeslice=50ms max-hold=100ms grace=50ms idle=1s";

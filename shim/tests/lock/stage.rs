@@ -87,6 +87,23 @@ impl Stage {
         command
     }
 
+    /// The same program in a sandbox that has not got these system calls.
+    pub fn without(&self, calls: &[i64], command: &Command) -> Command {
+        let mut boxed = Command::new(cc(&app("without.c"), "without", &["-w"]));
+        boxed
+            .args(calls.iter().map(i64::to_string))
+            .arg("--")
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => boxed.env(name, value),
+                None => boxed.env_remove(name),
+            };
+        }
+        boxed
+    }
+
     /// Starts a spinner and waits until its first kernel has been launched.
     pub fn started(&self, policy: &str, words: &str) -> Watched {
         let mut spinner = Watched::spawn(&mut self.spinner(policy, words));

@@ -8,15 +8,27 @@ use crate::stage::{PATIENCE, Stage, last_line, number};
 
 /// Runs the same spinner twice at once. Returns the stage and how many kernels each launched.
 fn two(policy: &str, words: &str, devices: &str) -> (Stage, [u64; 2]) {
+    two_without(&[], policy, words, devices)
+}
+
+/// The same where some system calls are not there.
+fn two_without(calls: &[i64], policy: &str, words: &str, devices: &str) -> (Stage, [u64; 2]) {
     let stage = Stage::new();
-    let start = || Watched::spawn(stage.spinner(policy, words).env("DEVICES", devices));
+    let start = || {
+        let spinner = stage.spinner(policy, words);
+        Watched::spawn(stage.without(calls, &spinner).env("DEVICES", devices))
+    };
     let (one, other) = (start(), start());
     let kernels = [one, other].map(|program| number(&last_line(program), "kernels"));
     (stage, kernels)
 }
 
 fn alternates(policy: &str, words: &str) {
-    let (stage, kernels) = two(policy, words, "1");
+    alternates_without(&[], policy, words);
+}
+
+fn alternates_without(calls: &[i64], policy: &str, words: &str) {
+    let (stage, kernels) = two_without(calls, policy, words, "1");
     assert_eq!(stage.overlaps(), 0, "{policy}");
     assert!(
         stage.switches() >= 4,
@@ -64,6 +76,27 @@ fn work_in_many_streams_is_drained() {
 #[test]
 fn work_in_the_threads_own_default_stream_is_drained() {
     alternates("timeslice=5ms", "1 500 5 ptds");
+}
+
+#[test]
+fn work_of_threads_that_have_ended_is_drained() {
+    alternates("timeslice=5ms", "1 500 4 threads");
+    alternates("launches=3", "1 500 0 threads");
+}
+
+const MEMBARRIER: i64 = libc::SYS_membarrier;
+const FUTEX_WAITV: i64 = 449;
+
+#[test]
+fn where_the_kernel_has_less_they_take_turns_all_the_same() {
+    for calls in [
+        &[MEMBARRIER][..],
+        &[FUTEX_WAITV],
+        &[MEMBARRIER, FUTEX_WAITV],
+    ] {
+        alternates_without(calls, "timeslice=5ms", "1 500 4");
+        alternates_without(calls, "launches=10", "1 500 0");
+    }
 }
 
 #[test]
