@@ -437,3 +437,44 @@ fn an_experiment_measures_each_configuration() {
         3
     );
 }
+
+#[test]
+fn an_experiment_killed_outright_leaves_nothing_that_the_next_one_does_not_sweep() {
+    let bed = Testbed::new();
+    let plan = bed.dir().join("plan.toml");
+    let text = "seconds = 600\n[[task]]\nname = 'urgent'\nurgent = true\nkernel_us = 500\n\
+                [[task]]\nname = 'bulk'\nkernel_us = 1000\n[[config]]\nname = 'off'\n";
+    std::fs::write(&plan, text).expect("ours");
+    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    command
+        .args(["experiment", &plan.display().to_string(), "--sim"])
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+    let experiment = Watched::spawn(&mut command);
+    let stage = format!("gpushare-stage-{}-", experiment.pid());
+    let left = || {
+        let files = std::fs::read_dir("/dev/shm")
+            .expect("there is one")
+            .flatten();
+        files
+            .filter(|file| file.file_name().to_string_lossy().contains(&stage))
+            .map(|file| file.path())
+            .collect::<Vec<_>>()
+    };
+    let segments = || left().into_iter().find(|path| path.join("state").exists());
+    let running = || {
+        let Some(dir) = segments() else { return 0 };
+        let segments = shm_layout::Segments::open_viewer(&dir).expect("its own");
+        let look = shm_layout::snapshot(&segments, shm_layout::clock::now());
+        let is_alive =
+            |process: &&shm_layout::ProcessView| process.alive != shm_layout::Liveness::Dead;
+        look.processes.iter().filter(is_alive).count()
+    };
+    eventually("both tasks are there", LIMIT, || running() == 2);
+    experiment.signal(rustix::process::Signal::KILL);
+    experiment.wait_output();
+    eventually("its tasks end by themselves", LIMIT, || running() == 0);
+    eventually("the next stage sweeps what it left", LIMIT, || {
+        gpushare(&bed, &["doctor", "--json"]);
+        left().is_empty()
+    });
+}
