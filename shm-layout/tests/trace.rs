@@ -233,6 +233,28 @@ fn a_wrong_file_is_refused_by_both_sides() {
 }
 
 #[test]
+fn holes_in_a_buffer_are_filled_before_it_is_written() {
+    let dir = Dir::new();
+    let (process, _) = process(&dir.open(), "");
+    let path = made(&dir, &process);
+    let head = fs::read(&path).expect("a buffer");
+    fs::remove_file(&path).expect("ours");
+    fs::write(&path, &head[..1024]).expect("written");
+    let file = OpenOptions::new().write(true).open(&path).expect("ours");
+    file.set_len(trace::size(RECORDS)).expect("longer");
+    let holes = || {
+        fs::metadata(&path)
+            .map(|meta| meta.blocks() * 512 < meta.len())
+            .expect("there")
+    };
+    assert!(holes());
+    let buffer = Buffer::adopt(dir.path(), process.slot(), guest()).expect("our own");
+    buffer.call(&call(ALLOC, 5));
+    assert!(!holes());
+    assert_eq!(Reader::open(&path).expect("a buffer").records().count(), 1);
+}
+
+#[test]
 fn another_lifes_buffer_is_not_written() {
     let dir = Dir::new();
     let segments = dir.open();

@@ -1,19 +1,20 @@
 //! How a process comes to a buffer: the operator's file, checked from end to end, or memory of its own.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
 
 use super::{
-    Buffer, CALLS, Line, RECORDS, TraceError, VERSION,
-    create::{allocate, moment},
-    layout::MAGIC,
-    mapped::Mapped,
-    path, size,
+    Buffer, CALLS, Line, RECORDS, TraceError, VERSION, create::moment, layout::MAGIC,
+    mapped::Mapped, path, size,
 };
 use crate::{
     clock, codec,
@@ -31,6 +32,19 @@ pub struct Guest<'g> {
     pub calls: &'g [&'g str],
     /// Its devices, by its own ordinals.
     pub devices: &'g [Uuid],
+}
+
+/// The maker left no holes; whoever put another file here may have, and for a hole there may be no room left. A file
+/// system that cannot be asked for room (or packs what it stores) gets the benefit of the doubt.
+fn fill_holes(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
+    let want = size(records);
+    match fallocate(file, FallocateFlags::empty(), 0, want) {
+        Err(Errno::NOSPC | Errno::DQUOT) => Err(TraceError::NoSpace {
+            path: path.to_path_buf(),
+            want,
+        }),
+        _ => Ok(()),
+    }
 }
 
 impl Buffer {
@@ -61,8 +75,9 @@ impl Buffer {
         if !RECORDS.contains(&records) || meta.len() != size(records) {
             return Err(foreign("its size is no buffer's"));
         }
-        // The maker did so; whoever put another file here may have left holes that no room is left for.
-        allocate(&path, &file, records)?;
+        if meta.blocks().saturating_mul(512) < meta.len() {
+            fill_holes(&path, &file, records)?;
+        }
         let map = MmapOptions::new()
             .len(size(records) as usize)
             .map_raw(&file)

@@ -68,7 +68,7 @@ pub fn create(dir: &Path, process: &ProcessView, records: u32) -> Result<PathBuf
 }
 
 /// Makes sure that every byte has its place on the file system.
-pub(super) fn allocate(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
+fn allocate(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
     let want = size(records);
     create::allocate(file, want).map_err(|source| match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => TraceError::NoSpace {
