@@ -34,6 +34,9 @@
 //! }
 //! ```
 //!
+//! A hook that needs few of the arguments names them in its row, `transfer::bytes(stream, bytes)`, and serves every
+//! function whose row can name them. What it does there is one line in `documented.rs`, from which `DRIVER.md` comes.
+//!
 //! A hook runs behind the re-entrancy guard (what the driver calls meanwhile passes through) and the panic
 //! boundary (a panic counts as a fault; the driver's answer stands, and a call not yet forwarded is). It
 //! needs no `unsafe`: [`real::Real::call`] forwards the caller's own call once, `gpushare_abi::Out` and `In`

@@ -76,10 +76,7 @@ fn recognise(name: &str, theirs: *mut c_void, version: i32, flags: u64) -> Optio
     rows.peek()?;
     learn_all();
     let rows = rows.collect::<Rows>();
-    // By address first, and in all rows: newer versions of a name may be another function altogether, as
-    // `cuGraphInstantiate` of CUDA 12 is `cuGraphInstantiateWithFlags`.
-    let known = |symbol: &Symbol| driver::known(*symbol) == theirs;
-    if let Some(symbol) = HOOKED.iter().copied().find(known) {
+    if let Some(symbol) = rows.iter().find(|&symbol| driver::known(symbol) == theirs) {
         return Some(symbol);
     }
     let meant = meant(&rows, version, flags & PER_THREAD != 0)?;
