@@ -55,15 +55,26 @@ fn caps_of_ten_thirty_and_fifty_percent_hold() {
     }
 }
 
-#[test]
-fn weights_of_one_two_and_four_share_the_device() {
+/// Three programs, weighing one, two and four, share the device under this policy.
+fn weighed(policy: &str) {
     let weights = ["100", "200", "400"];
-    let shares = shares("timeslice=4ms order=fair", "GPUSHARE_WEIGHT", &weights);
+    let shares = shares(policy, "GPUSHARE_WEIGHT", &weights);
     let sum: f64 = shares.iter().sum();
     // Of the time that anybody had: what a busy machine takes away it takes from all.
     let shares: Vec<_> = shares.iter().map(|share| share * 100.0 / sum).collect();
-    eprintln!("weights 1:2:4: {shares:.2?} % of {sum:.2} %");
+    eprintln!("{policy}, weights 1:2:4: {shares:.2?} % of {sum:.2} %");
     for (share, wanted) in shares.iter().zip([1.0, 2.0, 4.0]) {
         assert!((share - wanted * 100.0 / 7.0).abs() < 6.0, "{shares:.2?}");
     }
+}
+
+#[test]
+fn weights_of_one_two_and_four_share_the_device() {
+    weighed("timeslice=4ms order=fair");
+}
+
+#[test]
+fn weights_of_one_two_and_four_share_the_device_under_a_count() {
+    weighed("launches=8 order=fair");
+    weighed("always order=fair");
 }
