@@ -55,15 +55,23 @@ pub struct Moment {
     pub what: String,
 }
 
-/// Holds and waits that ended within `from..=to`, in the order of their ends.
+/// Holds and waits that ended within `from..=to`, each lane's in the order of their beginnings.
+///
+/// An event is written a moment after what it tells, by then the next may have begun. A lane holds one
+/// thing at a time, so each ends where the next begins.
 pub fn spans(sample: &Sample, from: u64, to: u64) -> Vec<Span> {
     let within = |event: &&EventLine| (from..=to).contains(&event.time_ns);
-    sample
-        .events
-        .iter()
-        .filter(within)
-        .filter_map(|event| span(event, sample))
-        .collect()
+    let told = sample.events.iter().filter(within);
+    let mut spans: Vec<Span> = told.filter_map(|event| span(event, sample)).collect();
+    spans.sort_by_key(|span| (span.gpu, span.waiter, span.start_ns));
+    for at in 1..spans.len() {
+        let next = (spans[at].gpu, spans[at].waiter, spans[at].start_ns);
+        let span = &mut spans[at - 1];
+        if (span.gpu, span.waiter) == (next.0, next.1) {
+            span.duration_ns = span.duration_ns.min(next.2 - span.start_ns);
+        }
+    }
+    spans
 }
 
 fn span(event: &EventLine, sample: &Sample) -> Option<Span> {
@@ -132,4 +140,44 @@ pub fn moments(sample: &Sample, edits: &Edits, from: u64, to: u64) -> Vec<Moment
 /// The devices on which anything is told.
 pub fn devices(spans: &[Span]) -> BTreeSet<usize> {
     spans.iter().map(|span| span.gpu).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{End, Slot};
+
+    #[test]
+    fn a_lane_holds_one_thing_at_a_time() {
+        let slot = |index| Some(Slot { index, epoch: 1 });
+        let event = |time_ns, slot, what| EventLine {
+            time_ns,
+            slot,
+            gpu: Some(0),
+            what,
+            ..EventLine::default()
+        };
+        let release = |held_ns| What::Release {
+            reason: End::Slice,
+            held_ns,
+        };
+        let sample = Sample {
+            events: vec![
+                event(50, slot(1), release(50)),
+                event(100, slot(1), What::Hold { waited_ns: 60 }),
+                // Written late, when the next hold had begun.
+                event(120, slot(0), release(80)),
+                event(190, slot(1), release(90)),
+                event(900, slot(0), release(10)),
+            ],
+            ..Sample::default()
+        };
+        let spans = spans(&sample, 60, 500);
+        let seen: Vec<_> = spans
+            .iter()
+            .map(|span| (span.waiter, span.start_ns, span.duration_ns))
+            .collect();
+        assert_eq!(seen, [(None, 40, 60), (None, 100, 90), (Some(1), 40, 60)]);
+        assert_eq!(devices(&spans), BTreeSet::from([0]));
+    }
 }
