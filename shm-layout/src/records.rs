@@ -94,6 +94,11 @@ impl Control {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// The word itself, for whoever looks often.
+    pub(crate) fn generation_word(&self) -> &AtomicU64 {
+        &self.generation
+    }
+
     /// What the operator set for one life of a slot.
     pub(crate) fn slot_settings(&self, slot: SlotId) -> Option<SlotSettings> {
         let words = self.read::<SLOT_WORDS>(RecordId::Slot(usize::from(slot.index)))?;

@@ -38,14 +38,31 @@ pub(crate) struct Book {
     pace: AtomicU64,
 }
 
+/// What is known of one device.
 #[derive(Default)]
-struct CachedLimits {
+pub(crate) struct CachedLimits {
     quota: AtomicU64,
     source: AtomicU64,
     group: AtomicU64,
     device: AtomicU64,
     /// The order of the device's queue.
     order: AtomicU64,
+}
+
+impl CachedLimits {
+    #[inline(always)]
+    pub(crate) fn load(&self) -> Limits {
+        Limits {
+            quota: self.quota.load(Ordering::Relaxed),
+            group: self.group.load(Ordering::Relaxed),
+            device: self.device.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Who set the quota.
+    pub(crate) fn source(&self) -> Source {
+        codec::source_of(self.source.load(Ordering::Relaxed))
+    }
 }
 
 /// The last good reading of the records.
@@ -79,22 +96,9 @@ impl Book {
 }
 
 impl Registration {
-    /// What limits us on a device just now.
-    #[inline]
-    pub(crate) fn limits(&self, entry: Entry) -> Limits {
-        self.look();
-        let cached = &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS];
-        Limits {
-            quota: cached.quota.load(Ordering::Relaxed),
-            group: cached.group.load(Ordering::Relaxed),
-            device: cached.device.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Who set the quota that limits us on a device.
-    pub(crate) fn quota_source(&self, entry: Entry) -> Source {
-        let cached = &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS];
-        codec::source_of(cached.source.load(Ordering::Relaxed))
+    /// What is known of a device; behind [`look_at`](Self::look_at) it is the newest.
+    pub(crate) fn cached_limits(&self, entry: Entry) -> &CachedLimits {
+        &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
     }
 
     /// The lock policy that holds for this process on one device, and who set it.
@@ -156,10 +160,7 @@ impl Registration {
     /// The order of a device's queue.
     pub(crate) fn order(&self, entry: Entry) -> Order {
         self.look();
-        match self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
-            .order
-            .load(Ordering::Relaxed)
-        {
+        match self.cached_limits(entry).order.load(Ordering::Relaxed) {
             1 => Order::Fifo,
             2 => Order::Priority,
             _ => Order::Fair,
@@ -180,9 +181,15 @@ impl Registration {
         self.book.held_back.load(Ordering::Relaxed) != 0
     }
 
-    #[inline]
     fn look(&self) {
-        let generation = self.control_generation();
+        self.look_at(self.segments().control().generation_word());
+    }
+
+    /// Reads the records again if the control segment's generation moved.
+    #[inline(always)]
+    pub(crate) fn look_at(&self, generation: &AtomicU64) {
+        // ORDER: pairs with the Release in edit; the records of that generation are visible.
+        let generation = generation.load(Ordering::Acquire);
         // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
         let seen = self.book.generation.load(Ordering::Acquire);
         let deadline = self.book.deadline.load(Ordering::Relaxed);

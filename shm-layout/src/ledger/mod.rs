@@ -3,10 +3,11 @@
 mod counters;
 
 use crate::{
+    book::CachedLimits,
     crash::crash_point,
     ids::Entry,
     limits::Source,
-    primitive::Ordering,
+    primitive::{AtomicU64, Ordering},
     protocol::account::{self, Account, Refusal, SharedLimit},
     register::Registration,
     state::{DeviceEntry, State},
@@ -54,6 +55,9 @@ pub struct Ledger<'r> {
     registration: &'r Registration,
     entry: Entry,
     words: &'r DeviceEntry,
+    limits: &'r CachedLimits,
+    /// The control segment's.
+    generation: &'r AtomicU64,
 }
 
 /// Bytes set aside for an allocation the driver has not granted yet. Dropping it gives them back.
@@ -67,6 +71,7 @@ pub struct Reservation<'r> {
 const ATTEMPTS: u32 = 64;
 
 impl<'r> Ledger<'r> {
+    #[inline(always)]
     pub(crate) fn new(
         registration: &'r Registration,
         entry: Entry,
@@ -76,9 +81,19 @@ impl<'r> Ledger<'r> {
             registration,
             entry,
             words,
+            limits: registration.cached_limits(entry),
+            generation: registration.segments().control().generation_word(),
         }
     }
 
+    /// What limits us just now.
+    #[inline(always)]
+    fn limits(&self) -> Limits {
+        self.registration.look_at(self.generation);
+        self.limits.load()
+    }
+
+    #[inline(always)]
     fn account(&self) -> Account<'r> {
         Account {
             used: &self.words.used,
@@ -86,12 +101,31 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// Sets bytes aside, or says which limit refused.
-    #[inline]
-    pub fn reserve(&self, bytes: u64) -> Result<Reservation<'r>, Denial> {
-        let limits = self.registration.limits(self.entry);
+    /// Sets bytes aside if no limit is in question but the process's own quota, and that allows it. `None` says
+    /// nothing: [`reserve`](Self::reserve) does.
+    #[inline(always)]
+    pub fn reserve_at_once(&self, bytes: u64) -> Option<Reservation<'r>> {
+        let limits = self.limits();
+        if limits.are_shared() {
+            return None;
+        }
         // Read before the locked instruction, which nothing behind it overtakes.
         let peak = self.words.peak.load(Ordering::Relaxed);
+        crash_point!("reserve:begin");
+        let used = account::reserve_own(self.account(), bytes, limits.quota).ok()?;
+        crash_point!("reserve:done");
+        if used > peak {
+            self.words.peak.fetch_max(used, Ordering::Relaxed);
+        }
+        Some(self.reopen(bytes))
+    }
+
+    /// Sets bytes aside, or says which limit refused.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation<'r>, Denial> {
+        if let Some(reservation) = self.reserve_at_once(bytes) {
+            return Ok(reservation);
+        }
+        let limits = self.limits();
         crash_point!("reserve:begin");
         let used = if limits.are_shared() {
             self.reserve_shared(bytes, &limits)?
@@ -100,17 +134,19 @@ impl<'r> Ledger<'r> {
                 .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?
         };
         crash_point!("reserve:done");
-        if used > peak {
-            self.words.peak.fetch_max(used, Ordering::Relaxed);
-        }
-        Ok(Reservation {
-            words: self.words,
-            bytes,
-        })
+        self.words.peak.fetch_max(used, Ordering::Relaxed);
+        Ok(self.reopen(bytes))
     }
 
-    #[cold]
-    #[inline(never)]
+    /// Bytes that were set aside and committed, as a reservation once more.
+    #[inline(always)]
+    pub fn reopen(&self, bytes: u64) -> Reservation<'r> {
+        Reservation {
+            words: self.words,
+            bytes,
+        }
+    }
+
     fn reserve_shared(&self, bytes: u64, limits: &Limits) -> Result<u64, Denial> {
         let state = self.registration.segments().state();
         let device = usize::from(self.entry.device());
@@ -148,7 +184,6 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    #[cold]
     fn denial(&self, refusal: Refusal, asked: u64, quota: u64, names: &[(Limit, u64)]) -> Denial {
         match refusal {
             Refusal::Own(used) => Denial {
@@ -170,7 +205,7 @@ impl<'r> Ledger<'r> {
     }
 
     /// Gives back bytes of a freed allocation.
-    #[inline]
+    #[inline(always)]
     pub fn release(&self, bytes: u64) {
         account::release(&self.words.used, bytes);
     }
@@ -202,17 +237,17 @@ impl<'r> Ledger<'r> {
     /// The process's quota in force.
     #[inline]
     pub fn quota(&self) -> Quota {
-        let limits = self.registration.limits(self.entry);
+        let limits = self.limits();
         Quota {
             bytes: (limits.quota != u64::MAX).then_some(limits.quota),
-            source: self.registration.quota_source(self.entry),
+            source: self.limits.source(),
         }
     }
 
     /// Bytes that still may be reserved; `None` is unlimited.
-    #[inline]
+    #[inline(always)]
     pub fn room(&self) -> Option<u64> {
-        let limits = self.registration.limits(self.entry);
+        let limits = self.limits();
         if limits.are_shared() {
             return Some(self.shared_room(&limits));
         }
@@ -311,6 +346,7 @@ impl State {
 
 impl Reservation<'_> {
     /// The driver granted it: the bytes stay charged. Returns how many.
+    #[inline(always)]
     pub fn commit(self) -> u64 {
         let bytes = self.bytes;
         std::mem::forget(self);

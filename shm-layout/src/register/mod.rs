@@ -93,6 +93,7 @@ impl Registration {
         &self.segments
     }
 
+    #[inline]
     pub(crate) fn words(&self) -> &Slot {
         &self.segments.state().slots[usize::from(self.slot.index)]
     }
@@ -248,6 +249,7 @@ impl Registration {
     }
 
     /// The memory ledger of one device.
+    #[inline]
     pub fn ledger(&self, entry: Entry) -> Ledger<'_> {
         Ledger::new(
             self,
