@@ -51,6 +51,7 @@ macro_rules! launch_kernel {
             "mov dword ptr [rax + {inside}], 0",
             "3:",
             "jmp {slow}",
+            ".balign 64", // of the function's section, and so of its beginning: it lies in two cache lines, not three
             ".cfi_endproc",
             inside = const $crate::thread::offset::INSIDE,
             submitting = const $crate::gate::bargain::SUBMITTING,
