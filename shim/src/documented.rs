@@ -155,6 +155,10 @@ const HOOKS: &[(&str, &str)] = &[
         "notes what each launch will free",
     ),
     (
+        "memory::graph::instantiate_with",
+        "notes what launches will need; charged, if it uploads",
+    ),
+    (
         "memory::graph::upload",
         "charged: what a launch needs beyond what the device keeps for graphs",
     ),

@@ -6,6 +6,7 @@
 //! `cuDeviceGraphMemTrim`. A driver refuses to copy graphs with memory nodes and to remove such nodes, and makes one
 //! executable of such a graph at a time; a child graph that is moved brings its nodes along.
 
+mod claim;
 mod plan;
 mod pool;
 
@@ -14,16 +15,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::Out;
-use gpushare_abi::errors::{CUerror, CUresult};
+use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNodeParams,
-    CUmemLocation, CUstream,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUdeviceptr, CUgraph,
+    CUgraphExec, CUgraphNodeParams, CUmemLocation, CUstream,
 };
-use shm_layout::{DEVICES_PER_PROCESS, Reservation};
+use shm_layout::DEVICES_PER_PROCESS;
 
 use crate::guest::{Device, Guest, guest};
 use crate::real::Real;
-use crate::symbols::Symbol;
 use crate::thread::stream_key;
 
 use super::account::{self, Account};
@@ -31,12 +31,19 @@ use super::ask;
 use plan::{Need, Part, Piece, Plan};
 use pool::{Claim, Pool};
 
+pub use claim::{Claims, claim};
+
 /// `CUgraphNodeParams::type_`: a child graph, an allocation, a free.
 const NODE_TYPE_GRAPH: u32 = 4;
 const NODE_TYPE_MEM_ALLOC: u32 = 10;
 const NODE_TYPE_MEM_FREE: u32 = 11;
 /// `CUDA_CHILD_GRAPH_NODE_PARAMS::ownership`: the child is not copied.
 const OWNERSHIP_MOVE: u32 = 1;
+
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`.
+const UPLOAD: u64 = 2;
+/// `CUDA_GRAPH_INSTANTIATE_ERROR`.
+const INSTANTIATE_ERROR: u32 = 1;
 
 /// Which graph allocates what. No lock on it is held over a driver call.
 #[derive(Default)]
@@ -90,6 +97,10 @@ impl Book {
             pool.is_idle_after(other, launches);
         }
         pool.claim(stream, part, launches)
+    }
+
+    fn need_of(&self, exec: CUgraphExec) -> Option<Arc<Need>> {
+        self.lock().execs.get(&(exec as usize)).cloned()
     }
 
     /// A stream is about to be destroyed.
@@ -253,7 +264,43 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, graph: CUgraph) -> CUr
     })
 }
 
-/// `cuGraphInstantiate` in all its forms.
+/// `cuGraphInstantiateWithParams`, which may upload at once.
+pub fn instantiate_with(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    exec: Out<CUgraphExec>,
+    graph: CUgraph,
+    params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+) -> CUresult {
+    let guest = guest().filter(|guest| guest.memory.graphs.any());
+    let given = params.get().filter(|params| params.flags & UPLOAD != 0);
+    let (Some(guest), Some(mut given)) = (guest, given) else {
+        return instantiate(real, exec, graph);
+    };
+    let plan = guest
+        .memory
+        .graphs
+        .lock()
+        .graphs
+        .get(&(graph as usize))
+        .cloned();
+    let key = stream_key(given.hUploadStream as usize, real.per_thread());
+    let symbol = real.symbol();
+    let claims = plan
+        .map(|plan| Claims::make(guest, Arc::new(plan.need()), symbol, key, false))
+        .transpose()
+        .inspect_err(|_| {
+            given.hErrNode_out = std::ptr::null_mut();
+            given.result_out = INSTANTIATE_ERROR;
+            params.set(given);
+        })?;
+    let answer = instantiate(real, exec, graph);
+    if let Some(claims) = claims {
+        claims.settle(answer);
+    }
+    answer
+}
+
+/// `cuGraphInstantiate` in its other forms.
 pub fn instantiate(
     real: Real<'_, impl FnOnce() -> CUresult>,
     exec: Out<CUgraphExec>,
@@ -332,79 +379,4 @@ pub fn give_up_idle(guest: &Guest, device: &Device) -> bool {
     let gone = graphs.lock().pool(ordinal).trim();
     guest.registration.ledger(device.entry).release(gone);
     gone > 0
-}
-
-/// What a launch was promised on all its devices; given back unless it is settled otherwise.
-pub struct Claims {
-    guest: &'static Guest,
-    need: Arc<Need>,
-    launches: bool,
-    claims: Vec<(u8, Claim, Option<Reservation<'static>>)>,
-}
-
-/// Charges what a launch of an executable needs beyond what its devices keep for graphs, or denies the launch.
-pub fn claim(
-    symbol: Symbol,
-    exec: CUgraphExec,
-    stream: usize,
-    launches: bool,
-) -> Result<Option<Claims>, CUerror> {
-    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
-        return Ok(None);
-    };
-    let need = guest
-        .memory
-        .graphs
-        .lock()
-        .execs
-        .get(&(exec as usize))
-        .cloned();
-    let Some(need) = need else { return Ok(None) };
-    let mut claims = Claims {
-        guest,
-        launches,
-        claims: Vec::new(),
-        need: Arc::clone(&need),
-    };
-    for part in &need.parts {
-        let claim = guest.memory.graphs.claim(stream, part, launches);
-        let more = claim.more;
-        claims.claims.push((part.ordinal, claim, None));
-        if more > 0
-            && let Some(account) = account::of_device(part.ordinal.into())
-            && let Some((.., reservation)) = claims.claims.last_mut()
-        {
-            *reservation = Some(account.out_of_pool().reserve(more, symbol)?);
-        }
-    }
-    Ok(Some(claims))
-}
-
-impl Claims {
-    /// The driver has answered.
-    pub fn settle(mut self, answer: CUresult) {
-        if answer.is_err() {
-            return;
-        }
-        for (ordinal, claim, reservation) in self.claims.drain(..) {
-            reservation.map(Reservation::commit);
-            let mut book = self.guest.memory.graphs.lock();
-            book.pool(ordinal).keep(&claim);
-        }
-        if !self.launches {
-            return;
-        }
-        for address in &self.need.frees {
-            self.guest.memory.graphs.take(*address);
-        }
-    }
-}
-
-impl Drop for Claims {
-    fn drop(&mut self) {
-        let mut book = self.guest.memory.graphs.lock();
-        for (ordinal, claim, _) in &self.claims {
-            book.pool(*ordinal).give_up(claim);
-        }
-    }
 }

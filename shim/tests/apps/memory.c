@@ -273,6 +273,12 @@ static int run(int argc, char **argv, char *more) {
         sprintf(more, " %llu", reserved);
         return code;
     }
+    if (IS("graph-instantiate-uploading")) {
+        struct { u64 flags, stream, node; unsigned result; } how = {2, V(3), 7, 7};
+        code = CALL(cuGraphInstantiateWithParams, OUT(1), (void *)V(2), &how);
+        sprintf(more, " %u", how.result);
+        return code;
+    }
     if (IS("graph-instantiate-freeing")) return CALL(cuGraphInstantiateWithFlags, OUT(1), (void *)V(2), (u64)1);
     if (IS("graph-instantiate")) return CALL(cuGraphInstantiateWithFlags, OUT(1), (void *)V(2), (u64)0);
     if (IS("graph-destroy")) return CALL(cuGraphDestroy, (void *)V(1));

@@ -3,7 +3,7 @@
 
 use gpushare_testbed::Testbed;
 
-use crate::client::{Client, INVALID_VALUE, MIB};
+use crate::client::{Client, INVALID_VALUE, MIB, OUT_OF_MEMORY};
 
 const NOT_SUPPORTED: u64 = 801;
 
@@ -139,6 +139,24 @@ fn a_denied_launch_answers_out_of_memory_and_may_be_made_later() {
 fn kept_beside(client: &mut Client<'_>, bytes: u64) {
     assert_eq!(client.ok("graph-kept"), [0]);
     assert_eq!(client.used(), bytes);
+}
+
+#[test]
+fn an_instantiation_that_uploads_is_charged_or_denied_itself() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "5MiB")]);
+    client.ok("stream s");
+    client.ok("graph g");
+    client.ok("graph-alloc n g 4194304 a");
+    client.ok(&format!("alloc other {}", 2 * MIB));
+    let denied = client.ask("graph-instantiate-uploading x g s");
+    assert_eq!(denied, (OUT_OF_MEMORY, vec!["1".to_owned()]));
+    kept_beside(&mut client, 2 * MIB);
+    client.ok("free other");
+    assert_eq!(client.ok("graph-instantiate-uploading x g s"), [0]);
+    kept(&mut client, 4 * MIB, "uploaded");
+    client.ok("graph-launch x s");
+    kept(&mut client, 4 * MIB, "launched");
 }
 
 #[test]

@@ -83,7 +83,7 @@ macro_rules! memory_rows {
             "cuGraphInstantiate" 10000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
             "cuGraphInstantiate" 11000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiate_v2(exec: Out<CUgraphExec>, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char, len: usize);
             "cuGraphInstantiateWithFlags" 11040 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64);
-            "cuGraphInstantiateWithParams" 12000 call memory::graph::instantiate(exec, graph) fn cuGraphInstantiateWithParams(exec: Out<CUgraphExec>, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) twin cuGraphInstantiateWithParams_ptsz;
+            "cuGraphInstantiateWithParams" 12000 call memory::graph::instantiate_with(exec, graph, params) fn cuGraphInstantiateWithParams(exec: Out<CUgraphExec>, graph: CUgraph, params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>) twin cuGraphInstantiateWithParams_ptsz;
             "cuGraphExecDestroy" 10000 call memory::graph::destroy_exec fn cuGraphExecDestroy(exec: CUgraphExec);
             "cuGraphUpload" 11010 call memory::graph::upload fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) twin cuGraphUpload_ptsz;
             "cuDeviceGraphMemTrim" 11040 call memory::graph::trim fn cuDeviceGraphMemTrim(device: CUdevice);

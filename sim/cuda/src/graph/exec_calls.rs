@@ -46,9 +46,16 @@ fn instantiate_with_params(
     const UPLOAD: u64 = 2;
     let mut given = params.input().get()?;
     let answer = instantiate(out, graph, given.flags);
-    if answer.is_ok() && given.flags & UPLOAD != 0 {
-        stream::by_handle(default, given.hUploadStream)?;
-    }
+    let upload = || {
+        let made = out.input().get()?;
+        let uploaded =
+            stream::by_handle(default, given.hUploadStream).and_then(|_| exec(made)?.upload());
+        uploaded.inspect_err(|_| drop(destroy(made)))
+    };
+    let answer = match answer {
+        Ok(()) if given.flags & UPLOAD != 0 => upload(),
+        other => other,
+    };
     given.hErrNode_out = std::ptr::null_mut();
     given.result_out = if answer.is_ok() { SUCCESS } else { ERROR };
     params.set(given)?;

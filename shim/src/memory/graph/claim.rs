@@ -1,0 +1,94 @@
+//! What an upload or a launch of an executable is promised: charged before the driver is asked, and given back if it refuses.
+
+use std::sync::Arc;
+
+use gpushare_abi::errors::{CUerror, CUresult};
+use gpushare_abi::types::CUgraphExec;
+use shm_layout::Reservation;
+
+use crate::guest::{Guest, guest};
+use crate::memory::account;
+use crate::symbols::Symbol;
+
+use super::plan::Need;
+use super::pool::Claim;
+
+/// What a launch was promised on all its devices; given back unless it is settled otherwise.
+pub struct Claims {
+    guest: &'static Guest,
+    need: Arc<Need>,
+    launches: bool,
+    claims: Vec<(u8, Claim, Option<Reservation<'static>>)>,
+}
+
+/// Charges what a launch of an executable needs beyond what its devices keep for graphs, or denies the launch.
+pub fn claim(
+    symbol: Symbol,
+    exec: CUgraphExec,
+    stream: usize,
+    launches: bool,
+) -> Result<Option<Claims>, CUerror> {
+    let Some(guest) = guest().filter(|guest| guest.memory.graphs.any()) else {
+        return Ok(None);
+    };
+    let need = guest.memory.graphs.need_of(exec);
+    need.map(|need| Claims::make(guest, need, symbol, stream, launches))
+        .transpose()
+}
+
+impl Claims {
+    /// Charges what is needed, or denies it.
+    pub fn make(
+        guest: &'static Guest,
+        need: Arc<Need>,
+        symbol: Symbol,
+        stream: usize,
+        launches: bool,
+    ) -> Result<Self, CUerror> {
+        let mut claims = Self {
+            guest,
+            launches,
+            claims: Vec::new(),
+            need: Arc::clone(&need),
+        };
+        for part in &need.parts {
+            let claim = guest.memory.graphs.claim(stream, part, launches);
+            let more = claim.more;
+            claims.claims.push((part.ordinal, claim, None));
+            if more > 0
+                && let Some(account) = account::of_device(part.ordinal.into())
+                && let Some((.., reservation)) = claims.claims.last_mut()
+            {
+                *reservation = Some(account.out_of_pool().reserve(more, symbol)?);
+            }
+        }
+        Ok(claims)
+    }
+
+    /// The driver has answered.
+    pub fn settle(mut self, answer: CUresult) {
+        if answer.is_err() {
+            return;
+        }
+        for (ordinal, claim, reservation) in self.claims.drain(..) {
+            reservation.map(Reservation::commit);
+            let mut book = self.guest.memory.graphs.lock();
+            book.pool(ordinal).keep(&claim);
+        }
+        if !self.launches {
+            return;
+        }
+        for address in &self.need.frees {
+            self.guest.memory.graphs.take(*address);
+        }
+    }
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        let mut book = self.guest.memory.graphs.lock();
+        for (ordinal, claim, _) in &self.claims {
+            book.pool(*ordinal).give_up(claim);
+        }
+    }
+}
