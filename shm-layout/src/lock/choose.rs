@@ -6,6 +6,7 @@
 //!   it gets no pay for the time it was away. One that is back at once was not away: it keeps what its last turn left
 //!   it short of, up to half that turn, so that shares follow the weights though a turn ends at whole kernels only.
 
+use super::DeviceLock;
 use crate::{
     book::Shares,
     ids::SlotId,
@@ -216,4 +217,43 @@ pub(crate) fn someone_else(state: &State, device: usize, next: u64) -> Option<&D
     waiters(state, device, &bits)
         .find(|(id, slot, _)| id.to_word() != next && liveness::mark_of(&slot.keeper) != Mark::Dead)
         .map(|(_, _, entry)| entry)
+}
+
+impl DeviceLock<'_> {
+    /// Who is to have the lock next, but for one.
+    pub(super) fn best_waiter(&self, but: u64, now_ns: u64) -> Option<Candidate> {
+        let order = self.order();
+        let mut shares = self.registration.shares();
+        let bits = self.device.turn().waiting();
+        best(
+            self.registration.segments(),
+            &mut shares,
+            self.index,
+            &bits,
+            order,
+            but,
+            now_ns,
+        )
+    }
+
+    /// How deserving an owner is that goes on for `ahead_ns` more.
+    pub(super) fn holder(&self, owner: u64, now_ns: u64, ahead_ns: u64) -> Candidate {
+        let order = self.order();
+        let segments = self.registration.segments();
+        let found = slot_of(segments.state(), owner);
+        let share = found.map(|(id, slot)| {
+            self.registration
+                .shares()
+                .share_of(segments, id, slot, now_ns)
+        });
+        let entry = found.and_then(|(_, slot)| entry_on(slot, self.index));
+        holder(
+            owner,
+            entry.unwrap_or(self.words),
+            &share.unwrap_or_default(),
+            order,
+            now_ns,
+            ahead_ns,
+        )
+    }
 }

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 
-use super::{DeviceLock, choose::AGE_NS, wait::Fault, who};
+use super::{DeviceLock, choose::AGE_NS, watch::Fault, who};
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, Order, PolicyKind, Reason,
     Registration, Segments, Set, clock,

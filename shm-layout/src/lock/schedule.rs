@@ -1,5 +1,7 @@
 //! Who gets how much, in simulated time: the real words, the real choice, and a clock that the test holds.
 
+mod counted;
+
 use proptest::prelude::*;
 
 use super::{DeviceLock, WAITS};
@@ -107,45 +109,6 @@ impl World {
             .find(|who| super::who(self.lock(*who).device.turn().owner()) == self.lock(*who).me)
     }
 
-    /// As under `launches=N`: everybody wants the device all the time, and after each quantum the holder's turn is
-    /// decided anew. Gives the turns in order, and how many quanta each had. `length` says how long a process's
-    /// quantum takes.
-    fn take_turns(
-        mut self,
-        turns: usize,
-        mut length: impl FnMut(usize) -> u64,
-    ) -> Vec<(usize, u64)> {
-        let mut now = self.start;
-        self.arrivals(now, None);
-        let free = self.lock(0).device.turn().owner();
-        self.lock(0).pass(free, now);
-        let mut taken = Vec::new();
-        while taken.len() < turns {
-            let who = self.owner().expect("somebody always wants it");
-            let lock = self.lock(who);
-            assert!(lock.begin(lock.device.turn().owner(), now, Some(0)));
-            lock.device
-                .turn()
-                .leave(usize::from(self.processes[who].0.slot().index));
-            let mut quanta = 0;
-            loop {
-                let quantum = length(who);
-                now += quantum;
-                quanta += 1;
-                self.arrivals(now, Some(who));
-                if self.lock(who).due_at(now, quantum) {
-                    break;
-                }
-            }
-            self.lock(who).release(Reason::Count, now);
-            // It is back a little later.
-            now += MS / 100;
-            self.arrivals(now, None);
-            taken.push((who, quanta));
-        }
-        taken
-    }
-
     fn run(mut self, seconds: u64) -> Outcome {
         let end = self.start + seconds * SECOND;
         let (mut now, mut longest_wait) = (self.start, 0);
@@ -238,65 +201,6 @@ fn caps_of_ten_thirty_and_fifty_per_cent_hold() {
     });
     let outcome = World::new(Order::Fair, &wishes).run(10);
     near(&outcome.shares, &[10.0, 30.0, 50.0]);
-}
-
-/// Numbers that look random: up to a tenth more or less than they should be.
-fn shaken(length: u64) -> impl FnMut(usize) -> u64 {
-    let mut state = 1u64;
-    move |_| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        length * 9 / 10 + (state >> 33) % (length / 5)
-    }
-}
-
-#[test]
-fn two_equal_processes_alternate_quantum_by_quantum() {
-    for order in [Order::Fair, Order::Fifo, Order::Priority] {
-        let turns = World::new(order, &[PLAIN, PLAIN]).take_turns(5000, shaken(MS / 2));
-        for (before, after) in turns.iter().zip(&turns[1..]).skip(1) {
-            assert_eq!((after.0, after.1), (1 - before.0, 1), "{order:?}");
-        }
-    }
-}
-
-#[test]
-fn weights_hold_though_a_turn_ends_at_whole_quanta_only() {
-    for weights in [[100, 200, 400], [100, 150, 350], [30, 170, 1000]] {
-        let wishes = weights.map(|weight| Wish { weight, ..PLAIN });
-        // Everybody's kernels are of another length.
-        let lengths = [MS / 2, MS / 5, MS];
-        let mut shake = shaken(1000);
-        let mut held = [0; 3];
-        World::new(Order::Fair, &wishes).take_turns(6000, |who| {
-            let length = lengths[who] * shake(who) / 1000;
-            held[who] += length;
-            length
-        });
-        let (all, total) = (held.iter().sum::<u64>() as f64, weights.iter().sum::<u32>());
-        let shares = held.map(|one| one as f64 * 100.0 / all);
-        near(
-            &shares,
-            &weights.map(|one| f64::from(one) * 100.0 / f64::from(total)),
-        );
-    }
-}
-
-#[test]
-fn an_urgent_holder_goes_on_until_the_other_has_aged() {
-    let wishes = [
-        Wish {
-            priority: 1,
-            ..PLAIN
-        },
-        PLAIN,
-    ];
-    let turns = World::new(Order::Priority, &wishes).take_turns(20, |_| MS);
-    for (who, quanta) in &turns[1..] {
-        let wanted = if *who == 0 { 100..=101 } else { 1..=1 };
-        assert!(wanted.contains(quanta), "{turns:?}");
-    }
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! What a waiter's account begins with: no pay for the time it was away.
+
+use super::{DeviceLock, choose, stats, watch::Watch};
+use crate::primitive::Ordering;
+
+/// Who comes back within so much of giving the lock up has not been away.
+const AWAY_NS: u64 = 20_000_000;
+
+impl DeviceLock<'_> {
+    /// A waiter that was stopped, paused or over its cap was away as well: it gets no pay for that time.
+    pub(super) fn take_part_again(&self, now_ns: u64, watch: &mut Watch) {
+        let held_back = self.registration.may_be_held_back() && !self.eligible(now_ns);
+        let was_held_back = std::mem::replace(&mut watch.held_back, held_back);
+        let stopped =
+            now_ns.saturating_sub(self.words.pulse_ns.load(Ordering::Relaxed)) > choose::PULSE_NS;
+        if stopped || was_held_back && !held_back {
+            self.open_account(now_ns);
+        }
+    }
+
+    /// Whoever was away is paid for little of that time.
+    pub(super) fn open_account(&self, now_ns: u64) {
+        self.start_virtual_time(now_ns);
+        if self.registration.may_be_held_back() {
+            let least = now_ns.saturating_sub(stats::IDLE_CREDIT_NS);
+            let until = self.words.cap_until.load(Ordering::Relaxed).max(least);
+            self.words.cap_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    /// A newcomer starts at the least virtual time of the active, or where it was if it is back at once.
+    fn start_virtual_time(&self, now_ns: u64) {
+        let mut shares = self.registration.shares();
+        let least = choose::least_active(
+            self.registration.segments(),
+            &mut shares,
+            self.index,
+            self.me,
+            now_ns,
+        );
+        let left_ns = self.words.left_ns.load(Ordering::Relaxed);
+        let slack = if now_ns.saturating_sub(left_ns) <= AWAY_NS {
+            self.words.slack_ns.load(Ordering::Relaxed)
+        } else {
+            0
+        };
+        let floor = least
+            .unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed))
+            .saturating_sub(slack);
+        if self.words.vtime.load(Ordering::Relaxed) < floor {
+            self.words.vtime.store(floor, Ordering::Relaxed);
+        }
+        if least.is_none() {
+            self.device
+                .floor
+                .fetch_max(self.words.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            pair::{MS, pair, queued, slices},
+            watch::LOOK_NS,
+        },
+        *,
+    };
+    use crate::{Change, Identity, LaunchLimits, Segments, clock, register};
+
+    #[test]
+    fn a_waiter_that_was_stopped_gets_no_pay_for_it_and_nobody_starts_at_its_time() {
+        let (dir, holder, waiter, entry) = pair(slices());
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        let mut watch = queued(&waiter, start);
+        let later = start + 10_000 * MS;
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let (identity, limits) = (Identity::default(), LaunchLimits::default());
+        let third = register(&segments, &identity, &limits).expect("a slot");
+        let third_entry = third.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+        third.lock(third_entry).queue_up(later);
+        let vtime = |lock: &DeviceLock<'_>| lock.words.vtime.load(Ordering::Relaxed);
+        assert!(vtime(&third.lock(third_entry)) >= 10_000 * MS);
+        assert!(vtime(&waiter) < 1000 * MS, "it has not looked yet");
+        waiter.take_part_again(later, &mut watch);
+        assert!(vtime(&waiter) >= 10_000 * MS);
+    }
+
+    #[test]
+    fn a_waiter_that_was_paused_gets_no_pay_for_it() {
+        let (dir, holder, process, entry) = pair(slices());
+        let operator = Segments::open_operator(dir.path()).expect("operator");
+        let pause = |paused| Change::ProcessShare {
+            slot: process.slot(),
+            weight: crate::Set::Keep,
+            priority: crate::Set::Keep,
+            cap: crate::Set::Keep,
+            paused: crate::Set::To(paused),
+            boost: crate::Set::Keep,
+        };
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = process.lock(entry);
+        let mut watch = queued(&waiter, start);
+        operator.edit(None, &pause(true), start).expect("edited");
+        for look in 1..=100 {
+            let now = start + look * LOOK_NS;
+            waiter.take_part_again(now, &mut watch);
+            waiter.words.pulse_ns.store(now, Ordering::Relaxed);
+        }
+        let vtime = || waiter.words.vtime.load(Ordering::Relaxed);
+        assert!(vtime() < 1000 * MS);
+        operator.edit(None, &pause(false), start).expect("edited");
+        waiter.take_part_again(start + 101 * LOOK_NS, &mut watch);
+        assert!(vtime() >= 5000 * MS, "{}", vtime());
+    }
+}

@@ -1,0 +1,52 @@
+//! A holder and a waiter, for the tests of how the one looks at the other.
+
+use super::{DeviceLock, watch::Watch};
+use crate::{
+    Change, Identity, LaunchLimits, LockPolicy, PolicyKind, Registration, Segments, register,
+};
+
+pub(super) const MS: u64 = 1_000_000;
+
+/// Slices of 100 ms, and 200 ms to drain.
+pub(super) fn slices() -> LockPolicy {
+    LockPolicy {
+        kind: PolicyKind::Timeslice(100 * MS),
+        grace_ns: 200 * MS,
+        ..LockPolicy::default()
+    }
+}
+
+/// Queues a waiter, who begins to watch the holder.
+pub(super) fn queued(waiter: &DeviceLock<'_>, start: u64) -> Watch {
+    waiter.queue_up(start);
+    Watch::begin(start)
+}
+
+pub(super) fn pair(
+    policy: LockPolicy,
+) -> (tempfile::TempDir, Registration, Registration, crate::Entry) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let operator = Segments::open_operator(dir.path()).expect("operator");
+    operator
+        .edit(
+            None,
+            &Change::Policy {
+                device: None,
+                policy: Some(policy),
+            },
+            0,
+        )
+        .expect("edited");
+    let enter = || {
+        let process = register(
+            operator.segments(),
+            &Identity::default(),
+            &LaunchLimits::default(),
+        );
+        let process = process.expect("a slot");
+        let entry = process.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+        (process, entry)
+    };
+    let ((holder, entry), (waiter, _)) = (enter(), enter());
+    (dir, holder, waiter, entry)
+}

@@ -1,0 +1,119 @@
+//! Giving the turn to who is next, and waking it; also for those who cannot do it themselves.
+
+use super::choose::{self, Candidate};
+use crate::{
+    book::Shares,
+    crash::crash_point,
+    events::{Event, EventKind, Reason},
+    futex,
+    ids::SlotId,
+    primitive::Ordering,
+    protocol::turn::{BITMAP, Passed, who},
+    register::event,
+    segment::Segments,
+    state::State,
+};
+
+/// Passes the turn of `from` (the caller's; an evicted owner's; or nobody's) to the best waiter, and wakes it.
+pub(super) fn pass(
+    segments: &Segments,
+    device_index: usize,
+    from: u64,
+    mut best: impl FnMut(&[u64; BITMAP]) -> Option<Candidate>,
+) -> Passed {
+    let state = segments.state();
+    let device = &state.devices[device_index];
+    let passed = device
+        .turn()
+        .pass(from, |bits| best(bits).map(|candidate| candidate.word));
+    crash_point!("pass:swapped");
+    let Passed::To(next) = passed else {
+        return passed;
+    };
+    if let Some(entry) = choose::entry_of(state, next, device_index) {
+        // ORDER: Release pairs with the futex wait's look at the word; the new owner word is visible before it.
+        entry.grant.fetch_add(1, Ordering::Release);
+        futex::wake(&entry.grant, i32::MAX);
+        // What nobody waits for comes behind the wake-up.
+        device
+            .floor
+            .fetch_max(entry.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    device.handoffs.fetch_add(1, Ordering::Relaxed);
+    crash_point!("pass:woken");
+    // Somebody has to sleep on the new owner's robust word: see the module's docs.
+    if let Some(watcher) = choose::someone_else(state, device_index, next) {
+        futex::wake(&watcher.grant, i32::MAX);
+    }
+    passed
+}
+
+/// Makes everybody who waits look again: the operator changed something.
+pub(crate) fn nudge_waiters(state: &State) {
+    for (index, device) in state.devices.iter().enumerate() {
+        let bits = device.turn().waiting();
+        for (_, _, entry) in choose::waiters(state, index, &bits) {
+            // ORDER: Release, behind the generation; who wakes by it sees the edit.
+            entry.grant.fetch_add(1, Ordering::Release);
+            futex::wake(&entry.grant, i32::MAX);
+        }
+    }
+}
+
+/// Takes a slot that leaves (or is dead) out of a device's queue, and passes its turn on.
+pub(crate) fn withdraw(
+    segments: &Segments,
+    id: SlotId,
+    device_index: usize,
+    reason: Reason,
+    now_ns: u64,
+) {
+    let device = &segments.state().devices[device_index];
+    let turn = device.turn();
+    turn.leave(usize::from(id.index));
+    let word = id.to_word();
+    let owner = turn.owner();
+    if who(owner) != word {
+        return;
+    }
+    turn.evict(owner);
+    device.passed_ns.store(now_ns, Ordering::Relaxed);
+    device.owner_since.store(now_ns, Ordering::Relaxed);
+    let settings = |settings: Option<crate::codec::DeviceSettings>| {
+        settings.and_then(|settings| settings.policy)
+    };
+    let control = segments.control();
+    let policy =
+        settings(control.device_settings(&device.uuid())).or(settings(control.common_settings()));
+    let order = policy.unwrap_or_default().order;
+    let mut shares = Shares::default();
+    let passed = pass(segments, device_index, owner, |bits| {
+        choose::best(
+            segments,
+            &mut shares,
+            device_index,
+            bits,
+            order,
+            word,
+            now_ns,
+        )
+    });
+    let next = match passed {
+        Passed::Moved => return,
+        Passed::Free => 0,
+        Passed::To(next) => next,
+    };
+    let kind = if reason == Reason::Exit {
+        EventKind::Release(Reason::Exit)
+    } else {
+        EventKind::Takeover
+    };
+    if kind == EventKind::Takeover {
+        device.takeovers.fetch_add(1, Ordering::Relaxed);
+    }
+    segments.state().publish(Event {
+        device: device_index as u8,
+        arg1: next,
+        ..event(now_ns, id, kind)
+    });
+}

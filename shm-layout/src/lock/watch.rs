@@ -1,0 +1,250 @@
+//! How a waiter looks at the holder it waits for, and puts out one that is dead or overdue.
+
+use super::{DeviceLock, choose};
+use crate::{
+    crash::crash_point,
+    events::{Event, EventKind, Reason},
+    liveness::{self, Mark},
+    primitive::Ordering,
+    protocol::turn::{Passed, who},
+    reap,
+    register::event,
+    settings::{LockPolicy, PolicyKind, Share},
+};
+
+/// Nobody sleeps longer without looking again.
+pub(super) const LOOK_NS: u64 = 50_000_000;
+/// A keeper of a holder that has not ticked for so long is stopped.
+const QUIET_NS: u64 = 1_000_000_000;
+/// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
+/// against the holder.
+const STALL_NS: u64 = 2 * LOOK_NS;
+
+/// What a waiter has seen of the holder it waits for.
+#[derive(Default)]
+pub(super) struct Watch {
+    pub(super) owner: u64,
+    pub(super) since_ns: u64,
+    heartbeat_ns: u64,
+    /// How long somebody deserved the lock more than this holder.
+    pub(super) overdue_ns: u64,
+    /// How long its keeper has not ticked.
+    quiet_ns: u64,
+    pub(super) looked_ns: u64,
+    /// We could not have had the lock when we last looked: paused, or over our cap.
+    pub(super) held_back: bool,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub(super) fn begin(now_ns: u64) -> Watch {
+        Watch {
+            looked_ns: now_ns,
+            ..Watch::default()
+        }
+    }
+}
+
+/// Why a holder may be put out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Dead,
+    Overdue,
+}
+
+impl DeviceLock<'_> {
+    /// Looks at the holder; a fault if it may be put out now.
+    pub(super) fn look_at(&self, owner: u64, now_ns: u64, watch: &mut Watch) -> Option<Fault> {
+        let passed = now_ns.saturating_sub(watch.looked_ns).min(STALL_NS);
+        let first = watch.looked_ns;
+        watch.looked_ns = now_ns;
+        let since_ns = self.device.owner_since.load(Ordering::Relaxed);
+        if owner != watch.owner {
+            *watch = Watch {
+                owner,
+                since_ns,
+                looked_ns: now_ns,
+                held_back: watch.held_back,
+                ..Watch::default()
+            };
+        }
+        if who(owner) == 0 {
+            return None;
+        }
+        let state = self.registration.segments().state();
+        let Some((id, slot)) = choose::slot_of(state, owner) else {
+            return Some(Fault::Dead);
+        };
+        match liveness::mark_of(&slot.keeper) {
+            Mark::Dead => return Some(Fault::Dead),
+            Mark::None if now_ns.saturating_sub(first) >= LOOK_NS / 2 => {
+                // No keeper to tell; its byte does.
+                let index = usize::from(id.index);
+                if matches!(reap::is_gone(self.registration.segments(), index), Ok(true)) {
+                    return Some(Fault::Dead);
+                }
+            }
+            _ => {}
+        }
+        let heartbeat = slot.heartbeat_ns.load(Ordering::Relaxed);
+        watch.quiet_ns = if heartbeat == watch.heartbeat_ns {
+            watch.quiet_ns + passed
+        } else {
+            0
+        };
+        watch.heartbeat_ns = heartbeat;
+        let Some(best) = self.best_waiter(who(owner), now_ns) else {
+            (watch.overdue_ns, watch.quiet_ns) = (0, 0);
+            return None;
+        };
+        watch.overdue_ns = if best.beats(&self.holder(owner, now_ns, 0)) {
+            watch.overdue_ns + passed
+        } else {
+            0
+        };
+        let policy = self.registration.policy(self.entry).0;
+        let stopped = watch.quiet_ns > QUIET_NS + policy.grace_ns
+            && liveness::mark_of(&slot.keeper) == Mark::Alive;
+        (stopped || watch.overdue_ns > self.patience(owner, &policy)).then_some(Fault::Overdue)
+    }
+
+    /// How long a holder may be overdue.
+    pub(super) fn patience(&self, owner: u64, policy: &LockPolicy) -> u64 {
+        let grace = policy.grace_ns;
+        if self.device.inside.load(Ordering::Relaxed) != owner {
+            // It was given the lock and has not come for it.
+            return grace.max(2 * LOOK_NS);
+        }
+        let hold = match policy.kind {
+            PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
+            _ => policy.max_hold_ns,
+        };
+        // The holder itself gives up its drain after grace; this is for one that cannot.
+        hold.saturating_add(grace)
+            .saturating_add((grace / 4).max(20_000_000))
+    }
+
+    /// Puts a holder out and passes its turn on. True if anything moved.
+    pub(super) fn put_out(&self, owner: u64, fault: Fault, since_ns: u64, now_ns: u64) -> bool {
+        let turn = self.device.turn();
+        turn.evict(owner);
+        self.device.passed_ns.store(now_ns, Ordering::Relaxed);
+        crash_point!("takeover:evicted");
+        let passed = self.pass(owner, now_ns);
+        let next = match passed {
+            Passed::Moved => return true,
+            Passed::Free => 0,
+            Passed::To(next) => next,
+        };
+        self.device.owner_since.store(now_ns, Ordering::Relaxed);
+        let (kind, counter) = match fault {
+            Fault::Dead => (EventKind::Takeover, &self.device.takeovers),
+            Fault::Overdue => (EventKind::Forced, &self.device.forced),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let held = now_ns.saturating_sub(since_ns);
+        let Some(victim) = crate::ids::SlotId::from_word(who(owner)) else {
+            return true;
+        };
+        if fault == Fault::Overdue {
+            self.charge(owner, since_ns, now_ns);
+        }
+        self.publish(Event {
+            arg0: held,
+            arg1: next,
+            ..event(now_ns, victim, kind)
+        });
+        true
+    }
+
+    /// Counts the hold that a victim could not end itself.
+    fn charge(&self, owner: u64, since_ns: u64, now_ns: u64) {
+        let segments = self.registration.segments();
+        let Some((id, slot)) = choose::slot_of(segments.state(), owner) else {
+            return;
+        };
+        let Some(entry) = choose::entry_on(slot, self.index) else {
+            return;
+        };
+        let share: Share = self
+            .registration
+            .shares()
+            .share_of(segments, id, slot, now_ns);
+        entry.forced.fetch_add(1, Ordering::Relaxed);
+        entry.count_hold(since_ns, now_ns, Reason::Forced, share.pace());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::pair::{MS, pair, queued, slices},
+        *,
+    };
+    use crate::clock;
+
+    /// Looks every 50 ms from a time on, and says after how long the holder may be put out.
+    fn patience(waiter: &DeviceLock<'_>, watch: &mut Watch, from: u64) -> u64 {
+        let owner = waiter.device.turn().owner();
+        for look in 1..1000 {
+            let now = from + look * LOOK_NS;
+            waiter.words.pulse_ns.store(now, Ordering::Relaxed);
+            if waiter.look_at(owner, now, watch).is_some() {
+                return now - from;
+            }
+        }
+        u64::MAX
+    }
+
+    #[test]
+    fn a_holder_is_put_out_after_its_slice_and_grace() {
+        let (_dir, holder, waiter, entry) = pair(slices());
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        let mut watch = queued(&waiter, start);
+        let took = patience(&waiter, &mut watch, start);
+        assert!((300 * MS..600 * MS).contains(&took), "{took}");
+    }
+
+    #[test]
+    fn a_pause_of_the_whole_machine_is_not_held_against_the_holder() {
+        let (_dir, holder, waiter, entry) = pair(slices());
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        let mut watch = queued(&waiter, start);
+        // Everybody slept for an hour, and the clock went on.
+        let later = start + 3_600_000 * MS;
+        waiter.words.pulse_ns.store(later, Ordering::Relaxed);
+        assert_eq!(
+            waiter.look_at(waiter.device.turn().owner(), later, &mut watch),
+            None
+        );
+        assert!(patience(&waiter, &mut watch, later) >= 200 * MS);
+    }
+
+    #[test]
+    fn a_holder_whose_keeper_is_silent_is_put_out_whatever_its_policy() {
+        let (_dir, holder, waiter, entry) = pair(LockPolicy {
+            kind: PolicyKind::Launches(9),
+            ..LockPolicy::default()
+        });
+        let start = clock::now();
+        let _mark = holder.attach_keeper().expect("a robust list");
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiter = waiter.lock(entry);
+        let mut watch = queued(&waiter, start);
+        let took = patience(&waiter, &mut watch, start);
+        assert!((1000 * MS..2000 * MS).contains(&took), "{took}");
+        // One that ticks has until max-hold.
+        let mut watch = Watch::begin(start);
+        let owner = waiter.device.turn().owner();
+        for look in 1..40 {
+            let now = start + look * LOOK_NS;
+            holder.heartbeat(now);
+            waiter.words.pulse_ns.store(now, Ordering::Relaxed);
+            assert_eq!(waiter.look_at(owner, now, &mut watch), None);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use super::*;
+
+fn read(text: &str) -> Result<LockPolicy, TextError> {
+    parse_policy(&[text])?.apply(LockPolicy::default())
+}
+
+#[test]
+fn a_policy_changes_only_what_it_says() {
+    let policy = read("timeslice=5ms order=fifo").expect("well formed");
+    assert_eq!(policy.kind, PolicyKind::Timeslice(5 * MS));
+    assert_eq!(policy.order, Order::Fifo);
+    assert_eq!(policy.grace_ns, LockPolicy::default().grace_ns);
+    let words = parse_policy(&["launches=10", "sync-skips=3,idle=1s"]).expect("well formed");
+    assert_eq!(
+        (words.kind, words.sync_skips, words.idle_ns),
+        (Some(PolicyKind::Launches(10)), Some(3), Some(S))
+    );
+}
+
+#[test]
+fn numbers_out_of_range_name_their_range() {
+    assert_eq!(
+        read("timeslice=50us").unwrap_err().to_string(),
+        "\"50us\" is out of range; between 100us and 1m"
+    );
+    for text in [
+        "launches=0",
+        "launches=-1",
+        "timeslice=61s",
+        "idle=0",
+        "max-hold=1h",
+        "grace=0",
+        "sync-skips=x",
+    ] {
+        assert!(read(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
+    for field in &POLICY_FIELDS {
+        if field.name == "order" {
+            continue;
+        }
+        let (least, most) = field.range();
+        for edge in [&least, &most] {
+            let text = format!("{}={edge}", field.name);
+            // A grace that nobody wrote is no reason to refuse the shortest hold.
+            let text = match field.name {
+                "max-hold" => format!("{text} grace=1ms"),
+                _ => text,
+            };
+            let policy = read(&text).expect(&text);
+            assert_eq!(policy.check(), Ok(()), "{text}");
+        }
+        let (_, most) = field.limits();
+        let beyond = LockPolicy {
+            kind: match field.name {
+                "launches" => PolicyKind::Launches(most as u32 + 1),
+                "timeslice" => PolicyKind::Timeslice(most + 1),
+                _ => PolicyKind::Off,
+            },
+            idle_ns: most + 1,
+            max_hold_ns: most + 1,
+            grace_ns: most + 1,
+            sync_skips: most as u32 + 1,
+            ..LockPolicy::default()
+        };
+        let complaint = field.complaint(&beyond).expect(field.name);
+        assert!(complaint.contains("between"), "{complaint}");
+        assert!(beyond.check().is_err());
+    }
+    // Whoever fills an edit in by hand is checked as well.
+    let edit = PolicyEdit {
+        idle_ns: Some(1),
+        ..PolicyEdit::default()
+    };
+    assert_eq!(
+        edit.apply(LockPolicy::default()).unwrap_err().to_string(),
+        "idle must be between 100us and 10m"
+    );
+}
+
+#[test]
+fn words_nobody_knows_and_kinds_said_twice_are_refused() {
+    for text in [
+        "",
+        "of",
+        "=",
+        "slice=5ms",
+        "off always",
+        "launches=1 launches=2",
+        "order=last",
+        "idle=1s idle=2s",
+    ] {
+        assert!(read(text).is_err(), "{text:?}");
+    }
+    assert!(read("on").unwrap_err().to_string().contains("timeslice="));
+}
+
+#[test]
+fn a_slice_longer_than_a_written_hold_is_a_conflict_and_else_lengthens_it() {
+    assert_eq!(
+        read("timeslice=20s").expect("lengthens").max_hold_ns,
+        20 * S
+    );
+    assert_eq!(
+        read("timeslice=20s max-hold=15s").unwrap_err().to_string(),
+        "max-hold=15s is shorter than timeslice=20s; give at least max-hold=20s"
+    );
+    assert!(read("grace=2s max-hold=1s").is_err());
+}
+
+#[test]
+fn a_written_policy_reads_back_to_the_same_policy() {
+    for text in [
+        "off",
+        "always order=priority",
+        "launches=7 sync-skips=2",
+        "timeslice=1.5ms idle=100us grace=50ms",
+    ] {
+        let policy = read(text).expect("well formed");
+        assert_eq!(
+            read(&format_policy(&policy)),
+            Ok(policy),
+            "{}",
+            format_policy(&policy)
+        );
+    }
+    assert!(
+        format_policy(&LockPolicy::default())
+            .starts_with("off order=fair idle=5ms max-hold=10s grace=200ms")
+    );
+}
