@@ -50,7 +50,7 @@ fn instantiate_with_params(
         let made = out.input().get()?;
         let uploaded =
             stream::by_handle(default, given.hUploadStream).and_then(|_| exec(made)?.upload());
-        uploaded.inspect_err(|_| drop(destroy(made)))
+        uploaded.inspect_err(|_| _ = destroy(made))
     };
     let answer = match answer {
         Ok(()) if given.flags & UPLOAD != 0 => upload(),
