@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use gpushare_testbed::{Testbed, eventually};
+use gpushare_testbed::{Testbed, Watched, eventually};
 use serde_json::Value;
 
 use crate::cli_support::Said;
@@ -308,4 +308,19 @@ fn a_trace_of_a_killed_process_is_whole_as_far_as_it_goes() {
     let (document, _) = export(&bed, &pid, &bed.dir().join("killed.json"));
     check(&document);
     assert!(of_call(&document, "cuLaunchKernel").len() > 5);
+}
+
+#[test]
+fn a_trace_for_a_while_is_ended_early_by_the_key_that_ends_programs() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let mut workload = start(&bed, "w");
+    let mut command = bed.gpushare(&["trace", "start", "all", "--for", "10m"]);
+    let mut tracing = Watched::spawn(&mut command);
+    assert!(tracing.line().contains("traced"));
+    assert!(workload.ask("launch 10 3").starts_with("ok"));
+    tracing.signal(rustix::process::Signal::INT);
+    let output = tracing.wait_output();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let shown = gpushare(&bed, &["trace", "show", "--json"]).done().json();
+    assert_eq!(shown["traces"][0]["state"], "stopped");
 }

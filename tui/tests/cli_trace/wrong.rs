@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use gpushare_testbed::Testbed;
+use gpushare_testbed::{Testbed, artifact};
 
+use crate::cli_support::Said;
 use crate::support::{gpushare, start};
 
 #[test]
@@ -114,4 +115,50 @@ fn whatever_a_trace_holds_the_exports_are_well_formed() {
         )
         .done();
     }
+}
+
+/// In a mount namespace of its own, whose segment directory has little room, a workload is there and a
+/// large trace is asked for; then it is told what is there.
+const LITTLE_ROOM: &str =
+    "mount -t tmpfs -o size=48m none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99
+sleep 60 | \"$GPUSHARE\" run --name w -- \"$WORKLOAD\" --script > /dev/null &
+for i in $(seq 200); do \"$GPUSHARE\" ps --json | grep -q '\"w\"' && break; sleep 0.05; done
+\"$GPUSHARE\" trace start all --records 4000000; code=$?
+\"$GPUSHARE\" trace show --json > \"$SHOWN\"; ls -A \"$GPUSHARE_DIR\" > \"$LISTED\"
+exit $code";
+
+#[test]
+fn a_buffer_that_finds_no_room_is_a_sentence_and_leaves_nothing() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let dir = bed.dir().join("little");
+    fs::create_dir(&dir).expect("ours");
+    let (shown, listed) = (bed.dir().join("shown"), bed.dir().join("listed"));
+    let mut command = bed.sim_only("unshare");
+    command
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .args(["sh", "-c", LITTLE_ROOM])
+        .env("GPUSHARE", artifact("gpushare"))
+        .env("WORKLOAD", artifact("gpushare-workload"))
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+        .env("GPUSHARE_DIR", &dir)
+        .env("SHOWN", &shown)
+        .env("LISTED", &listed);
+    let said = Said::from(command.output().expect("util-linux is everywhere"));
+    if !listed.exists() {
+        // Mounts are not allowed to everybody everywhere.
+        return;
+    }
+    let said = said.refused(1, &["no room for", "128", "fewer records"]);
+    assert_eq!(said.out, "");
+    let shown = fs::read_to_string(shown).expect("written");
+    assert!(shown.contains("\"traces\": []"), "{shown}");
+    let listed = fs::read_to_string(listed).expect("written");
+    assert!(!listed.contains("trace"), "{listed}");
 }
