@@ -6,7 +6,7 @@
 //! process: the first to come has the plain name for as long as it lives, others write `metrics.PID.log`. A half full
 //! buffer is changed for an empty one; one that fills before the thread comes to it counts what it drops, and the sums
 //! stay exact. A file system that hangs holds up this thread and nobody else: not the keeper, not the program, and its
-//! end for two seconds at most.
+//! end for two seconds at most. A program that is killed loses the lines of its last second.
 #![allow(unsafe_code, reason = "the thread's entry")]
 
 use std::{
