@@ -20,6 +20,7 @@ use crate::{
     real::Submission,
     thread::{self, Tally, add, stream_key},
     trace,
+    uncancelled::Uncancelled,
 };
 
 /// What is submitted, for the counters.
@@ -73,6 +74,7 @@ pub fn submit(
         thread.end();
         return answer;
     }
+    let _uncancelled = Uncancelled::enter();
     let (began, symbol) = (trace::begin(), real.symbol());
     let admission = admission::admit(key, work);
     let answer = real.call();

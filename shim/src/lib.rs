@@ -85,4 +85,5 @@ pub mod thread;
 pub mod trace;
 pub mod transfer;
 pub mod turn;
+mod uncancelled;
 pub mod unwind;

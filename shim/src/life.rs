@@ -33,6 +33,7 @@ use crate::{
     thread,
     trace::{self, Tracer},
     turn::Turn,
+    uncancelled::Uncancelled,
 };
 
 const NOBODY: u32 = 0;
@@ -103,6 +104,7 @@ fn decide(page: &'static Page) {
         trace::forget_after_fork();
     }
     notice::quiet_faults();
+    let _uncancelled = Uncancelled::enter();
     let arrived = catch_unwind(|| {
         let guest: &'static Guest = Box::leak(Box::new(make_guest()?));
         barrier::prepare();

@@ -6,10 +6,12 @@ use crate::{
     guest::guest,
     real::Real,
     thread::{self, add},
+    uncancelled::Uncancelled,
 };
 
 /// The application waits: for a context, a stream or an event.
 pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
+    let _uncancelled = Uncancelled::enter();
     real.call()?;
     synchronised();
     Ok(())

@@ -150,6 +150,8 @@ static res run(unsigned micros, struct stream *stream) {
     /* A launch queue is not endless: a program runs ahead of the device by $QUEUE_MS (50), then waits. */
     int64_t ahead = (getenv("QUEUE_MS") ? atoi(getenv("QUEUE_MS")) : 50) * 1000000LL;
     if (device_until[stream->device] > now() + ahead) wait_until(device_until[stream->device] - ahead);
+    int cancels;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels); /* a thread may be cancelled while it waits, not with the mutex */
     pthread_mutex_lock(&mutex);
     int64_t start = now();
     int64_t free_at = getenv("SIDE_BY_SIDE") ? stream->until : device_until[stream->device];
@@ -166,6 +168,7 @@ static res run(unsigned micros, struct stream *stream) {
         if (write(log_file, line, len) < 0) log_file = -1; /* the program closed it */
     }
     pthread_mutex_unlock(&mutex);
+    pthread_setcancelstate(cancels, NULL);
     return 0;
 }
 EXPORT res cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

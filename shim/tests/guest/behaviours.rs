@@ -66,6 +66,16 @@ fn a_small_stack_is_enough_for_the_first_use() {
 }
 
 #[test]
+fn its_threads_may_be_cancelled_wherever_they_are() {
+    in_peace("cancels_threads.c", &[], "answers 0 cancelled 50");
+}
+
+#[test]
+fn it_may_drop_its_rights() {
+    in_peace("drops_rights.c", &[], "answers 0");
+}
+
+#[test]
 fn a_debugger_may_stop_it_at_every_signal_and_thread() {
     in_peace("under_a_debugger.c", &[], "answers 0 threads seen");
 }
