@@ -164,7 +164,7 @@ shared! {
         32 launch_quota: AtomicU64,
         40 launch_bytes: AtomicU64,
         48 _reserved0: [AtomicU64; 2],
-        /// Futex word: changes when a turn is given to us, and at an edit. The giver adds, and the operator.
+        /// Futex word: changes when a turn is given to us, or we are to look again. The giver adds, and the operator.
         64 grant: AtomicU32,
         /// 0 idle, 1 waits, 2 holds.
         68 lock_state: AtomicU32,

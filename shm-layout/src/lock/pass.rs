@@ -43,6 +43,9 @@ pub(super) fn pass(
     crash_point!("pass:woken");
     // Somebody has to sleep on the new owner's robust word: see the module's docs.
     if let Some(watcher) = choose::someone_else(state, device_index, next) {
+        // ORDER: Release as above. Changed, so that one who looked before the hand-off does not fall asleep on the last
+        // owner's word.
+        watcher.grant.fetch_add(1, Ordering::Release);
         futex::wake(&watcher.grant, i32::MAX);
     }
     passed
@@ -116,4 +119,33 @@ pub(crate) fn withdraw(
         arg1: next,
         ..event(now_ns, id, kind)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pair::{pair, slices};
+    use super::*;
+    use crate::{Identity, LaunchLimits, Segments, clock, register};
+
+    /// Else a death of the new owner would be seen when somebody next looks, and not at once.
+    #[test]
+    fn a_hand_off_makes_another_waiter_look_at_the_new_owner() {
+        let (dir, holder, first, entry) = pair(slices());
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let (identity, limits) = (Identity::default(), LaunchLimits::default());
+        let second = register(&segments, &identity, &limits).expect("a slot");
+        let second_entry = second.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+        let start = clock::now();
+        assert!(holder.lock(entry).try_acquire(start));
+        let waiters = [first.lock(entry), second.lock(second_entry)];
+        for waiter in &waiters {
+            waiter.queue_up(start);
+        }
+        let grants = || waiters.map(|waiter| waiter.words.grant.load(Ordering::Relaxed));
+        let before = grants();
+        let next = holder.lock(entry).release(Reason::Slice, start + 1);
+        assert_eq!(next, Some(first.slot()));
+        let after = grants();
+        assert!(before[0] != after[0] && before[1] != after[1], "{after:?}");
+    }
 }
