@@ -64,7 +64,9 @@ impl Pool {
                 later += piece.bytes;
             }
         }
-        let wanted = self.live_bytes + self.stream_bytes + later;
+        // What went before in this stream is done by then: only others may be using memory at the same time.
+        let beside = self.stream_bytes - raised;
+        let wanted = self.live_bytes + beside + part.temporary + later;
         let more = wanted.saturating_sub(self.charged);
         self.charged += more;
         self.pending += more;
@@ -203,6 +205,19 @@ mod tests {
         assert_eq!(made(&mut pool, 2, &part(50, &[])), 10);
         pool.forget(|stream| stream == 2);
         assert_eq!(made(&mut pool, 3, &part(50, &[])), 0);
+    }
+
+    #[test]
+    fn what_a_stream_has_used_is_there_for_its_next_launch() {
+        let mut pool = Pool::default();
+        assert_eq!(made(&mut pool, 1, &part(40, &[])), 40);
+        assert_eq!(made(&mut pool, 1, &part(20, &[(7, 15)])), 0);
+        assert_eq!(
+            made(&mut pool, 2, &part(10, &[])),
+            25,
+            "the first may run still"
+        );
+        assert_eq!(pool.trim(), 50);
     }
 
     #[test]
