@@ -28,7 +28,7 @@ pub fn current_ordinal(guest: &Guest) -> Option<CUdevice> {
 }
 
 /// The calling thread's context and its device: as settled, else as the driver says.
-#[inline]
+#[inline(always)]
 pub fn place(guest: &Guest) -> Option<(usize, u8)> {
     let thread = thread::attached();
     match thread.settled() {

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Runs a hook behind the re-entrancy guard and the panic boundary.
-#[inline]
+#[inline(always)]
 fn guarded<F, H>(symbol: Symbol, forward: F, hook: H) -> CUresult
 where
     F: FnOnce() -> CUresult + Copy,

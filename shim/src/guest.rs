@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use gpushare_abi::types::CUdevice;
-use shm_layout::{Counters, Entry, Registration};
+use shm_layout::{Counters, Entry, Ledger, Registration};
 
 use crate::{context, environment::Environment, gate, memory, trace::Tracer, turn::Turn};
 
@@ -17,6 +17,8 @@ pub struct Device {
     pub ordinal: u8,
     /// Our entry for it in the segment.
     pub entry: Entry,
+    /// Our account of its memory.
+    pub ledger: Ledger<'static>,
     /// What it is known by.
     pub uuid: [u8; 16],
     /// All its memory, as the driver says.
@@ -28,7 +30,7 @@ pub struct Device {
 /// A registered process.
 pub struct Guest {
     /// Our slot.
-    pub registration: Registration,
+    pub registration: &'static Registration,
     /// The devices the driver shows us, by ordinal; never more than a slot has room for.
     pub devices: Vec<Device>,
     /// What the launch environment asks for.
@@ -81,7 +83,7 @@ impl Guest {
 
     /// Our slot.
     pub fn registration(&self) -> &Registration {
-        &self.registration
+        self.registration
     }
 
     /// Counts something that belongs to no device in particular, on the first one.

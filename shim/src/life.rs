@@ -176,7 +176,7 @@ fn make_guest() -> Option<Guest> {
     };
     let identity = shm_layout::Identity::of_self(&environment.label);
     let registration = match register(&segments, &identity, &environment.limits) {
-        Ok(registration) => registration,
+        Ok(registration) => Box::leak(Box::new(registration)),
         Err(error) => {
             notice::once(
                 Cause::SlotsFull,
@@ -185,7 +185,7 @@ fn make_guest() -> Option<Guest> {
             return None;
         }
     };
-    let devices = enter_devices(&registration, count);
+    let devices = enter_devices(registration, count);
     if environment.log >= Log::Info {
         let slot = registration.slot().index;
         notice::once(
@@ -208,7 +208,7 @@ fn make_guest() -> Option<Guest> {
 }
 
 /// Enters every device the driver shows, in its order, as far as there is room.
-fn enter_devices(registration: &Registration, count: i32) -> Vec<Device> {
+fn enter_devices(registration: &'static Registration, count: i32) -> Vec<Device> {
     let mut devices = Vec::new();
     for ordinal in 0..count.min(DEVICES_PER_PROCESS as i32) {
         let Some(device) = enter_device(registration, ordinal) else {
@@ -228,7 +228,7 @@ fn enter_devices(registration: &Registration, count: i32) -> Vec<Device> {
     devices
 }
 
-fn enter_device(registration: &Registration, ordinal: i32) -> Option<Device> {
+fn enter_device(registration: &'static Registration, ordinal: i32) -> Option<Device> {
     let mut device: CUdevice = 0;
     // SAFETY: the place is ours.
     unsafe { call::cuDeviceGet(Out::to(&mut device), ordinal) }.ok()?;
@@ -248,6 +248,7 @@ fn enter_device(registration: &Registration, ordinal: i32) -> Option<Device> {
     Some(Device {
         ordinal,
         entry,
+        ledger: registration.ledger(entry),
         uuid,
         total_bytes: total as u64,
         turn: Turn::default(),

@@ -1,6 +1,6 @@
-//! What the gate's bargain is made of, so that `tests/loom_gate.rs` can put loom's in its place.
+//! What the protocols between threads are made of, so that `tests/loom_*.rs` can put loom's in its place.
 
-pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The launching side's half of the barrier: the compiler keeps the order, the keeper's membarrier makes the processor
 /// keep it ([`barrier::heavy`](crate::barrier::heavy)).

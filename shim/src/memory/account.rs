@@ -29,7 +29,7 @@ pub struct Account {
 }
 
 /// The account of the calling thread's current device.
-#[inline]
+#[inline(always)]
 pub fn here() -> Option<Account> {
     let guest = guest()?;
     let (context, ordinal) = context::place(guest)?;
@@ -74,44 +74,26 @@ impl Account {
     }
 
     /// The device's ledger.
-    #[inline]
+    #[inline(always)]
     pub fn ledger(self) -> Ledger<'static> {
-        self.guest.registration.ledger(self.device.entry)
+        self.device.ledger
     }
 
     /// Sets bytes aside, or denies: counted, published, and answered as the driver would.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(self, bytes: u64, symbol: Symbol) -> Result<Reservation<'static>, CUerror> {
-        match self.ledger().reserve(bytes) {
-            Ok(reservation) => {
-                if self.guest.memory.hoard.any() && !self.pooled {
-                    hoard::keep_within_limits(self);
-                }
-                Ok(reservation)
+        let ledger = self.ledger();
+        let reservation = match ledger.reserve_at_once(bytes) {
+            Some(reservation) => reservation,
+            None => {
+                reserve_slowly(self.guest, self.device, bytes, symbol)?;
+                ledger.reopen(bytes)
             }
-            Err(denial) => self.reserve_again(denial, symbol),
+        };
+        if self.guest.memory.hoard.any() && !self.pooled {
+            hoard::keep_within_limits(self.guest, self.device);
         }
-    }
-
-    /// What stands in the way may be kept for graphs that are gone, and that of a shared limit may be held by the dead:
-    /// such bytes are given back first.
-    #[cold]
-    fn reserve_again(
-        self,
-        denial: Denial,
-        symbol: Symbol,
-    ) -> Result<Reservation<'static>, CUerror> {
-        if graph::give_up_idle(self.guest, self.device)
-            && let Ok(reservation) = self.ledger().reserve(denial.asked)
-        {
-            return Ok(reservation);
-        }
-        let segments = self.guest.registration.segments();
-        if denial.limit == Limit::Process || reap(segments, clock::now()) == 0 {
-            return Err(self.deny(&denial, symbol));
-        }
-        let again = self.ledger().reserve(denial.asked);
-        again.map_err(|denial| self.deny(&denial, symbol))
+        Ok(reservation)
     }
 
     fn deny(self, denial: &Denial, symbol: Symbol) -> CUerror {
@@ -135,17 +117,17 @@ impl Account {
     }
 
     /// Remembers under `key` what the driver granted.
-    #[inline]
+    #[inline(always)]
     pub fn keep(self, key: u64, bytes: u64, kind: Kind) {
         let record = self.enter(bytes, kind);
         // A caller that wanted no result, and a driver that did not mind: nothing will ever free it by name.
         if key != 0 {
-            self.guest.memory.live.put(key, record);
+            self.guest.memory.live.put(key, &record);
         }
     }
 
     /// Counts what the driver granted, and says what to remember of it.
-    #[inline]
+    #[inline(always)]
     pub fn enter(self, bytes: u64, kind: Kind) -> Record {
         match kind.counted() {
             Counted::Ledger => {
@@ -167,8 +149,45 @@ impl Account {
     }
 }
 
+/// [`Account::reserve`] where it is not done at once. What stands in the way may be kept for graphs that are gone, and
+/// that of a shared limit may be held by the dead: such bytes are given back first.
+#[cold]
+#[inline(never)]
+fn reserve_slowly(
+    guest: &'static Guest,
+    device: &'static Device,
+    bytes: u64,
+    symbol: Symbol,
+) -> CUresult {
+    let account = Account {
+        guest,
+        device,
+        context: 0,
+        pooled: false,
+    };
+    let reservation = account.ledger().reserve(bytes).or_else(|denial| {
+        if graph::give_up_idle(guest, device)
+            && let Ok(reservation) = account.ledger().reserve(bytes)
+        {
+            return Ok(reservation);
+        }
+        let segments = guest.registration.segments();
+        if denial.limit == Limit::Process || reap(segments, clock::now()) == 0 {
+            return Err(denial);
+        }
+        account.ledger().reserve(bytes)
+    });
+    match reservation {
+        Ok(reservation) => {
+            reservation.commit();
+            Ok(())
+        }
+        Err(denial) => Err(account.deny(&denial, symbol)),
+    }
+}
+
 /// The road of an allocation: reserve, the driver once, remember. `bytes` is `None` where the size cannot be told.
-#[inline]
+#[inline(always)]
 pub fn allocate(
     real: Real<'_, impl FnOnce() -> CUresult>,
     account: Option<Account>,
@@ -204,13 +223,13 @@ pub fn count(
 }
 
 /// The road of a free: take out, the driver once, give back.
-#[inline]
+#[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> CUresult {
     free_either(real, key, kind, kind)
 }
 
 /// The same, for a call that frees two kinds.
-#[inline]
+#[inline(always)]
 pub fn free_either(
     real: Real<'_, impl FnOnce() -> CUresult>,
     key: u64,
@@ -221,7 +240,7 @@ pub fn free_either(
         return real.call();
     };
     let live = &guest.memory.live;
-    let fits = |record: &Record| record::is(record, one) || record::is(record, other);
+    let fits = move |record: &Record| record::is(record, one) || record::is(record, other);
     let Some(record) = live.take(key, fits) else {
         return free_of_graph(real, guest, key);
     };
@@ -231,7 +250,7 @@ pub fn free_either(
             Ok(())
         }
         Err(error) => {
-            live.put(key, record);
+            live.put_elsewhere(key, &record);
             Err(error)
         }
     }
@@ -258,7 +277,7 @@ fn free_of_graph(
 }
 
 /// Gives back what a record was charged or counted.
-#[inline]
+#[inline(always)]
 pub fn settle(guest: &Guest, record: &Record) {
     let bytes = record::bytes(record);
     let Some(device) = guest.devices.get(usize::from(record::ordinal(record))) else {
@@ -267,7 +286,7 @@ pub fn settle(guest: &Guest, record: &Record) {
     let counters = || guest.registration.count(device.entry);
     match record::counted(record) {
         Counted::Ledger => {
-            guest.registration.ledger(device.entry).release(bytes);
+            device.ledger.release(bytes);
             thread::add(&thread::attached().tally(device.ordinal).frees, 1);
         }
         Counted::Pinned => _ = counters().host_pinned_bytes.fetch_sub(bytes, Relaxed),

@@ -13,10 +13,9 @@ use gpushare_abi::In;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUdevice, CUmemoryPool};
 
-use crate::guest::guest;
+use crate::guest::{Device, Guest, guest};
 use crate::real::Real;
 
-use super::account::Account;
 use super::ask;
 
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
@@ -70,17 +69,18 @@ pub fn set_attribute(
 
 /// Trims the device's pools to what the limits leave beside what is held.
 #[cold]
-pub fn keep_within_limits(account: Account) {
+#[inline(never)]
+pub fn keep_within_limits(guest: &Guest, device: &Device) {
     // A capturing thread must not touch its pools, and without a limit there is nothing to keep within.
-    let Some(room) = account
-        .ledger()
+    let Some(room) = device
+        .ledger
         .room()
         .filter(|_| !crate::stream::any_capturing())
     else {
         return;
     };
-    let device = CUdevice::from(account.ordinal());
-    let pools: Vec<_> = account.guest().memory.hoard.with(|pools| {
+    let device = CUdevice::from(device.ordinal);
+    let pools: Vec<_> = guest.memory.hoard.with(|pools| {
         pools
             .iter()
             .filter(|(_, on)| **on == device)

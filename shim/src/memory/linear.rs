@@ -15,6 +15,7 @@ use super::record::Kind;
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
 
 /// `cuMemAlloc`, `cuMemAllocManaged`: charged to the current device, where managed memory is first at home.
+#[inline(always)]
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult>,
     dptr: Out<impl Amount>,
@@ -74,6 +75,7 @@ pub fn alloc_pitch(
 }
 
 /// `cuMemFree`: also of stream-ordered memory, whose pool may be on the host.
+#[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: impl Amount) -> CUresult {
     account::free_either(real, dptr.wide(), Kind::Linear, Kind::Host)
 }

@@ -1,107 +1,116 @@
 //! What is allocated right now: from an address or handle to what it was charged.
 //!
-//! The reader may rely on this: putting in and taking out cost the same with none and with 100 000 live; nothing here
-//! ever waits for another thread, so a thread that was stopped, killed or forked away in the middle holds nobody up; and
-//! of several threads that take the same key out, exactly one gets it.
+//! The reader may rely on this: putting in and taking out cost about the same with none and with 100 000 live; nothing
+//! here ever waits for another thread, so a thread that was stopped, killed or forked away in the middle holds nobody up;
+//! and of several threads that take the same key out, exactly one gets it.
 //!
-//! The map is a stack of tables, each four times the one before. A table is an array of buckets of eight places, so a
-//! key is looked for in two cache lines and no place ever needs to be moved:
+//! The map is a stack of tables, each sixteen times the one before. A table is an array of buckets of four places; a key
+//! belongs into one of two of them, and no place ever needs to be moved:
 //!
 //! ```text
-//!   top   ▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏   new keys go here: first bucket, else the other one,
+//!   top   ▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏▕▏   new keys go here: first bucket, else the second,
 //!         ▕▏▕▏▕▏▕▏                            else down the stack, else a new table on top
 //!         ▕▏
 //! ```
 //!
-//! A place is claimed by one compare-and-swap of its key (`FREE` → `BUSY`), filled, and published by storing the key;
-//! taking out goes the other way. Making the next table is the keeper's work (`grow_if_wanted`); an allocating thread does
-//! it only when the keeper did not come in time.
+//! What takes time in a large map is memory that is not in the cache, so a key lies beside its record, and the first bucket of
+//! neighbouring addresses is the same or the next one: a driver that hands out one address after the other finds them in
+//! lines that are there already. The second bucket is anywhere.
+//!
+//! Making the next table is the keeper's work (`grow_if_wanted`); an allocating thread does it only when the keeper did not
+//! come in time.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+mod bucket;
+mod table;
 
-/// No key has this value: the driver hands out neither 0 nor 1.
-const FREE: u64 = 0;
-const BUSY: u64 = 1;
-const PLACES: usize = 8;
-/// Buckets of the lowest table: 512 places.
-const FIRST: usize = 64;
-/// 64 · 4¹¹ buckets are more allocations than an address space holds.
-const TABLES: usize = 12;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Three words that go with a key; what they mean is the caller's affair.
-pub type Record = [u64; 3];
+pub use bucket::Record;
+use bucket::{BUSY, PLACES, Place};
+use table::{Shelf, Table};
 
-#[repr(align(64))]
-#[derive(Default)]
-struct Bucket {
-    keys: [AtomicU64; PLACES],
-    records: [[AtomicU64; 3]; PLACES],
-}
+/// Buckets of the lowest table, as a power of two: 1 024 places.
+const FIRST: u32 = 8;
+/// Each table has 2⁴ times the places of the one before: 2²⁶ in the last, more than a driver can hand out.
+const GROWTH: u32 = 4;
+const TABLES: usize = 5;
 
 /// The map. One for the whole process; an empty one allocates at its first use.
 #[derive(Default)]
 pub struct Live {
-    tables: [OnceLock<Box<[Bucket]>>; TABLES],
-    /// How many tables there are.
-    height: AtomicUsize,
+    /// The largest table.
+    top: Shelf,
+    tables: [Shelf; TABLES],
     /// A key found no place in the top table.
     wanted: AtomicBool,
 }
 
 impl Live {
     /// Remembers `record` under `key`. A key that is in already is in twice, and comes out twice.
-    pub fn put(&self, key: u64, record: Record) {
+    #[inline(always)]
+    pub fn put(&self, key: u64, record: &Record) {
         debug_assert!(key > BUSY, "the driver hands out neither 0 nor 1");
-        let (first, second) = hashes(key);
+        let hashes = Hashes::of(key);
+        let put = |table| hashes.first(table).put(key, record);
+        if !self.top.get().is_some_and(put) {
+            self.put_elsewhere(key, record);
+        }
+    }
+
+    /// [`put`](Self::put) off the fast road: the first bucket is full, or there is none.
+    #[cold]
+    #[inline(never)]
+    pub fn put_elsewhere(&self, key: u64, record: &Record) {
+        let hashes = Hashes::of(key);
         loop {
-            // ORDER: pairs with the Release in grow; a height read means its tables are there.
-            let height = self.height.load(Ordering::Acquire);
-            for table in self.tables[..height].iter().rev().filter_map(OnceLock::get) {
-                if bucket(table, first).put(key, record) || bucket(table, second).put(key, record) {
+            for (index, table) in self.stack().enumerate() {
+                if hashes.both(table).any(|bucket| bucket.put(key, record)) {
                     return;
                 }
-                self.wanted.store(true, Ordering::Relaxed);
+                if index == 0 {
+                    self.wanted.store(true, Ordering::Relaxed);
+                }
             }
-            if !self.grow(height) {
-                return; // 2³⁰ places are full: the allocation stays charged until the process ends
+            if !self.grow() {
+                return; // full, or no memory: the allocation stays charged until the process ends
             }
         }
     }
 
     /// Forgets `key` and returns its record, if the key is in and `fits` its record.
     #[inline(always)]
-    pub fn take(&self, key: u64, fits: impl Fn(&Record) -> bool) -> Option<Record> {
+    pub fn take(&self, key: u64, fits: impl Fn(&Record) -> bool + Copy) -> Option<Record> {
         if key <= BUSY {
             return None;
         }
-        let (first, second) = hashes(key);
-        // ORDER: pairs with the Release in grow; a height read means its tables are there.
-        let height = self.height.load(Ordering::Acquire);
-        self.tables[..height]
-            .iter()
-            .rev()
-            .filter_map(OnceLock::get)
-            .find_map(|table| {
-                let (first, second) = (bucket(table, first), bucket(table, second));
-                first.take(key, &fits).or_else(|| second.take(key, &fits))
-            })
+        let bucket = Hashes::of(key).first(self.top.get()?);
+        let place = match bucket.claim(key, fits) {
+            Some(place) => place,
+            None => self.claim_elsewhere(key, fits)?,
+        };
+        Some(place.empty())
+    }
+
+    /// It is not in its first bucket.
+    #[cold]
+    #[inline(never)]
+    fn claim_elsewhere(
+        &self,
+        key: u64,
+        fits: impl Fn(&Record) -> bool + Copy,
+    ) -> Option<&'static Place> {
+        let hashes = Hashes::of(key);
+        self.stack()
+            .flat_map(|table| hashes.both(table))
+            .find_map(|bucket| bucket.claim(key, fits))
     }
 
     /// Forgets every key whose record fits and hands each to `found`. Keys put in meanwhile may or may not be seen.
     pub fn drain(&self, fits: impl Fn(&Record) -> bool, mut found: impl FnMut(u64, Record)) {
-        for bucket in self
-            .tables
-            .iter()
-            .filter_map(OnceLock::get)
-            .flat_map(|table| table.iter())
-        {
-            for place in &bucket.keys {
-                let key = place.load(Ordering::Relaxed);
-                if key > BUSY
-                    && let Some(record) = bucket.take(key, &fits)
-                {
-                    found(key, record);
+        for bucket in self.stack().flat_map(|table| table.buckets()) {
+            for key in bucket.keys() {
+                if let Some(place) = bucket.claim(key, &fits) {
+                    found(key, place.empty());
                 }
             }
         }
@@ -109,86 +118,64 @@ impl Live {
 
     /// The keeper's part: makes the next table before somebody has to wait for it.
     pub fn grow_if_wanted(&self) {
-        if self.wanted.swap(false, Ordering::Relaxed) {
-            self.grow(self.height.load(Ordering::Relaxed));
+        if self.wanted.swap(false, Ordering::Relaxed) && self.top.get().is_none_or(is_half_full) {
+            self.grow();
         }
     }
 
-    /// Puts a table on top of `height` others; losing the race to another thread is as good.
-    #[cold]
-    fn grow(&self, height: usize) -> bool {
-        let Some(table) = self.tables.get(height) else {
+    /// The tables, the largest first.
+    fn stack(&self) -> impl Iterator<Item = Table> {
+        self.tables.iter().rev().filter_map(Shelf::get)
+    }
+
+    /// Puts a table on top of the others; losing the race to another thread is as good.
+    fn grow(&self) -> bool {
+        let Some(height) = self.tables.iter().position(|shelf| shelf.get().is_none()) else {
             return false;
         };
-        table.get_or_init(|| {
-            (0..FIRST << (2 * height))
-                .map(|_| Bucket::default())
-                .collect()
-        });
-        // ORDER: pairs with the Acquire in put and take; publishes the table below the new height.
-        self.height.fetch_max(height + 1, Ordering::Release);
+        let Some(table) = self.tables[height].fill(FIRST + GROWTH * height as u32) else {
+            return false;
+        };
+        self.top.show(table);
         true
     }
 }
 
-impl Bucket {
+/// As far as a sample tells.
+fn is_half_full(table: Table) -> bool {
+    let buckets = table.buckets();
+    let sample = buckets.iter().step_by(buckets.len() >> FIRST);
+    let taken: usize = sample.map(|bucket| bucket.keys().count()).sum();
+    taken >= (PLACES << FIRST) / 2
+}
+
+/// Where a key belongs.
+struct Hashes {
+    first: u64,
+    within: usize,
+    second: u64,
+}
+
+impl Hashes {
+    /// The first bucket is one of a group of 32, chosen by the 32 KiB that an address is in. Addresses at a distance of the
+    /// driver's 512 bytes lie two to a bucket there, one bucket after the other; what lies closer is spread over the group.
     #[inline(always)]
-    fn put(&self, key: u64, record: Record) -> bool {
-        for (place, words) in self.keys.iter().zip(&self.records) {
-            if place.load(Ordering::Relaxed) != FREE {
-                continue;
-            }
-            // ORDER: Acquire pairs with the Release that freed the place; our words come after the taker's reads.
-            if place
-                .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
-                .is_err()
-            {
-                continue;
-            }
-            for (word, value) in words.iter().zip(record) {
-                word.store(value, Ordering::Relaxed);
-            }
-            // ORDER: pairs with the Acquire in take; publishes the words.
-            place.store(key, Ordering::Release);
-            return true;
+    fn of(key: u64) -> Self {
+        Self {
+            first: (key >> 15).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            within: ((key >> 10 ^ (key >> 6 & 7) << 2) & 31) as usize,
+            second: key.wrapping_mul(0xd6e8_feb8_6659_fd93),
         }
-        false
     }
 
     #[inline(always)]
-    fn take(&self, key: u64, fits: &impl Fn(&Record) -> bool) -> Option<Record> {
-        for (place, words) in self.keys.iter().zip(&self.records) {
-            if place.load(Ordering::Relaxed) != key {
-                continue;
-            }
-            // ORDER: Acquire pairs with the Release in put; the words read below are this key's.
-            if place
-                .compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed)
-                .is_err()
-            {
-                continue;
-            }
-            let record = [0, 1, 2].map(|index: usize| words[index].load(Ordering::Relaxed));
-            let fitting = fits(&record);
-            // ORDER: pairs with the Acquire in put and take; the next owner's accesses come after our reads.
-            place.store(if fitting { FREE } else { key }, Ordering::Release);
-            if fitting {
-                return Some(record);
-            }
-        }
-        None
+    fn first(&self, table: Table) -> &'static bucket::Bucket {
+        table.bucket(self.first, self.within)
     }
-}
 
-/// Two independent bucket numbers; addresses differ mostly in their middle bits, so both come from a full product.
-fn hashes(key: u64) -> (usize, usize) {
-    let product = u128::from(key) * 0x9e37_79b9_7f4a_7c15;
-    let mixed = (product >> 64) as u64 ^ product as u64;
-    (mixed as usize, mixed.rotate_right(32) as usize)
-}
-
-fn bucket(table: &[Bucket], hash: usize) -> &Bucket {
-    &table[hash & (table.len() - 1)]
+    fn both(&self, table: Table) -> impl Iterator<Item = &'static bucket::Bucket> + use<> {
+        [self.first(table), table.bucket(self.second, 0)].into_iter()
+    }
 }
 
 #[cfg(test)]
@@ -203,7 +190,7 @@ mod tests {
     #[test]
     fn what_was_put_in_comes_out_once() {
         let live = Live::default();
-        live.put(0x7f00_0000_0200, [512, 1, 2]);
+        live.put(0x7f00_0000_0200, &[512, 1, 2]);
         assert_eq!(
             live.take(0x7f00_0000_0200, |record| record[0] == 1),
             None,
@@ -220,7 +207,7 @@ mod tests {
         let live = Live::default();
         let key = |index: u64| 0x7f00_0000_0000 + index * 512;
         for index in 0..100_000 {
-            live.put(key(index), [index, 0, 0]);
+            live.put(key(index), &[index, 0, 0]);
             if index % 1000 == 0 {
                 live.grow_if_wanted();
             }
@@ -234,10 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn keys_at_any_distance_are_all_found() {
+        for distance in [2, 64, 512, 12_345, 2 << 20, 1 << 36] {
+            let live = Live::default();
+            let key = |index: u64| (1 << 40) + index * distance;
+            for index in 0..20_000 {
+                live.put(key(index), &[index, 0, 0]);
+            }
+            for index in 0..20_000 {
+                assert_eq!(live.take(key(index), ALL), Some([index, 0, 0]));
+            }
+        }
+    }
+
+    #[test]
     fn draining_takes_what_fits_and_leaves_the_rest() {
         let live = Live::default();
         for index in 0..5000_u64 {
-            live.put(4096 + index * 64, [1, index % 2, 0]);
+            live.put(4096 + index * 64, &[1, index % 2, 0]);
         }
         let mut odd = HashSet::new();
         live.drain(|record| record[1] == 1, |key, _| assert!(odd.insert(key)));
@@ -257,7 +258,7 @@ mod tests {
                         let mut got = 0;
                         for round in 2..2000_u64 {
                             start.wait();
-                            live.put(round * 4, [round, 0, 0]);
+                            live.put(round * 4, &[round, 0, 0]);
                             start.wait();
                             got += (0..4).filter_map(|_| live.take(round * 4, ALL)).count();
                         }
@@ -282,7 +283,7 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..20_000_u64 {
                         let key = (thread << 32) | ((round % 700) << 9) | 256;
-                        live.put(key, [round, thread, key]);
+                        live.put(key, &[round, thread, key]);
                         assert_eq!(live.take(key, ALL), Some([round, thread, key]));
                     }
                 });

@@ -14,6 +14,7 @@ use crate::real::Real;
 use super::account;
 
 /// `cuMemGetInfo`.
+#[inline(always)]
 pub fn info(
     real: Real<'_, impl FnOnce() -> CUresult>,
     free: Out<impl Width>,

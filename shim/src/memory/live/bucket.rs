@@ -1,0 +1,107 @@
+//! Four places for keys with their records, in two neighbouring cache lines.
+//!
+//! A place is claimed by one compare-and-swap of its key (`FREE` → `BUSY`), filled, and published by storing the key;
+//! taking out goes the other way. `tests/loom_live.rs` compiles this file with loom's words and tries to break it.
+
+use crate::primitive::{AtomicU64, Ordering};
+
+/// No key has this value: the driver hands out neither 0 nor 1.
+pub const FREE: u64 = 0;
+/// Somebody fills or empties the place.
+pub const BUSY: u64 = 1;
+/// Places of a bucket.
+pub const PLACES: usize = 4;
+
+/// Three words that go with a key; what they mean is the caller's affair.
+pub type Record = [u64; 3];
+
+/// A key and its record.
+#[derive(Default)]
+#[repr(C, align(32))]
+pub struct Place {
+    key: AtomicU64,
+    record: [AtomicU64; 3],
+}
+
+/// Some places. All-zero is an empty one.
+#[derive(Default)]
+#[repr(C, align(128))]
+pub struct Bucket([Place; PLACES]);
+
+impl Place {
+    #[inline(always)]
+    fn record(&self) -> Record {
+        let [one, two, three] = &self.record;
+        [
+            one.load(Ordering::Relaxed),
+            two.load(Ordering::Relaxed),
+            three.load(Ordering::Relaxed),
+        ]
+    }
+
+    /// Empties a claimed place.
+    #[inline(always)]
+    pub fn empty(&self) -> Record {
+        let record = self.record();
+        // ORDER: pairs with the Acquire in put; the next owner's words come after our reads.
+        self.key.store(FREE, Ordering::Release);
+        record
+    }
+}
+
+impl Bucket {
+    /// Puts a key in, if there is a free place.
+    #[inline(always)]
+    pub fn put(&self, key: u64, record: &Record) -> bool {
+        for place in &self.0 {
+            if place.key.load(Ordering::Relaxed) != FREE {
+                continue;
+            }
+            // ORDER: Acquire pairs with the Release that freed the place; our words come after the taker's reads.
+            if place
+                .key
+                .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            for (word, value) in place.record.iter().zip(record) {
+                word.store(*value, Ordering::Relaxed);
+            }
+            // ORDER: pairs with the Acquire in claim; publishes the words.
+            place.key.store(key, Ordering::Release);
+            return true;
+        }
+        false
+    }
+
+    /// Finds a key whose record fits and claims its place: nobody else finds it any more.
+    #[inline(always)]
+    pub fn claim(&self, key: u64, fits: impl Fn(&Record) -> bool) -> Option<&Place> {
+        for place in &self.0 {
+            if place.key.load(Ordering::Relaxed) != key {
+                continue;
+            }
+            // ORDER: Acquire pairs with the Release in put; the words read from now on are this key's.
+            if place
+                .key
+                .compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            if fits(&place.record()) {
+                return Some(place);
+            }
+            // ORDER: as in put.
+            place.key.store(key, Ordering::Release);
+        }
+        None
+    }
+
+    /// The keys that are in just now.
+    pub fn keys(&self) -> impl Iterator<Item = u64> {
+        let keys = self.0.iter().map(|place| place.key.load(Ordering::Relaxed));
+        keys.filter(|key| *key > BUSY)
+    }
+}
