@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use jiff::tz::TimeZone;
@@ -18,8 +19,8 @@ use super::palette::{Depth, Palette};
 use super::state::State;
 use super::view::{self, Look};
 use crate::sample::{
-    DeviceSample, EventLine, Holding, LockState, Policy, ProcessSample, ProcessState, Rule, Sample,
-    Slot, What,
+    DeviceSample, EventLine, Holding, LockState, Nvml, Policy, ProcessSample, ProcessState, Rule,
+    Sample, Slot, What,
 };
 use crate::source::live::Live;
 
@@ -27,6 +28,8 @@ const PROCESSES: u16 = 64;
 const DEVICES: usize = 8;
 const SAMPLES: u64 = 240;
 const HZ: u64 = 4;
+/// How long NVML may take to answer.
+const NVML: Duration = Duration::from_secs(5);
 
 /// Measures and prints.
 pub fn measure(out: &mut impl Write) -> Result<()> {
@@ -57,8 +60,14 @@ pub fn measure(out: &mut impl Write) -> Result<()> {
     writeln!(out, "update  {:7.0} us a sample", each(update))?;
     writeln!(out, "draw    {:7.0} us a frame", each(draw))?;
     writeln!(out, "core    {share:7.2} %")?;
-    writeln!(out, "memory  {:7.1} MB resident", resident_mb())?;
-    Ok(())
+    memory(out, "")?;
+    // What the driver's own library takes comes on top, and is not ours to save.
+    let mut live = Live::new(&std::env::temp_dir(), true);
+    live.settle(NVML);
+    match live.look()?.nvml {
+        Nvml::Ready(version) => memory(out, &format!(" with NVML {version}")),
+        _ => Ok(()),
+    }
 }
 
 /// Microseconds for one look at a segment of its own, made for this and removed again.
@@ -96,11 +105,23 @@ fn cpu_us() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-fn resident_mb() -> f64 {
+/// What is resident, and what of it is whose: memory of our own, programs and libraries, segments.
+fn memory(out: &mut impl Write, when: &str) -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    kib.unwrap_or(0.0) * 1024.0 / 1e6
+    let mb = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kib.unwrap_or(0.0) * 1024.0 / 1e6
+    };
+    writeln!(
+        out,
+        "memory  {:7.1} MB resident{when}: own {:.1}, files {:.1}, shared {:.1}",
+        mb("VmRSS:"),
+        mb("RssAnon:"),
+        mb("RssFile:"),
+        mb("RssShmem:")
+    )?;
+    Ok(())
 }
 
 /// A machine where each device goes round its eight busiest processes, 50 ms each.
@@ -185,6 +206,18 @@ fn holding(index: u16, gpu: usize, now: u64, holds: bool, tick: u64) -> Holding 
     };
     holding.lock.since_ns = now - 20_000_000;
     holding.lock.wait_hist[28] = tick as u32;
+    holding.lock.waited_ns = tick * 250_000_000;
+    holding.lock.waited_for = (0..12)
+        .map(|other| {
+            (
+                Slot {
+                    index: other,
+                    epoch: 1,
+                },
+                tick * 20_000_000,
+            )
+        })
+        .collect();
     holding.lock.hold_hist[25] = tick as u32;
     holding
 }

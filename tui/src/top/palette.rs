@@ -271,7 +271,8 @@ fn depth(when: When, no_color: &str, term: &str, colorterm: &str) -> Depth {
     let found = match () {
         () if colorterm == "truecolor" || colorterm == "24bit" => Depth::True,
         () if term.contains("256color") => Depth::Ansi256,
-        () if term.is_empty() || term == "dumb" => Depth::Mono,
+        // The VT series would take a colour's number for blinking and underlining.
+        () if term.is_empty() || term == "dumb" || term.starts_with("vt") => Depth::Mono,
         () => Depth::Ansi16,
     };
     match when {
@@ -303,6 +304,7 @@ mod tests {
         assert_eq!(depth(When::Always, "1", "dumb", ""), Depth::Ansi16);
         assert_eq!(depth(When::Never, "", "xterm", "truecolor"), Depth::Mono);
         assert_eq!(depth(When::Auto, "", "dumb", ""), Depth::Mono);
+        assert_eq!(depth(When::Auto, "", "vt220", ""), Depth::Mono);
     }
 
     #[test]

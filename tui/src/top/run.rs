@@ -108,6 +108,9 @@ impl Dashboard {
         let mut next_frame = Instant::now();
         let mut dirty = true;
         loop {
+            // Who stops the picture of a recording stops the recording.
+            let stopped = over || played && self.state.is_frozen();
+            let goes_on = !stopped;
             let woken = tokio::select! {
                 biased;
                 _ = signals.term.recv() => Woken::End(15),
@@ -118,8 +121,7 @@ impl Dashboard {
                 () = sleep_until(next_frame), if dirty => Woken::Frame,
                 event = terminal.next() => Woken::Terminal(event),
                 Some(news) = news.recv() => Woken::News(Box::new(news)),
-                // Who stops the picture of a recording stops the recording.
-                _ = ticks.tick(), if !over && !(played && self.state.is_frozen()) => Woken::Tick,
+                _ = ticks.tick(), if goes_on => Woken::Tick,
             };
             match woken {
                 Woken::Frame => {

@@ -39,7 +39,7 @@ pub(super) fn list(pen: &mut Pen<'_>, state: &State, look: &Look, of: Option<Who
         let end = line(pen, y, data, event, look, of.is_none());
         if times > 1 {
             let since = clock(data, first.time_ns, &look.zone);
-            let text = format!("   {times} times since {}", &since[..8]);
+            let text = format!("  x{times} since {}", &since[..8]);
             pen.put(end, y, &text, pen.style(Role::Dim));
         }
     }
@@ -76,7 +76,7 @@ fn line(
             pen.style(Role::Dim)
         };
         let pid = event.pid.map(|pid| format!("{pid} ")).unwrap_or_default();
-        let width = if pen.width() >= 96 { 26 } else { 18 };
+        let width = if pen.width() >= 96 { 24 } else { 18 };
         pen.put_within(x, y, &format!("{letter} {pid}{}", event.name), width, style);
         x += width + 1;
     }

@@ -38,18 +38,24 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
         let Some((count, last)) = recent.get(&(Who::of(process), holding.gpu)) else {
             return;
         };
-        let limit = holding
-            .quota_bytes
-            .map_or("no quota of its own".into(), short_size);
+        // What it holds by now says little: whoever is refused frees what it has.
+        let limit = match (holding.quota_bytes, &process.group) {
+            (Some(quota), _) => {
+                format!("over its quota of {}; raise it with [e]", short_size(quota))
+            }
+            (None, Some(group)) => {
+                format!("over the quota of group {group} or the limit of the GPU")
+            }
+            (None, None) => "over the limit of the GPU".into(),
+        };
         found.push(about(
             process,
             holding,
             format!(
-                "{} was denied {} in 30 s, the last of {}, at {} of {limit}; raise it with [e]",
+                "{} was denied {} in 30 s, the last of {}, {limit}",
                 name(data, process),
                 some(*count, "allocation"),
                 short_size(*last),
-                short_size(holding.used_bytes),
             ),
         ));
     });
