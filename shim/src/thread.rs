@@ -23,7 +23,7 @@ use crate::{
     driver,
     gate::{
         self, Gate,
-        bargain::{self, OUTSIDE},
+        bargain::{self, OUTSIDE, SUBMITTING},
     },
     symbols::Symbol,
     trace,
@@ -212,13 +212,15 @@ impl Thread {
             || self.is_inside_together(ordinal)
     }
 
-    /// Whether the thread is submitting to several devices and has been admitted to this one. It was under the turn's
-    /// lock, which whoever asks has held since.
+    /// Whether the thread is submitting to several devices and has been admitted to this one: under the turn's lock, which
+    /// whoever asks has held since. The set may grow meanwhile, and loses nothing before the thread is outside.
     fn is_inside_together(&self, ordinal: u8) -> bool {
+        // ORDER: pairs with the Release store in `bargain::step_out`; the call's effects come with it.
+        if self.inside.load(Acquire) != SUBMITTING {
+            return false;
+        }
         let here = self.here.load(Relaxed);
-        here & TOGETHER != 0
-            && here & place_in_set(ordinal) != 0
-            && bargain::is_inside(&self.inside, &self.here, here)
+        here & TOGETHER != 0 && here & place_in_set(ordinal) != 0
     }
 
     /// The thread is about to be admitted to several devices one after the other.
