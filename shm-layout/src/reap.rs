@@ -159,6 +159,10 @@ impl DeviceEntry {
             &self.waited_ns,
             &self.acquisitions,
             &self.forced,
+            &self.pulse_ns,
+            &self.left_ns,
+            &self.slack_ns,
+            &self.late_ns,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -177,5 +181,57 @@ impl DeviceEntry {
         self.counters.clear();
         self.ordinal.store(0, Ordering::Relaxed);
         self.device.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, mem::offset_of, os::unix::fs::FileExt};
+
+    use super::*;
+    use crate::{Counters, Identity, LaunchLimits, register, state::State};
+
+    /// A word that is forgotten here would show through in the next process's account.
+    #[test]
+    fn who_has_a_slot_next_finds_nothing_of_the_last_ones_entry() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let process = register(&segments, &Identity::default(), &LaunchLimits::default());
+        let process = process.expect("a slot");
+        process.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+        let entry = offset_of!(State, slots)
+            + usize::from(process.slot().index) * size_of::<Slot>()
+            + offset_of!(Slot, entries);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(dir.path().join("state"))
+            .expect("the segment's file");
+        // All but the device, which says whether there is anything to clear.
+        let begin = offset_of!(DeviceEntry, ordinal);
+        let length = offset_of!(DeviceEntry, _reserved) - begin;
+        file.write_all_at(&vec![0x11; length], (entry + begin) as u64)
+            .expect("written");
+        segments.state().slots[usize::from(process.slot().index)].clear();
+        let mut after = vec![0; length];
+        file.read_exact_at(&mut after, (entry + begin) as u64)
+            .expect("read");
+        let counters = offset_of!(DeviceEntry, counters);
+        let inner = Counters::FIELDS
+            .iter()
+            .map(|field| (field, counters + field.offset));
+        let fields = DeviceEntry::FIELDS
+            .iter()
+            .filter(|field| field.name != "counters")
+            .map(|field| (field, field.offset));
+        for (field, offset) in fields.chain(inner) {
+            // Nobody writes what is reserved, and who sleeps on a grant only asks whether it has changed.
+            let kept = field.name.starts_with('_') || field.name == "grant";
+            let Some(at) = offset.checked_sub(begin).filter(|at| *at < length && !kept) else {
+                continue;
+            };
+            let left = after[at..at + field.size].iter().any(|byte| *byte != 0);
+            assert!(!left, "{} is left over", field.name);
+        }
     }
 }
