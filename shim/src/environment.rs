@@ -11,6 +11,7 @@ mod table;
 use std::path::PathBuf;
 
 use shm_layout::text::{self, Amount, MemoryList, TextError};
+use shm_layout::trace::RECORDS;
 use shm_layout::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Source};
 
 pub use table::{Stands, VARIABLES, Variable};
@@ -47,6 +48,8 @@ pub struct Environment {
     pub nvml_view: bool,
     /// Where Alnair's files are written (`PFLOG`).
     pub profile: Option<PathBuf>,
+    /// A trace from registration on, with room for so many records (`GPUSHARE_TRACE`).
+    pub trace: Option<u32>,
     /// One line for each value that means nothing, without a line break.
     pub complaints: Vec<String>,
 }
@@ -71,6 +74,9 @@ impl Environment {
             log: reader.own("GPUSHARE_LOG", read_log).unwrap_or_default(),
             nvml_view: reader.switch("GPUSHARE_NVML_VIEW", true),
             profile: aliases::profile(&mut reader),
+            trace: reader.own("GPUSHARE_TRACE", |text| {
+                unsigned(text, i64::from(*RECORDS.start()), i64::from(*RECORDS.end()))
+            }),
             ..Self::default()
         };
         let limits = &mut environment.limits;

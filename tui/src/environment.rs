@@ -35,6 +35,7 @@ variables! {
     DISABLE = "GPUSHARE_DISABLE", "1", "The preloaded library steps aside: nothing is counted, limited or locked.";
     LOG = "GPUSHARE_LOG", "info", "How much the preloaded library says on standard error: `off`, `warn` or `info`; `warn` when not set.";
     NVML_VIEW = "GPUSHARE_NVML_VIEW", "0", "With `0` a program that asks NVML sees the whole device's memory and not its quota.";
+    TRACE = "GPUSHARE_TRACE", "262144", "A trace from the first call on, with room for so many records; `gpushare run --trace` sets it.";
     LIB = "GPUSHARE_LIB", "/opt/gpushare/libgpushare.so", "Where `gpushare run` finds the library to preload when it is not beside the program.";
     SIM = "GPUSHARE_SIM", "1", "The tools look at the simulated GPU even where a real one is present.";
     SIM_WORLD = "GPUSHARE_SIM_WORLD", "demo", "Name of the simulator's shared world; programs of one world contend with each other.";

@@ -94,6 +94,11 @@ pub const VARIABLES: &[Variable] = &[
         "0",
         "leave NVML's memory numbers alone inside the process",
     ),
+    own(
+        "GPUSHARE_TRACE",
+        "262144",
+        "a trace from the first call on, with room for so many records; gpushare run --trace sets it",
+    ),
     alias(
         "WRAPPER_MAX_MEMORY",
         "GPUSHARE_MEMORY",

@@ -43,8 +43,10 @@ fn our_own_variables_are_read() {
         ("GPUSHARE_LOG", "info"),
         ("GPUSHARE_DISABLE", "1"),
         ("GPUSHARE_NVML_VIEW", "0"),
+        ("GPUSHARE_TRACE", "5000"),
     ]);
     let limits = &read.limits;
+    assert_eq!(read.trace, Some(5000));
     assert_eq!(
         limits.memory[..4],
         [
@@ -91,6 +93,8 @@ fn a_bad_value_is_one_line_and_the_source_invalid() {
         ("GPUSHARE_LOG", "loud"),
         ("GPUSHARE_GROUP", "a name of more than thirty-one bytes"),
         ("GPUSHARE_DISABLE", "perhaps"),
+        ("GPUSHARE_TRACE", "10"),
+        ("GPUSHARE_TRACE", "on"),
         ("WRAPPER_MAX_MEMORY", "8GiB"),
         ("CUDA_DEVICE_MEMORY_LIMIT_1", "lots"),
         ("CUDA_DEVICE_SM_LIMIT", "half"),

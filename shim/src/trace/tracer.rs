@@ -9,7 +9,7 @@ use std::{
 };
 
 use shm_layout::{
-    Event, EventKind, Uuid, clock,
+    Event, EventKind, Uuid, clock, snapshot,
     trace::{self, Buffer, Order, Progress, TraceError, TraceState},
 };
 
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     futex::{self, Watch},
     guest::Guest,
+    notice::{self, Cause},
     symbols::INFO,
 };
 
@@ -96,8 +97,9 @@ impl Tracer {
         self.over.load(Relaxed)
     }
 
-    /// At registration: `PFLOG` wants its files.
+    /// At registration: `GPUSHARE_TRACE` wants a trace, `PFLOG` its files.
     pub fn start_log(&self, guest: &'static Guest) {
+        self.start_at_launch(guest);
         if guest.environment.profile.is_none() {
             return;
         }
@@ -114,6 +116,38 @@ impl Tracer {
         } else {
             (current.private, current.unread) = (None, None);
             self.files.store(NO_FILES, Relaxed);
+        }
+        self.say(guest, &current);
+    }
+
+    /// A trace from the first call on, for the launch asked. We make the buffer ourselves, as the operator's tool
+    /// would; an order of the operator puts another in its place.
+    fn start_at_launch(&self, guest: &Guest) {
+        let Some(records) = guest.environment.trace else {
+            return;
+        };
+        let (segments, slot) = (guest.registration.segments(), guest.registration.slot());
+        let processes = snapshot(segments, clock::now()).processes;
+        let Some(own) = processes.iter().find(|process| process.slot == slot) else {
+            return;
+        };
+        let dir = segments.dir();
+        let opened = trace::create(dir, own, records)
+            .and_then(|_| with_guest(guest, |made| Buffer::adopt(dir, slot, made)));
+        let mut current = self.lock();
+        match opened {
+            Ok(buffer) => {
+                early::write(&buffer);
+                (current.state, current.shared) = (TraceState::On, Some(Arc::new(buffer)));
+                current.publish(guest);
+            }
+            Err(error) => {
+                notice::once(
+                    Cause::Trace,
+                    format_args!("GPUSHARE_TRACE: {error}; it runs without a trace"),
+                );
+                current.state = TraceState::of_error(&error);
+            }
         }
         self.say(guest, &current);
     }

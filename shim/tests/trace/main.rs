@@ -1,5 +1,6 @@
 //! Traces: switched on and off while a program runs, they hold what it called, and the program never notices.
 
+mod launch;
 mod logs;
 mod peace;
 mod stage;

@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Done {
     }
     if let Some(file) = &args.trace {
         return match (&segments.dir, &segments.unusable) {
-            (Some(dir), None) => traced::run(&launch, file, dir),
+            (Some(dir), None) => traced::run(launch, file, dir),
             (_, unusable) => Err(Failure {
                 exit: unusable.as_ref().map_or(Exit::Failed, |why| why.exit),
                 sentence:

@@ -34,6 +34,9 @@ fn a_program_run_with_trace_leaves_the_file_and_nothing_else() {
     for command in ["alloc 4M", "launch 10 7", "sync"] {
         assert!(workload.ask(command).starts_with("ok"), "{command}");
     }
+    let stop = gpushare(&bed, &["trace", "stop", "all"]);
+    stop.refused(1, &["its launch asked for it"]);
+    gpushare(&bed, &["trace", "rm", "all"]).refused(1, &["being traced"]);
     workload.close_input();
     let output = workload.wait_output();
     assert_eq!(output.status.code(), Some(42), "{output:?}");
@@ -43,6 +46,11 @@ fn a_program_run_with_trace_leaves_the_file_and_nothing_else() {
     let document = serde_json::from_str(&text).expect("JSON");
     check(&document);
     assert_eq!(of_call(&document, "cuLaunchKernel").len(), 7);
+    assert_eq!(
+        of_call(&document, "cuInit").len(),
+        1,
+        "from its first call on"
+    );
     let shown = gpushare(&bed, &["trace", "show", "--json"]).done().json();
     assert_eq!(shown["traces"], serde_json::json!([]), "the buffer is gone");
 }

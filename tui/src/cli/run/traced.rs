@@ -2,8 +2,9 @@
 //! file when it has ended.
 //!
 //! The program is a child here: somebody has to be left to write the file. Signals sent to us reach it,
-//! its exit code becomes ours. A process is traced from the moment it is seen at the GPU, a few
-//! milliseconds after its `cuInit`.
+//! its exit code becomes ours. Its environment asks for the trace, so that each process is traced from
+//! its first call; one that may not make its own buffer (in an installation for all only root may) is
+//! given one as soon as it is seen, some milliseconds later.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,33 +14,37 @@ use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use shm_layout::trace::{self, DEFAULT_RECORDS};
+use shm_layout::trace::{self, DEFAULT_RECORDS, TraceState};
 use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::Place;
 use crate::cli::trace::begin;
 use crate::cli::{Done, note, world};
+use crate::environment;
 use crate::exit::Failure;
 use crate::launch::Launch;
 use crate::pids::HostPids;
 use crate::targets::Chosen;
 use crate::traces::{self, Account, chrome, output, ring};
 
+/// How long a process may take to begin a trace by itself.
+const BY_ITSELF_NS: u64 = 100_000_000;
 /// How often is looked while nothing has come to the GPU yet, and afterwards.
 const EAGER: Duration = Duration::from_millis(2);
 const CALM: Duration = Duration::from_millis(25);
 
 /// Runs the program to its end and exits as it did.
-pub fn run(launch: &Launch, file: &Path, dir: &SegmentDir) -> Done {
+pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
     // A place that cannot be written should not cost a whole run.
     output::check(file)?;
+    launch.set(environment::TRACE, DEFAULT_RECORDS.to_string());
     let failed = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(failed)?;
-    let (status, traced) = runtime.block_on(watch(launch, dir))?;
+    let (status, traced) = runtime.block_on(watch(&launch, dir))?;
     // Its file is a service to the program's user: how the program ended matters more.
     match write(file, dir, &traced) {
         Ok(()) => {}
@@ -130,7 +135,16 @@ impl<'d> Watcher<'d> {
             return;
         };
         for process in snapshot(segments, clock::now()).processes {
-            if self.known.insert(process.slot) && self.is_of_the_program(&process) {
+            if self.known.contains(&process.slot) {
+                continue;
+            }
+            if !self.is_of_the_program(&process) {
+                self.known.insert(process.slot);
+            } else if process.trace.progress.state == TraceState::On {
+                self.known.insert(process.slot);
+                self.traced.insert(process.slot);
+            } else if clock::now().saturating_sub(process.registered_ns) > BY_ITSELF_NS {
+                self.known.insert(process.slot);
                 self.begin(&process);
             }
         }
@@ -176,9 +190,7 @@ fn parent_of(pid: u32) -> Option<u32> {
 /// Writes what was traced and takes the buffers away.
 fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), Failure> {
     if traced.is_empty() {
-        return Err(Failure::failed(
-            "the program did not come to the GPU, or stayed only for milliseconds",
-        ));
+        return Err(Failure::failed("the program did not come to the GPU"));
     }
     let sample = world::look(dir)?;
     let mut found = traces::all(&dir.path, &sample, note);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use shm_layout::trace;
+use shm_layout::trace::{self, TraceState, TraceView};
 
 use super::Place;
 use crate::cli::{Done, note};
@@ -33,7 +33,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         let goes_on = snapshot
             .processes
             .iter()
-            .any(|process| process.slot == slot && process.trace.wanted.is_some());
+            .any(|process| process.slot == slot && is_written(&process.trace));
         if found.lives() && goes_on {
             left.push(found.title());
             continue;
@@ -48,4 +48,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         "{} is being traced; gpushare trace stop ends it first",
         left.join(", ")
     )))
+}
+
+/// Asked for by an operator, or at the process's launch.
+fn is_written(trace: &TraceView) -> bool {
+    trace.wanted.is_some() || trace.progress.state == TraceState::On
 }

@@ -129,7 +129,8 @@ fn state(view: Option<TraceView>) -> &'static str {
         (Some(_), TraceState::NotPermitted) => "not permitted",
         (Some(_), TraceState::NoSpace) => "no space",
         (Some(_), TraceState::BadBuffer) => "bad buffer",
-        (None, TraceState::On) => "stopping",
+        // Asked for at its launch.
+        (None, TraceState::On) => "on",
         (None, _) => "stopped",
     }
 }
