@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use shm_layout::trace::{self, DEFAULT_RECORDS, RECORDS, TraceState};
 use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Place, stop};
 use crate::audit::Place as Whence;
@@ -46,6 +47,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let time = args.duration.as_deref().map(duration).transpose()?;
     let place = Place::look()?;
     let chosen = target.resolve(&place.sample)?;
+    let ends = time.map(|_| Ends::watch()).transpose()?;
     let one = chosen.len() == 1;
     let mut started = Vec::new();
     for chosen in chosen {
@@ -67,9 +69,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     if started.is_empty() {
         return Err(Failure::failed("no trace was started"));
     }
-    if let Some(time) = time {
+    if let (Some(time), Some(ends)) = (time, ends) {
         out.flush()?;
-        wait(&place.dir, &started, time)?;
+        ends.wait(&place.dir, &started, time);
         for chosen in &started {
             stop::one(&place.dir, chosen, None, out)?;
         }
@@ -233,32 +235,50 @@ fn why_not(title: &str, state: Option<TraceState>) -> Failure {
     }
 }
 
-/// Until the time is up, somebody presses Ctrl-C, or nobody of them is left.
-fn wait(dir: &SegmentDir, traced: &[Chosen], time: Duration) -> Result<(), Failure> {
-    let cannot = |error| Failure::failed(format!("cannot watch for signals: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot)?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-        let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
-        let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
-        let end = async {
-            let deadline = tokio::time::Instant::now() + time;
-            while tokio::time::Instant::now() < deadline && anybody_left(dir, traced) {
-                let next = tokio::time::Instant::now() + Duration::from_millis(200);
-                tokio::time::sleep_until(next.min(deadline)).await;
+/// The signals that end a trace early. Watched from before the first trace begins: none is left going.
+struct Ends {
+    runtime: Runtime,
+    signals: [Signal; 3],
+}
+
+impl Ends {
+    fn watch() -> Result<Self, Failure> {
+        let cannot = |error| Failure::failed(format!("cannot watch for signals: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(cannot)?;
+        let entered = runtime.enter();
+        let on = |kind| signal(kind).map_err(cannot);
+        let signals = [
+            on(SignalKind::interrupt())?,
+            on(SignalKind::terminate())?,
+            on(SignalKind::hangup())?,
+        ];
+        drop(entered);
+        Ok(Self { runtime, signals })
+    }
+
+    /// Until the time is up, somebody presses Ctrl-C, or nobody of them is left.
+    fn wait(self, dir: &SegmentDir, traced: &[Chosen], time: Duration) {
+        let Self { runtime, signals } = self;
+        let [mut interrupt, mut term, mut hangup] = signals;
+        runtime.block_on(async {
+            let end = async {
+                let deadline = tokio::time::Instant::now() + time;
+                while tokio::time::Instant::now() < deadline && anybody_left(dir, traced) {
+                    let next = tokio::time::Instant::now() + Duration::from_millis(200);
+                    tokio::time::sleep_until(next.min(deadline)).await;
+                }
+            };
+            tokio::select! {
+                () = end => {}
+                _ = interrupt.recv() => {}
+                _ = term.recv() => {}
+                _ = hangup.recv() => {}
             }
-        };
-        tokio::select! {
-            () = end => {}
-            _ = interrupt.recv() => {}
-            _ = term.recv() => {}
-            _ = hangup.recv() => {}
-        }
-        Ok(())
-    })
+        });
+    }
 }
 
 fn anybody_left(dir: &SegmentDir, traced: &[Chosen]) -> bool {
