@@ -41,7 +41,7 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
         // What it holds by now says little: whoever is refused frees what it has.
         let limit = match (holding.quota_bytes, &process.group) {
             (Some(quota), _) => {
-                format!("over its quota of {}; raise it with [e]", short_size(quota))
+                format!("over its quota of {}; raise it [e]", short_size(quota))
             }
             (None, Some(group)) => {
                 format!("over the quota of group {group} or the limit of the GPU")
