@@ -66,24 +66,29 @@ fn two_equal_processes_alternate_quantum_by_quantum() {
 
 #[test]
 fn weights_hold_though_a_turn_ends_at_whole_quanta_only() {
+    let equal = [MS / 5; 3];
+    // Everybody's kernels are of another length.
+    let various = [MS / 2, MS / 5, MS];
     for weights in [[100, 200, 400], [100, 150, 350], [30, 170, 1000]] {
-        let wishes = weights.map(|weight| Wish { weight, ..PLAIN });
-        // Everybody's kernels are of another length.
-        let lengths = [MS / 2, MS / 5, MS];
-        let mut shake = shaken(1000);
-        let mut held = [0; 3];
-        World::new(Order::Fair, &wishes).take_turns(6000, |who| {
-            let length = lengths[who] * shake(who) / 1000;
-            held[who] += length;
-            length
-        });
-        let (all, total) = (held.iter().sum::<u64>() as f64, weights.iter().sum::<u32>());
-        let shares = held.map(|one| one as f64 * 100.0 / all);
-        near(
-            &shares,
-            &weights.map(|one| f64::from(one) * 100.0 / f64::from(total)),
-        );
+        for lengths in [equal, various] {
+            follow(weights, lengths);
+        }
     }
+}
+
+fn follow(weights: [u32; 3], lengths: [u64; 3]) {
+    let wishes = weights.map(|weight| Wish { weight, ..PLAIN });
+    let mut shake = shaken(1000);
+    let mut held = [0; 3];
+    World::new(Order::Fair, &wishes).take_turns(6000, |who| {
+        let length = lengths[who] * shake(who) / 1000;
+        held[who] += length;
+        length
+    });
+    let (all, total) = (held.iter().sum::<u64>() as f64, weights.iter().sum::<u32>());
+    let shares = held.map(|one| one as f64 * 100.0 / all);
+    let wanted = weights.map(|one| f64::from(one) * 100.0 / f64::from(total));
+    near(&shares, &wanted);
 }
 
 #[test]
