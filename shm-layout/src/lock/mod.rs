@@ -4,7 +4,7 @@
 //!
 //! * There is one owner. Its word changes only by compare-and-swap ([`crate::protocol::turn`]).
 //! * A release hands the lock *to* the waiter who is next, so nobody barges in, and a holder keeps it only while it
-//!   is the most deserving itself ([`DeviceLock::contended`]).
+//!   is the most deserving itself ([`DeviceLock::contended`], and [`DeviceLock::is_due`] where turns are counted).
 //! * A dead owner loses it within microseconds: waiters sleep on its keeper's robust word as well as on their own
 //!   grant. A stopped or overdue one loses it after its hold limit and grace, and finds out by [`DeviceLock::held`].
 //! * Nothing sleeps longer than 50 ms without looking again.

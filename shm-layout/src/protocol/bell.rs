@@ -9,7 +9,8 @@
 //!
 //! Both change the word by one atomic step, so one comes first. If the striker does, its news is there when the other
 //! looks; if the listener does, the striker sees that it has to wake, and the word is not what the sleeper saw any more.
-//! A listener that died or went away leaves its mark: one wake-up for nobody.
+//! A listener that died or went away leaves its mark: one wake-up for nobody. A striker that is killed between its stroke
+//! and the wake-up leaves the listener asleep until its own next look, a keeper's beat away.
 
 use crate::primitive::{AtomicU32, Ordering};
 
