@@ -580,3 +580,29 @@ fn a_group_that_would_hold_more_than_its_quota_is_told_so_by_a_dry_run() {
         "{said:?}"
     );
 }
+
+#[test]
+fn undo_takes_settings_back_and_not_the_traces_that_came_after() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    let dir = shm_layout::SegmentDir {
+        path: world.dir().to_owned(),
+        mode: shm_layout::Mode::User,
+    };
+    let editor = gpushare_tui::edits::Editor::open(&dir);
+    for on in [Some(1000), None] {
+        let change = shm_layout::Change::Trace {
+            slot: train.registration.slot(),
+            on,
+        };
+        let ctl = gpushare_tui::audit::Place::Ctl;
+        let request = gpushare_tui::edits::EditRequest::new(change, "7 train", ctl);
+        editor.apply(request).expect("a valid edit");
+    }
+    let said = world.gpushare(&["undo"]).done();
+    assert!(said.out.contains("quota inherit"), "{said:?}");
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
+    assert_eq!(train.registration.trace_order(), None);
+}

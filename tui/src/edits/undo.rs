@@ -10,7 +10,8 @@ use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::audit::{Entry, History, Outcome, Place};
 
 impl Editor {
-    /// The edits that can be taken back, newest first; one whose process has gone is past.
+    /// The edits that can be taken back, newest first; one whose process has gone is past. Whether somebody is looked
+    /// at is no setting: who takes back the newest edit does not mean the trace that came after it.
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let history = self.history()?;
         let operator = self.operator()?;
@@ -24,11 +25,13 @@ impl Editor {
                 matches!(operator.check(&change), Err(EditError::NoSuchTarget))
             })
         };
+        let is_trace =
+            |entry: &Entry| matches!(entry.record.change, super::StoredChange::Trace { .. });
         let open = history
             .entries
             .iter()
             .rev()
-            .filter(|entry| is_open(&history, entry) && !has_gone(entry));
+            .filter(|entry| is_open(&history, entry) && !is_trace(entry) && !has_gone(entry));
         Ok(open.cloned().collect())
     }
 
