@@ -39,7 +39,15 @@ pub enum Next {
 /// Takes in a key.
 pub fn key(state: &mut State, key: KeyEvent) -> Next {
     match state.overlay.take() {
-        Some(Overlay::Help(scroll)) => help(state, scroll, key),
+        Some(Overlay::Help(scroll)) => {
+            let lines = super::view::help_lines();
+            state.overlay = scrolled(scroll, lines, key).map(Overlay::Help);
+        }
+        Some(Overlay::Alerts(scroll)) => {
+            // Sentences take several lines on a narrow screen; drawing stops at the last.
+            let lines = 16 * state.data().alerts.len();
+            state.overlay = scrolled(scroll, lines, key).map(Overlay::Alerts);
+        }
         Some(Overlay::Dialog(dialog)) => return dialog_key(state, dialog, key),
         Some(Overlay::Audit(list)) => return audit_key(state, list, key),
         Some(Overlay::Filter(line)) => filter_key(state, line, key),
@@ -65,6 +73,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Suspend => return Next::Suspend,
         Action::Redraw => return Next::Redraw,
         Action::Help => state.overlay = Some(Overlay::Help(0)),
+        Action::Alerts => state.overlay = Some(Overlay::Alerts(0)),
         Action::Back => match choices.screen {
             Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),
             Screen::Main => choices.filter = Filter::default(),
@@ -185,15 +194,16 @@ fn pause(state: &mut State) -> Next {
     }
 }
 
-fn help(state: &mut State, scroll: usize, key: KeyEvent) {
-    let most = super::view::help_lines();
-    state.overlay = match key.code {
-        KeyCode::Down | KeyCode::Char('j') => Some(Overlay::Help((scroll + 1).min(most))),
-        KeyCode::Up | KeyCode::Char('k') => Some(Overlay::Help(scroll.saturating_sub(1))),
-        KeyCode::PageDown | KeyCode::Char(' ') => Some(Overlay::Help((scroll + 10).min(most))),
-        KeyCode::PageUp => Some(Overlay::Help(scroll.saturating_sub(10))),
+/// Where a text of so many lines is scrolled to by a key; `None` for a key that closes it.
+fn scrolled(scroll: usize, lines: usize, key: KeyEvent) -> Option<usize> {
+    match key.code {
+        KeyCode::Down | KeyCode::Char('j') => Some((scroll + 1).min(lines)),
+        KeyCode::Up | KeyCode::Char('k') => Some(scroll.saturating_sub(1)),
+        KeyCode::PageDown | KeyCode::Char(' ') => Some((scroll + 10).min(lines)),
+        KeyCode::PageUp => Some(scroll.saturating_sub(10)),
+        KeyCode::Home => Some(0),
         _ => None,
-    };
+    }
 }
 
 fn dialog_key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> Next {

@@ -53,6 +53,8 @@ pub enum Action {
     Wind(i64),
     /// Puts the selected process's pid into the clipboard.
     Copy,
+    /// Every alert in full.
+    Alerts,
     /// Who waited for whom, or back to where one was.
     Waits,
     /// The waits of the last seconds, or of all time.
@@ -118,6 +120,7 @@ keys! {
     [K::Char('w')]               false "w"     "weight" "weight, priority and cap of the selected process"      A::Share, ANY;
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
     [K::Char('m')]               false "m"     "waits"  "who waited for whom, and how long hand-offs took"      A::Waits, ANY;
+    [K::Char('!')]               false "!"     "alerts" "everything that is wrong now, in full"                 A::Alerts, ANY;
     [K::Char('v')]               false "v"     "span"   "count the waits of the last 20 s, or of all time"      A::Span, WAITS;
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;

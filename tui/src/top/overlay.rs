@@ -15,6 +15,8 @@ pub enum Overlay {
     Dialog(Box<Dialog>),
     /// The edits so far.
     Audit(AuditList),
+    /// Everything that is wrong now, scrolled down so many lines.
+    Alerts(usize),
     /// The filter line.
     Filter(FilterLine),
     /// A question.

@@ -56,6 +56,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     match &state.overlay {
         None | Some(Overlay::Filter(_)) => {}
         Some(Overlay::Help(scroll)) => help::draw(buffer, area, look, *scroll),
+        Some(Overlay::Alerts(scroll)) => alerts::all(buffer, area, state, look, *scroll),
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
         Some(Overlay::Question(question)) => question::draw(buffer, area, look, question),

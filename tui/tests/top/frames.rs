@@ -88,6 +88,12 @@ fn a_traced_process_is_marked_and_said_to_be() {
 }
 
 #[test]
+fn every_alert_can_be_read_to_its_end() {
+    let state = after(&[KeyCode::Char('!')]);
+    insta::assert_snapshot!("alerts-80x24", frame(&state, 80, 24, false));
+}
+
+#[test]
 fn the_waits_say_who_stood_in_whose_way() {
     let state = on_b('m');
     insta::assert_snapshot!("waits-120x40", frame(&state, 120, 40, false));
@@ -208,6 +214,7 @@ fn no_size_and_no_screen_makes_it_panic() {
         vec![KeyCode::Char('w')],
         vec![KeyCode::Char('a')],
         vec![KeyCode::Char('t')],
+        vec![KeyCode::Char('!'), KeyCode::PageDown],
         vec![KeyCode::Char('m')],
         vec![KeyCode::Char('m'), KeyCode::Char('v'), KeyCode::End],
         vec![KeyCode::Char('?')],

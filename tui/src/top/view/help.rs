@@ -30,6 +30,7 @@ pub(crate) fn lines() -> Vec<(String, String, Role)> {
         ),
         ("wait", "waited for the lock"),
         ("!", "an allocation was denied"),
+        ("t", "behind a letter in the table: its calls are traced"),
     ] {
         lines.push((sign.to_owned(), about.to_owned(), Role::Key));
     }
