@@ -14,10 +14,11 @@ use gpushare_abi::{
 };
 
 use crate::{
-    admission,
+    admission::{self, Admission},
     guest::guest,
     memory, notice,
     real::Submission,
+    symbols::Symbol,
     thread::{self, Tally, add, stream_key},
     trace,
     uncancelled::Uncancelled,
@@ -39,6 +40,28 @@ pub enum Work {
 }
 
 impl Work {
+    /// Its kind, copies and bytes.
+    #[inline(always)]
+    fn taken_apart(self) -> (u8, usize, usize) {
+        match self {
+            Self::Kernel => (0, 0, 0),
+            Self::Graph => (1, 0, 0),
+            Self::Memset => (2, 0, 0),
+            Self::Copy(bytes) => (3, 1, bytes),
+            Self::Copies(count, bytes) => (4, count, bytes),
+        }
+    }
+
+    fn put_together((kind, copies, bytes): (u8, usize, usize)) -> Self {
+        match kind {
+            0 => Self::Kernel,
+            1 => Self::Graph,
+            2 => Self::Memset,
+            3 => Self::Copy(bytes),
+            _ => Self::Copies(copies, bytes),
+        }
+    }
+
     /// Counts it.
     #[inline(always)]
     pub fn count(self, tally: &Tally) {
@@ -74,15 +97,45 @@ pub fn submit(
         thread.end();
         return answer;
     }
-    let _uncancelled = Uncancelled::enter();
-    let (began, symbol) = (trace::begin(), real.symbol());
-    let admission = admission::admit(key, work);
+    let slowly = Slowly::begin(real.symbol(), key, work.taken_apart());
     let answer = real.call();
-    admission::finish(admission);
-    if began != 0 {
-        trace::submitted(symbol, began, work, admission);
-    }
+    slowly.end();
     answer
+}
+
+/// A submission that the fast path does not settle. What is done before and after it stands on its own and is told in
+/// plain numbers, so that the fast path keeps nothing ready for it.
+struct Slowly {
+    _uncancelled: Uncancelled,
+    symbol: Symbol,
+    began: u64,
+    work: Work,
+    admission: Admission,
+}
+
+impl Slowly {
+    #[cold]
+    #[inline(never)]
+    fn begin(symbol: Symbol, key: usize, parts: (u8, usize, usize)) -> Self {
+        let uncancelled = Uncancelled::enter();
+        let work = Work::put_together(parts);
+        Self {
+            _uncancelled: uncancelled,
+            symbol,
+            began: trace::begin(),
+            work,
+            admission: admission::admit(key, work),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end(self) {
+        admission::finish(self.admission);
+        if self.began != 0 {
+            trace::submitted(self.symbol, self.began, self.work, self.admission);
+        }
+    }
 }
 
 /// A kernel in a stream.
