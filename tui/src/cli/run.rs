@@ -30,7 +30,8 @@ pub struct Args {
     settings: Settings,
     /// Trace it and what it starts; when it has ended FILE holds JSON for ui.perfetto.dev
     ///
-    /// gpushare stays beside the program meanwhile, so its pid is that of a child here.
+    /// gpushare stays beside the program meanwhile, so its pid is that of a child here. With
+    /// GPUSHARE_TRACE=N in the environment each process has room for N records instead of 262144.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// The program and its arguments

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use shm_layout::trace::RECORDS;
 
 use crate::environment;
 use crate::exit::Failure;
@@ -121,6 +122,14 @@ impl Settings {
             };
             (carried.check)(carried.variable, &text.to_string_lossy())?;
             names.push(carried.variable);
+        }
+        if let Some(text) = std::env::var_os(environment::TRACE).filter(|text| !text.is_empty()) {
+            let (least, most) = (i64::from(*RECORDS.start()), i64::from(*RECORDS.end()));
+            right(
+                environment::TRACE,
+                units::parse_integer(&text.to_string_lossy(), least, most),
+            )?;
+            names.push(environment::TRACE);
         }
         Ok(names)
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 
+use crate::cli_support::Said;
 use crate::support::{LIMIT, check, gpushare, of_call};
 
 /// `gpushare run --trace FILE -- …` with a workload on a string.
@@ -81,6 +82,10 @@ fn a_trace_that_cannot_be_written_keeps_the_program_from_starting() {
     run(&bed.dir().display().to_string()).refused(2, &["directory"]);
     assert!(!Path::new(&mark).exists());
     let file = bed.dir().join("none.json").display().to_string();
+    let mut command = bed.gpushare(&["run", "--trace", &file, "--", "touch", &mark]);
+    let said = command.env("GPUSHARE_TRACE", "many").output();
+    Said::from(said.expect("built")).refused(2, &["GPUSHARE_TRACE", "many"]);
+    assert!(!Path::new(&mark).exists());
     let said = run(&file);
     assert_eq!(said.code, 0, "how the program ended counts: {said:?}");
     assert!(said.err.contains("no trace was written"), "{said:?}");

@@ -38,7 +38,10 @@ const CALM: Duration = Duration::from_millis(25);
 pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
     // A place that cannot be written should not cost a whole run.
     output::check(file)?;
-    launch.set(environment::TRACE, DEFAULT_RECORDS.to_string());
+    // Somebody may have said how much room.
+    if std::env::var_os(environment::TRACE).is_none_or(|records| records.is_empty()) {
+        launch.set(environment::TRACE, DEFAULT_RECORDS.to_string());
+    }
     let failed = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
