@@ -121,6 +121,19 @@ fn a_full_slot_table_shows_everybody_and_counts_who_found_no_slot() {
         "{}",
         said.err
     );
+    let run = |options: &[&str]| {
+        let mut command = world.command(&[&["run"], options, &["--", "echo", "started"]].concat());
+        // Any library will do: it is found, and `echo` does not care.
+        let library = gpushare_tui::elf::libc().expect("a machine with glibc");
+        let output = command.env("GPUSHARE_LIB", library).output();
+        cli_support::Said::from(output.expect("built"))
+    };
+    run(&["--memory", "1G"]).refused(1, &["--memory", "256 slots", "--best-effort"]);
+    let said = run(&["--memory", "1G", "--best-effort"]).done();
+    assert!(
+        said.out == "started\n" && said.err.contains("256 slots"),
+        "{said:?}"
+    );
     drop(actors);
     let left = world.gpushare(&["ps", "--json"]).done().json();
     assert_eq!(
