@@ -60,19 +60,14 @@ fn swap(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64) {
     }
     // SAFETY: the driver has just read the same C string.
     let name = unsafe { CStr::from_ptr(name) };
-    let Ok(name) = name.to_str() else { return };
     if let Some(symbol) = recognise(name, theirs, version, flags) {
         pfn.set(symbol.export());
     }
 }
 
 /// The hooked symbol that the driver answered with.
-fn recognise(name: &str, theirs: *mut c_void, version: i32, flags: u64) -> Option<Symbol> {
-    let mut rows = HOOKED
-        .iter()
-        .copied()
-        .filter(|symbol| symbol.info().base == name)
-        .peekable();
+fn recognise(name: &CStr, theirs: *mut c_void, version: i32, flags: u64) -> Option<Symbol> {
+    let mut rows = Symbol::by_base(name.to_bytes()).peekable();
     rows.peek()?;
     learn_all();
     let rows = rows.collect::<Rows>();
@@ -80,7 +75,7 @@ fn recognise(name: &str, theirs: *mut c_void, version: i32, flags: u64) -> Optio
         return Some(symbol);
     }
     let meant = meant(&rows, version, flags & PER_THREAD != 0)?;
-    if is_another_form(name, theirs) {
+    if is_another_form(name.to_str().ok()?, theirs) {
         return None;
     }
     // The first definition, or another door to the same driver: both are ours to wrap.

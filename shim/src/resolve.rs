@@ -77,16 +77,26 @@ extern "C" fn answer_flags(_path: *const c_char, flags: c_int) -> Answer {
     jump(without_provenance(flags as usize))
 }
 
+/// Whether a C string that is not NULL begins with these letters.
+fn begins_with(name: *const c_char, letters: &[u8]) -> bool {
+    letters.iter().enumerate().all(|(at, letter)| {
+        // SAFETY: the letters before this one are not the string's end.
+        let ours = unsafe { *name.wrapping_add(at) };
+        ours as u8 == *letter
+    })
+}
+
 /// The hooked symbol of a name, quickly `None` for a name that cannot be one.
 fn hooked(name: *const c_char) -> Option<Symbol> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: the caller of dlsym promises a C string.
-    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-    if !(name.starts_with(b"cu") || name.starts_with(b"nvml")) {
+    // Most names are none of ours: their length is not even counted.
+    if !(begins_with(name, b"cu") || begins_with(name, b"nvml")) {
         return None;
     }
+    // SAFETY: the caller of dlsym promises a C string.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     Symbol::by_name(name)
 }
 

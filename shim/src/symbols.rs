@@ -1,5 +1,7 @@
 //! Every function of the table, by number: its name, what `cuGetProcAddress` calls it, and our export.
 
+mod index;
+
 use std::ffi::c_void;
 
 /// What the table says of one exported symbol.
@@ -66,10 +68,12 @@ impl Symbol {
 
     /// The hooked symbol of this exported name.
     pub fn by_name(name: &[u8]) -> Option<Symbol> {
-        HOOKED
-            .iter()
-            .copied()
-            .find(|symbol| symbol.info().name.as_bytes() == name)
+        index::by_name(name)
+    }
+
+    /// The hooked symbols that `cuGetProcAddress` calls by this name, in the order of the table.
+    pub fn by_base(base: &[u8]) -> impl Iterator<Item = Symbol> {
+        index::by_base(base)
     }
 
     /// Our own export of a hooked symbol.
