@@ -29,8 +29,7 @@ pub fn current_ordinal(guest: &Guest) -> Option<CUdevice> {
 
 /// The calling thread's context and its device: as settled, else as the driver says.
 #[inline(always)]
-pub fn place(guest: &Guest) -> Option<(usize, u8)> {
-    let thread = thread::attached();
+pub fn place(guest: &Guest, thread: &Thread) -> Option<(usize, u8)> {
     match thread.settled() {
         Some(place) => Some(place),
         None => settle(guest, thread).ok(),
@@ -39,6 +38,7 @@ pub fn place(guest: &Guest) -> Option<(usize, u8)> {
 
 /// Asks the driver where the calling thread is, and settles it there.
 #[cold]
+#[inline(never)]
 pub fn settle(guest: &Guest, thread: &Thread) -> Result<(usize, u8), Bypass> {
     let context = current();
     if context == 0 {

@@ -14,7 +14,7 @@ use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use crate::{
     admission, context, copy, driver, launch, life, lookup, memory, memset, notice,
-    real::{Real, Submission},
+    real::{Here, Real, Submission},
     stream,
     symbols::Symbol,
     sync, thread, trace, transfer,
@@ -27,14 +27,14 @@ where
     F: FnOnce() -> CUresult + Copy,
     H: FnOnce(Real<'_, F>) -> CUresult,
 {
-    let Some(_inside) = thread::Inside::enter() else {
+    let Some(inside) = thread::Inside::enter() else {
         return forward();
     };
-    life::guest_or_arrive(); // in a forked child, whatever it calls first
+    let here = Here::of(&inside);
     let began = trace::begin();
     let (answer, bytes) = (Cell::new(None), Cell::new(0));
     let result = match catch_unwind(AssertUnwindSafe(|| {
-        hook(Real::new(symbol, forward, &answer, &bytes))
+        hook(Real::new(symbol, here, forward, &answer, &bytes))
     })) {
         Ok(result) => result,
         Err(_) => {

@@ -4,7 +4,44 @@ use std::cell::Cell;
 
 use gpushare_abi::errors::CUresult;
 
-use crate::symbols::Symbol;
+use crate::{
+    guest::{Guest, guest},
+    life,
+    symbols::Symbol,
+    thread::{self, Inside, Thread},
+};
+
+/// Who calls: looked up once for a call.
+#[derive(Clone, Copy)]
+pub struct Here {
+    thread: &'static Thread,
+    guest: Option<&'static Guest>,
+}
+
+impl Here {
+    /// The calling thread. In a forked child, whatever it calls first, the process arrives.
+    #[inline(always)]
+    pub fn of(inside: &Inside) -> Self {
+        match guest() {
+            Some(guest) => Self {
+                thread: inside.thread(),
+                guest: Some(guest),
+            },
+            None => Self::arrived(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn arrived() -> Self {
+        let guest = life::guest_or_arrive();
+        // In a forked child this is another record than its parent's.
+        Self {
+            thread: thread::attached(),
+            guest,
+        }
+    }
+}
 
 /// A call on its way to the driver. A hook either forwards it with [`Real::call`] or refuses it.
 ///
@@ -12,20 +49,24 @@ use crate::symbols::Symbol;
 /// had not been forwarded is forwarded.
 pub struct Real<'a, F> {
     symbol: Symbol,
+    here: Here,
     forward: F,
     answer: &'a Cell<Option<CUresult>>,
     bytes: &'a Cell<u64>,
 }
 
 impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
+    #[inline(always)]
     pub(crate) fn new(
         symbol: Symbol,
+        here: Here,
         forward: F,
         answer: &'a Cell<Option<CUresult>>,
         bytes: &'a Cell<u64>,
     ) -> Self {
         Self {
             symbol,
+            here,
             forward,
             answer,
             bytes,
@@ -38,7 +79,20 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
         self.bytes.set(bytes);
     }
 
+    /// The guest, if the process is one.
+    #[inline(always)]
+    pub fn guest(&self) -> Option<&'static Guest> {
+        self.here.guest
+    }
+
+    /// The calling thread.
+    #[inline(always)]
+    pub fn thread(&self) -> &'static Thread {
+        self.here.thread
+    }
+
     /// Asks the driver. It is asked once: the call is consumed.
+    #[inline(always)]
     pub fn call(self) -> CUresult {
         let answer = (self.forward)();
         self.answer.set(Some(answer));
@@ -46,6 +100,7 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
     }
 
     /// Which function was called.
+    #[inline(always)]
     pub fn symbol(&self) -> Symbol {
         self.symbol
     }

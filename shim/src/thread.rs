@@ -99,8 +99,8 @@ pub struct Thread {
     launched: AtomicU64,
     recent: [AtomicUsize; RECENT],
     context: Cell<usize>,
-    /// It is settled on a stream's context, which is not its current one.
-    visiting: Cell<bool>,
+    /// Its context while it is settled on that and not on another stream's; else 0.
+    home: Cell<usize>,
     streams: Mutex<Vec<Used>>,
     /// What the thread keeps for a trace.
     pub tracing: trace::OfThread,
@@ -281,7 +281,7 @@ impl Thread {
 
     /// The thread submits to this device from now on, until it is told otherwise.
     pub fn settle(&self, gate: &'static Gate, ordinal: u8, context: usize) {
-        self.visiting.set(false);
+        self.home.set(context);
         if self.context.replace(context) != context {
             self.forget_recent();
         }
@@ -300,22 +300,19 @@ impl Thread {
     /// that nobody takes this for its own context.
     pub fn visit(&self, gate: &'static Gate, ordinal: u8, context: usize) {
         self.settle(gate, ordinal, context);
-        self.visiting.set(true);
+        self.home.set(0);
     }
 
     /// The context the thread is settled on, and its device; `None` once its context may have changed.
     #[inline(always)]
     pub fn settled(&self) -> Option<(usize, u8)> {
-        let gate = self.gate.load(Relaxed).cast_const();
-        let context = self.context.get();
-        if context == 0 || self.visiting.get() || std::ptr::eq(gate, gate::always_closed()) {
-            return None;
-        }
-        Some((context, self.here.load(Relaxed).wrapping_sub(1) as u8))
+        let context = self.home.get();
+        (context != 0).then(|| (context, self.here.load(Relaxed).wrapping_sub(1) as u8))
     }
 
     /// The thread's context may have changed: the next submission looks again.
     pub fn unsettle(&self) {
+        self.home.set(0);
         self.gate.store(
             std::ptr::from_ref(gate::always_closed()).cast_mut(),
             Relaxed,

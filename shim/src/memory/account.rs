@@ -10,7 +10,7 @@ use crate::context;
 use crate::guest::{Device, Guest, guest};
 use crate::real::Real;
 use crate::symbols::Symbol;
-use crate::thread;
+use crate::thread::{self, Thread};
 use crate::trace;
 
 use super::live::Record;
@@ -21,6 +21,7 @@ use super::{graph, hoard};
 #[derive(Clone, Copy)]
 pub struct Account {
     guest: &'static Guest,
+    thread: &'static Thread,
     device: &'static Device,
     /// The calling thread's, whose end takes the allocation away.
     context: usize,
@@ -29,13 +30,23 @@ pub struct Account {
 }
 
 /// The account of the calling thread's current device.
-#[inline(always)]
 pub fn here() -> Option<Account> {
-    let guest = guest()?;
-    let (context, ordinal) = context::place(guest)?;
+    at_home(guest()?, thread::attached())
+}
+
+/// The same for a call on its way.
+#[inline(always)]
+pub fn of_caller<F: FnOnce() -> CUresult>(real: &Real<'_, F>) -> Option<Account> {
+    at_home(real.guest()?, real.thread())
+}
+
+#[inline(always)]
+fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
+    let (context, ordinal) = context::place(guest, thread)?;
     let device = guest.devices.get(usize::from(ordinal))?;
     Some(Account {
         guest,
+        thread,
         device,
         context,
         pooled: false,
@@ -44,10 +55,11 @@ pub fn here() -> Option<Account> {
 
 /// The account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
-    let guest = guest()?;
-    let context = context::place(guest).map_or(0, |(context, _)| context);
+    let (guest, thread) = (guest()?, thread::attached());
+    let context = context::place(guest, thread).map_or(0, |(context, _)| context);
     Some(Account {
         guest,
+        thread,
         device: guest.device(ordinal)?,
         context,
         pooled: false,
@@ -130,9 +142,7 @@ impl Account {
     #[inline(always)]
     pub fn enter(self, bytes: u64, kind: Kind) -> Record {
         match kind.counted() {
-            Counted::Ledger => {
-                thread::add(&thread::attached().tally(self.ordinal()).allocations, 1)
-            }
+            Counted::Ledger => thread::add(&self.thread.tally(self.ordinal()).allocations, 1),
             Counted::Pinned => _ = self.counters().host_pinned_bytes.fetch_add(bytes, Relaxed),
             Counted::Imported => _ = self.counters().imported_bytes.fetch_add(bytes, Relaxed),
         }
@@ -161,6 +171,7 @@ fn reserve_slowly(
 ) -> CUresult {
     let account = Account {
         guest,
+        thread: thread::attached(),
         device,
         context: 0,
         pooled: false,
@@ -236,9 +247,10 @@ pub fn free_either(
     one: Kind,
     other: Kind,
 ) -> CUresult {
-    let Some(guest) = guest() else {
+    let Some(guest) = real.guest() else {
         return real.call();
     };
+    let thread = real.thread();
     let live = &guest.memory.live;
     let fits = move |record: &Record| record::is(record, one) || record::is(record, other);
     let Some(record) = live.take(key, fits) else {
@@ -246,7 +258,7 @@ pub fn free_either(
     };
     match real.call() {
         Ok(()) => {
-            settle(guest, &record);
+            give_back(guest, thread, &record);
             Ok(())
         }
         Err(error) => {
@@ -277,8 +289,12 @@ fn free_of_graph(
 }
 
 /// Gives back what a record was charged or counted.
-#[inline(always)]
 pub fn settle(guest: &Guest, record: &Record) {
+    give_back(guest, thread::attached(), record);
+}
+
+#[inline(always)]
+fn give_back(guest: &Guest, thread: &Thread, record: &Record) {
     let bytes = record::bytes(record);
     let Some(device) = guest.devices.get(usize::from(record::ordinal(record))) else {
         return;
@@ -287,7 +303,7 @@ pub fn settle(guest: &Guest, record: &Record) {
     match record::counted(record) {
         Counted::Ledger => {
             device.ledger.release(bytes);
-            thread::add(&thread::attached().tally(device.ordinal).frees, 1);
+            thread::add(&thread.tally(device.ordinal).frees, 1);
         }
         Counted::Pinned => _ = counters().host_pinned_bytes.fetch_sub(bytes, Relaxed),
         Counted::Imported => _ = counters().imported_bytes.fetch_sub(bytes, Relaxed),

@@ -21,13 +21,10 @@ pub fn alloc(
     dptr: Out<impl Amount>,
     bytes: impl Amount,
 ) -> CUresult {
-    account::allocate(
-        real,
-        account::here(),
-        Some(bytes.wide()),
-        Kind::Linear,
-        || Some(dptr.get()?.wide()),
-    )
+    let account = account::of_caller(&real);
+    account::allocate(real, account, Some(bytes.wide()), Kind::Linear, || {
+        Some(dptr.get()?.wide())
+    })
 }
 
 /// `cuMemAllocPitch`: rows of the driver's own pitch, which is known only afterwards.

@@ -20,8 +20,9 @@ pub fn info(
     free: Out<impl Width>,
     total: Out<impl Width>,
 ) -> CUresult {
+    let account = account::of_caller(&real);
     real.call()?;
-    if let Some(account) = account::here() {
+    if let Some(account) = account {
         let ledger = account.ledger();
         if let Some(room) = ledger.room() {
             lower(free, room);

@@ -72,6 +72,14 @@ impl Inside {
     }
 }
 
+impl Inside {
+    /// The thread that is.
+    #[inline(always)]
+    pub fn thread(&self) -> &'static Thread {
+        self.0
+    }
+}
+
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
@@ -114,7 +122,7 @@ fn make() -> &'static Thread {
         launched: AtomicU64::new(0),
         recent: Default::default(),
         context: Cell::new(0),
-        visiting: Cell::new(false),
+        home: Cell::new(0),
         streams: Mutex::new(Vec::new()),
         tracing: trace::OfThread::default(),
         in_use: AtomicBool::new(true),
