@@ -30,10 +30,13 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
             ..
         } => quota::foresee(data, (*slot).into(), *device, *value),
         Change::Policy { device, policy } => policy::foresee(data, *device, *policy),
-        Change::ProcessShare { .. }
-        | Change::DeviceLimit { .. }
-        | Change::Group { .. }
-        | Change::Trace { .. } => Vec::new(),
+        Change::Trace { on: Some(_), .. } => vec![Check::warn(
+            "its calls are written down again, if the file is still there; better start a new trace with t",
+        )],
+        Change::Trace { on: None, .. } => vec![Check::good("its trace ends; the file stays")],
+        Change::ProcessShare { .. } | Change::DeviceLimit { .. } | Change::Group { .. } => {
+            Vec::new()
+        }
     }
 }
 
