@@ -1,8 +1,13 @@
 //! Whatever the samples say, whoever presses what, at whichever size: it is drawn, and nothing acts on the terminal.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use gpushare_tui::sample::{DeviceSample, EventLine, ProcessSample, Sample, Slot, What};
 use gpushare_tui::source::Source;
+use gpushare_tui::source::live::Live;
 use gpushare_tui::source::replay::{Recorder, Replay};
 use gpushare_tui::top::app;
 use gpushare_tui::top::state::State;
@@ -10,6 +15,7 @@ use gpushare_tui::top::view;
 use proptest::prelude::*;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Segments, register};
 
 use crate::support::{look, state, story};
 
@@ -155,6 +161,54 @@ proptest! {
         while let Ok(Some(sample)) = replay.next() {
             state.update(sample);
             assert_harmless(&draw(&state, 120, 40, false));
+        }
+    }
+}
+
+/// A segment with three processes on two devices in it, as it would be left if they were killed.
+fn segment(dir: &Path) {
+    let segments = Segments::open_workload(dir).unwrap();
+    for name in ["trainer", "server", "notebook"] {
+        let identity = Identity::of_self(name);
+        let registration = register(&segments, &identity, &LaunchLimits::default()).unwrap();
+        for gpu in 0..2_u8 {
+            registration
+                .add_device([gpu + 1; 16], gpu, "Made-up GPU", 141 << 30, DEVICE_SIM)
+                .unwrap();
+        }
+        std::mem::forget(registration);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_in_the_segment_is_drawn(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>(), prop_oneof![Just(0_u8), Just(0xff), any::<u8>()], 1_usize..2000), 1..30)
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        segment(dir.path());
+        let mut live = Live::new(dir.path(), false);
+        let mut state = State::default();
+        state.update(live.look().unwrap());
+        for (at, early, byte, length) in damage {
+            for name in ["state", "control"] {
+                let file = OpenOptions::new().write(true).open(dir.path().join(name)).unwrap();
+                let size = usize::try_from(file.metadata().unwrap().len()).unwrap();
+                // What is in use lies in front.
+                let reach = if early { size.min(40_000) } else { size };
+                let length = length.min(reach);
+                file.write_all_at(&vec![byte; length], at.index(reach - length + 1) as u64).unwrap();
+            }
+            state.update(live.look().unwrap());
+            for keys in [&[][..], &[KeyCode::Char('m')], &[KeyCode::Esc, KeyCode::Down, KeyCode::Enter], &[KeyCode::Esc, KeyCode::Char('e')], &[KeyCode::Esc, KeyCode::Char('!')]] {
+                for key in keys {
+                    app::key(&mut state, KeyEvent::from(*key));
+                }
+                assert_harmless(&draw(&state, 120, 40, false));
+            }
+            app::key(&mut state, KeyEvent::from(KeyCode::Esc));
         }
     }
 }
