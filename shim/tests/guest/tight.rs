@@ -51,6 +51,58 @@ fn a_sandbox_may_forbid_what_we_would_like_to_have() {
     }
 }
 
+/// The system calls we make and can do without, or be without: see `shim/GUESTS.md`.
+const OURS: [i64; 22] = [
+    libc::SYS_statx,
+    libc::SYS_fcntl,
+    libc::SYS_madvise,
+    libc::SYS_munmap,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_geteuid,
+    libc::SYS_prlimit64,
+    libc::SYS_flock,
+    libc::SYS_fallocate,
+    libc::SYS_pwrite64,
+    libc::SYS_fchmod,
+    libc::SYS_linkat,
+    libc::SYS_clone3,
+    libc::SYS_clone,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_prctl,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_sched_yield,
+    libc::SYS_getrandom,
+    SET_ROBUST_LIST,
+];
+
+#[test]
+fn whatever_call_of_ours_is_refused_the_program_does_its_work() {
+    for error in [libc::ENOSYS, libc::EPERM] {
+        let stages: Vec<_> = OURS.iter().map(|call| (call, Stage::new())).collect();
+        let started: Vec<_> = stages
+            .iter()
+            .map(|(call, stage)| {
+                let mut command = stage.program("forbidden_calls.c", "timeslice=5ms");
+                command.args(["before", &error.to_string(), &call.to_string()]);
+                (call, Watched::spawn(&mut command))
+            })
+            .collect();
+        for (call, program) in started {
+            let (said, complained) = told("forbidden_calls.c", program);
+            assert_eq!(said, "answers 0, at rest", "{call} {complained}");
+            let ours = complained
+                .lines()
+                .all(|line| line.starts_with("gpushare: "));
+            assert!(
+                ours && complained.lines().count() <= 1,
+                "{call}: {complained}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_sandbox_without_any_futex_makes_nobody_turn_in_circles() {
     for error in [libc::ENOSYS, libc::EPERM] {

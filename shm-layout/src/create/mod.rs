@@ -24,10 +24,7 @@ use std::{
 
 pub(crate) use header::{boot_id, says_system};
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::{
-    fs::{AtFlags, CWD, FallocateFlags, FlockOperation, fallocate, flock, linkat},
-    process::{Resource, getrlimit},
-};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, fallocate, flock, linkat};
 
 use crate::{
     clock,
@@ -289,11 +286,27 @@ impl Drop for Cleanup {
     }
 }
 
+/// The largest file this process may write; where a sandbox does not say, there is none.
+fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    #[expect(
+        unsafe_code,
+        reason = "rustix takes for granted that this call is allowed"
+    )]
+    // SAFETY: the place is ours.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit)
+    };
+    limit.rlim_cur
+}
+
 /// Gives every byte its place on the file system.
 pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
     // Beyond its limit a process is not only refused: SIGXFSZ would end it.
-    let limit = getrlimit(Resource::Fsize).current;
-    if limit.is_some_and(|limit| limit < size) {
+    if file_size_limit() < size {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     match fallocate(file, FallocateFlags::empty(), 0, size) {

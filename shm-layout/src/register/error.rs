@@ -21,12 +21,9 @@ impl fmt::Display for RegisterError {
         match self {
             Self::Full { capacity } => write!(
                 f,
-                "all {capacity} process slots are taken, so this process runs unmanaged; end some other one and restart it"
+                "all {capacity} process slots are taken; end some other process and start this one again"
             ),
-            Self::Io(error) => write!(
-                f,
-                "cannot register, so this process runs unmanaged: {error}"
-            ),
+            Self::Io(error) => write!(f, "cannot register: {error}"),
         }
     }
 }
