@@ -97,7 +97,7 @@ pub use edit::{Boost, Change, Edit, EditError, Operator, QuotaValue, Set};
 pub use error::OpenError;
 pub use events::{Event, EventKind, EventReader, Lost, Reason};
 pub use ids::{Entry, SlotId, Uuid};
-pub use ledger::{CounterView, Counters, Denial, Ledger, Limit, Quota, Reservation};
+pub use ledger::{CounterView, Counters, Denial, Ledger, Limit, Outlook, Quota, Reservation};
 pub use limits::{ALIASES, LaunchLimits, MemoryLimit, Source};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock};

@@ -134,7 +134,7 @@ impl Account {
         let record = self.enter(bytes, kind);
         // A caller that wanted no result, and a driver that did not mind: nothing will ever free it by name.
         if key != 0 {
-            self.guest.memory.live.put(key, &record);
+            self.guest.memory.live.put(key, record);
         }
     }
 
@@ -254,7 +254,12 @@ pub fn free_either(
     let live = &guest.memory.live;
     let fits = move |record: &Record| record::is(record, one) || record::is(record, other);
     let Some(record) = live.take(key, fits) else {
-        return free_of_graph(real, guest, key);
+        let taken = take_of_graph(guest, key);
+        return real.call().inspect_err(|_| {
+            if let Some(taken) = taken {
+                guest.memory.graphs.put_back(key, taken);
+            }
+        });
     };
     match real.call() {
         Ok(()) => {
@@ -262,30 +267,22 @@ pub fn free_either(
             Ok(())
         }
         Err(error) => {
-            live.put_elsewhere(key, &record);
+            live.put_elsewhere(key, record);
             Err(error)
         }
     }
 }
 
-/// The road of a free of something that is not in the map: a graph may have allocated it.
+/// Something that is not in the map is freed: a graph may have allocated it.
 #[cold]
-fn free_of_graph(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    guest: &Guest,
-    address: u64,
-) -> CUresult {
+#[inline(never)]
+fn take_of_graph(guest: &Guest, address: u64) -> Option<(usize, u64)> {
     let graphs = &guest.memory.graphs;
-    let taken = if graphs.any() {
+    if graphs.any() {
         graphs.take(address)
     } else {
         None
-    };
-    real.call().inspect_err(|_| {
-        if let Some(taken) = taken {
-            graphs.put_back(address, taken);
-        }
-    })
+    }
 }
 
 /// Gives back what a record was charged or counted.

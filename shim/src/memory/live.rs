@@ -48,10 +48,10 @@ pub struct Live {
 impl Live {
     /// Remembers `record` under `key`. A key that is in already is in twice, and comes out twice.
     #[inline(always)]
-    pub fn put(&self, key: u64, record: &Record) {
+    pub fn put(&self, key: u64, record: Record) {
         debug_assert!(key > BUSY, "the driver hands out neither 0 nor 1");
         let hashes = Hashes::of(key);
-        let put = |table| hashes.first(table).put(key, record);
+        let put = |table| hashes.first(table).put(key, &record);
         if !self.top.get().is_some_and(put) {
             self.put_elsewhere(key, record);
         }
@@ -60,11 +60,11 @@ impl Live {
     /// [`put`](Self::put) off the fast road: the first bucket is full, or there is none.
     #[cold]
     #[inline(never)]
-    pub fn put_elsewhere(&self, key: u64, record: &Record) {
+    pub fn put_elsewhere(&self, key: u64, record: Record) {
         let hashes = Hashes::of(key);
         loop {
             for (index, table) in self.stack().enumerate() {
-                if hashes.both(table).any(|bucket| bucket.put(key, record)) {
+                if hashes.both(table).any(|bucket| bucket.put(key, &record)) {
                     return;
                 }
                 if index == 0 {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_was_put_in_comes_out_once() {
         let live = Live::default();
-        live.put(0x7f00_0000_0200, &[512, 1, 2]);
+        live.put(0x7f00_0000_0200, [512, 1, 2]);
         assert_eq!(
             live.take(0x7f00_0000_0200, |record| record[0] == 1),
             None,
@@ -207,7 +207,7 @@ mod tests {
         let live = Live::default();
         let key = |index: u64| 0x7f00_0000_0000 + index * 512;
         for index in 0..100_000 {
-            live.put(key(index), &[index, 0, 0]);
+            live.put(key(index), [index, 0, 0]);
             if index % 1000 == 0 {
                 live.grow_if_wanted();
             }
@@ -226,7 +226,7 @@ mod tests {
             let live = Live::default();
             let key = |index: u64| (1 << 40) + index * distance;
             for index in 0..20_000 {
-                live.put(key(index), &[index, 0, 0]);
+                live.put(key(index), [index, 0, 0]);
             }
             for index in 0..20_000 {
                 assert_eq!(live.take(key(index), ALL), Some([index, 0, 0]));
@@ -238,7 +238,7 @@ mod tests {
     fn draining_takes_what_fits_and_leaves_the_rest() {
         let live = Live::default();
         for index in 0..5000_u64 {
-            live.put(4096 + index * 64, &[1, index % 2, 0]);
+            live.put(4096 + index * 64, [1, index % 2, 0]);
         }
         let mut odd = HashSet::new();
         live.drain(|record| record[1] == 1, |key, _| assert!(odd.insert(key)));
@@ -258,7 +258,7 @@ mod tests {
                         let mut got = 0;
                         for round in 2..2000_u64 {
                             start.wait();
-                            live.put(round * 4, &[round, 0, 0]);
+                            live.put(round * 4, [round, 0, 0]);
                             start.wait();
                             got += (0..4).filter_map(|_| live.take(round * 4, ALL)).count();
                         }
@@ -283,7 +283,7 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..20_000_u64 {
                         let key = (thread << 32) | ((round % 700) << 9) | 256;
-                        live.put(key, &[round, thread, key]);
+                        live.put(key, [round, thread, key]);
                         assert_eq!(live.take(key, ALL), Some([round, thread, key]));
                     }
                 });

@@ -23,10 +23,9 @@ pub fn info(
     let account = account::of_caller(&real);
     real.call()?;
     if let Some(account) = account {
-        let ledger = account.ledger();
-        if let Some(room) = ledger.room() {
-            lower(free, room);
-            lower(total, whole(ledger));
+        if let Some(outlook) = account.ledger().outlook() {
+            lower(free, outlook.room);
+            lower(total, outlook.whole);
         }
     }
     Ok(())
@@ -50,10 +49,9 @@ pub fn room(ledger: Ledger<'_>) -> u64 {
     ledger.room().unwrap_or(u64::MAX)
 }
 
-/// The most a process may believe its device to have: its quota, else what a limit it shares with others leaves it.
+/// The most a process may believe its device to have.
 pub fn whole(ledger: Ledger<'_>) -> u64 {
-    let shared = || Some(ledger.room()?.saturating_add(ledger.used()));
-    ledger.quota().bytes.or_else(shared).unwrap_or(u64::MAX)
+    ledger.outlook().map_or(u64::MAX, |outlook| outlook.whole)
 }
 
 /// A number of bytes as a call gives it: as many as fit.

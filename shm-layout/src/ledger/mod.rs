@@ -47,6 +47,15 @@ pub struct Quota {
     pub source: Source,
 }
 
+/// What a process may believe of a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// Bytes that still may be reserved.
+    pub room: u64,
+    /// Bytes in all: the process's quota, else what it holds and what a limit it shares with others leaves it.
+    pub whole: u64,
+}
+
 /// The ledger of one process on one device.
 ///
 /// It counts bytes only; counters and denial events are the caller's.
@@ -247,15 +256,35 @@ impl<'r> Ledger<'r> {
     /// Bytes that still may be reserved; `None` is unlimited.
     #[inline(always)]
     pub fn room(&self) -> Option<u64> {
+        Some(self.outlook()?.room)
+    }
+
+    /// What the limits make of the device for this process; `None` is unlimited.
+    #[inline(always)]
+    pub fn outlook(&self) -> Option<Outlook> {
         let limits = self.limits();
         if limits.are_shared() {
-            return Some(self.shared_room(&limits));
+            return Some(self.shared_outlook());
         }
-        (limits.quota != u64::MAX).then(|| limits.quota.saturating_sub(self.used()))
+        (limits.quota != u64::MAX).then(|| Outlook {
+            room: limits.quota.saturating_sub(self.used()),
+            whole: limits.quota,
+        })
     }
 
     /// The same under a limit that is shared with others.
     #[cold]
+    #[inline(never)]
+    fn shared_outlook(&self) -> Outlook {
+        let limits = self.limits();
+        let room = self.shared_room(&limits);
+        let whole = match limits.quota {
+            u64::MAX => room.saturating_add(self.used()),
+            quota => quota,
+        };
+        Outlook { room, whole }
+    }
+
     fn shared_room(&self, limits: &Limits) -> u64 {
         let device = usize::from(self.entry.device());
         let state = self.registration.segments().state();
