@@ -239,7 +239,7 @@ fn the_waits_name_who_held_longest_as_the_worst() {
         "train-7b holds longest"
     );
     let span = state.waits().span_ns.unwrap();
-    assert!((20..=25).contains(&(span / 1_000_000_000)), "{span}");
+    assert!((20..=30).contains(&(span / 1_000_000_000)), "{span}");
     assert!(worst.ns < span, "nobody waits longer than there was time");
 }
 

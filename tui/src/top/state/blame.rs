@@ -12,7 +12,7 @@ use super::data::WINDOW_NS;
 use super::map::Map;
 
 /// A new mark is made this long after the one before.
-const STEP_NS: u64 = WINDOW_NS / 4;
+const STEP_NS: u64 = WINDOW_NS / 2;
 
 /// The sums of one process on one device at one moment.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use crate::sample::{EventLine, Sample, What};
 use super::Who;
 
 const KEPT: usize = 1000;
-const TURNS_KEPT: usize = 2000;
+const TURNS_KEPT: usize = 1000;
 /// A wait this long is worth a line of its own.
 const LONG_NS: u64 = 1_000_000_000;
 
