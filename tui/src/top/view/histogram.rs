@@ -37,7 +37,13 @@ impl Panel<'_> {
         let used = |at: &usize| self.counts[*at] > 0;
         let last = (0..self.counts.len()).rfind(used).unwrap_or(0);
         let first = (0..self.counts.len()).find(used).unwrap_or(0);
-        let first = first.max((last + 1).saturating_sub(room));
+        // Where not all fit, those that say most.
+        let latest = first.max((last + 1).saturating_sub(room));
+        let said = |from: &usize| -> u64 {
+            let shown = self.counts.iter().skip(*from).take(room);
+            shown.map(|count| u64::from(*count)).sum()
+        };
+        let first = (first..=latest).rev().max_by_key(said).unwrap_or(first);
         let most = self.counts.iter().copied().max().unwrap_or(1).max(1);
         let width = pen.width().saturating_sub(26);
         for (bucket, y) in (first..=last).zip(0..lines) {

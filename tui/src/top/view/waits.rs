@@ -112,7 +112,7 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
         }
     };
     let sentence = match pen.width() {
-        0..76 => briefly(data, waits),
+        0..90 => briefly(data, waits),
         _ => worst(data, waits),
     };
     let Some(sentence) = sentence else {
