@@ -22,11 +22,9 @@ pub fn info(
 ) -> CUresult {
     let account = account::of_caller(&real);
     real.call()?;
-    if let Some(account) = account {
-        if let Some(outlook) = account.ledger().outlook() {
-            lower(free, outlook.room);
-            lower(total, outlook.whole);
-        }
+    if let Some(outlook) = account.and_then(|account| account.ledger().outlook()) {
+        lower(free, outlook.room);
+        lower(total, outlook.whole);
     }
     Ok(())
 }

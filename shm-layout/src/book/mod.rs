@@ -192,15 +192,22 @@ impl Registration {
         let generation = generation.load(Ordering::Acquire);
         // ORDER: Acquire pairs with the Release in refresh; the numbers are of that generation or newer.
         let seen = self.book.generation.load(Ordering::Acquire);
+        if generation != seen || self.book.deadline.load(Ordering::Relaxed) != 0 {
+            self.look_closely(generation == seen);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_closely(&self, same_generation: bool) {
         let deadline = self.book.deadline.load(Ordering::Relaxed);
-        if generation != seen || (deadline != 0 && clock::now() >= deadline) {
+        let over = deadline != 0 && clock::now() >= deadline;
+        if over || !same_generation {
             self.refresh();
         }
     }
 
     /// Reads the records again.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn refresh(&self) {
         let now = clock::now();
         let mut known = self
