@@ -121,7 +121,7 @@ impl Tracer {
     }
 
     /// A trace from the first call on, for the launch asked. We make the buffer ourselves, as the operator's tool
-    /// would; an order of the operator puts another in its place.
+    /// would; an order of the operator ends it or puts another in its place.
     fn start_at_launch(&self, guest: &Guest) {
         let Some(records) = guest.environment.trace else {
             return;
@@ -210,7 +210,7 @@ impl Tracer {
             return;
         }
         current.order = order;
-        let opened = order.map(|_| {
+        let opened = order.and_then(Order::room).map(|_| {
             let registration = &guest.registration;
             let dir = registration.segments().dir();
             with_guest(guest, |made| Buffer::adopt(dir, registration.slot(), made))

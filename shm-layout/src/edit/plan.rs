@@ -184,11 +184,14 @@ impl Operator {
         let mut settings = self.slot(id, now_ns)?;
         // The generation this edit will have: no two orders of a slot have the same number.
         let number = self.segments.control().generation().wrapping_add(1) as u32;
-        let order = on.map(|records| trace::Order { records, number });
-        let before = std::mem::replace(&mut settings.trace, order);
+        let order = trace::Order {
+            records: on.unwrap_or(0),
+            number: number.max(1),
+        };
+        let before = settings.trace.replace(order);
         let old = Change::Trace {
             slot: id,
-            on: before.map(|order| order.records),
+            on: before.and_then(trace::Order::room),
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(id.index)),

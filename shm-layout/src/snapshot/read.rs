@@ -18,7 +18,7 @@ use crate::{
     segment::Segments,
     settings::{LaunchShare, LockPolicy, Share, resolve_share},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
-    trace::TraceView,
+    trace::{Order, TraceView},
 };
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
@@ -155,7 +155,7 @@ impl<'s> Reading<'s> {
             acked: slot.acked.load(Ordering::Relaxed),
             invalid,
             trace: TraceView {
-                wanted: order.map(|order| order.records),
+                wanted: order.and_then(Order::room),
                 progress: slot.trace_progress(),
             },
             devices,

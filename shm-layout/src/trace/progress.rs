@@ -5,13 +5,20 @@ use std::io::ErrorKind;
 use super::{RECORDS, TraceError};
 use crate::{primitive::Ordering, register::Registration, state::Slot};
 
-/// The operator wants a trace.
+/// The operator wants a trace, or an end of one: also of one that the launch asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Records of the buffer.
+    /// Records of the buffer; zero ends the trace.
     pub records: u32,
-    /// Another number is another order: the buffer is opened anew.
+    /// Never zero. Another number is another order: the buffer is opened anew.
     pub number: u32,
+}
+
+impl Order {
+    /// Records of the buffer it wants; `None` if it ends the trace.
+    pub fn room(self) -> Option<u32> {
+        (self.records > 0).then_some(self.records)
+    }
 }
 
 /// The record's word for it; zero is none.
@@ -22,11 +29,9 @@ pub(crate) fn order_words(order: Option<Order>) -> u64 {
 }
 
 pub(crate) fn order_of(word: u64) -> Option<Order> {
-    let records = word as u32;
-    RECORDS.contains(&records).then_some(Order {
-        records,
-        number: (word >> 32) as u32,
-    })
+    let (records, number) = (word as u32, (word >> 32) as u32);
+    let is_known = number != 0 && (records == 0 || RECORDS.contains(&records));
+    is_known.then_some(Order { records, number })
 }
 
 /// Where the process stands with its trace.

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use shm_layout::trace::{TraceState, TraceView};
 use shm_layout::{SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Done, world};
@@ -65,4 +66,9 @@ impl Place {
     fn path(&self) -> PathBuf {
         self.dir.path.clone()
     }
+}
+
+/// Asked for by an operator, or at the process's launch.
+fn is_written(trace: &TraceView) -> bool {
+    trace.wanted.is_some() || trace.progress.state == TraceState::On
 }

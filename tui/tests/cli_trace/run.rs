@@ -35,8 +35,6 @@ fn a_program_run_with_trace_leaves_the_file_and_nothing_else() {
     for command in ["alloc 4M", "launch 10 7", "sync"] {
         assert!(workload.ask(command).starts_with("ok"), "{command}");
     }
-    let stop = gpushare(&bed, &["trace", "stop", "all"]);
-    stop.refused(1, &["its launch asked for it"]);
     gpushare(&bed, &["trace", "rm", "all"]).refused(1, &["being traced"]);
     workload.close_input();
     let output = workload.wait_output();
@@ -54,6 +52,26 @@ fn a_program_run_with_trace_leaves_the_file_and_nothing_else() {
     );
     let shown = gpushare(&bed, &["trace", "show", "--json"]).done().json();
     assert_eq!(shown["traces"], serde_json::json!([]), "the buffer is gone");
+}
+
+#[test]
+fn an_operator_may_end_a_trace_that_the_launch_asked_for() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let file = bed.dir().join("run.json");
+    let program = artifact("gpushare-workload").display().to_string();
+    let mut workload = start_traced(&bed, &file, &[&program, "--script"]);
+    eventually("it is seen and traced", LIMIT, || is_traced(&bed));
+    assert!(workload.ask("launch 10 3").starts_with("ok"));
+    gpushare(&bed, &["trace", "stop", "name:w"]).done();
+    let shown = gpushare(&bed, &["trace", "show", "--json"]).done().json();
+    assert_eq!(shown["traces"][0]["state"], "stopped");
+    assert!(workload.ask("launch 10 5").starts_with("ok"));
+    workload.close_input();
+    workload.wait_output();
+    let text = fs::read_to_string(&file).expect("written");
+    let document = serde_json::from_str(&text).expect("JSON");
+    let launches = of_call(&document, "cuLaunchKernel");
+    assert_eq!(launches.len(), 3, "nothing after the stop");
 }
 
 #[test]

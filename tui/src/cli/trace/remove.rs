@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use shm_layout::trace::{self, TraceState, TraceView};
+use shm_layout::trace;
 
-use super::Place;
+use super::{Place, is_written};
 use crate::cli::{Done, note};
 use crate::exit::{Exit, Failure};
 use crate::targets::Target;
@@ -48,9 +48,4 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         "{} is being traced; gpushare trace stop ends it first",
         left.join(", ")
     )))
-}
-
-/// Asked for by an operator, or at the process's launch.
-fn is_written(trace: &TraceView) -> bool {
-    trace.wanted.is_some() || trace.progress.state == TraceState::On
 }

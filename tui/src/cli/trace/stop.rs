@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use shm_layout::trace::{self, Reader, TraceState};
+use shm_layout::trace::{self, Reader};
 use shm_layout::{SegmentDir, Segments};
 
-use super::{Place, end, start};
+use super::{Place, end, is_written, start};
 use crate::cli::{Done, note, world};
 use crate::exit::{Exit, Failure};
 use crate::plain::plain;
@@ -28,15 +28,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let segments =
         Segments::open_viewer(&place.dir.path).map_err(|error| world::cannot_open(&error))?;
     let is_traced = |chosen: &&Chosen| {
-        start::process(&segments, chosen.slot).is_some_and(|process| process.trace.wanted.is_some())
+        start::process(&segments, chosen.slot).is_some_and(|process| is_written(&process.trace))
     };
     let traced: Vec<&Chosen> = chosen.iter().filter(is_traced).collect();
-    if traced.is_empty() && chosen.iter().any(|chosen| by_launch(&segments, chosen)) {
-        return Err(Failure::failed(format!(
-            "{} is traced because its launch asked for it (GPUSHARE_TRACE, run --trace): that ends with the process",
-            plain(&args.target)
-        )));
-    }
     if traced.is_empty() {
         return Err(Failure::no_such_target(format!(
             "nobody of {} is being traced; gpushare trace show lists the traces",
@@ -47,13 +41,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         one(&place.dir, chosen, args.reason.clone(), out)?;
     }
     Ok(Exit::Done)
-}
-
-/// It writes, and no operator asked for it.
-fn by_launch(segments: &Segments, chosen: &Chosen) -> bool {
-    start::process(segments, chosen.slot).is_some_and(|process| {
-        process.trace.wanted.is_none() && process.trace.progress.state == TraceState::On
-    })
 }
 
 /// Ends one trace and says what it holds. A process that has gone has ended its own.
