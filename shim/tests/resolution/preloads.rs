@@ -111,6 +111,36 @@ fn beside_heaptrack() {
     }
 }
 
+/// Its processes have no vDSO, though the kernel says they have one.
+#[test]
+fn under_valgrind() {
+    let Some(valgrind) = installed(&["/usr/bin/valgrind"]) else {
+        return;
+    };
+    let bench = Bench::new();
+    bench.install("timed_driver.c", "libcuda.so.1", &[]);
+    let target = Target::native();
+    let timeline = bench.segments().join("timeline");
+    let program = target.program("peace.c", &[]);
+    for (word, says) in [("plain", "answers 0"), ("threads", "answers 0")] {
+        let variables = [
+            ("LD_PRELOAD", target.preload.as_os_str()),
+            ("GPUSHARE_POLICY", OsStr::new("timeslice=5ms")),
+            ("TIMELINE", timeline.as_os_str()),
+        ];
+        let mut command = bench.command(&valgrind, &variables);
+        command.args(["--tool=none", "-q"]).arg(&program).arg(word);
+        let output = Watched::spawn(&mut command).wait_output();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{word}: {output:?}");
+        assert_eq!(said.lines().last(), Some(says), "{word}: {output:?}");
+        assert!(
+            bench.segments().join("state").exists(),
+            "it was not managed"
+        );
+    }
+}
+
 #[test]
 fn beside_the_address_sanitizer() {
     let output = Command::new("cc")
