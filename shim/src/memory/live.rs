@@ -63,6 +63,7 @@ impl Live {
     pub fn put_elsewhere(&self, key: u64, record: Record) {
         let hashes = Hashes::of(key);
         loop {
+            let height = self.height();
             for (index, table) in self.stack().enumerate() {
                 if hashes.both(table).any(|bucket| bucket.put(key, &record)) {
                     return;
@@ -71,7 +72,7 @@ impl Live {
                     self.wanted.store(true, Ordering::Relaxed);
                 }
             }
-            if !self.grow() {
+            if !self.grow(height) {
                 return; // full, or no memory: the allocation stays charged until the process ends
             }
         }
@@ -118,8 +119,9 @@ impl Live {
 
     /// The keeper's part: makes the next table before somebody has to wait for it.
     pub fn grow_if_wanted(&self) {
+        let height = self.height();
         if self.wanted.swap(false, Ordering::Relaxed) && self.top.get().is_none_or(is_half_full) {
-            self.grow();
+            self.grow(height);
         }
     }
 
@@ -128,12 +130,17 @@ impl Live {
         self.tables.iter().rev().filter_map(Shelf::get)
     }
 
-    /// Puts a table on top of the others; losing the race to another thread is as good.
-    fn grow(&self) -> bool {
-        let Some(height) = self.tables.iter().position(|shelf| shelf.get().is_none()) else {
-            return false;
-        };
-        let Some(table) = self.tables[height].fill(FIRST + GROWTH * height as u32) else {
+    /// How many tables there are.
+    fn height(&self) -> usize {
+        let made = self.tables.iter().map(Shelf::get);
+        made.take_while(Option::is_some).count()
+    }
+
+    /// Puts a table on top of `height` others; losing the race to another thread is as good.
+    fn grow(&self, height: usize) -> bool {
+        let bits = FIRST + GROWTH * height as u32;
+        let made = self.tables.get(height).and_then(|shelf| shelf.fill(bits));
+        let Some(table) = made else {
             return false;
         };
         self.top.show(table);
@@ -232,6 +239,24 @@ mod tests {
                 assert_eq!(live.take(key(index), ALL), Some([index, 0, 0]));
             }
         }
+    }
+
+    #[test]
+    fn of_many_threads_that_find_it_full_one_makes_the_next_table() {
+        let live = Live::default();
+        let start = Barrier::new(4);
+        thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (live, start) = (&live, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    for index in 0..2_000 {
+                        live.put((thread << 32) + (index + 1) * 512, [0; 3]);
+                    }
+                });
+            }
+        });
+        assert_eq!(live.height(), 2, "8 000 keys have room in the second");
     }
 
     #[test]

@@ -112,9 +112,34 @@ impl Shelf {
         self.get()
     }
 
-    /// Shows a table that another shelf has.
+    /// Shows a table that another shelf has, unless it shows a larger one: who made that was quicker.
     pub fn show(&self, table: Table) {
-        // ORDER: as in `fill`.
-        self.0.store(table.0, Ordering::Release);
+        let larger =
+            |shown: usize| (shown == 0 || Table(shown).bits() < table.bits()).then_some(table.0);
+        // ORDER: Release as in `fill`; the word that was there is only looked at.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, larger);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_smaller_table_that_comes_late_is_not_shown() {
+        let shelf = Shelf::default();
+        let sizes = [8, 12, 8];
+        for bits in sizes {
+            shelf.show(Table::make(bits).expect("room"));
+        }
+        let shown = shelf.get().expect("a table");
+        assert_eq!(shown.buckets().len(), 1 << 12);
+        // The last and the first bucket that a hash can choose are in it.
+        for (hash, index) in [(0, 0), (u64::MAX, (1 << 12) - 1)] {
+            let bucket: *const Bucket = shown.bucket(hash, 0);
+            assert_eq!(bucket, &raw const shown.buckets()[index]);
+        }
     }
 }
