@@ -115,7 +115,9 @@ fn a_bad_value_is_one_line_on_stderr_and_shows_as_invalid() {
         ),
         (None, Source::Invalid)
     );
-    let stderr = client.watched.stderr();
+    client.watched.close_input();
+    let output = client.watched.wait_output();
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(
         stderr.starts_with("gpushare: GPUSHARE_MEMORY: \"8Q\" "),

@@ -57,7 +57,9 @@ fn a_buffer_that_cannot_be_made_is_one_line_and_the_program_goes_on() {
     let mut program = Program::start(&bed, &WANTED);
     program.tell("launch 7");
     assert_ne!(program.state(), TraceState::On);
-    let words = program.watched.stderr();
+    program.watched.say("exit");
+    let output = program.watched.wait_output();
+    let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.contains("GPUSHARE_TRACE"), "{words}");
     assert_eq!(words.lines().count(), 1, "{words}");
 }
