@@ -55,8 +55,8 @@ fn caps_of_ten_thirty_and_fifty_percent_hold() {
     }
 }
 
-/// Three programs, weighing one, two and four, share the device under this policy.
-fn weighed(policy: &str) {
+/// Three programs, weighing one, two and four, share the device under this policy within so many points.
+fn weighed(policy: &str, points: f64) {
     let weights = ["100", "200", "400"];
     let shares = shares(policy, "GPUSHARE_WEIGHT", &weights);
     let sum: f64 = shares.iter().sum();
@@ -64,17 +64,18 @@ fn weighed(policy: &str) {
     let shares: Vec<_> = shares.iter().map(|share| share * 100.0 / sum).collect();
     eprintln!("{policy}, weights 1:2:4: {shares:.2?} % of {sum:.2} %");
     for (share, wanted) in shares.iter().zip([1.0, 2.0, 4.0]) {
-        assert!((share - wanted * 100.0 / 7.0).abs() < 6.0, "{shares:.2?}");
+        assert!((share - wanted * 100.0 / 7.0).abs() < points, "{shares:.2?}");
     }
 }
 
 #[test]
 fn weights_of_one_two_and_four_share_the_device() {
-    weighed("timeslice=4ms order=fair");
+    weighed("timeslice=4ms order=fair", 6.0);
 }
 
 #[test]
 fn weights_of_one_two_and_four_share_the_device_under_a_count() {
-    weighed("launches=8 order=fair");
-    weighed("always order=fair");
+    // A turn is a kernel or some, so a busy machine tells in it; all alike would be 19 and 24 points off.
+    weighed("launches=8 order=fair", 12.0);
+    weighed("always order=fair", 12.0);
 }
