@@ -64,7 +64,10 @@ fn weighed(policy: &str, points: f64) {
     let shares: Vec<_> = shares.iter().map(|share| share * 100.0 / sum).collect();
     eprintln!("{policy}, weights 1:2:4: {shares:.2?} % of {sum:.2} %");
     for (share, wanted) in shares.iter().zip([1.0, 2.0, 4.0]) {
-        assert!((share - wanted * 100.0 / 7.0).abs() < points, "{shares:.2?}");
+        assert!(
+            (share - wanted * 100.0 / 7.0).abs() < points,
+            "{shares:.2?}"
+        );
     }
 }
 
