@@ -86,6 +86,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
         // Without a keeper nobody would end our holds: everything goes unlocked from here.
         guest.leaving.store(true, Relaxed);
     }
+    // ORDER: pairs with the Acquire in `life::leave`; the locks are given up.
     guest.keeper_gone.store(1, Release);
     futex::wake_private(&guest.keeper_gone);
     std::ptr::null_mut()
@@ -104,6 +105,7 @@ fn keep(guest: &'static Guest) {
     let bell = control_bell(guest.registration.segments());
     let (mut beat_at, mut reap_at) = (0, clock::now().saturating_add(REAP));
     while !guest.is_leaving() {
+        // ORDER: Acquire keeps all looks below behind these two: what is rung for after a look ends the sleep.
         let rung = guest.doorbell.load(Acquire);
         let edited = bell.load(Acquire);
         if !guest.registration.is_ours() {

@@ -108,7 +108,7 @@ fn decide(page: &'static Page) {
     let arrived = catch_unwind(|| {
         let guest: &'static Guest = Box::leak(Box::new(make_guest()?));
         barrier::prepare();
-        guest.tracer.start_log(guest);
+        guest.tracer.start(guest);
         keeper::obey(guest);
         // ORDER: pairs with the Acquire in `guest`; publishes the guest.
         page.guest
@@ -290,6 +290,7 @@ extern "C" fn leave() {
     guest.ring();
     // The keeper gives the lock up and leaves. It is not waited for long: a process that ends shall end.
     let until = std::time::Instant::now() + Duration::from_millis(500);
+    // ORDER: pairs with the Release at the keeper's end; what it gave up is seen.
     while guest.keeper_gone.load(Acquire) == 0 && std::time::Instant::now() < until {
         let watch = Watch {
             word: &guest.keeper_gone,

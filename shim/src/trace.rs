@@ -166,6 +166,7 @@ fn writing(thread: &Thread, write: impl FnOnce(&Trace)) {
         // A signal handler within a write of this very thread.
         return;
     };
+    // ORDER: pairs with the Release in `publish`; the trace is whole.
     let trace = gate::page().map_or(std::ptr::null_mut(), |page| page.trace.load(Acquire));
     // SAFETY: NULL or a published trace; who takes it down waits until our mark is gone.
     if let Some(trace) = unsafe { trace.as_ref() } {

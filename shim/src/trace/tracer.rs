@@ -98,8 +98,12 @@ impl Tracer {
     }
 
     /// At registration: `GPUSHARE_TRACE` wants a trace, `PFLOG` its files.
-    pub fn start_log(&self, guest: &'static Guest) {
-        self.start_at_launch(guest);
+    pub fn start(&self, guest: &'static Guest) {
+        self.start_trace(guest);
+        self.start_files(guest);
+    }
+
+    fn start_files(&self, guest: &'static Guest) {
         if guest.environment.profile.is_none() {
             return;
         }
@@ -122,7 +126,7 @@ impl Tracer {
 
     /// A trace from the first call on, for the launch asked. We make the buffer ourselves, as the operator's tool
     /// would; an order of the operator ends it or puts another in its place.
-    fn start_at_launch(&self, guest: &Guest) {
+    fn start_trace(&self, guest: &Guest) {
         let Some(records) = guest.environment.trace else {
             return;
         };
@@ -171,6 +175,7 @@ impl Tracer {
 
     /// Sleeps so long; returns at once, and true, when nothing more will be written.
     pub(super) fn sleep_unless_over(&self, time: Duration) -> bool {
+        // ORDER: pairs with the Release in `end`; a new number comes with `over`.
         let seen = self.bell.load(Acquire);
         if !self.is_over() {
             let watch = Watch {
@@ -185,6 +190,7 @@ impl Tracer {
 
     /// The thread that writes the files has written all.
     pub(super) fn files_are_written(&self) {
+        // ORDER: pairs with the Acquire in `wait_for_files`; the last lines are written.
         self.files.store(WRITTEN, Release);
         futex::wake_private(&self.files);
     }
@@ -192,6 +198,7 @@ impl Tracer {
     /// At the process's end, behind [`end`](Self::end): the last lines, unless the file system hangs.
     pub fn wait_for_files(&self) {
         let until = Instant::now() + Duration::from_secs(2);
+        // ORDER: pairs with the Release in `files_are_written`.
         while self.files.load(Acquire) == WRITING && Instant::now() < until {
             let watch = Watch {
                 word: &self.files,
@@ -260,6 +267,7 @@ impl Tracer {
         if let Some(buffer) = shared {
             close(guest, &buffer);
         }
+        // ORDER: pairs with the Acquire in `sleep_unless_over`; publishes `over`.
         self.bell.fetch_add(1, Release);
         futex::wake_private(&self.bell);
     }
