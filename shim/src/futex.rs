@@ -10,6 +10,8 @@ use std::{
 const FUTEX2_SIZE_U32: u32 = 2;
 const FUTEX2_PRIVATE: u32 = 128;
 const SYS_FUTEX_WAITV: libc::c_long = 449;
+/// Words slept on at once: the keeper's two bells, and one for each device whose lock is held.
+const WORDS: usize = 24;
 /// Longest sleep where not every word can wake us.
 const BLIND: Duration = Duration::from_millis(1);
 
@@ -45,7 +47,7 @@ pub fn wake_private(word: &AtomicU32) {
     };
 }
 
-/// Sleeps until one of the words changes, or the time is up, or a signal came. At most eight words count.
+/// Sleeps until one of the words changes, or the time is up, or a signal came. At most [`WORDS`] of them count.
 ///
 /// Where the kernel has no `futex_waitv` (before 5.16, or a sandbox forbids it) only the first word is
 /// slept on, for at most a millisecond if there are others.
@@ -63,7 +65,7 @@ pub fn wait_any(watches: &[Watch<'_>], timeout: Duration) {
                 flags: 0,
                 _reserved: 0,
             }
-        }; 24];
+        }; WORDS];
         let count = watches.len().min(waiters.len());
         for (waiter, watch) in waiters.iter_mut().zip(watches) {
             waiter.value = u64::from(watch.seen);
