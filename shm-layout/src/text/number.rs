@@ -30,15 +30,12 @@ impl<'t> Quantity<'t> {
         if whole.is_empty() || part.is_empty() || part.len() > 18 || part.contains('.') {
             return Err(not_a_number());
         }
-        if whole.len() > 20 {
-            return Err(TextError::OutOfRange {
-                text: text.to_owned(),
-                least: "0".into(),
-                most: u64::MAX.to_string(),
-            });
-        }
         Ok(Self {
-            whole: whole.parse().map_err(|_| not_a_number())?,
+            // A longer one is past every limit, whatever its unit; who knows the unit says the limit.
+            whole: match whole.len() {
+                ..=20 => whole.parse().map_err(|_| not_a_number())?,
+                _ => 1 << 64,
+            },
             part: part.parse().map_err(|_| not_a_number())?,
             part_of: 10_u128.pow(u32::try_from(part.len()).unwrap_or(18)),
             unit: unit.trim_start(),

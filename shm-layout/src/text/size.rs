@@ -41,7 +41,7 @@ pub fn parse_size(text: &str) -> Result<u64, TextError> {
     quantity.times(worth).ok_or_else(|| TextError::OutOfRange {
         text: text.trim().to_owned(),
         least: "0".into(),
-        most: format_size(u64::MAX),
+        most: format!("{}TiB", u64::MAX >> 40),
     })
 }
 
