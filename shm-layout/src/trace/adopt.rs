@@ -1,4 +1,4 @@
-//! How a process comes to a buffer: the operator's file, checked from end to end, or memory of its own.
+//! How a process comes to a buffer: a file, checked from end to end, or memory of its own.
 
 use std::{
     fs::{File, OpenOptions},
@@ -48,7 +48,7 @@ fn fill_holes(path: &Path, file: &File, records: u32) -> Result<(), TraceError> 
 }
 
 impl Buffer {
-    /// Takes over the buffer that the operator made for this life of a slot. Everything about the file is checked
+    /// Takes over the buffer that was made for this life of a slot. Everything about the file is checked
     /// first; what it holds already stays.
     pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
         let path = path(dir, slot);

@@ -1,4 +1,4 @@
-//! The files: made by the operator's tool, found, and swept when nobody needs them any more.
+//! The files: made by the operator's tool or by the process itself, found, and swept when nobody needs them any more.
 //!
 //! ```text
 //!   hidden file ─▶ fallocate ─▶ owner, mode ─▶ head ─▶ rename(trace-SLOT-EPOCH)     nobody ever sees half of one

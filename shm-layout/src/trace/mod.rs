@@ -3,7 +3,8 @@
 //! A *trace buffer* is one file per process, beside the segments: `trace-SLOT-EPOCH`. The operator's tool makes it at
 //! its full size, so that a full file system is a sentence there and never a SIGBUS in a guest, and then edits the
 //! slot's record ([`Change::Trace`](crate::Change::Trace)). The process's keeper opens the file, checks all of it,
-//! switches its hooks over and acknowledges. After `stop`, or after the process's end, the file stays for export.
+//! switches its hooks over and acknowledges. A process whose launch asked for a trace makes the file itself, in the
+//! same way. After `stop`, or after the process's end, the file stays for export.
 //!
 //! ```text
 //!   ┌──────┬───────────────┬──────────────┬───────────────────────────────────┐
