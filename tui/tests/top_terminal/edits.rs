@@ -43,6 +43,8 @@ fn the_quota_dialog_changes_the_quota_of_the_running_process() {
 
     let audit = world.gpushare(&["audit", "--json"]).done().json();
     assert_eq!(audit["edits"][0]["where"], "tui");
+    let target = audit["edits"][0]["target"].as_str().expect("a target");
+    assert!(target.ends_with("trainer gpu0"), "{target}");
     session.press("q");
     assert_eq!(session.end().code(), Some(0));
 }

@@ -14,6 +14,8 @@ const SPANS: [(&str, u64); 4] = [("keep", 0), ("1m", 60), ("10m", 600), ("1h", 3
 
 const AGAIN: &str = "what its launch, its group or the default says holds again";
 
+const AGAIN_HERE: &str = "what is set for every GPU, its launch, group or default holds again";
+
 /// So many devices are told one by one.
 const LINES: usize = 3;
 
@@ -93,13 +95,13 @@ impl QuotaSubject {
             Ok(value) => value,
             Err(why) => return vec![Check::bad(why)],
         };
+        let everywhere = dialog.chosen("On") == 1;
         if value == QuotaValue::Inherit {
-            return vec![Check::good(AGAIN)];
+            return vec![Check::good(again(everywhere))];
         }
         let Some(process) = data.process(Who::Slot(self.slot)) else {
             return Vec::new();
         };
-        let everywhere = dialog.chosen("On") == 1;
         let concerned = process
             .devices
             .iter()
@@ -158,7 +160,12 @@ impl QuotaSubject {
             until_ns: (seconds > 0)
                 .then(|| data.sample.time_ns.saturating_add(seconds * 1_000_000_000)),
         };
-        let mut request = EditRequest::new(change, &self.name, Place::Tui).because(dialog.reason());
+        let target = if everywhere {
+            self.name.clone()
+        } else {
+            format!("{} gpu{}", self.name, self.gpu)
+        };
+        let mut request = EditRequest::new(change, target, Place::Tui).because(dialog.reason());
         request.target_start_time = Some(self.start_time);
         Ok(request)
     }
@@ -170,7 +177,7 @@ pub(super) fn foresee(data: &Data, slot: Slot, entry: Option<u8>, value: QuotaVa
         return vec![Check::bad("the process has gone")];
     };
     if value == QuotaValue::Inherit {
-        return vec![Check::good(AGAIN)];
+        return vec![Check::good(again(entry.is_none()))];
     }
     let concerned = process
         .devices
@@ -180,6 +187,11 @@ pub(super) fn foresee(data: &Data, slot: Slot, entry: Option<u8>, value: QuotaVa
         .take(LINES)
         .flat_map(|holding| effect(data, holding, value))
         .collect()
+}
+
+/// What holds once a quota is unset, of one device or of all.
+fn again(everywhere: bool) -> &'static str {
+    if everywhere { AGAIN } else { AGAIN_HERE }
 }
 
 /// From what to what on one device, and whether that is less than it holds or ever held.
