@@ -12,6 +12,7 @@ use shm_layout::SegmentDir;
 
 use crate::elf::{self, Obstacle};
 use crate::exit::{Exit, Failure};
+use crate::plain::plain;
 use crate::{artifacts, environment, units};
 
 mod settings;
@@ -42,7 +43,8 @@ impl Launch {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;
-        let program = find_program(program)?;
+        let program = find_program(program)
+            .map_err(|failure| taken_for_scenario(settings).unwrap_or(failure))?;
         let library = artifacts::library()?;
         let obstacle = elf::obstacle(&program);
         let sentence = |obstacle: &Obstacle| obstacle.sentence(&program);
@@ -177,6 +179,16 @@ fn disabled() -> Option<String> {
             environment::DISABLE
         )
     })
+}
+
+/// `--sim python train.py`: the program went to `--sim`, and its first argument was to be started.
+fn taken_for_scenario(settings: &Settings) -> Option<Failure> {
+    let scenario = settings.sim.as_ref()?.as_ref()?;
+    find_program(OsStr::new(scenario)).ok()?;
+    Some(Failure::usage(format!(
+        "--sim took {scenario:?} for its scenario; put -- before the program: gpushare run --sim -- {} ...",
+        plain(scenario)
+    )))
 }
 
 /// The file a shell would run for this word.

@@ -195,6 +195,7 @@ pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
         } else {
             format!("there are {}", known.join(", "))
         };
+        let text = if text.is_empty() { "\"\"" } else { text };
         Failure::no_such_target(format!("there is no GPU {}; {known}", plain(text)))
     };
     if let Ok(number) = text.strip_prefix("gpu").unwrap_or(text).parse::<usize>() {

@@ -49,6 +49,10 @@ fn wrong_settings_are_refused_before_anything_starts() {
     ] {
         run(&world, &[option, value, "--", "sh", "-c", &touch]).refused(2, &[option, word]);
     }
+    run(&world, &["--trace", "-", "--", "sh", "-c", &touch])
+        .refused(2, &["--trace", "name a file"]);
+    run(&world, &["--sim", "sh", "-c", &touch]).refused(2, &["--sim -- sh"]);
+    run(&world, &["--gpu=-1", "--", "sh", "-c", &touch]).refused(5, &["--gpu -1", "no GPU"]);
     assert!(!mark.exists());
 }
 

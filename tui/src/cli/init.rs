@@ -89,6 +89,11 @@ fn make_log() -> io::Result<()> {
 
 /// The number of a group given by name or number.
 fn group_number(group: &str) -> Result<u32, Failure> {
+    if group.is_empty() {
+        return Err(Failure::usage(
+            "--group: the name is empty; give one of /etc/group or a number",
+        ));
+    }
     if let Ok(number) = group.parse() {
         return Ok(number);
     }

@@ -129,7 +129,7 @@ fn pick(gpu: &str, settings: &Settings, launch: &Launch) -> Result<String, Failu
             .filter(|(name, _)| *name != "LD_PRELOAD"),
     );
     if gpu != "auto" {
-        command.arg(gpu);
+        command.arg("--").arg(gpu);
     } else if let Some(memory) = settings
         .memory
         .as_deref()
