@@ -4,12 +4,12 @@
 //! names the library outright.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crate::environment;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// The preloaded library's file name.
 pub const LIBRARY: &str = "libgpushare.so";
@@ -90,12 +90,16 @@ fn places(name: &str) -> Vec<PathBuf> {
 /// Makes `<dir>/sim-lib` hold the simulator under the names programs ask for, and returns it.
 pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
     let folder = dir.join(SIM_FOLDER);
-    fs::create_dir_all(&folder).map_err(|error| {
-        Failure::failed(format!(
+    fs::create_dir_all(&folder).map_err(|error| Failure {
+        exit: match error.kind() {
+            io::ErrorKind::PermissionDenied => Exit::NotPermitted,
+            _ => Exit::Failed,
+        },
+        sentence: format!(
             "cannot make {} for the simulator: {error}; set {} to a directory of your own",
             folder.display(),
             environment::DIR
-        ))
+        ),
     })?;
     for (link, artifact) in SIM_LINKS {
         let target = find(artifact)?;

@@ -129,5 +129,8 @@ fn one_mistake_anywhere_changes_nothing() {
     world
         .gpushare(&["apply", "/nonexistent/file.toml"])
         .refused(2, &["cannot be read"]);
+    let empty = write(&world, "");
+    let said = world.gpushare(&["apply", &empty]).done();
+    assert!(said.err.contains("sets nothing"), "{said:?}");
     assert_eq!(train.registration.control_generation(), 0);
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use shm_layout::{Change, QuotaValue, SegmentDir, Set};
 
 use super::share::Share;
-use super::{Done, group, manner, policy, quota, world};
+use super::{Done, group, manner, note, policy, quota, world};
 use crate::audit::Place;
 use crate::edits::{EditRequest, Editor};
 use crate::exit::{Exit, Failure};
@@ -41,6 +41,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         sentence: format!("{}: {failure}", args.file.display()),
         ..failure
     })?;
+    if plan.everywhere.is_none() && plan.rest.is_empty() {
+        note(&format!(
+            "{} sets nothing here; gpushare apply --help has an example",
+            args.file.display()
+        ));
+    }
     let editor = Editor::open(&dir);
     if let Some(refusal) = editor.refusal() {
         return Err(refusal.into());

@@ -119,7 +119,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
     if dead > 0 {
         findings.push(Finding::ok(
             "processes",
-            format!("{dead} died; their slots return at the next keeper's look"),
+            format!("{dead} died; whoever looks next gives back what was held"),
         ));
     }
     let keeperless = snapshot
