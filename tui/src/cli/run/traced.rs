@@ -36,6 +36,12 @@ const CALM: Duration = Duration::from_millis(25);
 
 /// Runs the program to its end and exits as it did.
 pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
+    // Standard output is the program's.
+    if file.as_os_str() == "-" {
+        return Err(Failure::usage(
+            "--trace: - would mix the trace with what the program prints; name a file",
+        ));
+    }
     // A place that cannot be written should not cost a whole run.
     output::check(file)?;
     // Somebody may have said how much room.
@@ -165,8 +171,22 @@ impl<'d> Watcher<'d> {
             Ok(_) => {
                 self.traced.insert(process.slot);
             }
+            // It began by itself meanwhile.
+            Err(_) if self.is_on(process.slot) => {
+                self.traced.insert(process.slot);
+            }
             Err(failure) => note(&failure.sentence),
         }
+    }
+
+    fn is_on(&self, slot: SlotId) -> bool {
+        self.segments.as_ref().is_some_and(|segments| {
+            let processes = snapshot(segments, clock::now()).processes;
+            let is = |process: &ProcessView| {
+                process.slot == slot && process.trace.progress.state == TraceState::On
+            };
+            processes.iter().any(is)
+        })
     }
 
     /// Whether it is the child or descends from it.
