@@ -110,8 +110,7 @@ pub fn choose(
         Err(_) if Path::new(subject).exists() => return of_file(subject, sample),
         Err(why) => {
             return Err(Failure::usage(format!(
-                "{why}, or the path of a trace; {} is no file",
-                plain(subject)
+                "{why}, or the path of a trace, and no file is called that"
             )));
         }
     };
@@ -125,7 +124,14 @@ pub fn choose(
 }
 
 fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
-    let reader = Reader::open(Path::new(path)).map_err(|error| cannot(&error))?;
+    let reader = Reader::open(Path::new(path)).map_err(|error| match error {
+        // It may be anybody's file: nothing here says that it could go.
+        TraceError::Foreign { why, .. } => Failure::failed(format!(
+            "{} is no trace: {why}; gpushare trace show lists the traces",
+            plain(path)
+        )),
+        error => cannot(&error),
+    })?;
     let header = reader.header();
     // A file of another boot or machine may name a slot in which somebody else lives now.
     let process = sample

@@ -22,13 +22,10 @@ pub fn whole_file<T>(
     let cannot = |error: &io::Error| cannot(path, error);
     if is_special(path) {
         let file = File::options().write(true).open(path);
-        return through(file.map_err(|error| cannot(&error))?, write);
+        return named(path, through(file.map_err(|error| cannot(&error))?, write));
     }
     let (fresh, file) = begin(path)?;
-    let written = through(file, write).map_err(|failure| Failure {
-        sentence: format!("{}: {failure}", path.display()),
-        ..failure
-    })?;
+    let written = named(path, through(file, write))?;
     fs::rename(&fresh.0, path).map_err(|error| cannot(&error))?;
     std::mem::forget(fresh);
     Ok(written)
@@ -71,6 +68,17 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
         },
         sentence: format!("{} cannot be written: {error}", path.display()),
     }
+}
+
+/// A failure says which file it was; a reader that went away says nothing.
+fn named<T>(path: &Path, written: Result<T, Failure>) -> Result<T, Failure> {
+    written.map_err(|failure| match failure.sentence.as_str() {
+        "" => failure,
+        sentence => Failure {
+            sentence: format!("{}: {sentence}", path.display()),
+            ..failure
+        },
+    })
 }
 
 fn through<T>(
@@ -122,5 +130,8 @@ mod tests {
         assert_eq!(none(dir.path()).exit, Exit::Usage);
         assert_eq!(none(&dir.path().join("no/such")).exit, Exit::Failed);
         assert_eq!(none(Path::new("/")).exit, Exit::Usage);
+        let full = whole_file(Path::new("/dev/full"), |out| Ok(out.write_all(b"much")?));
+        let said = full.expect_err("no room there").sentence;
+        assert!(said.starts_with("/dev/full: "), "{said}");
     }
 }
