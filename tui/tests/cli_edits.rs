@@ -280,7 +280,8 @@ fn a_boost_ends_by_itself_and_nobody_edits_it_away() {
     let set = |words: &[&str]| world.gpushare(&[&["set", "name:train"], words].concat());
     set(&["priority=-3"]).done();
     set(&["priority=20", "--for", "1s"]).refused(2, &["between -20 and 19"]);
-    set(&["priority=10", "--for", "1s", "--reason", "a deadline"]).done();
+    let said = set(&["priority=10", "--for", "1s", "--reason", "a deadline"]).done();
+    assert!(said.out.contains("boost=10 for a while"), "{said:?}");
     let generation = train.registration.control_generation();
     eventually("the boost is over", Duration::from_secs(30), || {
         train.registration.share().priority == -3

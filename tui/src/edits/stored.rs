@@ -309,13 +309,20 @@ impl StoredChange {
                 paused,
                 boost,
                 ..
-            } => pairs(&[
-                ("weight", weight),
-                ("priority", priority),
-                ("cap", cap),
-                ("paused", paused),
-                ("boost", boost),
-            ]),
+            } => {
+                // Nobody reads the segments' clock.
+                let boost = boost.as_ref().map(|text| match text.split_once(" until ") {
+                    Some((priority, _)) => format!("{priority} for a while"),
+                    None => text.clone(),
+                });
+                pairs(&[
+                    ("weight", weight),
+                    ("priority", priority),
+                    ("cap", cap),
+                    ("paused", paused),
+                    ("boost", &boost),
+                ])
+            }
             Self::Policy { policy, .. } => format!("policy {policy}"),
             Self::DeviceLimit { value, .. } => format!("limit {value}"),
             Self::Group { remove: true, .. } => "removed".into(),
