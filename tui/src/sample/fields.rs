@@ -36,7 +36,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("trace.state", "on, or why nothing is written."),
     ("trace.records", "Records written."),
     ("trace.dropped", "Records that found no room."),
-    ("trace.room_records", "Records there is room for."),
+    (
+        "trace.room_records",
+        "Records there is room for; null when its launch asked for it.",
+    ),
     ("devices", "One entry for each device it can see."),
     ("devices[].gpu", "The device's number, as --gpu takes it."),
     ("devices[].uuid", "The device's UUID."),

@@ -1,7 +1,7 @@
 //! A process as a sample shows it: who it is, and what it holds on each device.
 
 use serde::{Deserialize, Serialize};
-use shm_layout::SlotId;
+use shm_layout::{SlotId, trace};
 
 use super::{End, Rule};
 
@@ -94,7 +94,7 @@ pub struct ProcessSample {
 pub struct Trace {
     /// Where it stands.
     pub state: TraceState,
-    /// Records there is room for; `None` when an operator did not ask for it.
+    /// Records there is room for; `None` when no operator asked for it.
     pub room: Option<u32>,
     /// Records written.
     pub records: u64,
@@ -102,6 +102,13 @@ pub struct Trace {
     pub dropped: u64,
     /// The process writes logs of its own because its launch asked for them.
     pub logs: bool,
+}
+
+impl Trace {
+    /// Whether there is one to be ended: an operator asked for it, or the launch.
+    pub fn goes_on(&self) -> bool {
+        self.room.is_some() || self.state == TraceState::On
+    }
 }
 
 /// Where a process's trace stands.
@@ -121,6 +128,19 @@ pub enum TraceState {
     NoSpace,
     /// The file is no buffer of its own.
     BadBuffer,
+}
+
+impl From<trace::TraceState> for TraceState {
+    fn from(state: trace::TraceState) -> Self {
+        match state {
+            trace::TraceState::Off => Self::Off,
+            trace::TraceState::On => Self::On,
+            trace::TraceState::NoBuffer => Self::NoBuffer,
+            trace::TraceState::NotPermitted => Self::NotPermitted,
+            trace::TraceState::NoSpace => Self::NoSpace,
+            trace::TraceState::BadBuffer => Self::BadBuffer,
+        }
+    }
 }
 
 impl TraceState {

@@ -32,7 +32,7 @@ struct TraceReport {
     state: &'static str,
     records: u64,
     dropped: u64,
-    /// Records there is room for; `null` when the process writes logs of its own.
+    /// Records there is room for; `null` when its launch asked for it.
     room_records: Option<u32>,
 }
 

@@ -11,7 +11,7 @@ use shm_layout::{
 use super::nvml;
 use crate::sample::{
     DeviceSample, End, GroupSample, Holding, Lock, LockState, Policy, ProcessSample, ProcessState,
-    Sample, Slot, Trace, TraceState,
+    Sample, Slot, Trace,
 };
 use crate::uuids;
 
@@ -168,24 +168,15 @@ fn state(view: &ProcessView, now_ns: u64, holdings: &[Holding]) -> ProcessState 
 
 /// A process that nobody traces, and that writes no logs of its own, has no trace.
 fn trace(view: &TraceView) -> Option<Trace> {
-    use shm_layout::trace::TraceState as State;
     let progress = &view.progress;
-    let state = match progress.state {
-        State::Off => TraceState::Off,
-        State::On => TraceState::On,
-        State::NoBuffer => TraceState::NoBuffer,
-        State::NotPermitted => TraceState::NotPermitted,
-        State::NoSpace => TraceState::NoSpace,
-        State::BadBuffer => TraceState::BadBuffer,
-    };
     let trace = Trace {
-        state,
+        state: progress.state.into(),
         room: view.wanted,
         records: progress.records,
         dropped: progress.dropped,
         logs: progress.logs,
     };
-    (trace.room.is_some() || trace.logs || state == TraceState::On).then_some(trace)
+    (trace.goes_on() || trace.logs).then_some(trace)
 }
 
 fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {

@@ -287,7 +287,7 @@ fn a_quota_dialog_sends_the_edit_for_the_process_it_was_opened_on() {
     let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
         panic!("no edit was sent");
     };
-    assert_eq!(request.target, "41849 vllm-worker");
+    assert_eq!(request.target, "41849 vllm-worker gpu0");
     assert_eq!(request.target_start_time, Some(1000));
     let shm_layout::Change::ProcessQuota { slot, value, .. } = request.change else {
         panic!("not a quota");
@@ -390,22 +390,58 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
         (1, "41849 vllm-worker")
     );
 
-    let mut sample = story().last().unwrap();
+    // Whoever asked for it: an operator, or the launch.
+    for room in [Some(1000), None] {
+        update_trace(
+            &mut state,
+            Trace {
+                state: TraceState::On,
+                room,
+                ..Trace::default()
+            },
+        );
+        press(&mut state, KeyCode::Char('t'));
+        let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
+            panic!("no trace is ended");
+        };
+        let shm_layout::Change::Trace { slot, on: None } = request.change else {
+            panic!("something else is edited");
+        };
+        assert_eq!((slot.index, slot.epoch), (1, 7));
+    }
+}
+
+/// A newer sample, in which the second process's trace stands so.
+fn update_trace(state: &mut State, trace: Trace) {
+    let mut sample = state.data().sample.clone();
     sample.time_ns += 1;
-    sample.processes[1].trace = Some(Trace {
-        state: TraceState::On,
-        room: Some(1000),
-        ..Trace::default()
-    });
+    sample.processes[1].trace = Some(trace);
     state.update(sample);
-    press(&mut state, KeyCode::Char('t'));
-    let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
-        panic!("no trace is ended");
+}
+
+#[test]
+fn a_process_that_only_writes_logs_is_not_said_to_be_traced() {
+    let mut state = state();
+    let said = |state: &State| {
+        let alerts = state.data().alerts.iter();
+        let mut traced = alerts.filter(|alert| alert.kind == "traced");
+        traced.next().map(|alert| alert.sentence.clone()).unwrap()
     };
-    let shm_layout::Change::Trace { slot, on: None } = request.change else {
-        panic!("something else is edited");
+    let logs = Trace {
+        logs: true,
+        records: 7,
+        ..Trace::default()
     };
-    assert_eq!((slot.index, slot.epoch), (1, 7));
+    update_trace(&mut state, logs);
+    assert!(said(&state).contains("writes logs of its calls"));
+    update_trace(
+        &mut state,
+        Trace {
+            state: TraceState::On,
+            ..logs
+        },
+    );
+    assert!(said(&state).contains("is traced"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use shm_layout::trace::{DEFAULT_RECORDS, size};
 use super::{READ_ONLY, UNMANAGED, say, subject};
 use crate::audit::Place;
 use crate::edits::EditRequest;
-use crate::sample::{ProcessSample, Slot};
+use crate::sample::{ProcessSample, Slot, Trace};
 use crate::targets::{self, Chosen};
 use crate::top::operator::Task;
 use crate::top::overlay::{Overlay, Question};
@@ -24,8 +24,8 @@ pub(super) fn ask(state: &mut State) {
     });
     let question = match found {
         None => return say(state, UNMANAGED, true),
-        Some((title, slot, process)) => match process.trace.and_then(|trace| trace.room) {
-            Some(_) => stop(&title, slot, process),
+        Some((title, slot, process)) => match process.trace.filter(Trace::goes_on) {
+            Some(trace) => stop(&title, slot, process, trace),
             None => start(&title, slot, process),
         },
     };
@@ -54,8 +54,7 @@ fn start(title: &str, slot: Slot, process: &ProcessSample) -> Question {
     }
 }
 
-fn stop(title: &str, slot: Slot, process: &ProcessSample) -> Question {
-    let trace = process.trace.unwrap_or_default();
+fn stop(title: &str, slot: Slot, process: &ProcessSample, trace: Trace) -> Question {
     let change = Change::Trace {
         slot: slot.into(),
         on: None,

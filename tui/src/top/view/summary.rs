@@ -78,11 +78,7 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
                 .map(|room| format!(" of {}", short_count(room.into())))
                 .unwrap_or_default(),
             short_count(trace.dropped),
-            if trace.room.is_some() {
-                "stops"
-            } else {
-                "starts"
-            },
+            if trace.goes_on() { "stops" } else { "starts" },
         );
         lines.insert(0, line);
     }

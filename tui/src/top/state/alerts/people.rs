@@ -48,12 +48,13 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
             short_count(trace.dropped)
         );
         let sentence = match (trace.state, trace.room) {
-            (TraceState::On, Some(_)) => format!("is traced: {written}; t stops it"),
-            (TraceState::On, None) => {
-                format!("writes logs of its calls, as its launch asked: {written}")
+            (TraceState::On, _) => format!("is traced: {written}; t stops it"),
+            // No trace, but the files of PFLOG.
+            (_, None) => format!("writes logs of its calls, as its launch asked: {written}"),
+            (TraceState::Off, Some(_)) => "was asked to be traced and has not begun".into(),
+            (state, Some(_)) => {
+                format!("cannot be traced: {}; t takes the order back", state.word())
             }
-            (TraceState::Off, _) => "was asked to be traced and has not begun".into(),
-            (state, _) => format!("cannot be traced: {}; t takes the order back", state.word()),
         };
         found.push(Finding {
             who: Some(Who::of(process)),
