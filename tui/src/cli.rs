@@ -143,6 +143,13 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
+/// Writes a document for programs, which is all there is to be written.
+fn json(out: &mut dyn Write, document: &impl serde::Serialize) -> Done {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)?;
+    Ok(Exit::Done)
+}
+
 /// Says something to the person beside the output.
 fn note(sentence: &str) {
     let _ = writeln!(Plain::new(io::stderr()), "gpushare: {sentence}");

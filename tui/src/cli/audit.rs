@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::table::{Side, Table, clip};
-use super::{Done, note, world};
+use super::{Done, json, note, world};
 use crate::audit::{AuditLog, Entry, Outcome, Record};
 use crate::exit::{Exit, Failure};
 use crate::sample::SCHEMA_VERSION;
@@ -64,9 +64,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             log: log.path().display().to_string(),
             edits,
         };
-        serde_json::to_writer_pretty(&mut *out, &document)?;
-        writeln!(out)?;
-        return Ok(Exit::Done);
+        return json(out, &document);
     }
     if history.entries.is_empty() {
         note(&format!("{} holds no edit yet", log.path().display()));

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::{Done, world};
+use super::{Done, json, world};
 use crate::artifacts;
 use crate::doctor::{Finding, Level, Patient, examine};
 use crate::exit::Exit;
@@ -45,15 +45,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let findings = examine(&patient);
     if args.json {
         let version = env!("CARGO_PKG_VERSION");
-        serde_json::to_writer_pretty(
-            &mut *out,
-            &Document {
-                schema_version: SCHEMA_VERSION,
-                version,
-                findings: &findings,
-            },
-        )?;
-        writeln!(out)?;
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            version,
+            findings: &findings,
+        };
+        json(out, &document)?;
     } else {
         for finding in &findings {
             writeln!(

@@ -7,7 +7,7 @@ use shm_layout::{Change, QuotaValue, Segments, Set, clock, snapshot};
 
 use super::manner::Manner;
 use super::table::{Side, Table};
-use super::{Done, note, quota, share, world};
+use super::{Done, json, note, quota, share, world};
 use crate::audit::Place;
 use crate::edits::{EditRequest, Editor, quota_word};
 use crate::exit::{Exit, Failure};
@@ -203,15 +203,11 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         return Err(nobody(name));
     }
     if args.json {
-        serde_json::to_writer_pretty(
-            &mut *out,
-            &Document {
-                schema_version: SCHEMA_VERSION,
-                groups: lines,
-            },
-        )?;
-        writeln!(out)?;
-        return Ok(Exit::Done);
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            groups: lines,
+        };
+        return json(out, &document);
     }
     if lines.is_empty() {
         note("there is no group; gpushare group create NAME memory=SIZE makes one");

@@ -9,7 +9,7 @@ use serde::Serialize;
 use shm_layout::{SegmentDir, Segments, clock};
 
 use super::table::{Side, Table};
-use super::{Done, note, world};
+use super::{Done, json, note, world};
 use crate::exit::{Exit, Failure};
 use crate::picking::{self, Candidate};
 use crate::sample::{DeviceSample, Nvml, SCHEMA_VERSION};
@@ -121,9 +121,7 @@ fn write(
             claimed,
             devices: candidates,
         };
-        serde_json::to_writer_pretty(&mut *out, &document)?;
-        writeln!(out)?;
-        return Ok(());
+        return json(out, &document).map(drop);
     }
     if args.explain {
         explain(candidates, chosen).write(&mut std::io::stderr())?;

@@ -7,7 +7,7 @@ use shm_layout::{Change, LockPolicy, SegmentDir, Segments, clock, snapshot};
 
 use super::manner::Manner;
 use super::table::{Side, Table};
-use super::{Done, world};
+use super::{Done, json, world};
 use crate::audit::Place;
 use crate::edits::{EditRequest, Editor};
 use crate::exit::{Exit, Failure};
@@ -308,9 +308,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             generation: sample.generation,
             policies: lines.collect(),
         };
-        serde_json::to_writer_pretty(&mut *out, &document)?;
-        writeln!(out)?;
-        return Ok(Exit::Done);
+        return json(out, &document);
     }
     let mut table = Table::new(&[
         ("GPU", Side::Right),

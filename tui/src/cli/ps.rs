@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::table::{Side, Table, clip};
-use super::{Done, note, world};
+use super::{Done, json, note, world};
 use crate::doctor;
 use crate::exit::Exit;
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample, report};
@@ -36,9 +36,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             schema_version: SCHEMA_VERSION,
             processes: report::processes(&sample),
         };
-        serde_json::to_writer_pretty(&mut *out, &document)?;
-        writeln!(out)?;
-        return Ok(Exit::Done);
+        return json(out, &document);
     }
     table(&sample).write(out)?;
     if sample.processes.is_empty() {

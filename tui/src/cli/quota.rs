@@ -7,7 +7,7 @@ use shm_layout::{Change, QuotaValue, clock};
 
 use super::manner::Manner;
 use super::table::{Side, Table, clip};
-use super::{Done, note, world};
+use super::{Done, json, note, world};
 use crate::audit::Place;
 use crate::edits::{EditRequest, Editor};
 use crate::exit::{Exit, Failure};
@@ -222,15 +222,11 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         .map(|(process, holding)| line(&sample, process, holding))
         .collect();
     if args.json {
-        serde_json::to_writer_pretty(
-            &mut *out,
-            &Document {
-                schema_version: SCHEMA_VERSION,
-                quotas: lines,
-            },
-        )?;
-        writeln!(out)?;
-        return Ok(Exit::Done);
+        let document = Document {
+            schema_version: SCHEMA_VERSION,
+            quotas: lines,
+        };
+        return json(out, &document);
     }
     let mut table = Table::new(&[
         ("PID", Side::Right),

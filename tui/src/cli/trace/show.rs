@@ -7,9 +7,9 @@ use shm_layout::trace::{self, Reader, TraceState, TraceView};
 
 use super::Place;
 use crate::cli::table::{Side, Table, clip};
-use crate::cli::{Done, note};
+use crate::cli::{Done, json, note};
 use crate::exit::Exit;
-use crate::sample::SCHEMA_VERSION;
+use crate::sample::{self, SCHEMA_VERSION};
 use crate::traces;
 use crate::units::{short_count, short_size};
 
@@ -50,9 +50,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             schema_version: SCHEMA_VERSION,
             traces: lines,
         };
-        serde_json::to_writer_pretty(&mut *out, &document)?;
-        writeln!(out)?;
-        return Ok(Exit::Done);
+        return json(out, &document);
     }
     let mut table = Table::new(&[
         ("PID", Side::Right),
@@ -123,14 +121,9 @@ fn lines(place: &Place) -> Vec<Line> {
 fn state(view: Option<TraceView>) -> &'static str {
     let Some(view) = view else { return "ended" };
     match (view.wanted, view.progress.state) {
-        (Some(_), TraceState::On) => "on",
         (Some(_), TraceState::Off) => "starting",
-        (Some(_), TraceState::NoBuffer) => "no buffer",
-        (Some(_), TraceState::NotPermitted) => "not permitted",
-        (Some(_), TraceState::NoSpace) => "no space",
-        (Some(_), TraceState::BadBuffer) => "bad buffer",
-        // Asked for at its launch.
-        (None, TraceState::On) => "on",
+        // Without an order: asked for at its launch.
+        (Some(_), state) | (None, state @ TraceState::On) => sample::TraceState::from(state).word(),
         (None, _) => "stopped",
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Place;
 use crate::cli::table::{Side, Table};
-use crate::cli::{Done, note};
+use crate::cli::{Done, json, note};
 use crate::exit::Exit;
 use crate::sample::SCHEMA_VERSION;
 use crate::traces;
@@ -70,7 +70,7 @@ impl Line {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let place = Place::look()?;
-    let found = traces::choose(&args.subject, &place.path(), &place.sample, note)?;
+    let found = traces::choose(&args.subject, &place.dir.path, &place.sample, note)?;
     let mut sums: HashMap<String, Line> = HashMap::new();
     for found in &found {
         for stat in found.read()?.stats() {
@@ -98,9 +98,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             processes: found.len(),
             calls: lines,
         };
-        serde_json::to_writer_pretty(&mut *out, &document)?;
-        writeln!(out)?;
-        return Ok(Exit::Done);
+        return json(out, &document);
     }
     let mut table = Table::new(&[
         ("CALL", Side::Left),
