@@ -1,7 +1,6 @@
 //! `gpushare trace`: what a process calls, how often, how long, written down while it runs.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use shm_layout::trace::{TraceState, TraceView};
 use shm_layout::{SegmentDir, Segments, Snapshot, clock, snapshot};
@@ -11,14 +10,14 @@ use crate::exit::Failure;
 use crate::sample::Sample;
 
 mod export;
+mod order;
 mod remove;
 mod show;
 mod start;
 mod stats;
 mod stop;
 
-pub(crate) use start::begin;
-use start::end;
+pub(crate) use order::begin;
 
 /// Write down what processes call, and look at it in Perfetto, as a table or as Alnair's logs
 #[derive(Debug, clap::Subcommand)]
@@ -61,10 +60,6 @@ impl Place {
             |_| Snapshot::default(),
             |segments| snapshot(&segments, clock::now()),
         )
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.path.clone()
     }
 }
 

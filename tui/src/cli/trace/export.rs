@@ -44,7 +44,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         _ => file(args.output.as_deref(), std::io::stdout().is_terminal())?,
     };
     let looked = Place::look()?;
-    let found = traces::choose(&args.subject, &looked.path(), &looked.sample, note)?;
+    let found = traces::choose(&args.subject, &looked.dir.path, &looked.sample, note)?;
     let write = |out: &mut dyn Write| match args.format {
         Format::Csv => csv::write(&found, &looked.sample, out),
         _ => chrome::write(&found, &looked.sample, &edits(&looked.dir), out),

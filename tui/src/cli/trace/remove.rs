@@ -24,7 +24,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     args.target.parse::<Target>().map_err(Failure::usage)?;
     let place = Place::look()?;
     let snapshot = place.snapshot();
-    let found = traces::choose(&args.target, &place.path(), &place.sample, note)?;
+    let found = traces::choose(&args.target, &place.dir.path, &place.sample, note)?;
     let mut left = Vec::new();
     for found in &found {
         let Some(slot) = found.process.slot.map(shm_layout::SlotId::from) else {

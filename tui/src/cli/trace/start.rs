@@ -1,20 +1,20 @@
-//! `gpushare trace start`: makes the buffers, asks for the traces, and sees that they have begun.
+//! `gpushare trace start`: begins traces, perhaps waits, and ends them.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use shm_layout::trace::{self, DEFAULT_RECORDS, RECORDS, TraceState};
-use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
+use shm_layout::trace::{self, DEFAULT_RECORDS, RECORDS};
+use shm_layout::{SegmentDir, Segments, clock, snapshot};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::order::begin;
 use super::{Place, stop};
 use crate::audit::Place as Whence;
-use crate::cli::{Done, note, world};
-use crate::edits::{ACKNOWLEDGEMENT, EditRequest, Editor};
+use crate::cli::{Done, note};
 use crate::exit::{Exit, Failure};
 use crate::targets::{Chosen, Target};
-use crate::{traces, units};
+use crate::units;
 
 /// Begin to write down what processes call; they go on undisturbed
 ///
@@ -115,123 +115,6 @@ fn duration(text: &str) -> Result<Duration, Failure> {
         )),
         Ok(ns) => Ok(Duration::from_nanos(ns)),
         Err(error) => Err(Failure::usage(format!("--for: {error}"))),
-    }
-}
-
-/// Makes a buffer for one process and asks it to write; says how it went.
-pub fn begin(
-    dir: &SegmentDir,
-    chosen: &Chosen,
-    records: u32,
-    reason: Option<String>,
-    from: Whence,
-) -> Result<String, Failure> {
-    let title = &chosen.title;
-    let editor = Editor::open(dir);
-    if let Some(refusal) = editor.refusal() {
-        return Err(refusal.into());
-    }
-    let segments = Segments::open_viewer(&dir.path).map_err(|error| world::cannot_open(&error))?;
-    // What the dead left longer ago than anybody will ask for it.
-    trace::sweep(&segments, trace::KEEP, clock::now());
-    let process = process(&segments, chosen.slot).ok_or_else(|| gone(title))?;
-    if process.trace.wanted.is_some() {
-        return Err(Failure::failed(format!(
-            "{title} is being traced already; gpushare trace stop ends it, gpushare trace export reads it meanwhile"
-        )));
-    }
-    let path =
-        trace::create(&dir.path, &process, records).map_err(|error| traces::cannot(&error))?;
-    let applied = editor
-        .apply(request(chosen, Some(records), reason, from))
-        .inspect_err(|_| {
-            // Nobody will write it.
-            let _ = trace::remove(&dir.path, chosen.slot);
-        })?;
-    if !applied.missing.is_empty() {
-        return Ok(format!(
-            "{title}: has not answered yet; its trace begins when it does"
-        ));
-    }
-    match settled(&segments, chosen.slot) {
-        Some(TraceState::On) => Ok(format!(
-            "{title}: traced, room for {records} records in {} ({})",
-            path.display(),
-            units::human_size(trace::size(records))
-        )),
-        state => {
-            // It cannot: the order is taken back, or it would try again for ever.
-            let _ = editor.submit(request(
-                chosen,
-                None,
-                Some("it cannot write the trace".into()),
-                from,
-            ));
-            let _ = trace::remove(&dir.path, chosen.slot);
-            Err(why_not(title, state))
-        }
-    }
-}
-
-/// Ends one process's trace.
-pub fn end(dir: &SegmentDir, chosen: &Chosen, reason: Option<String>) -> Result<bool, Failure> {
-    let applied = Editor::open(dir).apply(request(chosen, None, reason, Whence::Ctl))?;
-    Ok(applied.missing.is_empty())
-}
-
-fn request(chosen: &Chosen, on: Option<u32>, reason: Option<String>, from: Whence) -> EditRequest {
-    let change = Change::Trace {
-        slot: chosen.slot,
-        on,
-    };
-    EditRequest {
-        target_start_time: Some(chosen.start_time),
-        ..EditRequest::new(change, chosen.title.clone(), from).because(reason)
-    }
-}
-
-/// The process in this life of a slot.
-pub(super) fn process(segments: &Segments, slot: SlotId) -> Option<ProcessView> {
-    let processes = snapshot(segments, clock::now()).processes;
-    processes.into_iter().find(|process| process.slot == slot)
-}
-
-fn gone(title: &str) -> Failure {
-    Failure::no_such_target(format!("{title} has ended; gpushare ps shows who is there"))
-}
-
-/// What the process says of its trace once it has obeyed; `None` when it ended.
-fn settled(segments: &Segments, slot: SlotId) -> Option<TraceState> {
-    let start = Instant::now();
-    loop {
-        let state = process(segments, slot)?.trace.progress.state;
-        if state != TraceState::Off || start.elapsed() > ACKNOWLEDGEMENT {
-            return Some(state);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn why_not(title: &str, state: Option<TraceState>) -> Failure {
-    let failed = |why: &str| Failure::failed(format!("{title} cannot be traced: {why}"));
-    match state {
-        None => gone(title),
-        Some(TraceState::NotPermitted) => Failure::not_permitted(format!(
-            "{title} cannot be traced: it may not write the buffer. In a container the segments' directory is often \
-             mounted read-only; mount the directory itself read-write for as long as you trace"
-        )),
-        Some(TraceState::NoSpace) => {
-            failed("the file system has no room for its buffer; free some or give --records")
-        }
-        Some(TraceState::NoBuffer) => {
-            failed("it does not find its buffer; does it see the same directory as this program?")
-        }
-        Some(TraceState::BadBuffer) => {
-            failed("it does not understand its buffer; is its libgpushare.so of another version?")
-        }
-        Some(TraceState::Off | TraceState::On) => {
-            failed("it obeyed and does not write; is its libgpushare.so older than this program?")
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use shm_layout::trace::{self, Reader};
 use shm_layout::{SegmentDir, Segments};
 
-use super::{Place, end, is_written, start};
+use super::{Place, is_written, order};
 use crate::cli::{Done, note, world};
 use crate::exit::{Exit, Failure};
 use crate::plain::plain;
@@ -28,7 +28,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let segments =
         Segments::open_viewer(&place.dir.path).map_err(|error| world::cannot_open(&error))?;
     let is_traced = |chosen: &&Chosen| {
-        start::process(&segments, chosen.slot).is_some_and(|process| is_written(&process.trace))
+        order::process(&segments, chosen.slot).is_some_and(|process| is_written(&process.trace))
     };
     let traced: Vec<&Chosen> = chosen.iter().filter(is_traced).collect();
     if traced.is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn one(
     reason: Option<String>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    match end(dir, chosen, reason) {
+    match order::end(dir, chosen, reason) {
         Ok(true) => {}
         Ok(false) => note(&format!(
             "{} has not answered yet; its trace ends when it does",
