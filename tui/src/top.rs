@@ -226,9 +226,15 @@ fn print(
 
 /// Whoever read our output has seen enough.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    let gone = |kind| kind == io::ErrorKind::BrokenPipe;
+    let plain = error.downcast_ref::<io::Error>();
+    let json = error.downcast_ref::<serde_json::Error>();
+    let csv = error.downcast_ref::<csv::Error>();
+    plain.is_some_and(|error| gone(error.kind()))
+        || json.is_some_and(|error| error.io_error_kind().is_some_and(gone))
+        || csv.is_some_and(
+            |error| matches!(error.kind(), csv::ErrorKind::Io(error) if gone(error.kind())),
+        )
 }
 
 /// The look of text that is printed and not drawn.

@@ -190,3 +190,19 @@ fn something_else_than_a_recording_is_refused() {
     assert_eq!(said.code, 1);
     assert!(said.err.contains("not a recording"), "{said:?}");
 }
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let (world, _actors) = stage();
+    for format in ["table", "json", "csv"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
+            .args(["--once", "--no-nvml", "--format", format])
+            .env("GPUSHARE_DIR", world.dir())
+            .stdout(writer)
+            .output();
+        let said = Said::from(output.expect("the program is built")).done();
+        assert_eq!(said.err, "", "{format}");
+    }
+}
