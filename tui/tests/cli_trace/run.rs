@@ -62,6 +62,8 @@ fn an_operator_may_end_a_trace_that_the_launch_asked_for() {
     let mut workload = start_traced(&bed, &file, &[&program, "--script"]);
     eventually("it is seen and traced", LIMIT, || is_traced(&bed));
     assert!(workload.ask("launch 10 3").starts_with("ok"));
+    // A second one would take the first one's buffer.
+    gpushare(&bed, &["trace", "start", "name:w"]).refused(1, &["being traced already"]);
     gpushare(&bed, &["trace", "stop", "name:w"]).done();
     let shown = gpushare(&bed, &["trace", "show", "--json"]).done().json();
     assert_eq!(shown["traces"][0]["state"], "stopped");
