@@ -40,10 +40,16 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
+            let mend = match name {
+                LIBRARY => format!(
+                    "build the workspace or set {} to its path",
+                    environment::LIB
+                ),
+                _ => "build the workspace or install it there".to_owned(),
+            };
             Failure::failed(format!(
-                "{name} is not installed; looked for {}; build the workspace or set {} to its path",
-                list.join(", "),
-                environment::LIB,
+                "{name} is not installed; looked for {}; {mend}",
+                list.join(", ")
             ))
         })
 }

@@ -72,3 +72,27 @@ fn the_glibc_that_is_here_is_new_enough_for_the_library_that_was_built_here() {
     assert!(glibc.is_null() || glibc["level"] == "ok", "{glibc}");
     assert!(finding(&said, "program").is_null(), "none was named");
 }
+
+#[test]
+fn an_installation_without_the_workload_is_not_said_to_lack_a_driver() {
+    let world = World::new();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone");
+    let own = folder.join(format!("gpushare-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("ours");
+    fs::hard_link(env!("CARGO_BIN_EXE_gpushare"), &own).expect("one file system");
+    let output = std::process::Command::new(&own)
+        .args(["doctor", "--json"])
+        .env("GPUSHARE_DIR", world.dir())
+        .env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"))
+        .output();
+    fs::remove_file(&own).expect("ours");
+    let said = Said::from(output.expect("built"));
+    assert_eq!(finding(&said, "parts")["level"], "warn", "{said:?}");
+    let driver = finding(&said, "driver");
+    let found = driver["found"].as_str().unwrap_or_default();
+    assert!(
+        found.contains("gpushare-workload is not installed"),
+        "{driver}"
+    );
+    assert!(finding(&said, "interposition").is_null(), "{said:?}");
+}

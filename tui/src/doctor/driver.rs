@@ -4,12 +4,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Finding, Patient, interposition};
-use crate::environment;
 use crate::probe::Probe;
 use crate::sample::Nvml;
 use crate::source::live::Live;
+use crate::{artifacts, environment};
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+    let installed = |name| artifacts::find(name).is_ok();
+    if !installed("gpushare-workload") {
+        let unasked = Finding::warn(
+            "driver",
+            "not asked, and nothing was probed: gpushare-workload is not installed",
+            "install it beside this program, then ask again; nvidia-smi tells of the driver meanwhile",
+        );
+        return vec![unasked, nvml(patient)];
+    }
     let mut findings = Vec::new();
     let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
     let real = match Probe::start(|_| {}) {
@@ -39,7 +48,15 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         }
     };
     findings.push(nvml(patient));
-    findings.extend(interposition::check(patient, real));
+    if real || installed(artifacts::SIM_DRIVER) && installed(artifacts::SIM_NVML) {
+        findings.extend(interposition::check(patient, real));
+    } else {
+        findings.push(Finding::warn(
+            "interposition",
+            "not probed: there is no driver to probe on, and the simulator is not installed",
+            "install the driver or the simulator, then ask again",
+        ));
+    }
     findings
 }
 
