@@ -41,12 +41,21 @@ impl FromStr for Target {
             Some(("user", user)) => Ok(Self::User(user.into())),
             Some((kind, _)) => Err(format!("{kind:?} is no kind of target; {wanted}")),
             None if text == "all" => Ok(Self::All),
+            None if may_be_name(text) => Err(format!(
+                "{text:?} is not understood; if it is a process's name write name:{text}; {wanted}"
+            )),
             None => text
                 .parse()
                 .map(Self::Pid)
                 .map_err(|_| format!("{text:?} is not understood; {wanted}")),
         }
     }
+}
+
+/// A word as people name programs.
+fn may_be_name(text: &str) -> bool {
+    let of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(of_names)
 }
 
 /// One process an edit is for.
@@ -310,6 +319,10 @@ mod tests {
         for text in ["", "name:", "nam:x", "-1", "x"] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
+        let hint = |text: &str| text.parse::<Target>().expect_err("no target");
+        assert!(hint("train-7b").contains("write name:train-7b;"));
+        assert!(!hint("./train").contains("write"));
+        assert!(!hint("12x").contains("write"));
     }
 
     #[test]

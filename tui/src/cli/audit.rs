@@ -1,6 +1,6 @@
 //! `gpushare audit`: who changed what, when and why; refused edits too.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use serde::Serialize;
 
@@ -37,11 +37,15 @@ struct Line<'a> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let log = AuditLog::of(&world::dir()?);
-    let history = log.read().map_err(|error| {
-        Failure::failed(format!(
+    let history = log.read().map_err(|error| Failure {
+        exit: match error.kind() {
+            io::ErrorKind::PermissionDenied => Exit::NotPermitted,
+            _ => Exit::Failed,
+        },
+        sentence: format!(
             "the audit log {} cannot be read: {error}",
             log.path().display()
-        ))
+        ),
     })?;
     let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
     if history.damaged > 0 {
