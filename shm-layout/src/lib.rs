@@ -108,7 +108,7 @@ pub use segment::{Control, Segments, State};
 pub use settings::{LockPolicy, Order, PolicyKind, Share, control_bell};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
-    Waited, quantile, snapshot,
+    quantile, snapshot,
 };
 
 /// Process slots in a segment.

@@ -107,19 +107,10 @@ fn a_release_hands_the_lock_to_the_waiter_and_nobody_barges_in() {
     let view = look(&segments);
     let lock = &view.processes[1].devices[0].lock;
     assert_eq!(lock.wait_hist.iter().sum::<u32>(), 1);
-    assert_eq!(
-        lock.waited_for.first().map(|(who, _)| *who),
-        Some(first.slot())
-    );
+    let holders: Vec<_> = lock.waited_for.iter().map(|(holder, _)| *holder).collect();
+    assert_eq!(holders, [first.slot()]);
     assert_eq!((view.devices[0].handoffs, view.violations), (1, 0));
     assert_eq!(view.devices[0].handoff_hist.iter().sum::<u32>(), 1);
-    let waits = view.waits_on(view.devices[0].index);
-    assert_eq!(waits.len(), 1);
-    assert_eq!(
-        (waits[0].waiter, waits[0].holder),
-        (second.slot(), first.slot())
-    );
-    assert!(view.waits_on(63).is_empty());
 }
 
 #[test]

@@ -204,43 +204,6 @@ pub struct GroupView {
     pub cap: Option<u32>,
 }
 
-/// How long one process waited for another on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waited {
-    /// Who waited.
-    pub waiter: SlotId,
-    /// For whom; maybe gone meanwhile.
-    pub holder: SlotId,
-    /// How long altogether.
-    pub ns: u64,
-}
-
-impl Snapshot {
-    /// Who waited for whom on a device, the longest first. Each waiter remembers the dozen that cost it most.
-    pub fn waits_on(&self, device: u8) -> Vec<Waited> {
-        let mut waits: Vec<Waited> = self
-            .processes
-            .iter()
-            .flat_map(|process| process.devices.iter().map(move |entry| (process, entry)))
-            .filter(|(_, entry)| entry.device == device)
-            .flat_map(|(process, entry)| {
-                let waiter = process.slot;
-                entry
-                    .lock
-                    .waited_for
-                    .iter()
-                    .map(move |(holder, ns)| Waited {
-                        waiter,
-                        holder: *holder,
-                        ns: *ns,
-                    })
-            })
-            .collect();
-        waits.sort_by_key(|one| std::cmp::Reverse(one.ns));
-        waits
-    }
-}
-
 /// The `q` quantile of a log2 histogram, as nanoseconds (the bucket's geometric middle); `None` when it is empty.
 pub fn quantile(hist: &[u32; HISTOGRAM], q: f64) -> Option<u64> {
     let total: u64 = hist.iter().map(|count| u64::from(*count)).sum();
