@@ -86,11 +86,6 @@ impl Member {
         capacity.saturating_sub(total(self.world().layout(), device).0)
     }
 
-    /// Bytes of a device's memory that this process holds.
-    pub fn own_memory(&self, device: usize) -> u64 {
-        self.process().devices[device].used.load(Relaxed)
-    }
-
     /// Notes that a context was made on a device; true if it is this process's first there.
     pub fn add_context(&self, device: usize) -> bool {
         self.process().devices[device]

@@ -208,11 +208,6 @@ impl Context {
                 .give_memory(device.index, device.context_memory);
         }
     }
-
-    /// Its device's index in the world.
-    pub fn world_device(&self) -> Result<usize, CUerror> {
-        Ok(driver()?.device(self.device)?.index)
-    }
 }
 
 /// The primary context of a device, active or not: retained for the caller.
