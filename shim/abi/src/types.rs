@@ -88,8 +88,6 @@ pub type CUtexObject = u64;
 pub type CUsurfObject = u64;
 /// A physical allocation of the virtual memory calls.
 pub type CUmemGenericAllocationHandle = u64;
-/// A conditional handle of a graph.
-pub type CUgraphConditionalHandle = u64;
 /// A host function queued in a stream.
 pub type CUhostFn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 /// The callback of `cuStreamAddCallback`; the status is a numeric result.
@@ -122,15 +120,11 @@ pub const CU_STREAM_LEGACY: CUstream = 1 as CUstream;
 pub const CU_STREAM_PER_THREAD: CUstream = 2 as CUstream;
 /// `cuStreamCreate`: does not wait for the legacy default stream.
 pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
-/// `cuEventCreate`: `cuEventSynchronize` sleeps instead of spinning.
-pub const CU_EVENT_BLOCKING_SYNC: c_uint = 1;
 /// `cuEventCreate`: records no time.
 pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 /// `cuEventCreate`: may be shared with other processes.
 pub const CU_EVENT_INTERPROCESS: c_uint = 4;
 
-/// `cuGetProcAddress` flags: the legacy default-stream forms (also 0).
-pub const CU_GET_PROC_ADDRESS_LEGACY_STREAM: u64 = 1;
 /// `cuGetProcAddress` flags: the per-thread default-stream forms.
 pub const CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM: u64 = 2;
 /// `cuGetProcAddress_v2` status: found.
@@ -180,8 +174,6 @@ pub const CU_MEM_ALLOCATION_TYPE_PINNED: c_uint = 1;
 pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: c_uint = 1;
 /// Export to other hosts of a fabric.
 pub const CU_MEM_HANDLE_TYPE_FABRIC: c_uint = 8;
-/// `cuMemAllocManaged`: any stream on any device may reach it.
-pub const CU_MEM_ATTACH_GLOBAL: c_uint = 1;
 
 /// Set in [`CUDA_ARRAY3D_DESCRIPTOR::Flags`]: `Depth` counts layers.
 pub const CUDA_ARRAY3D_LAYERED: c_uint = 1;
