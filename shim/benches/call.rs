@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpushare_testbed::{artifact, cc, eventually};
+use gpushare_testbed::{artifact, cc, cc_driver, eventually};
 use shm_layout::{Change, Segments, clock, snapshot, trace};
 
 const TURNS: usize = 3;
@@ -54,16 +54,7 @@ fn source(path: &str) -> PathBuf {
 }
 
 fn noop_driver() -> PathBuf {
-    let flags = [
-        "-O2",
-        "-shared",
-        "-fPIC",
-        "-fvisibility=hidden",
-        "-Wl,-soname,libcuda.so.1",
-        "-Wl,-Bsymbolic",
-        "-w",
-    ];
-    cc(&source("tests/apps/noop_driver.c"), "libcuda.so.1", &flags)
+    cc_driver(&source("tests/apps/noop_driver.c"), &["-O2"])
 }
 
 /// Runs the caller once; `None` is without the preload.

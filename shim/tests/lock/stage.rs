@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use gpushare_testbed::{Watched, artifact, cc, eventually};
+use gpushare_testbed::{Watched, artifact, cc, cc_driver, eventually};
 use shm_layout::{
     Change, Event, EventReader, LockPolicy, Operator, ProcessView, Segments, SlotId, Snapshot,
     clock, snapshot, text,
@@ -35,15 +35,7 @@ pub struct Stage {
 impl Stage {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let flags = [
-            "-shared",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-Wl,-soname,libcuda.so.1",
-            "-Wl,-Bsymbolic",
-            "-w",
-        ];
-        let driver = cc(&app("timed_driver.c"), "libcuda.so.1", &flags);
+        let driver = cc_driver(&app("timed_driver.c"), &[]);
         symlink(driver, dir.path().join("libcuda.so.1")).expect("a fresh directory takes links");
         let segments = dir.path().join("segments");
         fs::create_dir(&segments).expect("a fresh directory");

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gpushare_testbed::{Testbed, Watched, cc, eventually};
+use gpushare_testbed::{Testbed, Watched, cc, cc_driver, eventually};
 use shm_layout::{
     Change, Operator, ProcessView, Segments, SlotId, clock, snapshot,
     trace::{self, Reader, TraceState},
@@ -38,16 +38,7 @@ impl Program {
 
     /// Starts it on a driver that does nothing, and so is quick.
     pub fn on_noop_driver(dir: &Path, variables: &[(&str, &str)]) -> Program {
-        let flags = [
-            "-O2",
-            "-shared",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-Wl,-soname,libcuda.so.1",
-            "-Wl,-Bsymbolic",
-            "-w",
-        ];
-        let driver = cc(&source("noop_driver.c"), "libcuda.so.1", &flags);
+        let driver = cc_driver(&source("noop_driver.c"), &["-O2"]);
         let mut command = Command::new(app());
         command
             .env("LD_PRELOAD", gpushare_testbed::artifact("libgpushare.so"))

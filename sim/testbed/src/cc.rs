@@ -17,6 +17,24 @@ pub fn cc(source: &Path, out_name: &str, extra: &[&str]) -> PathBuf {
     cc_by(&compiler, source, out_name, extra)
 }
 
+/// Compiles `source` to a `libcuda.so.1` that shows what it says it shows, and calls its own functions.
+///
+/// # Panics
+///
+/// As [`cc`].
+pub fn cc_driver(source: &Path, extra: &[&str]) -> PathBuf {
+    let mut flags = vec![
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-Wl,-soname,libcuda.so.1",
+        "-Wl,-Bsymbolic",
+        "-w",
+    ];
+    flags.extend(extra);
+    cc(source, "libcuda.so.1", &flags)
+}
+
 /// As [`cc`], by a compiler for another libc or another machine.
 ///
 /// # Panics
