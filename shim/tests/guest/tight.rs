@@ -18,14 +18,19 @@ use super::{
 fn at_most_one_line(source: &str, words: &[&str], says_this: &str) -> String {
     let (said, complained) = says(&Stage::new(), source, words);
     assert_eq!(said, says_this, "{words:?}: {complained}");
+    is_at_most_one_line(&complained, &format!("{words:?}"));
+    complained
+}
+
+/// What was said on stderr is one line of ours, or nothing.
+fn is_at_most_one_line(complained: &str, about: &str) {
     let ours = complained
         .lines()
         .all(|line| line.starts_with("gpushare: "));
     assert!(
         ours && complained.lines().count() <= 1,
-        "{words:?}: {complained}"
+        "{about}: {complained}"
     );
-    complained
 }
 
 const MEMBARRIER: i64 = libc::SYS_membarrier;
@@ -92,13 +97,7 @@ fn whatever_call_of_ours_is_refused_the_program_does_its_work() {
         for (call, program) in started {
             let (said, complained) = told("forbidden_calls.c", program);
             assert_eq!(said, "answers 0, at rest", "{call} {complained}");
-            let ours = complained
-                .lines()
-                .all(|line| line.starts_with("gpushare: "));
-            assert!(
-                ours && complained.lines().count() <= 1,
-                "{call}: {complained}"
-            );
+            is_at_most_one_line(&complained, &call.to_string());
         }
     }
 }

@@ -59,7 +59,7 @@ fn it_needs_libc_alone_and_nothing_newer_than_glibc_2_17() {
 }
 
 #[test]
-fn a_library_that_needs_more_would_be_noticed() {
+fn what_a_library_needs_is_read_off_its_file() {
     let source = tempfile::Builder::new()
         .suffix(".c")
         .tempfile()

@@ -4,23 +4,12 @@ use std::{ffi::OsStr, path::Path};
 
 use gpushare_testbed::Watched;
 
-use crate::bench::{Bench, Target, lines, text};
+use crate::bench::{BY_DLSYM, Bench, Target, lines, text};
 
 /// Each way to find the driver leads to us, and all else is as without us.
 pub fn find_the_driver(target: &Target) {
     let bench = Bench::on(target.clone());
-    assert_eq!(
-        bench.says("by_dlsym.c", &[], &[]),
-        [
-            "cuInit ours",
-            "cuLaunchKernel ours",
-            "cuDriverGetVersion driver",
-            "cuMemFreeAsync null",
-            "error libc's",
-            "cuNoSuch null",
-            "malloc found",
-        ]
-    );
+    assert_eq!(bench.says("by_dlsym.c", &[], &[]), BY_DLSYM);
     let by_proc_address = bench.says("by_proc_address.c", &[], &[]);
     assert_eq!(
         by_proc_address.first().map(String::as_str),

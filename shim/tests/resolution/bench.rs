@@ -72,6 +72,17 @@ pub fn app(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// What `apps/by_dlsym.c` says where all is well.
+pub const BY_DLSYM: [&str; 7] = [
+    "cuInit ours",
+    "cuLaunchKernel ours",
+    "cuDriverGetVersion driver",
+    "cuMemFreeAsync null",
+    "error libc's",
+    "cuNoSuch null",
+    "malloc found",
+];
+
 /// A directory with a driver in it, and segments of its own.
 pub struct Bench {
     dir: tempfile::TempDir,
