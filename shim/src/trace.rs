@@ -49,7 +49,7 @@ use crate::{
 
 /// Where calls are written to. Published whole, and changed by publishing another.
 pub struct Trace {
-    /// The operator's.
+    /// The operator's, or the launch's: a file for the tools.
     shared: Option<Arc<Buffer>>,
     /// Our own, for the files of `PFLOG`.
     private: Option<Arc<Buffer>>,

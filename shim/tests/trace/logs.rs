@@ -145,7 +145,7 @@ fn more_than_a_buffer_holds_is_written_all_the_same() {
     let long = || fs::metadata(dir.path().join("timeline.log")).map_or(0, |meta| meta.len());
     for batch in 1..=3 {
         program.tell("launch 150000");
-        eventually("the keeper has written it", PATIENCE, || {
+        eventually("the files have it", PATIENCE, || {
             long() > batch * 100_000 * 50
         });
     }
