@@ -1,7 +1,7 @@
 //! What follows from the samples: lanes, shares, alerts, sorting, filters, the selection.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::sample::{ProcessState, Sample, Trace, TraceState, What};
+use gpushare_tui::sample::{ProcessState, Rule, Sample, Trace, TraceState, What};
 use gpushare_tui::source::Source;
 use gpushare_tui::source::replay::{Recorder, Replay};
 use gpushare_tui::top::app::{self, Next};
@@ -341,6 +341,21 @@ fn a_policy_dialog_sends_what_is_filled_in() {
     };
     assert!(device.is_some(), "this GPU only");
     assert_eq!(policy.unwrap().kind, shm_layout::PolicyKind::Always);
+}
+
+#[test]
+fn a_policy_dialog_tells_what_somebody_else_set_meanwhile() {
+    let mut state = state();
+    press(&mut state, KeyCode::Char('p'));
+    let mut sample = state.data().sample.clone();
+    sample.devices[0].policy.rule = Rule::Launches(7);
+    state.update(sample);
+    let Some(Overlay::Dialog(dialog)) = &state.overlay else {
+        panic!("no dialog");
+    };
+    let first = &dialog.checks(state.data())[0].text;
+    assert!(first.starts_with("edited meanwhile: "), "{first}");
+    assert!(first.contains("was launches=7"), "{first}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::audit::Place;
 use crate::edits::EditRequest;
+use crate::sample::DeviceSample;
 use crate::top::state::{Data, Who};
 use crate::units::{format_duration, format_policy, parse_policy};
 use crate::uuids;
@@ -69,15 +70,15 @@ impl PolicySubject {
     }
 
     pub(super) fn now(&self, data: &Data) -> String {
-        let device = data
-            .sample
-            .devices
-            .iter()
-            .find(|d| uuids::parse(&d.uuid) == Some(self.uuid));
-        device.map_or_else(
+        self.device(data).map_or_else(
             || "the device has gone".into(),
             |d| format!("{}: {}", d.policy.source, d.policy),
         )
+    }
+
+    fn device<'a>(&self, data: &'a Data) -> Option<&'a DeviceSample> {
+        let is = |device: &&DeviceSample| uuids::parse(&device.uuid) == Some(self.uuid);
+        data.sample.devices.iter().find(is)
     }
 
     fn policy(&self, dialog: &Dialog) -> Result<LockPolicy, String> {
@@ -93,10 +94,16 @@ impl PolicySubject {
             Err(why) => return vec![Check::bad(why)],
         };
         let all = dialog.chosen("Scope") == 1;
-        let changes = effect::difference(&self.base, &policy);
+        let now = self
+            .device(data)
+            .map_or(self.base, |device| LockPolicy::from(&device.policy));
+        let changes = effect::difference(&now, &policy);
         let mut checks = vec![match changes.is_empty() {
             true if all => Check::good(format!("all GPUs: {}", format_policy(&policy))),
             true => Check::warn("nothing changes: this is what holds now"),
+            false if now != self.base => {
+                Check::warn(format!("edited meanwhile: {}", changes.join("  ")))
+            }
             false => Check::good(changes.join("  ")),
         }];
         checks.push(self.reach(data, all, &policy));
