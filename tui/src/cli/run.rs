@@ -1,6 +1,7 @@
 //! `gpushare run`: becomes a program that runs under gpushare.
 //!
 //! It replaces itself by the program, so pid, signals, terminal and exit code are the program's own.
+//! With `--trace` it stays beside the program instead ([`traced`]): somebody has to write the file.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
