@@ -82,6 +82,10 @@ fn work(options: &Options) -> Result<ExitCode> {
         cost::measure(&mut io::stdout().lock())?;
         return Ok(Exit::Done.into());
     }
+    if options.tied {
+        // Else it would go on drawing over whatever the terminal shows next.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    }
     let config = Config::read(options.config.as_deref())?;
     let mut state = State::default();
     state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();

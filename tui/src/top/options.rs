@@ -60,6 +60,9 @@ pub struct Options {
     /// Measure what the dashboard costs on a made-up machine and end.
     #[arg(long, hide = true)]
     pub cost: bool,
+    /// End when whoever started it has ended, be it by SIGKILL.
+    #[arg(long, hide = true)]
+    pub tied: bool,
 }
 
 /// How looks are printed.

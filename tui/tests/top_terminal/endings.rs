@@ -34,6 +34,20 @@ fn sigterm_and_sighup_give_the_terminal_back() {
 }
 
 #[test]
+fn tied_to_who_started_it_it_ends_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_owned();
+    // Of a thread the kernel says the same as of a process that was killed.
+    let starter = std::thread::spawn(move || {
+        let session = Session::start(&path, &["--tied"], &[]);
+        session.wait_for("No process uses a GPU");
+        session
+    });
+    let mut session = starter.join().unwrap();
+    assert_eq!(session.end().code(), Some(143));
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_panic_gives_the_terminal_back_before_it_is_reported() {
     let dir = tempfile::tempdir().unwrap();
