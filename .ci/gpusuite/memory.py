@@ -1,7 +1,7 @@
 """The ledger against the driver: exact bytes, quotas that move, the dead, the view from inside."""
 import os, signal, subprocess, sys, time
 
-from .stage import MIB, Skip, answer, check, eventually, say
+from .stage import MIB, ROOT, Skip, answer, cc, check, eventually, say, under
 
 
 @check
@@ -116,3 +116,14 @@ def nvml_inside_the_process_agrees_with_its_quota(bench):
     assert seen["total"] == 3 << 30 and seen["used"] + seen["free"] <= seen["total"], seen
     assert seen["free"] == 2 << 30, seen
     return seen
+
+
+@check
+def the_ledger_is_what_the_driver_keeps(bench):
+    """Graphs, mapped memory and arrays, step by step: the ledger in the program's own view against the driver's blocks."""
+    program = cc(bench, ROOT / ".ci/gpusuite/programs/account.c", "-ldl")
+    done = under(bench, True, [program], GPUSHARE_MEMORY="8GiB")
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("DIFFERS")]
+    steps = sum(line.startswith("ok") for line in done.stdout.splitlines())
+    assert done.returncode == 0 and not wrong and steps >= 20, (done.returncode, steps, wrong[:4], done.stderr[-200:])
+    return {"steps": steps}
