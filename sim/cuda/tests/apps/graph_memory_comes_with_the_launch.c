@@ -28,7 +28,7 @@ int main(void) {
     EXPECT(cuGraphInstantiateWithFlags(&other, graph, 0), NOT_SUPPORTED);
     EXPECT(cuGraphClone(&other, graph), NOT_SUPPORTED);
     EXPECT(cuGraphDestroyNode(node), NOT_SUPPORTED);
-    TRUE(free_bytes() == before && attribute(2) == 0);
+    TRUE(attribute(2) == 0); // What a driver takes for the executable itself is not the graph's memory.
 
     DO(cuGraphUpload(exec, stream)); // Memory comes with this, or with the launch.
     DO(cuStreamSynchronize(stream));
