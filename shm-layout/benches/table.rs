@@ -20,7 +20,7 @@ use rivals::{PingPong, Side, fork, pin};
 use shm_layout::*;
 
 const GPU: Uuid = [9; 16];
-const ROUNDS: u32 = 400;
+const ROUNDS: u32 = 4000;
 const REPEATS: u32 = 12;
 const KILLS: usize = 25;
 
@@ -84,7 +84,7 @@ fn main() {
         }
     }
     if part("flock") {
-        let (ns, changes) = rivals::flock(dir, 50 * ROUNDS);
+        let (ns, changes) = rivals::flock(dir, 5 * ROUNDS);
         row(
             &format!("flock in a loop, owner changes in {changes:.2} %: acquisition"),
             ns,
