@@ -318,12 +318,12 @@ fn summary(state: &State, device: &DeviceSample) -> String {
 
 fn handoffs(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     let note = format!(
-        "from the dead {}   by force {}   from a release to the next holder running",
+        "from the dead {}   by force {}",
         short_count(device.takeovers),
         short_count(device.forced)
     );
     let panel = histogram::Panel {
-        title: "Hand-offs by length",
+        title: "Hand-offs: from a release to the next holder",
         counts: &device.handoff_hist,
         line: &summary(state, device),
         note: &note,
