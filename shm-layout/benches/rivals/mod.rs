@@ -171,26 +171,30 @@ fn settle(same_cpu: bool, side: &impl Side) {
     }
 }
 
+/// Whose turn it is in a word: who am I, and how to sleep until the word is no longer the other's.
+struct Futex(&'static PingPong, u32, fn(&PingPong, u32));
+
+impl Side for Futex {
+    fn wait(&mut self) -> bool {
+        let mut slept = false;
+        while self.0.turn.load(SeqCst) != self.1 {
+            (self.2)(self.0, 1 - self.1);
+            slept = true;
+        }
+        slept
+    }
+
+    fn give(&mut self) {
+        self.0.turn.store(1 - self.1, SeqCst);
+        futex_call(&self.0.turn, libc::FUTEX_WAKE, 1);
+    }
+}
+
 /// The least there is: a word, a wait, a wake.
 pub fn futex(cpus: [usize; 2], rounds: u32) -> f64 {
-    struct Futex(&'static PingPong, u32);
-    impl Side for Futex {
-        fn wait(&mut self) -> bool {
-            let mut slept = false;
-            while self.0.turn.load(SeqCst) != self.1 {
-                futex_call(&self.0.turn, libc::FUTEX_WAIT, 1 - self.1);
-                slept = true;
-            }
-            slept
-        }
-
-        fn give(&mut self) {
-            self.0.turn.store(1 - self.1, SeqCst);
-            futex_call(&self.0.turn, libc::FUTEX_WAKE, 1);
-        }
-    }
     let shared = PingPong::shared();
-    hand_off(cpus, rounds, |me| Futex(shared, me))
+    let sleep = |shared: &PingPong, seen| futex_call(&shared.turn, libc::FUTEX_WAIT, seen);
+    hand_off(cpus, rounds, |me| Futex(shared, me, sleep))
 }
 
 /// The same for somebody who watches a second word as well, the one that tells of the other's death, and sleeps 50 ms at
@@ -203,43 +207,25 @@ pub fn watched_futex(cpus: [usize; 2], rounds: u32) -> f64 {
         flags: u32,
         reserved: u32,
     }
-    struct Watched(&'static PingPong, u32);
-    impl Watched {
-        fn sleep(&self, seen: u32) {
-            let words = [(&self.0.turn, seen), (&self.0.met, 2)].map(|(word, value)| WaitV {
-                value: value.into(),
-                address: word.as_ptr() as u64,
-                flags: 2,
-                reserved: 0,
-            });
-            // SAFETY: all zero is a time.
-            let mut until: libc::timespec = unsafe { std::mem::zeroed() };
-            // SAFETY: the place is ours.
-            unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) };
-            until.tv_sec += 1; // as far behind the next tick as 50 ms
-            let (words, until) = (words.as_ptr(), &raw const until);
-            // SAFETY: the words are never unmapped, array and time outlive the call.
-            unsafe { libc::syscall(449, words, 2, 0, until, libc::CLOCK_MONOTONIC) };
-        }
-    }
-    impl Side for Watched {
-        fn wait(&mut self) -> bool {
-            let mut slept = false;
-            while self.0.turn.load(SeqCst) != self.1 {
-                self.sleep(1 - self.1);
-                slept = true;
-            }
-            slept
-        }
-
-        fn give(&mut self) {
-            self.0.turn.store(1 - self.1, SeqCst);
-            futex_call(&self.0.turn, libc::FUTEX_WAKE, 1);
-        }
+    fn sleep(shared: &PingPong, seen: u32) {
+        let words = [(&shared.turn, seen), (&shared.met, 2)].map(|(word, value)| WaitV {
+            value: value.into(),
+            address: word.as_ptr() as u64,
+            flags: 2,
+            reserved: 0,
+        });
+        // SAFETY: all zero is a time.
+        let mut until: libc::timespec = unsafe { std::mem::zeroed() };
+        // SAFETY: the place is ours.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) };
+        until.tv_sec += 1; // as far behind the next tick as 50 ms
+        let (words, until) = (words.as_ptr(), &raw const until);
+        // SAFETY: the words are never unmapped, array and time outlive the call.
+        unsafe { libc::syscall(449, words, 2, 0, until, libc::CLOCK_MONOTONIC) };
     }
     let shared = PingPong::shared();
     shared.met.store(2, SeqCst);
-    hand_off(cpus, rounds, |me| Watched(shared, me))
+    hand_off(cpus, rounds, |me| Futex(shared, me, sleep))
 }
 
 /// The kernel's own word of a death, without any lock: from the kill to the return of who sleeps on a robust futex.

@@ -1,8 +1,11 @@
 //! A holder and a waiter, for the tests of how the one looks at the other.
 
+use std::path::Path;
+
 use super::{DeviceLock, watch::Watch};
 use crate::{
-    Change, Identity, LaunchLimits, LockPolicy, PolicyKind, Registration, Segments, register,
+    Change, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, Segments,
+    register,
 };
 
 pub(super) const MS: u64 = 1_000_000;
@@ -22,21 +25,22 @@ pub(super) fn queued(waiter: &DeviceLock<'_>, start: u64) -> Watch {
     Watch::begin(start)
 }
 
+/// The operator of new segments, where this policy holds for every device.
+pub(super) fn operator(dir: &Path, policy: LockPolicy) -> Operator {
+    let operator = Segments::open_operator(dir).expect("operator");
+    let change = Change::Policy {
+        device: None,
+        policy: Some(policy),
+    };
+    operator.edit(None, &change, 0).expect("edited");
+    operator
+}
+
 pub(super) fn pair(
     policy: LockPolicy,
 ) -> (tempfile::TempDir, Registration, Registration, crate::Entry) {
     let dir = tempfile::tempdir().expect("a directory");
-    let operator = Segments::open_operator(dir.path()).expect("operator");
-    operator
-        .edit(
-            None,
-            &Change::Policy {
-                device: None,
-                policy: Some(policy),
-            },
-            0,
-        )
-        .expect("edited");
+    let operator = operator(dir.path(), policy);
     let enter = || {
         let process = register(
             operator.segments(),

@@ -54,23 +54,13 @@ impl World {
     fn new(order: Order, wishes: &[Wish]) -> World {
         let dir = tempfile::tempdir().expect("a directory");
         let segments = Segments::open_workload(dir.path()).expect("segments");
-        let operator = Segments::open_operator(dir.path()).expect("operator");
         let kind = PolicyKind::Timeslice(5 * MS);
         let policy = LockPolicy {
             kind,
             order,
             ..LockPolicy::default()
         };
-        operator
-            .edit(
-                None,
-                &Change::Policy {
-                    device: None,
-                    policy: Some(policy),
-                },
-                0,
-            )
-            .expect("edited");
+        let operator = super::pair::operator(dir.path(), policy);
         let processes: Vec<_> = wishes
             .iter()
             .map(|wish| enter(&segments, &operator, wish))
