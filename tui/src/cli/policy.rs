@@ -160,28 +160,12 @@ pub fn clear_own(
     spared: &[usize],
     reason: Option<&str>,
 ) -> Result<Vec<EditRequest>, Failure> {
-    let Change::Policy {
-        device: None,
-        policy,
-    } = everywhere
-    else {
-        return Ok(Vec::new());
-    };
-    let wanted = policy.unwrap_or_default();
-    let present = Present::read(dir);
-    let mut requests = Vec::new();
-    for gpu in (0..sample.devices.len()).filter(|gpu| !spared.contains(gpu)) {
-        let uuid = uuid(sample, gpu)?;
-        if present.of(&uuid) != wanted && present.knows(&uuid) {
-            let change = Change::Policy {
-                device: Some(uuid),
-                policy: None,
-            };
-            let request = EditRequest::new(change, format!("gpu{gpu}"), Place::Ctl);
-            requests.push(request.because(reason.map(ToOwned::to_owned)));
-        }
-    }
-    Ok(requests)
+    let present = std::cell::LazyCell::new(|| Present::read(dir));
+    let requests = clearing(everywhere, sample, spared, |_, uuid, wanted| {
+        Ok(present.of(&uuid) != wanted && present.knows(&uuid))
+    })?;
+    let because = |request: EditRequest| request.because(reason.map(ToOwned::to_owned));
+    Ok(requests.into_iter().map(because).collect())
 }
 
 /// The same edits ahead of time, for a dry run: devices whose own policy is another one.
@@ -190,6 +174,19 @@ pub fn would_clear(
     everywhere: &Change,
     sample: &Sample,
     spared: &[usize],
+) -> Result<Vec<EditRequest>, Failure> {
+    clearing(everywhere, sample, spared, |request, _, wanted| {
+        let old = editor.preview(&request.change, &request.target)?;
+        Ok(matches!(old, Change::Policy { policy: Some(own), .. } if own != wanted))
+    })
+}
+
+/// Edits that take away a device's own policy, for the devices where it `hides` the one for all.
+fn clearing(
+    everywhere: &Change,
+    sample: &Sample,
+    spared: &[usize],
+    hides: impl Fn(&EditRequest, shm_layout::Uuid, LockPolicy) -> Result<bool, Failure>,
 ) -> Result<Vec<EditRequest>, Failure> {
     let Change::Policy {
         device: None,
@@ -200,17 +197,14 @@ pub fn would_clear(
     };
     let mut requests = Vec::new();
     for gpu in (0..sample.devices.len()).filter(|gpu| !spared.contains(gpu)) {
+        let uuid = uuid(sample, gpu)?;
         let change = Change::Policy {
-            device: Some(uuid(sample, gpu)?),
+            device: Some(uuid),
             policy: None,
         };
-        let target = format!("gpu{gpu}");
-        if let Change::Policy {
-            policy: Some(own), ..
-        } = editor.preview(&change, &target)?
-            && own != policy.unwrap_or_default()
-        {
-            requests.push(EditRequest::new(change, target, Place::Ctl));
+        let request = EditRequest::new(change, format!("gpu{gpu}"), Place::Ctl);
+        if hides(&request, uuid, policy.unwrap_or_default())? {
+            requests.push(request);
         }
     }
     Ok(requests)
