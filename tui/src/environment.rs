@@ -40,7 +40,7 @@ variables! {
     SIM = "GPUSHARE_SIM", "1", "The tools look at the simulated GPU even where a real one is present.";
     SIM_WORLD = "GPUSHARE_SIM_WORLD", "demo", "Name of the simulator's shared world; programs of one world contend with each other.";
     SIM_SCENARIO = "GPUSHARE_SIM_SCENARIO", "two-gpus", "The simulated machine: a built-in scenario or the path of a TOML file.";
-    PFLOG = "PFLOG", "/tmp/profile", "Alnair's name: the directory of metrics.log and timeline.log, for a program that writes them itself and for `gpushare trace export --format alnair`.";
+    PFLOG = "PFLOG", "./profile", "Alnair's name: the directory of metrics.log and timeline.log, for a program that writes them itself and for `gpushare trace export --format alnair`.";
     ALLOWED_GPUS = "GPUSHARE_ALLOWED_GPUS", "/usr/local/share/gpus/ids", "File with the UUIDs `gpushare pick` may choose, one a line.";
 }
 
