@@ -93,12 +93,19 @@ fn innermost_pid(dir: &Path) -> Option<u32> {
     line.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Clock ticks from boot to start, field 22 of `stat`; the command in field 2 may hold anything.
+/// Clock ticks from boot to start, field 22 of `stat`.
 pub fn start_time(dir: &Path) -> Option<u64> {
+    let stat = stat_from_state(dir)?;
+    stat.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// What a process's `stat` holds from field 3 on: state, parent, group, session, terminal, its group …; the command in
+/// field 2 may hold anything.
+pub fn stat_from_state(dir: &Path) -> Option<String> {
     let stat = fs::read(dir.join("stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     let (_, after_command) = stat.rsplit_once(')')?;
-    after_command.split_whitespace().nth(19)?.parse().ok()
+    Some(after_command.to_owned())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::cli::{Done, note, world};
 use crate::environment;
 use crate::exit::Failure;
 use crate::launch::Launch;
-use crate::pids::HostPids;
+use crate::pids::{self, HostPids};
 use crate::targets::Chosen;
 use crate::traces::{self, Account, chrome, output, ring};
 
@@ -105,11 +105,8 @@ async fn watch(
 
 /// Whether our process group is the one that the terminal's keys reach.
 fn in_foreground() -> bool {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which may hold anything: state, parent, group, session, terminal, its group.
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());
+    let stat = pids::stat_from_state(Path::new("/proc/self")).unwrap_or_default();
+    let fields: Vec<&str> = stat.split_whitespace().collect();
     fields.len() > 5 && fields[2] == fields[5]
 }
 
@@ -204,10 +201,8 @@ impl<'d> Watcher<'d> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything: state, parent.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    let stat = pids::stat_from_state(Path::new(&format!("/proc/{pid}")))?;
+    stat.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Writes what was traced and takes the buffers away.
