@@ -335,20 +335,28 @@ fn the_demo_plays_headless_and_reports_who_held_waited_and_was_refused() {
     );
 }
 
-#[test]
-fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
-    let bed = Testbed::new();
+/// A long demo, once its four programs are there.
+fn demo_of_four(bed: &Testbed) -> Watched {
     let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
     command
         .args(["demo", "--headless", "--seconds", "600", "--here"])
         .env("GPUSHARE_LIB", artifact("libgpushare.so"));
     let demo = Watched::spawn(&mut command);
-    let running = || {
-        gpushare(&bed, &["ps", "--json"]).done().json()["processes"]
-            .as_array()
-            .map_or(0, Vec::len)
-    };
-    eventually("the four are there", LIMIT, || running() == 4);
+    eventually("the four are there", LIMIT, || running(bed) == 4);
+    demo
+}
+
+/// How many processes `ps` shows.
+fn running(bed: &Testbed) -> usize {
+    gpushare(bed, &["ps", "--json"]).done().json()["processes"]
+        .as_array()
+        .map_or(0, Vec::len)
+}
+
+#[test]
+fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
+    let bed = Testbed::new();
+    let demo = demo_of_four(&bed);
     demo.signal(rustix::process::Signal::TERM);
     let output = demo.wait_output();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -356,7 +364,7 @@ fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
         String::from_utf8_lossy(&output.stderr).contains("SIGTERM"),
         "{output:?}"
     );
-    eventually("the four are gone", LIMIT, || running() == 0);
+    eventually("the four are gone", LIMIT, || running(&bed) == 0);
     let policy = gpushare(&bed, &["policy", "show", "--json"]).done().json();
     assert_eq!(
         policy["policies"][0]["policy"], "off",
@@ -373,20 +381,10 @@ fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
 #[test]
 fn a_demo_killed_outright_leaves_nothing_running() {
     let bed = Testbed::new();
-    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
-    command
-        .args(["demo", "--headless", "--seconds", "600", "--here"])
-        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
-    let demo = Watched::spawn(&mut command);
-    let running = || {
-        gpushare(&bed, &["ps", "--json"]).done().json()["processes"]
-            .as_array()
-            .map_or(0, Vec::len)
-    };
-    eventually("the four are there", LIMIT, || running() == 4);
+    let demo = demo_of_four(&bed);
     demo.signal(rustix::process::Signal::KILL);
     demo.wait_output();
-    eventually("the four are gone", LIMIT, || running() == 0);
+    eventually("the four are gone", LIMIT, || running(&bed) == 0);
 }
 
 #[test]

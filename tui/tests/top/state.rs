@@ -15,7 +15,7 @@ use gpushare_tui::top::state::filter::Filter;
 use gpushare_tui::top::state::log::Showing;
 use gpushare_tui::top::state::{Screen, State, Who};
 
-use crate::support::{state, story};
+use crate::support::{held_together, state, story};
 
 fn names(state: &State) -> Vec<&str> {
     state.rows().iter().map(|row| row.process.name()).collect()
@@ -480,12 +480,7 @@ fn a_recording_goes_back_to_what_was() {
         newest(&state) < events,
         "what is to come has not happened yet"
     );
-    let hold: f32 = state
-        .data()
-        .on(0)
-        .iter()
-        .map(|who| state.data().spent(*who, 0).hold)
-        .sum();
+    let hold = held_together(&state);
     assert!(
         (0.9..=1.01).contains(&hold),
         "the shares are those of then: {hold}"

@@ -320,6 +320,13 @@ pub fn state() -> State {
     state
 }
 
+/// What part of the shown time anybody held the first device.
+pub fn held_together(state: &State) -> f32 {
+    let data = state.data();
+    let holds = data.on(0).into_iter().map(|who| data.spent(who, 0).hold);
+    holds.sum()
+}
+
 /// How everything looks in tests: no colours, the clock in UTC.
 pub fn look(ascii: bool) -> Look {
     Look {

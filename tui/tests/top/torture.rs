@@ -17,7 +17,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Segments, register};
 
-use crate::support::{look, state, story};
+use crate::support::{held_together, look, state, story};
 
 const S: u64 = 1_000_000_000;
 
@@ -233,12 +233,7 @@ fn a_clock_that_jumps_leaves_no_wrong_shares_behind() {
             }
             state.update(sample);
         }
-        let hold: f32 = state
-            .data()
-            .on(0)
-            .iter()
-            .map(|who| state.data().spent(*who, 0).hold)
-            .sum();
+        let hold = held_together(&state);
         assert!(
             (0.9..=1.01).contains(&hold),
             "after {jump} ns somebody always holds: {hold}"
