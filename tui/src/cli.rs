@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::exit::{Exit, Failure};
-use crate::plain::Plain;
+use crate::text::exit::{Exit, Failure};
+use crate::text::plain::Plain;
 
 mod apply;
 mod audit;

@@ -30,10 +30,10 @@ pub mod state;
 pub mod terminal;
 pub mod view;
 
-use crate::exit::Exit;
 use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
 use crate::source::{Source, not_permitted};
+use crate::text::exit::Exit;
 use config::{Background, Config};
 use options::Options;
 use palette::{Depth, Palette, When};

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use shm_layout::SlotId;
 use shm_layout::trace::{self, Header, Reader, TraceError};
 
-use crate::exit::{Exit, Failure};
-use crate::people::People;
-use crate::plain::plain;
+use crate::edit::targets::{self, Target};
+use crate::host::people::People;
 use crate::sample::{ProcessSample, ProcessState, Sample};
-use crate::targets::{self, Target};
-use crate::uuids;
+use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
+use crate::text::uuids;
 
 pub mod alnair;
 pub mod chrome;

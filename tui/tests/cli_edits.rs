@@ -469,17 +469,20 @@ fn a_refused_edit_is_in_the_log_too() {
         path: world.dir().to_owned(),
         mode: shm_layout::Mode::User,
     };
-    let editor = gpushare_tui::edits::Editor::open(&dir);
+    let editor = gpushare_tui::edit::Editor::open(&dir);
     let change = shm_layout::Change::ProcessQuota {
         slot,
         device: None,
         value: shm_layout::QuotaValue::Bytes(GIB),
         until_ns: None,
     };
-    let request =
-        gpushare_tui::edits::EditRequest::new(change, "7 train", gpushare_tui::audit::Place::Tui);
+    let request = gpushare_tui::edit::EditRequest::new(
+        change,
+        "7 train",
+        gpushare_tui::edit::audit::Place::Tui,
+    );
     let failure = editor.apply(request).expect_err("it is gone");
-    assert_eq!(failure.exit(), gpushare_tui::exit::Exit::NoSuchTarget);
+    assert_eq!(failure.exit(), gpushare_tui::text::exit::Exit::NoSuchTarget);
     let audit = world.gpushare(&["audit", "--json"]).done().json();
     let last = audit["edits"]
         .as_array()
@@ -592,14 +595,14 @@ fn undo_takes_settings_back_and_not_the_traces_that_came_after() {
         path: world.dir().to_owned(),
         mode: shm_layout::Mode::User,
     };
-    let editor = gpushare_tui::edits::Editor::open(&dir);
+    let editor = gpushare_tui::edit::Editor::open(&dir);
     for on in [Some(1000), None] {
         let change = shm_layout::Change::Trace {
             slot: train.registration.slot(),
             on,
         };
-        let ctl = gpushare_tui::audit::Place::Ctl;
-        let request = gpushare_tui::edits::EditRequest::new(change, "7 train", ctl);
+        let ctl = gpushare_tui::edit::audit::Place::Ctl;
+        let request = gpushare_tui::edit::EditRequest::new(change, "7 train", ctl);
         editor.apply(request).expect("a valid edit");
     }
     let said = world.gpushare(&["undo"]).done();

@@ -8,7 +8,7 @@ use std::fs;
 use cli_support::{World, uuid};
 
 fn name(number: u8) -> String {
-    gpushare_tui::uuids::format(uuid(number), false)
+    gpushare_tui::text::uuids::format(uuid(number), false)
 }
 
 /// A world with so many devices, known from a process that entered them.

@@ -7,13 +7,13 @@ use shm_layout::{Change, QuotaValue, SegmentDir, Set};
 
 use super::share::Share;
 use super::{Done, group, manner, note, policy, quota, world};
-use crate::audit::Place;
-use crate::edits::{EditRequest, Editor};
-use crate::exit::{Exit, Failure};
-use crate::manifest::{Manifest, Process, Value};
+use crate::edit::audit::Place;
+use crate::edit::manifest::{Manifest, Process, Value};
+use crate::edit::targets::{self, Target};
+use crate::edit::{EditRequest, Editor};
 use crate::sample::Sample;
-use crate::targets::{self, Target};
-use crate::uuids;
+use crate::text::exit::{Exit, Failure};
+use crate::text::uuids;
 
 /// Set quotas, groups and policies as a TOML file says
 ///

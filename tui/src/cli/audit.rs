@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::table::{Side, Table, clip};
 use super::{Done, json, note, world};
-use crate::audit::{AuditLog, Entry, Outcome, Record};
-use crate::exit::{Exit, Failure};
+use crate::edit::audit::{AuditLog, Entry, Outcome, Record};
 use crate::sample::SCHEMA_VERSION;
+use crate::text::exit::{Exit, Failure};
 
 /// Show who changed what, when and why, newest last
 #[derive(Debug, clap::Args)]

@@ -8,13 +8,15 @@ use shm_layout::{Change, Segments, Snapshot, clock, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Done, note, world};
-use crate::audit::Place;
-use crate::demo::{self, POLICY, report::Report};
-use crate::edits::{EditRequest, Editor};
-use crate::exit::{Exit, Failure};
-use crate::processes::Children;
-use crate::stage::Stage;
-use crate::{artifacts, probe, units};
+use crate::edit::audit::Place;
+use crate::edit::{EditRequest, Editor};
+use crate::host::artifacts;
+use crate::host::probe;
+use crate::host::processes::Children;
+use crate::text::exit::{Exit, Failure};
+use crate::text::units;
+use crate::workload::demo::{self, POLICY, report::Report};
+use crate::workload::stage::Stage;
 
 /// Start four workloads on one GPU, real or simulated, and open the dashboard on them
 ///

@@ -6,10 +6,10 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::{Done, json, world};
-use crate::artifacts;
 use crate::doctor::{Finding, Level, Patient, examine};
-use crate::exit::Exit;
+use crate::host::artifacts;
 use crate::sample::SCHEMA_VERSION;
+use crate::text::exit::Exit;
 
 /// Check library, driver, NVML, kernel and segments, and say how to mend what is wrong
 ///

@@ -10,8 +10,8 @@ use clap_mangen::Man;
 
 use super::{Cli, Done};
 use crate::environment;
-use crate::exit::{self, Exit, Failure};
 use crate::sample::FIELDS;
+use crate::text::exit::{self, Exit, Failure};
 use crate::top::columns::COLUMNS;
 use crate::top::config::SETTINGS;
 use crate::top::keys::KEYS;

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Done, note};
-use crate::exit::{Exit, Failure};
-use crate::experiment::report::{self, Measured};
-use crate::experiment::{Plan, play};
-use crate::probe;
+use crate::host::probe;
+use crate::text::exit::{Exit, Failure};
+use crate::workload::experiment::report::{self, Measured};
+use crate::workload::experiment::{Plan, play};
 
 /// Measure lock configurations side by side, as a TOML file says
 ///

@@ -8,11 +8,11 @@ use shm_layout::{Change, QuotaValue, Segments, Set, clock, snapshot};
 use super::manner::Manner;
 use super::table::{Side, Table};
 use super::{Done, json, note, quota, share, world};
-use crate::audit::Place;
-use crate::edits::{EditRequest, Editor, quota_word};
-use crate::exit::{Exit, Failure};
-use crate::launch::check_group;
+use crate::edit::audit::Place;
+use crate::edit::{EditRequest, Editor, quota_word};
 use crate::sample::SCHEMA_VERSION;
+use crate::text::exit::{Exit, Failure};
+use crate::workload::launch::check_group;
 
 /// Create, change, remove or show groups of processes that share a quota
 #[derive(Debug, clap::Subcommand)]
@@ -142,7 +142,7 @@ fn submit(change: Change, name: &str, manner: &Manner, out: &mut dyn Write) -> D
 fn nobody(name: &str) -> Failure {
     Failure::no_such_target(format!(
         "there is no group {}; gpushare group show lists them, group create makes one",
-        crate::plain::plain(name)
+        crate::text::plain::plain(name)
     ))
 }
 
@@ -249,7 +249,7 @@ fn table(lines: &[Line]) -> Table {
         let used: Vec<String> = line
             .used_bytes
             .iter()
-            .map(|bytes| crate::units::short_size(*bytes))
+            .map(|bytes| crate::text::units::short_size(*bytes))
             .collect();
         table.row([
             line.name.clone(),

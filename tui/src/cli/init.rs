@@ -9,7 +9,7 @@ use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Mode, Segments};
 
 use super::{Done, world};
-use crate::exit::{Exit, Failure};
+use crate::text::exit::{Exit, Failure};
 
 /// Make the shared segments: your own, or with --group one installation for the whole machine
 ///

@@ -8,11 +8,12 @@ use std::io::Write;
 use shm_layout::{Change, QuotaValue, Set, SlotId};
 
 use super::{note, world};
-use crate::edits::{EditRequest, Editor, StoredChange};
-use crate::exit::Failure;
+use crate::edit::targets;
+use crate::edit::{EditRequest, Editor, StoredChange};
 use crate::sample::{Holding, ProcessSample, Sample};
-use crate::units::human_size;
-use crate::{targets, uuids};
+use crate::text::exit::Failure;
+use crate::text::units::human_size;
+use crate::text::uuids;
 
 /// The options of every edit.
 #[derive(Debug, Clone, Default, clap::Args)]

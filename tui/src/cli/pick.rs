@@ -10,11 +10,12 @@ use shm_layout::{SegmentDir, Segments, clock};
 
 use super::table::{Side, Table};
 use super::{Done, json, note, world};
-use crate::exit::{Exit, Failure};
-use crate::picking::{self, Candidate};
+use crate::edit::targets;
 use crate::sample::{DeviceSample, Nvml, SCHEMA_VERSION};
-use crate::units::{self, short_size};
-use crate::{targets, uuids};
+use crate::text::exit::{Exit, Failure};
+use crate::text::units::{self, short_size};
+use crate::text::uuids;
+use crate::workload::picking::{self, Candidate};
 
 /// Print the UUID of the least busy device and hold a short claim on it
 ///

@@ -8,12 +8,13 @@ use shm_layout::{Change, LockPolicy, SegmentDir, Segments, clock, snapshot};
 use super::manner::Manner;
 use super::table::{Side, Table};
 use super::{Done, json, world};
-use crate::audit::Place;
-use crate::edits::{EditRequest, Editor};
-use crate::exit::{Exit, Failure};
+use crate::edit::audit::Place;
+use crate::edit::targets;
+use crate::edit::{EditRequest, Editor};
 use crate::sample::{SCHEMA_VERSION, Sample};
-use crate::units::{self, PolicyEdit};
-use crate::{targets, uuids};
+use crate::text::exit::{Exit, Failure};
+use crate::text::units::{self, PolicyEdit};
+use crate::text::uuids;
 
 /// Set or show lock policies
 #[derive(Debug, clap::Subcommand)]

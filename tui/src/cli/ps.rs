@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::table::{Side, Table, clip};
 use super::{Done, json, note, world};
 use crate::doctor;
-use crate::exit::Exit;
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample, report};
-use crate::units::{short_count, short_size, short_time};
+use crate::text::exit::Exit;
+use crate::text::units::{short_count, short_size, short_time};
 
 /// Show every process on the GPUs: memory held, quota, lock, denials
 #[derive(Debug, clap::Args)]

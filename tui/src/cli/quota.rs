@@ -8,12 +8,12 @@ use shm_layout::{Change, QuotaValue, clock};
 use super::manner::Manner;
 use super::table::{Side, Table, clip};
 use super::{Done, json, note, world};
-use crate::audit::Place;
-use crate::edits::{EditRequest, Editor};
-use crate::exit::{Exit, Failure};
+use crate::edit::audit::Place;
+use crate::edit::targets::{self, Chosen, Target};
+use crate::edit::{EditRequest, Editor};
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
-use crate::targets::{self, Chosen, Target};
-use crate::units::{self, Amount, format_size, human_size, short_size, short_time};
+use crate::text::exit::{Exit, Failure};
+use crate::text::units::{self, Amount, format_size, human_size, short_size, short_time};
 
 /// Set or show memory quotas
 #[derive(Debug, clap::Subcommand)]

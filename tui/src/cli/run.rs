@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Done, note};
-use crate::exit::{Exit, Failure};
-use crate::launch::{Launch, Settings};
+use crate::text::exit::{Exit, Failure};
+use crate::workload::launch::{Launch, Settings};
 
 mod segments;
 mod traced;
@@ -134,7 +134,7 @@ fn pick(gpu: &str, settings: &Settings, launch: &Launch) -> Result<String, Failu
     } else if let Some(memory) = settings
         .memory
         .as_deref()
-        .filter(|memory| crate::units::parse_size(memory).is_ok())
+        .filter(|memory| crate::text::units::parse_size(memory).is_ok())
     {
         command.args(["--memory", memory]);
     }

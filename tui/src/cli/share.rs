@@ -6,11 +6,11 @@ use shm_layout::{Boost, Change, Set, SlotId};
 
 use super::manner::Manner;
 use super::{Done, world};
-use crate::audit::Place;
-use crate::edits::{EditRequest, Editor};
-use crate::exit::{Exit, Failure};
-use crate::targets::Target;
-use crate::units;
+use crate::edit::audit::Place;
+use crate::edit::targets::Target;
+use crate::edit::{EditRequest, Editor};
+use crate::text::exit::{Exit, Failure};
+use crate::text::units;
 
 /// Change weight, priority or cap of a running process
 #[derive(Debug, clap::Args)]

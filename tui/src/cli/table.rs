@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::plain::plain;
+use crate::text::plain::plain;
 
 /// On which side a column's text stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

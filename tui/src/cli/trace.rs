@@ -6,8 +6,8 @@ use shm_layout::trace::{TraceState, TraceView};
 use shm_layout::{SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Done, world};
-use crate::exit::Failure;
 use crate::sample::Sample;
+use crate::text::exit::Failure;
 
 mod export;
 mod order;

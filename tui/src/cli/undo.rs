@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use super::{Done, world};
-use crate::audit::Place;
-use crate::edits::Editor;
-use crate::exit::{Exit, Failure};
+use crate::edit::Editor;
+use crate::edit::audit::Place;
+use crate::text::exit::{Exit, Failure};
 
 /// Take back the newest edits
 ///

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use shm_layout::{Mode, OpenError, SegmentDir};
 
-use crate::edits::{Applied, EditRequest, Editor};
-use crate::exit::{Exit, Failure};
+use crate::edit::targets;
+use crate::edit::{Applied, EditRequest, Editor};
 use crate::sample::{ProcessState, Sample};
 use crate::source::live::Live;
-use crate::targets;
+use crate::text::exit::{Exit, Failure};
 
 use super::note;
 
@@ -102,8 +102,8 @@ pub fn report(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let (old, new) = (
-        crate::edits::StoredChange::from(&applied.old),
-        crate::edits::StoredChange::from(&applied.new),
+        crate::edit::StoredChange::from(&applied.old),
+        crate::edit::StoredChange::from(&applied.new),
     );
     let obeyed = match (applied.acknowledged_by.len(), applied.missing.as_slice()) {
         (0, []) => "nobody runs there yet".to_owned(),

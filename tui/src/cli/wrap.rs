@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::Done;
-use crate::exit::{Exit, Failure};
-use crate::launch::Settings;
-use crate::wrapping;
+use crate::text::exit::{Exit, Failure};
+use crate::workload::launch::Settings;
+use crate::workload::wrapping;
 
 /// Make an executable always start through gpushare run, with these options
 ///

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Finding;
-use crate::elf;
+use crate::host::elf;
 
 /// Functions by which memory is taken or work submitted begin like this …
 const MATTER: [&str; 22] = [

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Finding, Patient, interposition};
-use crate::probe::Probe;
+use crate::environment;
+use crate::host::artifacts;
+use crate::host::probe::Probe;
 use crate::sample::Nvml;
 use crate::source::live::Live;
-use crate::{artifacts, environment};
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let installed = |name| artifacts::find(name).is_ok();

@@ -1,8 +1,10 @@
 //! Is everything installed, and does the environment say anything that means nothing?
 
 use super::{Finding, Patient};
-use crate::launch::Settings;
-use crate::{artifacts, elf, environment};
+use crate::environment;
+use crate::host::artifacts;
+use crate::host::elf;
+use crate::workload::launch::Settings;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![match &patient.library {

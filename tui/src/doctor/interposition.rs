@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use shm_layout::{ProcessDeviceView, Segments, clock, snapshot};
 
 use super::{Finding, Patient, coverage};
-use crate::probe::Probe;
-use crate::{artifacts, environment, stage};
+use crate::environment;
+use crate::host::artifacts;
+use crate::host::probe::Probe;
+use crate::workload::stage;
 
 /// What the probe may hold, what it takes, and what must then be refused.
 const QUOTA: &str = "8MiB";

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::{Finding, Patient};
-use crate::elf::{self, Obstacle};
-use crate::units::human_size;
+use crate::host::elf::{self, Obstacle};
+use crate::text::units::human_size;
 
 /// Room a fresh pair of segments needs, with some to spare.
 const ROOM: u64 = 32 << 20;

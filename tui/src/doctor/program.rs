@@ -1,8 +1,8 @@
 //! Will the library reach this program?
 
 use super::{Finding, Patient};
-use crate::elf::{self, Obstacle};
-use crate::launch::find_program;
+use crate::host::elf::{self, Obstacle};
+use crate::workload::launch::find_program;
 
 pub(super) fn check(patient: &Patient) -> Option<Finding> {
     let word = patient.program.as_ref()?;

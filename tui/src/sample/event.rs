@@ -109,7 +109,7 @@ pub enum What {
         asked_bytes: u64,
         /// The quota that refused them.
         quota_bytes: u64,
-        /// The driver call that asked: [`crate::calls::name`] has its name.
+        /// The driver call that asked: [`crate::text::calls::name`] has its name.
         call: Option<u16>,
     },
     /// The lock was taken from this process, which outstayed it.

@@ -13,7 +13,7 @@ use crate::sample::{
     DeviceSample, End, GroupSample, Holding, Lock, LockState, Policy, ProcessSample, ProcessState,
     Sample, Slot, Trace,
 };
-use crate::uuids;
+use crate::text::uuids;
 
 /// The dead are shown for this long, if nobody has cleaned up after them by then.
 const GONE_NS: u64 = 3_000_000_000;

@@ -14,8 +14,8 @@ use shm_layout::{Identity, OpenError, Segments, Snapshot, clock};
 
 use super::events::Tail;
 use super::{Source, join, nvml};
-use crate::people::People;
-use crate::pids::{self, HostPids};
+use crate::host::people::People;
+use crate::host::pids::{self, HostPids};
 use crate::sample::{Nvml, Origin, ProcessSample, Sample, Segment, Slot};
 
 /// How long an answer of `/proc` about a process is believed.

@@ -13,8 +13,8 @@ use super::operator::{News, Task};
 use super::overlay::{AuditList, FilterLine, Overlay};
 use super::state::filter::Filter;
 use super::state::{Screen, State, Who};
-use crate::audit::{Entry, Outcome};
-use crate::edits::Applied;
+use crate::edit::Applied;
+use crate::edit::audit::{Entry, Outcome};
 use crate::sample::{ProcessSample, Sample};
 
 /// What the program should do after a key.

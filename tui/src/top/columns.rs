@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::sample::{LockState, ProcessState, Rule, quantile};
-use crate::units;
+use crate::text::units;
 
 use super::state::Row;
 

@@ -9,7 +9,7 @@ use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
 use super::state::Data;
-use crate::edits::EditRequest;
+use crate::edit::EditRequest;
 
 mod effect;
 mod policy;

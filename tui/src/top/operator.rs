@@ -8,11 +8,11 @@ use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::audit::{AuditLog, Entry, History, Place};
 use crate::cli::{self, policy};
-use crate::edits::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor};
+use crate::edit::audit::{AuditLog, Entry, History, Place};
+use crate::edit::targets::Chosen;
+use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor};
 use crate::source::live::Live;
-use crate::targets::Chosen;
 
 /// What to do.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use tui_input::Input;
 
 use super::dialog::Dialog;
 use super::operator::Task;
-use crate::audit::Entry;
+use crate::edit::audit::Entry;
 
 /// One thing at a time.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use shm_layout::trace::{Kind, Reader, alnair};
 
 use super::{Account, Found, output};
-use crate::exit::{Exit, Failure};
+use crate::text::exit::{Exit, Failure};
 
 /// Which of its two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -22,8 +22,8 @@ use serde::{Serialize, Serializer};
 
 use super::ring::{self, Edits};
 use super::{Account, Found};
-use crate::exit::Failure;
 use crate::sample::Sample;
+use crate::text::exit::Failure;
 
 mod event;
 mod lanes;

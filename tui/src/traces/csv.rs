@@ -6,9 +6,9 @@ use serde::Serialize;
 use shm_layout::trace::{Kind, Record};
 
 use super::{Account, Found, device_name, device_names};
-use crate::exit::Failure;
 use crate::sample::{End, Sample};
-use crate::uuids;
+use crate::text::exit::Failure;
+use crate::text::uuids;
 
 /// The headings: also a trace without a record has them.
 const HEADINGS: [&str; 12] = [

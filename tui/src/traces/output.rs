@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::exit::{Exit, Failure};
+use crate::text::exit::{Exit, Failure};
 
 /// Whether a file of this name could be written; nothing is left behind.
 pub fn check(path: &Path) -> Result<(), Failure> {

@@ -7,9 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use shm_layout::SegmentDir;
 
-use crate::audit::AuditLog;
+use crate::edit::audit::AuditLog;
+use crate::edit::targets;
 use crate::sample::{EventLine, Sample, What};
-use crate::targets;
 
 /// What each generation changed, in the words of the audit log.
 pub type Edits = HashMap<u64, String>;

@@ -1,8 +1,8 @@
 //! What a person sees: whole frames of the dashboard at the sizes people have, and no panic at any other.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::audit::{Entry, History, Outcome, Place, Record};
-use gpushare_tui::edits::StoredChange;
+use gpushare_tui::edit::StoredChange;
+use gpushare_tui::edit::audit::{Entry, History, Outcome, Place, Record};
 use gpushare_tui::sample::{Sample, Trace, TraceState};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::operator::{News, Task};

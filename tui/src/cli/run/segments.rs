@@ -9,7 +9,7 @@ use shm_layout::{
 
 use crate::cli::world;
 use crate::doctor::may_write;
-use crate::exit::{Exit, Failure};
+use crate::text::exit::{Exit, Failure};
 
 /// What was found.
 pub struct Ready {

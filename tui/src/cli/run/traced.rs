@@ -18,15 +18,15 @@ use shm_layout::trace::{self, DEFAULT_RECORDS, TraceState};
 use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::audit::Place;
 use crate::cli::trace::begin;
 use crate::cli::{Done, note, world};
+use crate::edit::audit::Place;
+use crate::edit::targets::Chosen;
 use crate::environment;
-use crate::exit::Failure;
-use crate::launch::Launch;
-use crate::pids::{self, HostPids};
-use crate::targets::Chosen;
+use crate::host::pids::{self, HostPids};
+use crate::text::exit::Failure;
 use crate::traces::{self, Account, chrome, output, ring};
+use crate::workload::launch::Launch;
 
 /// How long a process may take to begin a trace by itself.
 const BY_ITSELF_NS: u64 = 100_000_000;

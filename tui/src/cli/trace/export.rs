@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Place;
 use crate::cli::{Done, note};
 use crate::environment;
-use crate::exit::{Exit, Failure};
+use crate::text::exit::{Exit, Failure};
 use crate::traces::ring::edits;
 use crate::traces::{self, Account, Found, alnair, chrome, csv, output};
 

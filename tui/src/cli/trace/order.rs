@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use shm_layout::trace::{self, TraceState};
 use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
 
-use crate::audit::Place;
 use crate::cli::world;
-use crate::edits::{ACKNOWLEDGEMENT, EditRequest, Editor};
-use crate::exit::Failure;
-use crate::targets::Chosen;
-use crate::{traces, units};
+use crate::edit::audit::Place;
+use crate::edit::targets::Chosen;
+use crate::edit::{ACKNOWLEDGEMENT, EditRequest, Editor};
+use crate::text::exit::Failure;
+use crate::text::units;
+use crate::traces;
 
 /// Makes a buffer for one process and asks it to write; says how it went.
 pub fn begin(

@@ -6,8 +6,8 @@ use shm_layout::trace;
 
 use super::{Place, is_written};
 use crate::cli::{Done, note};
-use crate::exit::{Exit, Failure};
-use crate::targets::Target;
+use crate::edit::targets::Target;
+use crate::text::exit::{Exit, Failure};
 use crate::traces;
 
 /// Remove traces that have ended; those that go on are left

@@ -8,10 +8,10 @@ use shm_layout::trace::{self, Reader, TraceState, TraceView};
 use super::Place;
 use crate::cli::table::{Side, Table, clip};
 use crate::cli::{Done, json, note};
-use crate::exit::Exit;
 use crate::sample::{self, SCHEMA_VERSION};
+use crate::text::exit::Exit;
+use crate::text::units::{short_count, short_size};
 use crate::traces;
-use crate::units::{short_count, short_size};
 
 /// Show every trace: going on, stopped, or left by a process that has ended
 #[derive(Debug, clap::Args)]

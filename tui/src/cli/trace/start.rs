@@ -10,11 +10,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::order::begin;
 use super::{Place, stop};
-use crate::audit::Place as Whence;
 use crate::cli::{Done, note};
-use crate::exit::{Exit, Failure};
-use crate::targets::{Chosen, Target};
-use crate::units;
+use crate::edit::audit::Place as Whence;
+use crate::edit::targets::{Chosen, Target};
+use crate::text::exit::{Exit, Failure};
+use crate::text::units;
 
 /// Begin to write down what processes call; they go on undisturbed
 ///

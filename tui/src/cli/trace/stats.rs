@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::Place;
 use crate::cli::table::{Side, Table};
 use crate::cli::{Done, json, note};
-use crate::exit::Exit;
 use crate::sample::SCHEMA_VERSION;
+use crate::text::exit::Exit;
+use crate::text::units::{short_count, short_size, short_time};
 use crate::traces;
-use crate::units::{short_count, short_size, short_time};
 
 /// Show for each call: how often, how long together, at most and on average, bytes; also while it runs
 #[derive(Debug, clap::Args)]

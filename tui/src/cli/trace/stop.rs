@@ -7,9 +7,9 @@ use shm_layout::{SegmentDir, Segments};
 
 use super::{Place, is_written, order};
 use crate::cli::{Done, note, world};
-use crate::exit::{Exit, Failure};
-use crate::plain::plain;
-use crate::targets::{Chosen, Target};
+use crate::edit::targets::{Chosen, Target};
+use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
 
 /// Stop writing; what was written stays for export until trace rm
 #[derive(Debug, clap::Args)]

@@ -4,14 +4,14 @@ use shm_layout::Change;
 use shm_layout::trace::{DEFAULT_RECORDS, size};
 
 use super::{READ_ONLY, UNMANAGED, say, subject};
-use crate::audit::Place;
-use crate::edits::EditRequest;
+use crate::edit::EditRequest;
+use crate::edit::audit::Place;
+use crate::edit::targets::{self, Chosen};
 use crate::sample::{ProcessSample, Slot, Trace};
-use crate::targets::{self, Chosen};
+use crate::text::units::{human_size, short_count};
 use crate::top::operator::Task;
 use crate::top::overlay::{Overlay, Question};
 use crate::top::state::State;
-use crate::units::{human_size, short_count};
 
 /// Asks before anything is done.
 pub(super) fn ask(state: &mut State) {

@@ -6,12 +6,12 @@ use shm_layout::text::POLICY_FIELDS;
 use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
-use crate::audit::Place;
-use crate::edits::EditRequest;
+use crate::edit::EditRequest;
+use crate::edit::audit::Place;
 use crate::sample::DeviceSample;
+use crate::text::units::{format_duration, format_policy, parse_policy};
+use crate::text::uuids;
 use crate::top::state::{Data, Who};
-use crate::units::{format_duration, format_policy, parse_policy};
-use crate::uuids;
 
 const RULES: [&str; 4] = ["off", "launches", "timeslice", "always"];
 const ORDERS: [&str; 3] = ["fair", "priority", "fifo"];

@@ -3,11 +3,11 @@
 use shm_layout::{Change, QuotaValue};
 
 use super::{Check, Dialog, Field, Progress, Subject};
-use crate::audit::Place;
-use crate::edits::EditRequest;
+use crate::edit::EditRequest;
+use crate::edit::audit::Place;
 use crate::sample::{Holding, ProcessSample, Slot};
+use crate::text::units::{self, Amount, human_size};
 use crate::top::state::{Data, Who};
-use crate::units::{self, Amount, human_size};
 
 /// For how long a quota may be set, and the seconds.
 const SPANS: [(&str, u64); 4] = [("keep", 0), ("1m", 60), ("10m", 600), ("1h", 3600)];

@@ -3,11 +3,11 @@
 use shm_layout::{Change, Set};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
-use crate::audit::Place;
-use crate::edits::EditRequest;
+use crate::edit::EditRequest;
+use crate::edit::audit::Place;
 use crate::sample::{Order, ProcessSample, Rule, Slot};
+use crate::text::units::{parse_integer, parse_percent};
 use crate::top::state::{Data, Who};
-use crate::units::{parse_integer, parse_percent};
 
 /// So many devices, or other processes, are told one by one.
 const LINES: usize = 4;

@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use crate::text::units;
 use crate::top::columns::{self, Column, Value};
-use crate::units;
 
 use super::Row;
 

@@ -6,8 +6,8 @@ use ratatui::layout::Rect;
 
 use super::pen::Pen;
 use super::{Look, layout};
-use crate::audit::{Entry, Outcome};
-use crate::edits::StoredChange;
+use crate::edit::StoredChange;
+use crate::edit::audit::{Entry, Outcome};
 use crate::top::dialog::{Verdict, foresee};
 use crate::top::overlay::AuditList;
 use crate::top::palette::Role;

@@ -3,9 +3,9 @@
 use super::pen::Pen;
 use super::{bars, layout};
 use crate::sample::DeviceSample;
+use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::palette::Role;
 use crate::top::state::{State, Who};
-use crate::units::{human_size, short_count, short_size, short_time};
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let gpu = state.choices.gpu;

@@ -5,11 +5,11 @@ use jiff::tz::TimeZone;
 
 use super::Look;
 use super::pen::Pen;
-use crate::calls;
 use crate::sample::{EventLine, What};
+use crate::text::calls;
+use crate::text::units::{short_size, short_time};
 use crate::top::palette::Role;
 use crate::top::state::{Data, State, Who};
-use crate::units::{short_size, short_time};
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     if pen.height() < 3 {

@@ -3,8 +3,8 @@
 use super::bars;
 use super::pen::Pen;
 use crate::sample::{Histogram, bucket_start_ns};
+use crate::text::units::{short_count, short_time};
 use crate::top::palette::Role;
-use crate::units::{short_count, short_time};
 
 /// A histogram in a frame.
 pub(super) struct Panel<'a> {

@@ -3,10 +3,10 @@
 
 use super::pen::Pen;
 use crate::sample::{LockState, ProcessState};
+use crate::text::units::short_time;
 use crate::top::palette::Role;
 use crate::top::state::lanes::Cell;
 use crate::top::state::{State, Who};
-use crate::units::short_time;
 
 /// Where the lanes lie in the pane, and which time they show.
 struct Axis {

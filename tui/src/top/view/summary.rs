@@ -1,8 +1,8 @@
 //! What there is to say about one process on one device, as text that fits any width.
 
 use crate::sample::{Holding, ProcessSample};
+use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::state::Data;
-use crate::units::{human_size, short_count, short_size, short_time};
 use unicode_width::UnicodeWidthStr;
 
 /// Between two pieces of a line; a line may be broken there.

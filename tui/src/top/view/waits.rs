@@ -6,10 +6,10 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use super::pen::Pen;
 use super::{Look, events, footer, header, histogram};
 use crate::sample::{DeviceSample, quantile};
+use crate::text::units::{short_count, short_time};
 use crate::top::palette::Role;
 use crate::top::state::blame::{Blocker, Line, Waits};
 use crate::top::state::{Data, State};
-use crate::units::{short_count, short_time};
 
 /// Frame, sentence, heading and sum.
 const MATRIX_EXTRA: u16 = 5;

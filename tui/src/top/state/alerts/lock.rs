@@ -2,8 +2,8 @@
 
 use super::{Finding, NEWS_NS, about, each, name, some};
 use crate::sample::{LockState, ProcessSample, ProcessState};
+use crate::text::units::short_time;
 use crate::top::state::{Data, Who};
-use crate::units::short_time;
 
 /// Nobody starves who has waited less.
 const PATIENCE_NS: u64 = 1_000_000_000;

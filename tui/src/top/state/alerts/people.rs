@@ -2,8 +2,8 @@
 
 use super::{Finding, about, each, name};
 use crate::sample::{ProcessState, TraceState};
+use crate::text::units::{short_count, short_size, short_time};
 use crate::top::state::{Data, Who};
-use crate::units::{short_count, short_size, short_time};
 
 pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
     for process in data

@@ -1,0 +1,194 @@
+//! The audit log: one JSON object a line for each edit that was tried, refused ones too.
+//!
+//! A line is written with one `write` to a file opened for appending, so lines of several writers
+//! never mix. The log is `audit.jsonl` beside the segments, or `/var/log/gpushare/audit.jsonl` where
+//! the administrator set up one installation for all. A record holds what is needed to take the
+//! edit back (`undo`), and the start time of the process it was meant for: a number used again by
+//! the kernel is not the same process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use shm_layout::{Mode, SegmentDir};
+
+use crate::edit::StoredChange;
+
+/// Version of the record's shape.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The log of a system-wide installation.
+const SYSTEM_LOG: &str = "/var/log/gpushare/audit.jsonl";
+
+/// From where an edit was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// The control program.
+    Ctl,
+    /// The dashboard.
+    Tui,
+}
+
+impl Place {
+    /// As the record has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ctl => "ctl",
+            Self::Tui => "tui",
+        }
+    }
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It is in force.
+    Applied,
+    /// Nothing was changed.
+    Refused,
+}
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// When, RFC 3339 in UTC.
+    pub time: String,
+    /// The writer's user number.
+    pub uid: u32,
+    /// The writer's name; behind sudo the person's too.
+    pub who: String,
+    /// From where.
+    #[serde(rename = "where")]
+    pub place: Place,
+    /// Whom it concerns, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
+    pub target: String,
+    /// Clock ticks from boot to the start of that process.
+    pub target_start_time: Option<u64>,
+    /// What it was before.
+    pub old: Option<String>,
+    /// What was asked for.
+    pub new: String,
+    /// The generation the edit made; `null` when refused.
+    pub generation: Option<u64>,
+    /// Why, in the words of who did it.
+    pub reason: Option<String>,
+    /// How it ended.
+    pub result: Outcome,
+    /// Why it was refused.
+    pub refusal: Option<String>,
+    /// The generation of the edit that this one takes back.
+    pub undoes: Option<u64>,
+    /// The edit itself.
+    pub change: StoredChange,
+    /// The edit that would take it back.
+    pub restore: Option<StoredChange>,
+}
+
+/// A log file, which may not exist yet.
+#[derive(Debug, Clone)]
+pub struct AuditLog {
+    path: PathBuf,
+}
+
+impl AuditLog {
+    /// The log that belongs to these segments.
+    pub fn of(dir: &SegmentDir) -> Self {
+        let path = match dir.mode {
+            Mode::System => PathBuf::from(SYSTEM_LOG),
+            Mode::User => dir.path.join("audit.jsonl"),
+        };
+        Self { path }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a line.
+    pub fn append(&self, record: &Record) -> io::Result<()> {
+        let mut line = serde_json::to_vec(record)?;
+        line.push(b'\n');
+        let mut file = self.open_to_append()?;
+        // One write: O_APPEND makes it land whole behind every other writer's line.
+        let written = file.write(&line)?;
+        if written == line.len() {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        }
+    }
+
+    fn open_to_append(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o640)
+            .open(&self.path)
+    }
+
+    /// All records, oldest first, each with its number from 1; a damaged line is skipped and counted.
+    pub fn read(&self) -> io::Result<History> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(History::default()),
+            Err(error) => return Err(error),
+        };
+        let mut history = History::default();
+        for (at, line) in BufReader::new(file).split(b'\n').enumerate() {
+            let line = line?;
+            match serde_json::from_slice(&line) {
+                Ok(record) => history.entries.push(Entry {
+                    number: at as u64 + 1,
+                    record,
+                }),
+                Err(_) if line.is_empty() => {}
+                Err(_) => history.damaged += 1,
+            }
+        }
+        Ok(history)
+    }
+}
+
+/// A record and its line number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The line, from 1.
+    pub number: u64,
+    /// What it says.
+    pub record: Record,
+}
+
+/// What the log holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History {
+    /// Records, oldest first.
+    pub entries: Vec<Entry>,
+    /// Lines that could not be read.
+    pub damaged: u64,
+}
+
+impl History {
+    /// Only what concerns the present segments: generations count from 1 again in new ones, after a
+    /// boot for instance, while the log goes on.
+    pub fn of_present_segments(mut self) -> Self {
+        let first = |entry: &Entry| entry.record.generation == Some(1);
+        if let Some(start) = self.entries.iter().rposition(first) {
+            self.entries.drain(..start);
+        }
+        self
+    }
+
+    /// Whether the edit that made `generation` has been taken back.
+    pub fn is_undone(&self, generation: u64) -> bool {
+        self.entries.iter().any(|entry| {
+            entry.record.undoes == Some(generation) && entry.record.result == Outcome::Applied
+        })
+    }
+}

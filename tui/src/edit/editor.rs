@@ -1,0 +1,257 @@
+//! The one road by which a person's edit reaches the segments.
+//!
+//! Whoever edits, the control program or the dashboard, goes through an [`Editor`]: the change is
+//! checked, done by compare-and-swap on the generation, written to the audit log (a refused one
+//! too), and then the living processes are waited for until they obey it, for a bounded time; who
+//! has not answered by then is named. Taking an edit back ([`Editor::undo`]) is a new edit forward.
+
+use std::time::{Duration, Instant};
+
+use shm_layout::{Change, Operator, SegmentDir, Segments, SlotId, clock, snapshot};
+
+use super::StoredChange;
+use crate::edit::audit::{AuditLog, Outcome, Place, Record, SCHEMA_VERSION};
+use crate::host::people;
+
+mod failure;
+mod undo;
+
+pub use failure::EditFailure;
+
+/// How long [`Editor::apply`] waits for the living to obey.
+pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(3);
+
+/// One edit, and what the audit log should know about it.
+#[derive(Debug, Clone)]
+pub struct EditRequest {
+    /// What is to change.
+    pub change: Change,
+    /// Whom it concerns, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
+    pub target: String,
+    /// That process's start time in clock ticks.
+    pub target_start_time: Option<u64>,
+    /// Why, in the words of who does it.
+    pub reason: Option<String>,
+    /// From where.
+    pub place: Place,
+    /// Refuse unless the segments are still at this generation; `None` takes them as they are.
+    pub expected_generation: Option<u64>,
+}
+
+impl EditRequest {
+    /// An edit without a reason that takes the segments as they are.
+    pub fn new(change: Change, target: impl Into<String>, place: Place) -> Self {
+        Self {
+            change,
+            target: target.into(),
+            target_start_time: None,
+            reason: None,
+            place,
+            expected_generation: None,
+        }
+    }
+
+    /// The same with a reason.
+    pub fn because(mut self, reason: Option<String>) -> Self {
+        self.reason = reason;
+        self
+    }
+}
+
+/// A done edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The generation it made.
+    pub generation: u64,
+    /// The change that would take it back.
+    pub old: Change,
+    /// The change.
+    pub new: Change,
+    /// The living that obey it.
+    pub acknowledged_by: Vec<SlotId>,
+    /// The living that had not obeyed it when the wait ended.
+    pub missing: Vec<SlotId>,
+    /// Why the audit log could not be written, if it could not.
+    pub unlogged: Option<String>,
+}
+
+/// Somebody who edits.
+pub struct Editor {
+    dir: SegmentDir,
+    operator: Result<Operator, (bool, String)>,
+    log: AuditLog,
+    uid: u32,
+    who: String,
+}
+
+impl Editor {
+    /// Opens the segments for editing. Without the right to, the editor still records what was tried.
+    pub fn open(dir: &SegmentDir) -> Self {
+        let operator =
+            Segments::open_operator(&dir.path).map_err(|error| {
+                match EditFailure::open(&dir.path, &error) {
+                    EditFailure::Open {
+                        not_permitted, why, ..
+                    } => (not_permitted, why),
+                    other => (false, other.to_string()),
+                }
+            });
+        if let Ok(operator) = &operator {
+            // The dead obey nothing: without them the list of who has not obeyed is true.
+            shm_layout::reap(operator.segments(), clock::now());
+        }
+        let (uid, who) = people::who_am_i();
+        Self {
+            dir: dir.clone(),
+            operator,
+            log: AuditLog::of(dir),
+            uid,
+            who,
+        }
+    }
+
+    /// Why this editor cannot edit, if it cannot.
+    pub fn refusal(&self) -> Option<EditFailure> {
+        self.operator
+            .as_ref()
+            .err()
+            .map(|(not_permitted, why)| EditFailure::Open {
+                dir: self.dir.path.clone(),
+                not_permitted: *not_permitted,
+                why: why.clone(),
+            })
+    }
+
+    /// Where edits are recorded.
+    pub fn log(&self) -> &AuditLog {
+        &self.log
+    }
+
+    /// Checks an edit without doing it.
+    pub fn check(&self, change: &Change, target: &str) -> Result<(), EditFailure> {
+        self.preview(change, target).map(drop)
+    }
+
+    /// Checks an edit without doing it and says what it would replace.
+    pub fn preview(&self, change: &Change, target: &str) -> Result<Change, EditFailure> {
+        let operator = self.operator()?;
+        operator.preview(change).map_err(|error| EditFailure::Edit {
+            target: target.into(),
+            error,
+        })
+    }
+
+    /// Does an edit and waits, at most [`ACKNOWLEDGEMENT`], until the living obey it.
+    pub fn apply(&self, request: EditRequest) -> Result<Applied, EditFailure> {
+        let applied = self.submit(request)?;
+        Ok(self.wait(applied, ACKNOWLEDGEMENT))
+    }
+
+    /// Does an edit and does not wait; [`Editor::refresh`] tells later who obeys it.
+    pub fn submit(&self, request: EditRequest) -> Result<Applied, EditFailure> {
+        self.submit_as(request, None)
+    }
+
+    fn submit_as(&self, request: EditRequest, undoes: Option<u64>) -> Result<Applied, EditFailure> {
+        let done = self.operator().and_then(|operator| {
+            operator
+                .edit(request.expected_generation, &request.change, clock::now())
+                .map_err(|error| EditFailure::Edit {
+                    target: request.target.clone(),
+                    error,
+                })
+        });
+        let mut record = self.record(&request, undoes);
+        match done {
+            Ok(edit) => {
+                let restore = StoredChange::from(&edit.old);
+                record.old = Some(restore.summary());
+                record.restore = Some(restore);
+                record.generation = Some(edit.generation);
+                let unlogged = self.log.append(&record).err();
+                let applied = Applied {
+                    generation: edit.generation,
+                    old: edit.old,
+                    new: request.change,
+                    acknowledged_by: Vec::new(),
+                    missing: Vec::new(),
+                    unlogged: unlogged.map(|error| {
+                        format!(
+                            "the edit is in force but {} could not be written: {error}",
+                            self.log.path().display()
+                        )
+                    }),
+                };
+                Ok(self.refresh(applied))
+            }
+            Err(failure) => {
+                record.result = Outcome::Refused;
+                record.refusal = Some(failure.to_string());
+                // A refused edit changed nothing; that it also could not be recorded changes nothing more.
+                let _ = self.log.append(&record);
+                Err(failure)
+            }
+        }
+    }
+
+    /// The same edit with the present lists of who obeys it and who does not yet.
+    pub fn refresh(&self, mut applied: Applied) -> Applied {
+        if let Ok(operator) = &self.operator {
+            applied.missing = operator.unacknowledged(applied.generation);
+            applied.acknowledged_by = snapshot(operator.segments(), clock::now())
+                .processes
+                .iter()
+                .map(|process| process.slot)
+                .filter(|slot| !applied.missing.contains(slot))
+                .collect();
+        }
+        applied
+    }
+
+    /// Waits until the living obey an edit, or until the time is up.
+    pub fn wait(&self, mut applied: Applied, limit: Duration) -> Applied {
+        let start = Instant::now();
+        while !applied.missing.is_empty() && start.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(2));
+            if let Ok(operator) = &self.operator {
+                applied.missing = operator.unacknowledged(applied.generation);
+            }
+        }
+        self.refresh(applied)
+    }
+
+    fn operator(&self) -> Result<&Operator, EditFailure> {
+        self.operator
+            .as_ref()
+            .map_err(|(not_permitted, why)| EditFailure::Open {
+                dir: self.dir.path.clone(),
+                not_permitted: *not_permitted,
+                why: why.clone(),
+            })
+    }
+
+    fn record(&self, request: &EditRequest, undoes: Option<u64>) -> Record {
+        let change = StoredChange::from(&request.change);
+        Record {
+            schema_version: SCHEMA_VERSION,
+            time: jiff::Timestamp::now()
+                .round(jiff::Unit::Millisecond)
+                .unwrap_or_default()
+                .to_string(),
+            uid: self.uid,
+            who: self.who.clone(),
+            place: request.place,
+            target: request.target.clone(),
+            target_start_time: request.target_start_time,
+            old: None,
+            new: change.summary(),
+            generation: None,
+            reason: request.reason.clone(),
+            result: Outcome::Applied,
+            refusal: None,
+            undoes,
+            change,
+            restore: None,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Why an edit did not happen, as a sentence and an exit code.
+
+use std::fmt;
+
+use shm_layout::{EditError, OpenError};
+
+use crate::text::exit::{Exit, Failure};
+
+/// Why an edit was refused. Nothing changed.
+#[derive(Debug)]
+pub enum EditFailure {
+    /// The segments could not be opened for writing.
+    Open {
+        /// Where they were looked for.
+        dir: std::path::PathBuf,
+        /// Whether a right is what is missing.
+        not_permitted: bool,
+        /// Why, as a sentence.
+        why: String,
+    },
+    /// The segments refused.
+    Edit {
+        /// Whom it concerned.
+        target: String,
+        /// Why.
+        error: EditError,
+    },
+    /// Taking back was refused: something else has changed since.
+    Undo(String),
+    /// Taking back was refused: there is nothing to take back.
+    NothingToUndo(String),
+}
+
+impl EditFailure {
+    pub(super) fn open(dir: &std::path::Path, error: &OpenError) -> Self {
+        let not_permitted = match error {
+            OpenError::WrongOwner { .. } => true,
+            OpenError::Io { source, .. } => matches!(
+                source.kind(),
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+            ),
+            _ => false,
+        };
+        Self::Open {
+            dir: dir.to_owned(),
+            not_permitted,
+            why: error.to_string(),
+        }
+    }
+
+    /// The code a program should end with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Open {
+                not_permitted: true,
+                ..
+            }
+            | Self::Edit {
+                error: EditError::NotPermitted,
+                ..
+            } => Exit::NotPermitted,
+            Self::Edit {
+                error: EditError::NoSuchTarget,
+                ..
+            } => Exit::NoSuchTarget,
+            Self::Edit {
+                error: EditError::Invalid { .. },
+                ..
+            } => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+impl fmt::Display for EditFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open {
+                dir,
+                not_permitted: true,
+                why,
+            } => write!(
+                f,
+                "you may look at the segments in {} but not edit them: {why}; run it as their owner or as root",
+                dir.display()
+            ),
+            Self::Open { why, .. } => f.write_str(why),
+            Self::Edit { target, error } => match error {
+                EditError::Moved { expected, found } => write!(
+                    f,
+                    "{target}: somebody else edited in between (generation {expected} became {found}); \
+                     look again and repeat"
+                ),
+                EditError::NoSuchTarget => {
+                    write!(
+                        f,
+                        "{target}: it is no longer there; gpushare ps shows who is"
+                    )
+                }
+                EditError::Invalid { field, why } => {
+                    write!(f, "{target}: {field} {why}; nothing was changed")
+                }
+                EditError::TooMany => write!(
+                    f,
+                    "{target}: the segment has no room for another one; remove a group or a policy that is not used"
+                ),
+                EditError::NotPermitted => {
+                    write!(
+                        f,
+                        "{target}: you may not edit these segments; run it as their owner or as root"
+                    )
+                }
+                other => write!(f, "{target}: {other}"),
+            },
+            Self::Undo(why) | Self::NothingToUndo(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for EditFailure {}
+
+impl From<EditFailure> for Failure {
+    fn from(failure: EditFailure) -> Self {
+        Self {
+            exit: failure.exit(),
+            sentence: failure.to_string(),
+        }
+    }
+}

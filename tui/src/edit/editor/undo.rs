@@ -1,0 +1,140 @@
+//! Taking edits back.
+//!
+//! An edit may be taken back as long as nobody has changed the same settings after it, and as long
+//! as every change since is in the log. What was is put back by a new edit, made only if the
+//! generation is still the one that was looked at; a second undo therefore goes one edit further.
+
+use shm_layout::{EditError, clock, snapshot};
+
+use super::{Applied, EditFailure, EditRequest, Editor};
+use crate::edit::audit::{Entry, History, Outcome, Place};
+
+impl Editor {
+    /// The edits that can be taken back, newest first; one whose process has gone is past. Whether somebody is looked
+    /// at is no setting: who takes back the newest edit does not mean the trace that came after it.
+    pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
+        let history = self.history()?;
+        let operator = self.operator()?;
+        let has_gone = |entry: &Entry| {
+            let restore = entry
+                .record
+                .restore
+                .as_ref()
+                .and_then(crate::edit::StoredChange::to_change);
+            restore.is_some_and(|change| {
+                matches!(operator.check(&change), Err(EditError::NoSuchTarget))
+            })
+        };
+        let is_trace =
+            |entry: &Entry| matches!(entry.record.change, crate::edit::StoredChange::Trace { .. });
+        let open = history
+            .entries
+            .iter()
+            .rev()
+            .filter(|entry| is_open(&history, entry) && !is_trace(entry) && !has_gone(entry));
+        Ok(open.cloned().collect())
+    }
+
+    /// Takes back the newest `count` edits, newest first. Stops at the first refusal.
+    pub fn undo_newest(
+        &self,
+        count: usize,
+        place: Place,
+    ) -> Result<Vec<(Entry, Applied)>, EditFailure> {
+        let entries = self.undoable()?;
+        if entries.is_empty() {
+            return Err(EditFailure::NothingToUndo(format!(
+                "there is no edit to take back in {}",
+                self.log.path().display()
+            )));
+        }
+        entries
+            .into_iter()
+            .take(count)
+            .map(|entry| Ok((entry.clone(), self.undo(&entry, place)?)))
+            .collect()
+    }
+
+    /// Takes back one edit.
+    pub fn undo(&self, entry: &Entry, place: Place) -> Result<Applied, EditFailure> {
+        let history = self.history()?;
+        let generation = self.generation_in_log(&history)?;
+        if !is_open(&history, entry) {
+            return Err(EditFailure::Undo(format!(
+                "edit {} was refused or has been taken back already; gpushare audit shows which are open",
+                entry.number
+            )));
+        }
+        if let Some(later) = history.entries.iter().rev().find(|later| {
+            later.number > entry.number
+                && is_open(&history, later)
+                && later.record.change.same_subject(&entry.record.change)
+        }) {
+            return Err(EditFailure::Undo(format!(
+                "edit {} by {} changed {} after edit {}; take that one back first",
+                later.number, later.record.who, later.record.target, entry.number
+            )));
+        }
+        let change = entry
+            .record
+            .restore
+            .as_ref()
+            .and_then(crate::edit::StoredChange::to_change)
+            .ok_or_else(|| {
+                EditFailure::Undo(format!(
+                    "edit {} does not say what was before it; set the value by hand",
+                    entry.number
+                ))
+            })?;
+        let request = EditRequest {
+            change,
+            target: entry.record.target.clone(),
+            target_start_time: entry.record.target_start_time,
+            reason: Some(format!("undo of edit {}", entry.number)),
+            place,
+            expected_generation: Some(generation),
+        };
+        let applied = self.submit_as(request, entry.record.generation)?;
+        Ok(self.wait(applied, super::ACKNOWLEDGEMENT))
+    }
+
+    /// The present generation, if the log accounts for it.
+    fn generation_in_log(&self, history: &History) -> Result<u64, EditFailure> {
+        let generation = snapshot(self.operator()?.segments(), clock::now()).generation;
+        let logged = history
+            .entries
+            .iter()
+            .filter_map(|entry| entry.record.generation)
+            .max();
+        match logged {
+            Some(logged) if logged == generation => Ok(generation),
+            _ => Err(EditFailure::Undo(format!(
+                "the settings are at generation {generation} and {} ends at {}: something changed them outside the \
+                 log, so nothing is taken back; set the values by hand",
+                self.log.path().display(),
+                logged.map_or_else(|| "none".to_owned(), |logged| logged.to_string()),
+            ))),
+        }
+    }
+
+    fn history(&self) -> Result<History, EditFailure> {
+        let history = self.log.read().map_err(|error| {
+            EditFailure::Undo(format!(
+                "{} cannot be read: {error}",
+                self.log.path().display()
+            ))
+        })?;
+        Ok(history.of_present_segments())
+    }
+}
+
+/// Applied, not itself an undo, and not taken back.
+fn is_open(history: &History, entry: &Entry) -> bool {
+    let record = &entry.record;
+    record.result == Outcome::Applied
+        && record.undoes.is_none()
+        && record.restore.is_some()
+        && record
+            .generation
+            .is_some_and(|generation| !history.is_undone(generation))
+}

@@ -1,0 +1,211 @@
+//! What the dynamic linker will do with a program: enough of the ELF format to tell.
+//!
+//! A preload reaches a program only through its dynamic linker. Static programs have none, and for
+//! setuid ones the linker ignores the preload; this module tells those apart before they are
+//! started, so that nobody wonders why nothing shows up.
+
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{getegid, geteuid};
+
+mod exports;
+mod sections;
+mod versions;
+
+pub use exports::exports;
+pub use versions::{Glibc, libc, needs, provides};
+
+/// Why a preload will not reach a program, or may not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Set-user-ID, set-group-ID or file capabilities: the linker ignores the preload.
+    Privileged,
+    /// No dynamic linker at all.
+    Static,
+    /// The C library is musl, which loads the preload under conditions.
+    Musl,
+    /// Built for another machine than the library.
+    OtherMachine,
+}
+
+impl Obstacle {
+    /// What it means for the person who starts `program`.
+    pub fn sentence(&self, program: &Path) -> String {
+        let program = program.display();
+        match self {
+            Self::Privileged => format!(
+                "{program} runs with more rights than you (setuid, setgid or file capabilities), so the dynamic \
+                 linker ignores the preload: neither it nor what it starts will be counted or limited; become that user \
+                 first and start gpushare run there"
+            ),
+            Self::Static => format!(
+                "{program} is statically linked and has no dynamic linker to preload for: it will be neither counted \
+                 nor limited; programs it starts are"
+            ),
+            Self::Musl => format!(
+                "{program} uses the musl C library: NVIDIA's driver does not support it, and the preload has nothing to do without it"
+            ),
+            Self::OtherMachine => format!(
+                "{program} is built for another kind of processor or word size than libgpushare.so: the linker will \
+                 complain and go on without it"
+            ),
+        }
+    }
+}
+
+/// Looks at a program; `None` when nothing stands in the way or it cannot be read.
+pub fn obstacle(program: &Path) -> Option<Obstacle> {
+    let meta = fs::metadata(program).ok()?;
+    let start = read_start(program).unwrap_or_default();
+    let script = interpreter_line(&start);
+    let gains = gains_rights(&meta) || has_capabilities(program) && !geteuid().is_root();
+    if gains && script.is_none() {
+        return Some(Obstacle::Privileged);
+    }
+    match script {
+        // A script is as reachable as its interpreter.
+        // Its own bits and capabilities mean nothing to the kernel.
+        Some(interpreter) if interpreter != program => obstacle(&interpreter),
+        Some(_) => None,
+        None => of_elf(&start),
+    }
+}
+
+/// Whether it runs as somebody we are not. Root gains nothing by root's set-user-ID bit, nor does an owner by its own:
+/// there the linker keeps the preload.
+fn gains_rights(meta: &Metadata) -> bool {
+    const SET_UID: u32 = 0o4000;
+    const SET_GID: u32 = 0o2010;
+    let mode = meta.permissions().mode();
+    mode & SET_UID != 0 && meta.uid() != geteuid().as_raw()
+        // Without the group's right to execute, the bit means something else.
+        || mode & SET_GID == SET_GID && meta.gid() != getegid().as_raw()
+}
+
+fn has_capabilities(program: &Path) -> bool {
+    let mut value = [0_u8; 64];
+    rustix::fs::getxattr(program, "security.capability", &mut value[..]).is_ok()
+}
+
+/// Enough of the file for its headers and the linker's name.
+fn read_start(program: &Path) -> Option<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(program)
+        .ok()?
+        .take(64 * 1024)
+        .read_to_end(&mut start)
+        .ok()?;
+    Some(start)
+}
+
+fn interpreter_line(start: &[u8]) -> Option<PathBuf> {
+    let line = start
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    let interpreter = words.next()?;
+    // `env` looks the next word up in PATH.
+    if interpreter.ends_with("/env") {
+        let wanted = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+        return crate::workload::launch::search_path(wanted.as_ref())
+            .or(Some(PathBuf::from(interpreter)));
+    }
+    Some(PathBuf::from(interpreter))
+}
+
+fn of_elf(start: &[u8]) -> Option<Obstacle> {
+    const CLASS: usize = 4;
+    const CLASS64: u8 = 2;
+    const MACHINE: usize = 18;
+    if !start.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let machine = if cfg!(target_arch = "aarch64") {
+        183
+    } else {
+        62
+    };
+    if start.get(CLASS) != Some(&CLASS64) || number(start, MACHINE, 2) != Some(machine) {
+        return Some(Obstacle::OtherMachine);
+    }
+    match linker(start) {
+        Some(linker) if linker.contains("ld-musl") => Some(Obstacle::Musl),
+        Some(_) => None,
+        None => Some(Obstacle::Static),
+    }
+}
+
+/// The dynamic linker that the program headers name (PT_INTERP).
+fn linker(start: &[u8]) -> Option<String> {
+    const PT_INTERP: u64 = 3;
+    let table = usize::try_from(number(start, 32, 8)?).ok()?;
+    let size = usize::try_from(number(start, 54, 2)?).ok()?;
+    let count = usize::try_from(number(start, 56, 2)?).ok()?;
+    for at in 0..count {
+        let header = table.checked_add(size.checked_mul(at)?)?;
+        if number(start, header, 4)? == PT_INTERP {
+            let from = usize::try_from(number(start, header.checked_add(8)?, 8)?).ok()?;
+            let length = usize::try_from(number(start, header.checked_add(32)?, 8)?).ok()?;
+            let name = start.get(from..from.checked_add(length)?)?;
+            return Some(
+                String::from_utf8_lossy(name)
+                    .trim_end_matches('\0')
+                    .to_owned(),
+            );
+        }
+    }
+    None
+}
+
+/// A little-endian number of `width` bytes.
+fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at.checked_add(width)?)?;
+    Some(
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_test_is_within_reach_of_a_preload() {
+        let own = std::env::current_exe().expect("a test knows its own path");
+        assert_eq!(obstacle(&own), None);
+    }
+
+    #[test]
+    fn a_program_header_table_that_lies_is_survived() {
+        let mut elf = vec![0_u8; 64];
+        elf[..5].copy_from_slice(b"\x7fELF\x02");
+        elf[18] = if cfg!(target_arch = "aarch64") {
+            183
+        } else {
+            62
+        };
+        assert_eq!(of_elf(&elf), Some(Obstacle::Static));
+        elf[32..40].fill(0xff);
+        elf[54..58].fill(0xff);
+        assert_eq!(of_elf(&elf), Some(Obstacle::Static));
+        assert_eq!(of_elf(b"\x7fELF\x01"), Some(Obstacle::OtherMachine));
+        assert_eq!(of_elf(b"plain text"), None);
+    }
+
+    #[test]
+    fn a_script_is_judged_by_its_interpreter() {
+        assert_eq!(
+            interpreter_line(b"#! /bin/sh -e\necho"),
+            Some(PathBuf::from("/bin/sh"))
+        );
+        assert_eq!(interpreter_line(b"no script"), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! A small program on the driver, asked line by line: is there a GPU, and is it really under gpushare?
+//!
+//! The driver is loaded in a child of its own, under a time limit: a wedged driver hangs the child
+//! and not the tool.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::environment;
+use crate::host::artifacts;
+use crate::host::processes::Children;
+
+/// How long the driver may take for one answer; a cold real one takes seconds to start.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The running child. Dropping it ends it.
+pub struct Probe {
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+    pid: u32,
+    _child: Children,
+}
+
+/// What stands in the way, as a sentence.
+pub type Why = String;
+
+impl Probe {
+    /// Starts it with this environment on top of our own.
+    pub fn start(prepare: impl FnOnce(&mut Command)) -> Result<Self, Why> {
+        let program = artifacts::find("gpushare-workload").map_err(|failure| failure.sentence)?;
+        let mut command = Command::new(program);
+        command.arg("--script");
+        prepare(&mut command);
+        Self::of(command)
+    }
+
+    /// Starts a workload program that was given `--script`.
+    pub fn of(mut command: Command) -> Result<Self, Why> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| {
+            format!(
+                "{} cannot be started: {error}",
+                command.get_program().display()
+            )
+        })?;
+        Self::greet(child)
+    }
+
+    fn greet(mut child: Child) -> Result<Self, Why> {
+        let pid = child.id();
+        let (Some(stdin), Some(stdout), Some(mut stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("the probe has no pipes".into());
+        };
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut children = Children::default();
+        children.adopt(child);
+        let probe = Self {
+            stdin,
+            lines,
+            pid,
+            _child: children,
+        };
+        match probe.lines.recv_timeout(LIMIT) {
+            Ok(line) if line.starts_with("ready") => Ok(probe),
+            Ok(line) => Err(format!("the probe said {line:?}")),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(format!(
+                "the driver did not answer in {} s",
+                LIMIT.as_secs()
+            )),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                drop(probe);
+                let mut words = String::new();
+                // The child is gone, so its last words end.
+                let _ = stderr.read_to_string(&mut words);
+                let last = words.lines().rev().find(|line| !line.trim().is_empty());
+                let last = last.unwrap_or("the probe ended without a word");
+                Err(last.trim_start_matches("gpushare-workload: ").to_owned())
+            }
+        }
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// One command, one answer.
+    pub fn ask(&mut self, command: &str) -> Result<String, Why> {
+        writeln!(self.stdin, "{command}").map_err(|error| format!("the probe ended: {error}"))?;
+        self.lines
+            .recv_timeout(LIMIT)
+            .map_err(|_| format!("the probe gave no answer to {command:?}"))
+    }
+}
+
+/// Whether there is a driver with a device. A world that says it is simulated is believed.
+pub fn real_gpu() -> bool {
+    let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
+    !simulated && Probe::start(|_| {}).is_ok()
+}

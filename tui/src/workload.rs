@@ -1,0 +1,8 @@
+//! Programs under gpushare: how one is started, on which device, and how several are staged.
+
+pub mod demo;
+pub mod experiment;
+pub mod launch;
+pub mod picking;
+pub mod stage;
+pub mod wrapping;

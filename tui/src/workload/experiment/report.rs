@@ -1,0 +1,164 @@
+//! What an experiment measured: table, JSON and CSV from the same rows.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::sample::SCHEMA_VERSION;
+use crate::text::exit::Failure;
+
+/// One configuration's numbers.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Measured {
+    /// The configuration.
+    pub config: String,
+    /// How long it was measured.
+    pub seconds: f64,
+    /// Rounds of the urgent task.
+    pub urgent_rounds: u64,
+    /// Half of its rounds took no longer.
+    pub urgent_p50_ns: Option<u64>,
+    /// Ninety-nine in a hundred took no longer.
+    pub urgent_p99_ns: Option<u64>,
+    /// The longest.
+    pub urgent_max_ns: Option<u64>,
+    /// Its kernels.
+    pub urgent_kernels: u64,
+    /// The others' kernels, all together.
+    pub background_kernels: u64,
+    /// The others' kernels in a second.
+    pub background_per_second: f64,
+    /// Synchronisations that nobody asked for but the lock.
+    pub drains: u64,
+    /// Times the lock was taken away.
+    pub forced: u64,
+    /// Times the lock was taken.
+    pub acquisitions: u64,
+    /// Time of kernels on the device, all together.
+    pub gpu_ns: u64,
+    /// The same, of the time measured.
+    pub gpu_percent: f64,
+}
+
+impl Measured {
+    /// The urgent task's part; `latencies` are sorted.
+    pub fn new(config: &str, seconds: f64, latencies: &[u64]) -> Self {
+        let at = |share: f64| {
+            let place = (latencies.len() as f64 * share).ceil() as usize;
+            latencies.get(place.saturating_sub(1)).copied()
+        };
+        Self {
+            config: config.to_owned(),
+            seconds,
+            urgent_rounds: latencies.len() as u64,
+            urgent_p50_ns: at(0.50),
+            urgent_p99_ns: at(0.99),
+            urgent_max_ns: latencies.last().copied(),
+            ..Self::default()
+        }
+    }
+
+    /// Fills in what follows from the rest.
+    pub fn finish(mut self) -> Self {
+        let seconds = self.seconds.max(1e-9);
+        let round = |value: f64| (value * 10.0).round() / 10.0;
+        self.background_per_second = round(self.background_kernels as f64 / seconds);
+        self.gpu_percent = round(self.gpu_ns as f64 / seconds / 1e7);
+        self.seconds = (self.seconds * 1000.0).round() / 1000.0;
+        self
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    simulated: bool,
+    results: &'a [Measured],
+}
+
+/// As JSON.
+pub fn json(rows: &[Measured], simulated: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let document = Document {
+        schema_version: SCHEMA_VERSION,
+        simulated,
+        results: rows,
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    Ok(writeln!(out)?)
+}
+
+/// As CSV, one row a configuration.
+pub fn csv(rows: &[Measured], out: &mut dyn Write) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(out);
+    for row in rows {
+        writer
+            .serialize(row)
+            .map_err(|error| Failure::failed(format!("CSV cannot be written: {error}")))?;
+    }
+    Ok(writer.flush()?)
+}
+
+/// As a table of at most 100 columns.
+pub fn table(rows: &[Measured], out: &mut dyn Write) -> Result<(), Failure> {
+    let ms =
+        |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| format!("{:.1}", ns as f64 / 1e6));
+    writeln!(
+        out,
+        "{:<34}{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}",
+        "", "p50 ms", "p99 ms", "max ms", "others/s", "drains", "forced", "GPU %"
+    )?;
+    for row in rows {
+        writeln!(
+            out,
+            "{:<34}{:>9}{:>9}{:>9}{:>9.0}{:>8}{:>8}{:>7.1}",
+            row.config,
+            ms(row.urgent_p50_ns),
+            ms(row.urgent_p99_ns),
+            ms(row.urgent_max_ns),
+            row.background_per_second,
+            row.drains,
+            row.forced,
+            row.gpu_percent
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_rounds_that_happened() {
+        let latencies: Vec<u64> = (1..=200).collect();
+        let measured = Measured::new("x", 1.0, &latencies);
+        assert_eq!(
+            (
+                measured.urgent_p50_ns,
+                measured.urgent_p99_ns,
+                measured.urgent_max_ns
+            ),
+            (Some(100), Some(198), Some(200))
+        );
+        assert_eq!(Measured::new("x", 1.0, &[]).urgent_p99_ns, None);
+    }
+
+    #[test]
+    fn every_form_has_every_configuration() {
+        let rows = [
+            Measured::new("first", 1.0, &[5]).finish(),
+            Measured::new("second", 1.0, &[]).finish(),
+        ];
+        for form in 0..3 {
+            let mut out = Vec::new();
+            let written = match form {
+                0 => table(&rows, &mut out),
+                1 => csv(&rows, &mut out),
+                _ => json(&rows, true, &mut out),
+            };
+            written.expect("memory");
+            let text = String::from_utf8(out).expect("text");
+            assert!(text.contains("first") && text.contains("second"), "{text}");
+        }
+    }
+}

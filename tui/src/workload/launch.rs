@@ -1,0 +1,243 @@
+//! What a program is started with: validated settings, turned into its environment.
+//!
+//! Everything is checked before anything is started; a wrong value is a sentence and exit code 2,
+//! never a program that runs without the limit it was meant to have.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use shm_layout::SegmentDir;
+
+use crate::environment;
+use crate::host::artifacts;
+use crate::host::elf::{self, Obstacle};
+use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
+use crate::text::units;
+
+mod settings;
+
+pub use settings::{Settings, check_group};
+
+/// A program about to be started under gpushare.
+#[derive(Debug)]
+pub struct Launch {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
+    /// What the person should know before it runs.
+    pub warnings: Vec<String>,
+    /// Why nothing will be enforced in it or in what it starts, if so.
+    pub futile: Option<String>,
+}
+
+impl Launch {
+    /// Finds the program and the library and prepares the environment.
+    pub fn prepare(
+        command: &[OsString],
+        settings: &Settings,
+        dir: Option<&SegmentDir>,
+    ) -> Result<Self, Failure> {
+        let variables = settings.variables()?;
+        settings.inherited()?;
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;
+        let program = find_program(program)
+            .map_err(|failure| taken_for_scenario(settings).unwrap_or(failure))?;
+        let library = artifacts::library()?;
+        let obstacle = elf::obstacle(&program);
+        let sentence = |obstacle: &Obstacle| obstacle.sentence(&program);
+        let (futile, warning) = match &obstacle {
+            Some(Obstacle::Privileged) => (obstacle.as_ref().map(sentence), None),
+            _ => (disabled(), obstacle.as_ref().map(sentence)),
+        };
+        let mut launch = Self {
+            warnings: warning.into_iter().collect(),
+            futile,
+            program,
+            arguments: arguments.to_vec(),
+            environment: variables,
+        };
+        launch.set("LD_PRELOAD", artifacts::prepend(&library, "LD_PRELOAD"));
+        // The program may change its directory before it looks for the segments.
+        if let Some(dir) = dir.filter(|dir| dir.path.is_relative())
+            && std::env::var_os(environment::DIR).is_some()
+        {
+            launch.set(environment::DIR, std::fs::canonicalize(&dir.path)?);
+        }
+        if let Some(scenario) = &settings.sim {
+            let dir = dir.ok_or_else(|| {
+                Failure::failed(format!(
+                    "--sim needs a directory to put the simulator's links in; set {} to one of your own",
+                    environment::DIR
+                ))
+            })?;
+            launch.simulate(scenario.as_deref(), dir)?;
+        }
+        Ok(launch)
+    }
+
+    /// Leaves the library out: there is nothing it could work with.
+    pub fn without_library(&mut self) {
+        self.environment.retain(|(name, _)| *name != "LD_PRELOAD");
+    }
+
+    /// Sets or replaces a variable of the program's environment.
+    pub fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.environment.retain(|(known, _)| *known != name);
+        self.environment.push((name, value.into()));
+    }
+
+    /// Lets the program see only these devices.
+    pub fn show_only(&mut self, uuids: &str) {
+        self.set("CUDA_VISIBLE_DEVICES", uuids);
+    }
+
+    fn simulate(&mut self, scenario: Option<&str>, dir: &SegmentDir) -> Result<(), Failure> {
+        // Others whose directories are gone left their worlds behind; nobody else would look after those.
+        crate::workload::stage::sweep_worlds();
+        let folder = std::fs::canonicalize(artifacts::sim_folder(&dir.path)?)?;
+        self.set(
+            "LD_LIBRARY_PATH",
+            artifacts::prepend(&folder, "LD_LIBRARY_PATH"),
+        );
+        self.set(environment::SIM, "1");
+        if let Some(scenario) = scenario {
+            // The program may change its directory before it opens the driver.
+            let file = Path::new(scenario);
+            let scenario = if file.is_file() {
+                std::fs::canonicalize(file)?
+            } else {
+                PathBuf::from(scenario)
+            };
+            self.set(environment::SIM_SCENARIO, scenario);
+        }
+        Ok(())
+    }
+
+    /// The command, ready to be spawned.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// The program's environment as set here, in order.
+    pub fn environment(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
+        self.environment
+            .iter()
+            .map(|(name, value)| (*name, value.as_os_str()))
+    }
+
+    /// Becomes the program. Only comes back when that fails.
+    pub fn become_it(self) -> Failure {
+        let mut error = self.command().exec();
+        if needs_a_shell(&error) {
+            error = self.shell().exec();
+        }
+        self.cannot(&error)
+    }
+
+    /// Starts the program as a child.
+    pub fn spawn(&self) -> Result<Child, Failure> {
+        let child = match self.command().spawn() {
+            Err(error) if needs_a_shell(&error) => self.shell().spawn(),
+            child => child,
+        };
+        child.map_err(|error| self.cannot(&error))
+    }
+
+    /// A script without its first line: shells run it as their own, so do we.
+    fn shell(&self) -> Command {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg(&self.program).args(&self.arguments);
+        shell.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        shell
+    }
+
+    fn cannot(&self, error: &std::io::Error) -> Failure {
+        Failure {
+            exit: Exit::CannotExecute,
+            sentence: format!("{} cannot be executed: {error}", self.program.display()),
+        }
+    }
+}
+
+fn needs_a_shell(error: &std::io::Error) -> bool {
+    const ENOEXEC: i32 = 8;
+    error.raw_os_error() == Some(ENOEXEC)
+}
+
+fn disabled() -> Option<String> {
+    let value = std::env::var_os(environment::DISABLE)?;
+    (!value.is_empty() && value != "0").then(|| {
+        format!(
+            "{} is set, so the library steps aside: nothing will be counted, limited or locked; unset it",
+            environment::DISABLE
+        )
+    })
+}
+
+/// `--sim python train.py`: the program went to `--sim`, and its first argument was to be started.
+fn taken_for_scenario(settings: &Settings) -> Option<Failure> {
+    let scenario = settings.sim.as_ref()?.as_ref()?;
+    find_program(OsStr::new(scenario)).ok()?;
+    Some(Failure::usage(format!(
+        "--sim took {scenario:?} for its scenario; put -- before the program: gpushare run --sim -- {} ...",
+        plain(scenario)
+    )))
+}
+
+/// The file a shell would run for this word.
+pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
+    let found = if word.as_encoded_bytes().contains(&b'/') {
+        Some(PathBuf::from(word)).filter(|path| path.exists())
+    } else {
+        search_path(word)
+    };
+    let Some(program) = found else {
+        let place = if word.as_encoded_bytes().contains(&b'/') {
+            "there is no such file"
+        } else {
+            "it is not in PATH"
+        };
+        return Err(Failure {
+            exit: Exit::NotFound,
+            sentence: format!("cannot run {word:?}: {place}; check the spelling or give its path"),
+        });
+    };
+    let cannot = |why: &str| Failure {
+        exit: Exit::CannotExecute,
+        sentence: format!("cannot run {}: {why}", program.display()),
+    };
+    if program.is_dir() {
+        return Err(cannot("it is a directory"));
+    }
+    if !is_executable(&program) {
+        return Err(cannot(
+            "you may not execute it; chmod +x it or start it through its interpreter",
+        ));
+    }
+    Ok(program)
+}
+
+/// Looks a name up in PATH.
+pub(crate) fn search_path(name: &OsStr) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
+    places.find(|place| place.is_file() && is_executable(place))
+}
+
+fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// A sentence for a value that was not understood.
+pub fn wrong_value(name: &str, error: &units::TextError) -> Failure {
+    Failure::usage(format!("{name}: {error}"))
+}

@@ -1,0 +1,282 @@
+//! The settings a person gives a program at its start, and the variables that carry them.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use shm_layout::trace::RECORDS;
+
+use crate::environment;
+use crate::text::exit::Failure;
+use crate::text::units;
+
+use super::wrong_value;
+
+/// The longest group name a segment can hold.
+const GROUP_BYTES: usize = 31;
+/// The longest label a segment can hold.
+const LABEL_BYTES: usize = 63;
+
+/// What `gpushare run` was asked for; nothing is checked yet.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Settings {
+    /// Run on one device: its number, its UUID, or `auto` for the least busy one
+    #[arg(long, value_name = "auto|N|UUID")]
+    pub gpu: Option<String>,
+    /// Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)
+    #[arg(long, value_name = "SIZE|%")]
+    pub memory: Option<String>,
+    /// Share of the device's time against others under order=fair, 1 to 1000 [default: 100]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub weight: Option<String>,
+    /// Place in the queue under order=priority, -20 to 19, higher first [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub priority: Option<String>,
+    /// The most of the device's time, 1% to 100%
+    #[arg(long, value_name = "%")]
+    pub cap: Option<String>,
+    /// Share this group's quota, weight and cap
+    #[arg(long, value_name = "G")]
+    pub group: Option<String>,
+    /// Name to show it under and to find it by as name:LABEL
+    #[arg(long, value_name = "LABEL")]
+    pub name: Option<String>,
+    /// Lock policy where the operator has set none, such as "timeslice=5ms order=fair"
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)
+    #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
+    pub sim: Option<Option<String>>,
+    /// Start it even where --memory, --cap, --group or --policy cannot be enforced; say so and go on
+    #[arg(long)]
+    pub best_effort: bool,
+}
+
+/// A setting that travels in a variable: how a person writes it, and what its value must be.
+struct Carried {
+    option: &'static str,
+    variable: &'static str,
+    means: Means,
+    of: fn(&Settings) -> &Option<String>,
+    check: fn(&str, &str) -> Result<(), Failure>,
+}
+
+/// What a setting is worth to who asked for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// Others rely on it: where it cannot be enforced the program had better not run.
+    Limit,
+    /// It only orders or names.
+    Wish,
+}
+
+/// Fills the table: option, variable, field, worth, and the reader whose success makes a value right.
+macro_rules! carried {
+    ($($option:literal $variable:ident $field:ident $means:ident $check:expr;)*) => {
+        const CARRIED: &[Carried] = &[$(Carried {
+            option: $option,
+            variable: environment::$variable,
+            means: Means::$means,
+            of: |settings| &settings.$field,
+            check: $check,
+        },)*];
+    };
+}
+
+carried! {
+    "--memory" MEMORY memory Limit |what, text| right(what, units::parse_memory_list(text));
+    "--weight" WEIGHT weight Wish |what, text| right(what, units::parse_integer(text, 1, 1000));
+    "--priority" PRIORITY priority Wish |what, text| right(what, units::parse_integer(text, -20, 19));
+    "--cap" CAP cap Limit |what, text| right(what, units::parse_percent(text));
+    "--group" GROUP group Limit |what, text| check_name(what, text, GROUP_BYTES);
+    "--name" NAME name Wish |what, text| check_name(what, text, LABEL_BYTES);
+    "--policy" POLICY policy Limit |what, text| right(what, units::policy(text));
+}
+
+fn right<T>(what: &str, read: Result<T, units::TextError>) -> Result<(), Failure> {
+    read.map(drop).map_err(|error| wrong_value(what, &error))
+}
+
+impl Settings {
+    /// The variables that carry the settings, each checked.
+    pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
+        let mut variables = Vec::new();
+        for carried in CARRIED {
+            if let Some(text) = (carried.of)(self) {
+                (carried.check)(carried.option, text)?;
+                variables.push((carried.variable, OsString::from(text)));
+            }
+        }
+        Ok(variables)
+    }
+
+    /// Checks what the program would inherit where nothing is set here, and names it.
+    pub fn inherited(&self) -> Result<Vec<&'static str>, Failure> {
+        let mut names = Vec::new();
+        for carried in CARRIED
+            .iter()
+            .filter(|carried| (carried.of)(self).is_none())
+        {
+            let Some(text) = std::env::var_os(carried.variable).filter(|text| !text.is_empty())
+            else {
+                continue;
+            };
+            (carried.check)(carried.variable, &text.to_string_lossy())?;
+            names.push(carried.variable);
+        }
+        if let Some(text) = std::env::var_os(environment::TRACE).filter(|text| !text.is_empty()) {
+            let (least, most) = (i64::from(*RECORDS.start()), i64::from(*RECORDS.end()));
+            right(
+                environment::TRACE,
+                units::parse_integer(&text.to_string_lossy(), least, most),
+            )?;
+            names.push(environment::TRACE);
+        }
+        Ok(names)
+    }
+
+    /// Which limits are asked for, here or by what the program inherits: the names that ask.
+    pub fn limits(&self) -> Vec<String> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|text| !text.is_empty());
+        let limits = CARRIED
+            .iter()
+            .filter(|carried| carried.means == Means::Limit);
+        let mut names: Vec<String> = limits
+            .filter_map(|carried| match (carried.of)(self) {
+                Some(_) => Some(carried.option),
+                None => is_set(carried.variable).then_some(carried.variable),
+            })
+            .map(ToOwned::to_owned)
+            .collect();
+        // Another tool's name of one device ends in its number.
+        let is_alias = |name: &str| {
+            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let stem = stem.strip_suffix('_').unwrap_or(name);
+            let mut limits = shm_layout::ALIASES.iter();
+            name != environment::PFLOG && limits.any(|alias| *alias == name || *alias == stem)
+        };
+        let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        names.extend(inherited.filter(|name| is_alias(name) && is_set(name)));
+        names
+    }
+
+    /// The same settings as options of `gpushare run`.
+    pub fn options(&self) -> Vec<String> {
+        let said = |carried: &Carried| {
+            Some(format!(
+                "{}={}",
+                carried.option,
+                (carried.of)(self).as_ref()?
+            ))
+        };
+        let mut options: Vec<String> = CARRIED.iter().filter_map(said).collect();
+        options.extend(self.gpu.iter().map(|gpu| format!("--gpu={gpu}")));
+        match &self.sim {
+            Some(Some(scenario)) => options.push(format!("--sim={scenario}")),
+            Some(None) => options.push("--sim".into()),
+            None => {}
+        }
+        options.extend(self.best_effort.then(|| "--best-effort".to_owned()));
+        options
+    }
+}
+
+/// A name fits its place in the segment and shows on one line.
+pub fn check_name(what: &str, text: &str, most: usize) -> Result<(), Failure> {
+    if text.is_empty() {
+        return Err(Failure::usage(format!(
+            "{what}: the name is empty; give 1 to {most} bytes"
+        )));
+    }
+    if text.len() > most {
+        return Err(Failure::usage(format!(
+            "{what}: {:?}… has {} bytes; at most {most} fit",
+            text.chars().take(most).collect::<String>(),
+            text.len()
+        )));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Failure::usage(format!(
+            "{what}: {text:?} has control characters; use printable ones"
+        )));
+    }
+    Ok(())
+}
+
+/// A group's name, checked.
+pub fn check_group(what: &str, text: &str) -> Result<(), Failure> {
+    check_name(what, text, GROUP_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::exit::Exit;
+
+    fn refused(settings: Settings) -> Failure {
+        settings.variables().expect_err("must be refused")
+    }
+
+    #[test]
+    fn each_wrong_value_is_named_before_anything_starts() {
+        let memory = refused(Settings {
+            memory: Some("8Q".into()),
+            ..Settings::default()
+        });
+        assert!(
+            memory
+                .sentence
+                .starts_with("--memory: \"8Q\" has an unknown unit"),
+            "{memory}"
+        );
+        assert_eq!(memory.exit, Exit::Usage);
+        for settings in [
+            Settings {
+                weight: Some("0".into()),
+                ..Settings::default()
+            },
+            Settings {
+                priority: Some("20".into()),
+                ..Settings::default()
+            },
+            Settings {
+                cap: Some("101%".into()),
+                ..Settings::default()
+            },
+            Settings {
+                group: Some(String::new()),
+                ..Settings::default()
+            },
+            Settings {
+                group: Some("g".repeat(32)),
+                ..Settings::default()
+            },
+            Settings {
+                name: Some("two\nlines".into()),
+                ..Settings::default()
+            },
+            Settings {
+                policy: Some("timeslice=0".into()),
+                ..Settings::default()
+            },
+        ] {
+            assert_eq!(refused(settings).exit, Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn right_values_reach_the_program_as_they_were_written() {
+        let settings = Settings {
+            memory: Some("0:8GiB,1:50%".into()),
+            cap: Some("30%".into()),
+            ..Settings::default()
+        };
+        let variables = settings.variables().expect("all well formed");
+        assert_eq!(
+            variables,
+            [
+                (environment::MEMORY, "0:8GiB,1:50%".into()),
+                (environment::CAP, "30%".into())
+            ]
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! Which device is the least busy: what counts, and how much against the rest.
+//!
+//! A device is the busier the more claims of other picks it has, the longer its queue for the lock,
+//! the more it computes and the less memory is free. The worth of each is a constant below; the
+//! weights are rough on purpose, for the numbers they weigh are of a moment.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use shm_layout::Uuid;
+
+use crate::environment;
+use crate::sample::{DeviceSample, Sample};
+use crate::text::exit::Failure;
+use crate::text::units::human_size;
+use crate::text::uuids;
+
+const ALLOWED: &str = "/usr/local/share/gpus/ids";
+
+/// What one claim, one waiter, full utilisation and full memory are worth against each other.
+const CLAIM_WORTH: f64 = 0.5;
+const QUEUE_WORTH: f64 = 0.25;
+const UTILISATION_WORTH: f64 = 1.0;
+const MEMORY_WORTH: f64 = 1.0;
+
+/// A device and how busy it is.
+#[derive(Debug, Serialize)]
+pub struct Candidate {
+    /// Its number.
+    pub gpu: usize,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its name.
+    pub name: String,
+    /// Memory that nobody holds or was promised.
+    pub free_bytes: u64,
+    /// Its memory.
+    pub total_bytes: u64,
+    /// Share of time it computes, where NVML says.
+    pub utilisation_percent: Option<u32>,
+    /// Who holds and waits for its lock.
+    pub queue: usize,
+    /// Other picks that have just chosen it.
+    pub claims: u32,
+    /// All of that in one number; 0 is idle.
+    pub busy: f64,
+    /// Why it may not be chosen.
+    pub excluded: Option<String>,
+}
+
+/// Every device of the sample, with those excluded that have less than `wanted` bytes free or are
+/// not in the list of `allowed` ones.
+pub fn candidates(
+    sample: &Sample,
+    wanted: Option<u64>,
+    allowed: Option<&[Uuid]>,
+) -> Vec<Candidate> {
+    let devices = sample.devices.iter().enumerate();
+    devices
+        .map(|(gpu, device)| candidate(gpu, device, sample, wanted, allowed))
+        .collect()
+}
+
+fn candidate(
+    gpu: usize,
+    device: &DeviceSample,
+    sample: &Sample,
+    wanted: Option<u64>,
+    allowed: Option<&[Uuid]>,
+) -> Candidate {
+    let ledger: u64 = sample
+        .processes
+        .iter()
+        .filter_map(|process| process.on(gpu))
+        .map(|held| held.used_bytes)
+        .sum();
+    // NVML knows of processes without gpushare, the ledger of memory promised but not yet touched.
+    let used = device.used_bytes.unwrap_or(0).max(ledger);
+    let free_bytes = device.total_bytes.saturating_sub(used);
+    let queue = device.waiters.len() + usize::from(device.owner.is_some());
+    let fraction = used as f64 / device.total_bytes.max(1) as f64;
+    let utilisation = f64::from(device.util_percent.unwrap_or(0)) / 100.0;
+    let busy = f64::from(device.picks) * CLAIM_WORTH
+        + queue as f64 * QUEUE_WORTH
+        + utilisation * UTILISATION_WORTH
+        + fraction.min(1.0) * MEMORY_WORTH;
+    let uuid = uuids::parse(&device.uuid);
+    let excluded = match (allowed, uuid, wanted) {
+        (Some(allowed), Some(uuid), _) if !allowed.contains(&uuid) => {
+            Some("not in the list of allowed devices".into())
+        }
+        (_, _, Some(wanted)) if free_bytes < wanted => {
+            Some(format!("only {} free", human_size(free_bytes)))
+        }
+        _ => None,
+    };
+    Candidate {
+        gpu,
+        uuid: device.uuid.clone(),
+        name: device.name.clone(),
+        free_bytes,
+        total_bytes: device.total_bytes,
+        utilisation_percent: device.util_percent,
+        queue,
+        claims: device.picks,
+        busy: (busy * 1000.0).round() / 1000.0,
+        excluded,
+    }
+}
+
+/// The device named, or else the least busy one, if it may be chosen.
+pub fn choose(
+    candidates: &[Candidate],
+    named: Option<usize>,
+    wanted: Option<u64>,
+) -> Result<usize, Failure> {
+    if let Some(gpu) = named {
+        return match candidates
+            .get(gpu)
+            .and_then(|candidate| candidate.excluded.as_ref())
+        {
+            Some(why) => Err(Failure::failed(format!("gpu{gpu} cannot be picked: {why}"))),
+            None => Ok(gpu),
+        };
+    }
+    let free = candidates
+        .iter()
+        .filter(|candidate| candidate.excluded.is_none());
+    // The most free memory decides between equals, then the lowest number.
+    let best = free.min_by(|a, b| {
+        a.busy
+            .total_cmp(&b.busy)
+            .then(b.free_bytes.cmp(&a.free_bytes))
+    });
+    best.map(|best| best.gpu).ok_or_else(|| match wanted {
+        Some(wanted) => Failure::failed(format!(
+            "no GPU has {} free; wait, ask for less, or lower a quota (gpushare pick --explain shows each)",
+            human_size(wanted)
+        )),
+        None => Failure::failed(format!(
+            "no GPU may be picked: {} lists none of those here; correct the list or set {}",
+            allowed_path().display(),
+            environment::ALLOWED_GPUS
+        )),
+    })
+}
+
+fn allowed_path() -> PathBuf {
+    std::env::var_os(environment::ALLOWED_GPUS).map_or_else(|| ALLOWED.into(), Into::into)
+}
+
+/// The devices that may be chosen; `None` when there is no list.
+pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
+    let path = allowed_path();
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::failed(format!(
+                "the list of allowed GPUs {} cannot be read: {error}",
+                path.display()
+            )));
+        }
+    };
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or("").trim())
+        .filter(|line| !line.is_empty());
+    let read = |line: &str| {
+        uuids::parse(line).ok_or_else(|| {
+            Failure::usage(format!(
+                "{}: {line:?} is no UUID; write one a line, as nvidia-smi -L shows",
+                path.display()
+            ))
+        })
+    };
+    lines.map(read).collect::<Result<Vec<_>, _>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(last: u8, picks: u32, used: u64, util: u32) -> DeviceSample {
+        DeviceSample {
+            uuid: uuids::format([last; 16], false),
+            total_bytes: 16 << 30,
+            used_bytes: Some(used),
+            util_percent: Some(util),
+            picks,
+            ..DeviceSample::default()
+        }
+    }
+
+    fn pick(
+        devices: Vec<DeviceSample>,
+        wanted: Option<u64>,
+        allowed: Option<&[Uuid]>,
+    ) -> Result<usize, Failure> {
+        let sample = Sample {
+            devices,
+            ..Sample::default()
+        };
+        let candidates = candidates(&sample, wanted, allowed);
+        choose(&candidates, None, wanted)
+    }
+
+    #[test]
+    fn the_idle_device_is_chosen_and_a_claim_turns_the_next_pick_away() {
+        assert_eq!(
+            pick(
+                vec![device(0, 0, 8 << 30, 90), device(1, 0, 0, 0)],
+                None,
+                None
+            ),
+            Ok(1)
+        );
+        assert_eq!(
+            pick(vec![device(0, 1, 0, 0), device(1, 0, 0, 0)], None, None),
+            Ok(1)
+        );
+        assert_eq!(
+            pick(vec![device(0, 0, 0, 0), device(1, 0, 0, 0)], None, None),
+            Ok(0)
+        );
+    }
+
+    #[test]
+    fn a_device_without_the_memory_or_not_in_the_list_is_left_out() {
+        let devices = || vec![device(0, 0, 12 << 30, 0), device(1, 3, 0, 50)];
+        assert_eq!(pick(devices(), Some(8 << 30), None), Ok(1));
+        assert!(pick(devices(), Some(17 << 30), None).is_err());
+        assert_eq!(pick(devices(), None, Some(&[[0; 16]])), Ok(0));
+        assert!(pick(devices(), None, Some(&[[7; 16]])).is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! Putting an executable behind a wrapper that always starts it under gpushare, and taking it off.
+//!
+//! `EXE` becomes a small `sh` script; the program itself stays in the same folder as
+//! `gpushare-wrapped.EXE`, the same inode, so its bytes, mode, owner and times are untouched. The
+//! order of steps keeps a working `EXE` in place at every moment: the second name is linked first,
+//! then the finished script is renamed over `EXE`; unwrapping is one rename back. A link that is
+//! there already ends a second wrapper at once. Should gpushare go away, the script starts the
+//! program without it.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::text::exit::{Exit, Failure};
+
+/// What the program is called while it is wrapped.
+const PREFIX: &str = "gpushare-wrapped.";
+/// The script's second line, by which it is known again.
+const MARK: &str = "# Made by gpushare wrap; gpushare unwrap takes it away.";
+
+/// Puts `exe` behind a wrapper that runs `gpushare run OPTIONS`. Returns where the program is now.
+pub fn wrap(exe: &Path, gpushare: &Path, options: &[String]) -> Result<PathBuf, Failure> {
+    let exe = resolve(exe)?;
+    check(&exe, gpushare)?;
+    let hidden = hidden_name(&exe)?;
+    fs::hard_link(&exe, &hidden).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::failed(format!(
+            "{} is there already: {} looks wrapped; gpushare unwrap it first",
+            hidden.display(),
+            exe.display()
+        )),
+        _ => cannot(&exe, "be wrapped", &error),
+    })?;
+    let script = script(&hidden, gpushare, options);
+    if let Err(error) = replace(&exe, &script) {
+        // Nothing but the second name was made yet.
+        let _ = fs::remove_file(&hidden);
+        return Err(cannot(&exe, "be wrapped", &error));
+    }
+    Ok(hidden)
+}
+
+/// Takes the wrapper off again.
+pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
+    let exe = resolve(exe)?;
+    let hidden = hidden_name(&exe)?;
+    if !is_wrapper(&exe) {
+        return Err(Failure::failed(format!(
+            "{} is not wrapped, so it was left alone",
+            exe.display()
+        )));
+    }
+    fs::rename(&hidden, &exe).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::failed(format!(
+            "{} is a wrapper, but the program it wraps, {}, is gone; install the program anew",
+            exe.display(),
+            hidden.display()
+        )),
+        _ => cannot(&exe, "be unwrapped", &error),
+    })?;
+    Ok(exe)
+}
+
+/// The file itself, so that a wrapped link does not wrap the link.
+fn resolve(exe: &Path) -> Result<PathBuf, Failure> {
+    fs::canonicalize(exe).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::no_such_target(format!("there is no file {}", exe.display()))
+        }
+        _ => cannot(exe, "be looked at", &error),
+    })
+}
+
+fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
+    let refuse = |why: &str| {
+        Err(Failure::usage(format!(
+            "{} was not wrapped: {why}",
+            exe.display()
+        )))
+    };
+    let meta = fs::metadata(exe).map_err(|error| cannot(exe, "be looked at", &error))?;
+    if !meta.is_file() {
+        return refuse("it is not a file");
+    }
+    if meta.permissions().mode() & 0o111 == 0 {
+        return refuse("it is not executable");
+    }
+    if meta.permissions().mode() & 0o6000 != 0 {
+        return refuse(
+            "it is setuid or setgid, and a script cannot be; the preload would be ignored anyway",
+        );
+    }
+    if is_wrapper(exe) {
+        return refuse("it is a wrapper already; gpushare unwrap takes it off");
+    }
+    if exe
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+    {
+        return refuse("it is the program behind a wrapper already");
+    }
+    let same = |other: &Path| {
+        fs::metadata(other)
+            .is_ok_and(|other| (other.dev(), other.ino()) == (meta.dev(), meta.ino()))
+    };
+    if same(gpushare) || same(Path::new("/bin/sh")) {
+        return refuse("the wrapper itself needs it");
+    }
+    Ok(())
+}
+
+fn hidden_name(exe: &Path) -> Result<PathBuf, Failure> {
+    let name = exe
+        .file_name()
+        .ok_or_else(|| Failure::usage(format!("{} has no name", exe.display())))?;
+    let mut hidden = OsString::from(PREFIX);
+    hidden.push(name);
+    Ok(exe.with_file_name(hidden))
+}
+
+/// Whether a file is one of our scripts.
+pub fn is_wrapper(exe: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(exe).and_then(|file| file.take(256).read_to_end(&mut start));
+    read.is_ok() && String::from_utf8_lossy(&start).lines().nth(1) == Some(MARK)
+}
+
+fn script(hidden: &Path, gpushare: &Path, options: &[String]) -> Vec<u8> {
+    let options: Vec<String> = options
+        .iter()
+        .map(|option| quote(option.as_ref()))
+        .collect();
+    let (gpushare, hidden) = (quote(gpushare.as_os_str()), quote(hidden.as_os_str()));
+    format!(
+        "#!/bin/sh\n{MARK}\n[ -x {gpushare} ] || exec {hidden} \"$@\"\nexec {gpushare} run {}-- {hidden} \"$@\"\n",
+        options.iter().map(|option| format!("{option} ")).collect::<String>(),
+    )
+    .into_bytes()
+}
+
+/// A word as `sh` takes it literally.
+fn quote(word: &std::ffi::OsStr) -> String {
+    format!("'{}'", word.to_string_lossy().replace('\'', "'\\''"))
+}
+
+/// Puts `content` in the file's place with the file's mode and owner, at once or not at all.
+fn replace(exe: &Path, content: &[u8]) -> io::Result<()> {
+    let meta = fs::metadata(exe)?;
+    let fresh = exe.with_file_name(format!(".gpushare-wrap-{}", std::process::id()));
+    let written = File::create_new(&fresh).and_then(|mut file| {
+        file.write_all(content)?;
+        std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid()))?;
+        file.set_permissions(Permissions::from_mode(meta.permissions().mode() & 0o777))?;
+        file.sync_all()
+    });
+    let renamed = written.and_then(|()| fs::rename(&fresh, exe));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    renamed
+}
+
+fn cannot(exe: &Path, what: &str, error: &io::Error) -> Failure {
+    let exit = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::NotPermitted,
+        _ => Exit::Failed,
+    };
+    Failure {
+        exit,
+        sentence: format!(
+            "{} cannot {what}: {error}; nothing was changed",
+            exe.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_with_quotes_and_blanks_stays_one_word() {
+        assert_eq!(quote("it's here".as_ref()), "'it'\\''s here'");
+    }
+}
