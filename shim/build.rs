@@ -15,6 +15,10 @@ use std::{
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libgpushare.so");
+    // Our exports are ours even where a program exports the same names: without this the dynamic linker fills the
+    // addresses that we hand out with the program's own functions, and they call themselves. All of them are functions;
+    // the plain -Bsymbolic would also make every look-up of ours begin with ourselves.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     let ours = |name| env::var(name).unwrap_or_default();
     // cargo names the linker that is configured for the target; without one rustc takes `cc`.
     let linker = match env::var("RUSTC_LINKER") {

@@ -3,7 +3,8 @@
 //! `dlsym`, `dlvsym` and `dlopen` are exported as trampolines that *jump* to libc's own for
 //! whatever is not ours, so RTLD_NEXT, RTLD_DEFAULT and `$ORIGIN` keep the caller's identity. For a name of
 //! the table, `answer` asks libc's `dlsym` itself: what the driver lacks stays NULL, with libc's own
-//! `dlerror`; the first definition of a name is ours to wrap; a second, different one passes through.
+//! `dlerror`; the first definition of a name is ours to wrap; a second, different one passes through, and so does what
+//! the program itself exports by that name.
 #![allow(unsafe_code, reason = "calls libc's own look-ups")]
 
 pub mod elf;
@@ -120,14 +121,15 @@ fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_voi
     if handle == libc::RTLD_NEXT && library::is_behind_us(caller) {
         return None;
     }
-    let real = if is_pseudo(handle) {
-        behind_us(symbol, caller, handle == libc::RTLD_DEFAULT)
+    let name = library::c_name(symbol);
+    let real = if handle == libc::RTLD_NEXT {
+        behind_us(symbol, caller, false)
     } else {
-        let real = real::dlsym(handle, library::c_name(symbol));
-        if real == symbol.export() {
-            behind_us(symbol, caller, false)
+        let first = real::dlsym(handle, name);
+        if first == symbol.export() {
+            behind_us(symbol, caller, handle == libc::RTLD_DEFAULT)
         } else {
-            real
+            first
         }
     };
     Some(ours_or(symbol, real))
@@ -149,9 +151,12 @@ fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_vo
     local
 }
 
-/// Our export if this is the definition we wrap, else the definition itself, which may be none.
+/// Our export if this is the definition we wrap, else the definition itself, which may be none. What a program, or a
+/// library loaded before us, exports by this name is its own and no driver's: it is not even a function perhaps.
 fn ours_or(symbol: Symbol, real: *mut c_void) -> *mut c_void {
-    if !real.is_null() && driver::adopt(symbol, real) {
+    let wrapped = driver::known(symbol) == real
+        || !library::is_before_us(real as usize) && driver::adopt(symbol, real);
+    if !real.is_null() && wrapped {
         symbol.export()
     } else {
         real

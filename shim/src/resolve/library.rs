@@ -118,6 +118,19 @@ pub fn is_behind_us(caller: usize) -> bool {
     found.is_some_and(|index| index > our_index)
 }
 
+/// Whether an address lies in the program, or in a library that was loaded before us.
+pub fn is_before_us(address: usize) -> bool {
+    let ours = is_behind_us as *const () as usize;
+    let before = elf::visit(|object| {
+        if object.contains(ours) {
+            Some(false)
+        } else {
+            object.contains(address).then_some(true)
+        }
+    });
+    before == Some(true)
+}
+
 /// The symbol's name as a C string.
 pub fn c_name(symbol: Symbol) -> &'static CStr {
     C_NAMES[symbol as usize]

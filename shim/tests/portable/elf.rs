@@ -1,6 +1,6 @@
 //! What the library asks of the system it is loaded on, read off the file itself.
 
-use std::{path::Path, process::Command};
+use std::{collections::HashSet, path::Path, process::Command};
 
 use gpushare_testbed::artifact;
 
@@ -51,6 +51,62 @@ pub fn asks_little(library: &Path) {
         .filter(|line| !line.contains("@GLIBC_") && !line.contains("__tls_get_addr"))
         .collect();
     assert!(nobodys.is_empty(), "{nobodys:#?}");
+}
+
+/// Finds its own exports without the linker: a program that exports one of these names has no say in where we are.
+pub fn reaches_itself_directly(library: &Path) {
+    let exports = exports(library);
+    assert!(exports.len() >= 100, "{exports:?}");
+    let preemptible = preemptible(library, &exports);
+    assert!(preemptible.is_empty(), "{preemptible:#?}");
+}
+
+/// The symbols that a library exports.
+fn exports(library: &Path) -> HashSet<String> {
+    readelf("--dyn-syms", library)
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|words| words.len() >= 8 && words[0].ends_with(':') && words[6] != "UND")
+        .filter_map(|words| Some(words[7].split('@').next()?.to_owned()))
+        .collect()
+}
+
+/// The relocations that ask the dynamic linker for one of `names`.
+fn preemptible(library: &Path, names: &HashSet<String>) -> Vec<String> {
+    readelf("-r", library)
+        .lines()
+        .filter(|line| {
+            // Offset, info, type, the symbol's value and its name; without a symbol there is an addend only.
+            let name = line.split_whitespace().nth(4);
+            name.is_some_and(|name| names.contains(name.split('@').next().unwrap_or(name)))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn no_relocation_asks_the_linker_for_an_export_of_its_own() {
+    reaches_itself_directly(&artifact("libgpushare.so"));
+}
+
+#[test]
+fn a_preemptible_export_is_read_off_a_librarys_file() {
+    let source = tempfile::Builder::new()
+        .suffix(".c")
+        .tempfile()
+        .expect("a temporary file");
+    let text = "int one(void) { return 1; } void *table[] = {one}; int two(void) { return one(); }";
+    std::fs::write(source.path(), text).expect("our own file");
+    for (flag, found) in [("-Wl,-z,now", true), ("-Wl,-Bsymbolic", false)] {
+        let library =
+            gpushare_testbed::cc(source.path(), "own.so", &["-shared", "-fPIC", "-O0", flag]);
+        let exports = exports(&library);
+        assert!(
+            exports.contains("one") && exports.contains("two"),
+            "{exports:?}"
+        );
+        assert_eq!(!preemptible(&library, &exports).is_empty(), found, "{flag}");
+    }
 }
 
 #[test]

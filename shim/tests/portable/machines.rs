@@ -23,6 +23,7 @@ fn aarch64() -> Option<Target> {
         return None;
     };
     elf::asks_little(&preload);
+    elf::reaches_itself_directly(&preload);
     let libc = Path::new("/usr/aarch64-linux-gnu/lib/libc.so.6");
     let emulator = Path::new("/usr/bin/qemu-aarch64");
     if !there(emulator, "emulator") || !there(libc, "libc for aarch64") {

@@ -2,6 +2,7 @@
 //! defines what they found. The driver here does nothing; see `apps/noop_driver.c`.
 
 mod bench;
+mod owners;
 mod preloads;
 
 use std::{fs, path::Path};
