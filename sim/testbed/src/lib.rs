@@ -7,10 +7,12 @@
 //!
 //! Around it: [`artifact`] builds what a test needs to start, [`cc`] compiles a tiny C program,
 //! [`python`] provides clients from PyPI, [`Watched`] is a child that cannot outlive its limit, and
-//! [`eventually`] waits for what has no event to wait for.
+//! [`eventually`] waits for what has no event to wait for. [`floors`] holds a crate's imports to the order that its
+//! `lib.rs` draws.
 
 mod artifact;
 mod cc;
+pub mod floors;
 mod python;
 mod remains;
 mod wait;
