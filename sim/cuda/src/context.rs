@@ -5,7 +5,7 @@ mod calls;
 pub use calls::FACES;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::ThreadId;
@@ -61,6 +61,9 @@ pub struct Primary {
 }
 
 static CONTEXTS: Table<Context> = Table::new();
+
+/// Each device's primary context, by ordinal.
+static PRIMARIES: Mutex<BTreeMap<i32, Primary>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
     static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
@@ -214,7 +217,8 @@ impl Context {
 fn retain_primary(ordinal: i32) -> Result<Arc<Context>, CUerror> {
     let driver = driver()?;
     driver.device(ordinal)?;
-    let mut primary = lock(&driver.primaries[ordinal as usize]);
+    let mut primaries = lock(&PRIMARIES);
+    let primary = primaries.entry(ordinal).or_default();
     let context = match &primary.context {
         Some(context) => Arc::clone(context),
         None => Context::make(driver, ordinal, primary.flags, true)?,
@@ -224,8 +228,8 @@ fn retain_primary(ordinal: i32) -> Result<Arc<Context>, CUerror> {
     Ok(context)
 }
 
-fn reset_primary(driver: &Driver, ordinal: i32) {
-    let context = lock(&driver.primaries[ordinal as usize]).context.take();
+fn reset_primary(ordinal: i32) {
+    let context = lock(&PRIMARIES).entry(ordinal).or_default().context.take();
     if let Some(context) = context {
         context.destroy();
     }

@@ -15,7 +15,8 @@ use gpushare_abi::types::{
 
 use crate::c::{In, Out};
 use crate::context::{self, current};
-use crate::stream::{self, DefaultStream};
+use crate::faces::DefaultStream;
+use crate::stream;
 use crate::task::{Copy, Side, Task};
 use crate::{array, capture, heap, vmm};
 

@@ -12,7 +12,6 @@ use gpushare_abi::errors::{
 };
 use gpushare_sim::{Device, Member, World, visible};
 
-use crate::context::Primary;
 use crate::handles::lock;
 
 /// The version of the driver API: 13.0.
@@ -25,8 +24,6 @@ pub struct Driver {
     pub member: Member,
     /// The devices this process sees, by ordinal.
     pub devices: Vec<Device>,
-    /// The primary context of each.
-    pub primaries: Vec<Mutex<Primary>>,
     /// How long each allocation takes.
     pub slow_alloc: Duration,
 }
@@ -87,12 +84,10 @@ fn start() -> Result<Driver, CUerror> {
         note(&error.to_string());
         CUDA_ERROR_OPERATING_SYSTEM
     })?;
-    let primaries = devices.iter().map(|_| Mutex::default()).collect();
     let slow_alloc = world.scenario().mishaps.slow_alloc.0;
     Ok(Driver {
         member,
         devices,
-        primaries,
         slow_alloc,
     })
 }

@@ -11,10 +11,10 @@ use crate::c::Out;
 use crate::capture::{self, CaptureMark};
 use crate::context::{Context, current};
 use crate::driver::driver;
-use crate::faces::faces;
+use crate::faces::{DefaultStream, faces};
 use crate::graph::node::Node;
 use crate::handles::{Table, fresh, lock};
-use crate::stream::{self, DefaultStream, Mark};
+use crate::stream::{self, Mark};
 use crate::task::Task;
 
 /// An event.

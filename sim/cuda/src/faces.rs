@@ -31,6 +31,15 @@ pub struct Face {
     pub address: Address,
 }
 
+/// Which stream NULL means: it depends on the form of the function that is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultStream {
+    /// The context's legacy default stream.
+    Legacy,
+    /// The calling thread's default stream.
+    PerThread,
+}
+
 /// The address of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Address(pub *const ());
@@ -76,7 +85,7 @@ macro_rules! faces {
             #[allow(unused_imports, reason = "not each body needs all")]
             use super::*;
             #[allow(clippy::too_many_arguments, reason = "as many as the driver's function has")]
-            pub(super) fn body($($default: $crate::stream::DefaultStream,)? $($arg: $type),*) -> CUresult $body
+            pub(super) fn body($($default: $crate::faces::DefaultStream,)? $($arg: $type),*) -> CUresult $body
         }
     };
     (@export $name:ident $symbol:ident $which:ident ($($arg:ident: $type:ty),* $(,)?) []) => {
@@ -84,7 +93,7 @@ macro_rules! faces {
     };
     (@export $name:ident $symbol:ident $which:ident ($($arg:ident: $type:ty),* $(,)?) [$default:ident]) => {
         faces!(@function $name ($($arg: $type),*) {
-            $symbol::body($crate::stream::DefaultStream::$which, $($arg),*)
+            $symbol::body($crate::faces::DefaultStream::$which, $($arg),*)
         });
     };
     (@function $name:ident ($($arg:ident: $type:ty),*) $call:block) => {

@@ -14,6 +14,7 @@ use std::sync::{Mutex, OnceLock};
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 
+use crate::capacity;
 use crate::driver::driver;
 use crate::handles::lock;
 
@@ -217,23 +218,14 @@ pub fn allocate(
     kind: Kind,
 ) -> Result<Block, CUerror> {
     let driver = driver()?;
-    let device = driver.device(ordinal)?;
+    driver.device(ordinal)?;
     if !driver.slow_alloc.is_zero() {
         std::thread::sleep(driver.slow_alloc);
     }
     let charged = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    let taken = driver
-        .member
-        .take_memory(device.index, charged)
-        .or_else(|_| {
-            // Pools keep what nobody uses until somebody needs it.
-            crate::pool::trim_device(ordinal);
-            driver.member.take_memory(device.index, charged)
-        });
-    taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-    place(bytes, charged, align, ordinal, context, kind).inspect_err(|_| {
-        driver.member.give_memory(device.index, charged);
-    })
+    capacity::take(ordinal, charged)?;
+    place(bytes, charged, align, ordinal, context, kind)
+        .inspect_err(|_| capacity::give(ordinal, charged))
 }
 
 /// Gives a block its addresses; its capacity is already taken (`charged` bytes of it are its own).
@@ -315,10 +307,7 @@ fn release(block: &Block) -> CUresult {
         rounded(block.bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?,
     );
     if block.charged > 0 {
-        let driver = driver()?;
-        driver
-            .member
-            .give_memory(driver.device(block.device)?.index, block.charged);
+        capacity::give(block.device, block.charged);
     }
     Ok(())
 }

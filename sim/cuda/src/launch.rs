@@ -23,9 +23,10 @@ use gpushare_abi::types::{
 use crate::c::{In, Out};
 use crate::context::current;
 use crate::driver::driver;
+use crate::faces::DefaultStream;
 use crate::handles::lock;
 use crate::module::{self, Function};
-use crate::stream::{self, DefaultStream};
+use crate::stream;
 use crate::task::{Callback, Host, Task};
 
 /// Threads a block may have.

@@ -23,6 +23,7 @@
 
 mod array;
 pub mod c;
+pub mod capacity;
 pub mod capture;
 pub mod context;
 mod copy;

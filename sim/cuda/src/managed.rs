@@ -15,10 +15,10 @@ use gpushare_abi::types::{
 use crate::c::{In, Out};
 use crate::context::current;
 use crate::driver::driver;
-use crate::faces::faces;
+use crate::faces::{DefaultStream, faces};
 use crate::handles::lock;
 use crate::heap::{self, Block, Kind};
-use crate::stream::{self, DefaultStream};
+use crate::stream;
 use crate::task::Task;
 
 /// The host as a device: `CU_DEVICE_CPU`.

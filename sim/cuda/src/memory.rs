@@ -6,9 +6,9 @@ use gpushare_abi::types::{CUdeviceptr, CUstream};
 use crate::c::Out;
 use crate::context::{self, current};
 use crate::driver::driver;
-use crate::faces::faces;
+use crate::faces::{DefaultStream, faces};
 use crate::heap::{self, Kind};
-use crate::stream::{self, DefaultStream};
+use crate::stream;
 use crate::task::{Fill, Task};
 use crate::{capture, copy, pool};
 

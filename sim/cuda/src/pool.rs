@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::{CUdeviceptr, CUmemoryPool};
 
+use crate::capacity;
 use crate::capture;
 use crate::driver::driver;
 use crate::graph::memory::{self, Allocation};
@@ -124,6 +125,7 @@ impl Pool {
             elsewhere: None,
         });
         POOLS.insert(pool.handle, Arc::clone(&pool));
+        capacity::reclaim_by(trim_device);
         pool
     }
 
@@ -208,23 +210,14 @@ impl Drop for Pool {
 
 /// Takes a chunk of a device's memory, and addresses for it.
 fn take(ordinal: i32, bytes: u64) -> Result<u64, CUerror> {
-    let driver = driver()?;
-    let index = driver.device(ordinal)?.index;
-    driver
-        .member
-        .take_memory(index, bytes)
-        .map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-    heap::take_addresses(bytes).inspect_err(|_| driver.member.give_memory(index, bytes))
+    capacity::take_free(ordinal, bytes)?;
+    heap::take_addresses(bytes).inspect_err(|_| capacity::give(ordinal, bytes))
 }
 
 fn give(ordinal: i32, chunks: Vec<(u64, u64)>) {
     for (base, bytes) in chunks {
         heap::give_addresses(base, bytes);
-        if let Ok(driver) = driver()
-            && let Ok(device) = driver.device(ordinal)
-        {
-            driver.member.give_memory(device.index, bytes);
-        }
+        capacity::give(ordinal, bytes);
     }
 }
 
@@ -242,7 +235,7 @@ fn trim_others(own: &Pool) {
 }
 
 /// The device has run out: what its pools do not use is given back.
-pub fn trim_device(ordinal: i32) {
+fn trim_device(ordinal: i32) {
     for pool in POOLS.all().iter().filter(|pool| pool.device == ordinal) {
         pool.trim(0);
     }

@@ -8,9 +8,9 @@ use gpushare_abi::types::{
 
 use crate::c::{In, Out};
 use crate::context::current;
-use crate::faces::faces;
+use crate::faces::{DefaultStream, faces};
 use crate::heap;
-use crate::stream::{self, DefaultStream, Stream};
+use crate::stream::{self, Stream};
 use crate::task::{Task, Word};
 
 fn create(out: Out<CUstream>, flags: u32, priority: i32) -> CUresult {

@@ -19,17 +19,9 @@ use gpushare_sim::clock;
 use crate::capture;
 use crate::context::{self, Context, Streams};
 use crate::driver::driver;
+use crate::faces::DefaultStream;
 use crate::handles::{Table, fresh, lock};
 use crate::task::Task;
-
-/// Which stream NULL means: it depends on the form of the function that is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultStream {
-    /// The context's legacy default stream.
-    Legacy,
-    /// The calling thread's default stream.
-    PerThread,
-}
 
 /// Tasks a stream holds before the next one has to wait, as the driver's queue is finite too.
 const FULL: usize = 1024;

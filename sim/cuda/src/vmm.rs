@@ -22,6 +22,7 @@ use gpushare_abi::types::{
 };
 
 use crate::c::Plain;
+use crate::capacity;
 use crate::context;
 use crate::driver::driver;
 use crate::handles::{Table, fresh, lock};
@@ -39,15 +40,15 @@ pub struct Physical {
     bytes: u64,
     props: Plain<CUmemAllocationProp>,
     file: OwnedFd,
-    /// The device's index in the world, if its capacity is taken by this process.
-    charged: Option<usize>,
+    /// The device's ordinal, if its capacity is taken by this process.
+    charged: Option<i32>,
 }
 
 impl Drop for Physical {
     fn drop(&mut self) {
         multicast::forget(self.id);
-        if let (Some(index), Ok(driver)) = (self.charged, driver()) {
-            driver.member.give_memory(index, self.bytes);
+        if let Some(ordinal) = self.charged {
+            capacity::give(ordinal, self.bytes);
         }
     }
 }
@@ -122,30 +123,19 @@ fn place(props: &CUmemAllocationProp) -> Result<Place, CUerror> {
 }
 
 fn create(bytes: u64, props: CUmemAllocationProp) -> Result<u64, CUerror> {
-    let driver = driver()?;
+    driver()?;
     let place = place(&props)?;
     aligned(&[bytes])?;
     if bytes == 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let charged = if place == HOST {
-        None
-    } else {
-        Some(driver.device(place)?.index)
-    };
-    if let Some(index) = charged {
-        driver
-            .member
-            .take_memory(index, bytes)
-            .or_else(|_| {
-                crate::pool::trim_device(place);
-                driver.member.take_memory(index, bytes)
-            })
-            .map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+    let charged = (place != HOST).then_some(place);
+    if let Some(place) = charged {
+        capacity::take(place, bytes)?;
     }
     let made = pages::create(bytes, place);
     let Some(file) = made else {
-        charged.inspect(|index| driver.member.give_memory(*index, bytes));
+        charged.inspect(|ordinal| capacity::give(*ordinal, bytes));
         return Err(CUDA_ERROR_OUT_OF_MEMORY);
     };
     Ok(keep(Arc::new(Physical {

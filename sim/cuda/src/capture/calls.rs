@@ -15,11 +15,11 @@ use gpushare_abi::types::{
 use super::{MODE, RUNNING, SEQUENCES, begin, discard, this_thread};
 use crate::c::{In, Out};
 use crate::driver::driver;
-use crate::faces::faces;
+use crate::faces::{DefaultStream, faces};
 use crate::graph::sequences::{Active, Ended};
 use crate::graph::{self, Graph};
 use crate::handles::lock;
-use crate::stream::{self, DefaultStream};
+use crate::stream;
 
 fn begin_new(default: DefaultStream, stream: CUstream, mode: u32) -> CUresult {
     let stream = stream::by_handle(default, stream)?;

@@ -145,21 +145,19 @@ faces! {
     "cuDevicePrimaryCtxRelease" 7000 cuDevicePrimaryCtxRelease (device: CUdevice) { release_primary(device) }
     "cuDevicePrimaryCtxRelease" 11000 cuDevicePrimaryCtxRelease_v2 (device: CUdevice) { release_primary(device) }
     "cuDevicePrimaryCtxReset" 7000 cuDevicePrimaryCtxReset (device: CUdevice) {
-        let driver = driver()?;
-        driver.device(device)?;
-        reset_primary(driver, device);
+        driver()?.device(device)?;
+        reset_primary(device);
         Ok(())
     }
     "cuDevicePrimaryCtxReset" 11000 cuDevicePrimaryCtxReset_v2 (device: CUdevice) {
-        let driver = driver()?;
-        driver.device(device)?;
-        reset_primary(driver, device);
+        driver()?.device(device)?;
+        reset_primary(device);
         Ok(())
     }
     "cuDevicePrimaryCtxGetState" 7000 cuDevicePrimaryCtxGetState (device: CUdevice, flags: Out<u32>, active: Out<i32>) {
-        let driver = driver()?;
-        driver.device(device)?;
-        let primary = lock(&driver.primaries[device as usize]);
+        driver()?.device(device)?;
+        let mut primaries = lock(&PRIMARIES);
+        let primary = primaries.entry(device).or_default();
         flags.set(primary.flags)?;
         active.set(i32::from(primary.context.is_some()))
     }
@@ -200,10 +198,10 @@ fn destroy(handle: CUcontext) -> CUresult {
 }
 
 fn release_primary(ordinal: i32) -> CUresult {
-    let driver = driver()?;
-    driver.device(ordinal)?;
+    driver()?.device(ordinal)?;
     let last = {
-        let mut primary = lock(&driver.primaries[ordinal as usize]);
+        let mut primaries = lock(&PRIMARIES);
+        let primary = primaries.entry(ordinal).or_default();
         primary.retained = primary
             .retained
             .checked_sub(1)
@@ -211,18 +209,18 @@ fn release_primary(ordinal: i32) -> CUresult {
         primary.retained == 0
     };
     if last {
-        reset_primary(driver, ordinal);
+        reset_primary(ordinal);
     }
     Ok(())
 }
 
 fn set_primary_flags(ordinal: i32, flags: u32) -> CUresult {
-    let driver = driver()?;
-    driver.device(ordinal)?;
+    driver()?.device(ordinal)?;
     if flags & !0x3ff != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let mut primary = lock(&driver.primaries[ordinal as usize]);
+    let mut primaries = lock(&PRIMARIES);
+    let primary = primaries.entry(ordinal).or_default();
     primary.flags = flags;
     if let Some(context) = &primary.context {
         context.flags.store(flags, Relaxed);

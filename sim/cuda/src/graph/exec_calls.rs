@@ -11,8 +11,8 @@ use gpushare_abi::types::{
 use super::by_handle;
 use super::exec::{Different, Exec, destroy, exec};
 use crate::c::{Out, put_text};
-use crate::faces::faces;
-use crate::stream::{self, DefaultStream};
+use crate::faces::{DefaultStream, faces};
+use crate::stream;
 
 fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
     let graph = by_handle(graph)?;

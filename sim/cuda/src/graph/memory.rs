@@ -21,6 +21,7 @@ use gpushare_abi::types::{
 
 use super::node::Node;
 use crate::c::{In, Out};
+use crate::capacity;
 use crate::driver::driver;
 use crate::faces::faces;
 use crate::handles::{Table, lock};
@@ -61,14 +62,11 @@ fn kept<T>(device: i32, act: impl FnOnce(&mut Kept) -> T) -> T {
 
 /// Makes sure that a device keeps so many bytes beside those in use.
 fn supply(device: i32, bytes: u64) -> CUresult {
-    let driver = driver()?;
-    let index = driver.device(device)?.index;
     let take = || {
         kept(device, |kept| {
             let more = (kept.live + bytes).saturating_sub(kept.reserved);
             if more > 0 {
-                let taken = driver.member.take_memory(index, more);
-                taken.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+                capacity::take_free(device, more)?;
             }
             kept.reserved += more;
             kept.used_high = kept.used_high.max(kept.reserved);
@@ -77,7 +75,7 @@ fn supply(device: i32, bytes: u64) -> CUresult {
         })
     };
     take().or_else(|_: CUerror| {
-        crate::pool::trim_device(device);
+        capacity::reclaim(device);
         take()
     })
 }
@@ -100,10 +98,9 @@ pub fn supply_all(allocations: &[&Arc<Allocation>]) -> CUresult {
 
 /// Gives back what a device keeps and no allocation is using.
 fn trim(device: i32) -> CUresult {
-    let driver = driver()?;
-    let index = driver.device(device)?.index;
+    driver()?.device(device)?;
     kept(device, |kept| {
-        driver.member.give_memory(index, kept.reserved - kept.live);
+        capacity::give(device, kept.reserved - kept.live);
         kept.reserved = kept.live;
     });
     Ok(())

@@ -12,9 +12,9 @@ use super::{OF_DEVICE, POOLS, Pool, Settings, by_handle, current, free_async, of
 use crate::c::{In, Out};
 use crate::context;
 use crate::driver::driver;
-use crate::faces::faces;
+use crate::faces::{DefaultStream, faces};
 use crate::handles::lock;
-use crate::stream::{self, DefaultStream};
+use crate::stream;
 
 /// `CUmemPool_attribute`.
 mod attribute {
