@@ -19,7 +19,7 @@ use crate::context::{self, Context};
 use crate::driver::driver;
 use crate::handles::{Table, fresh, lock};
 use crate::heap::{self, Kind};
-use crate::task::Side;
+use crate::work::Side;
 use shape::Shape;
 
 /// An array, or a mipmapped array.

@@ -1,27 +1,20 @@
-//! Stream capture: what is issued in a capturing stream becomes a node of a graph instead of work.
+//! Stream capture: which streams make a graph instead of doing work, and what that forbids.
 //!
-//! [`crate::graph::sequences`] has the rules; here they meet streams, events and threads. While nothing
-//! captures, all of it costs one relaxed load. [`calls`] is the interface.
+//! [`sequences`] has the rules; here they meet this process's streams and threads. While nothing captures, all of it
+//! costs one relaxed load. What becomes a node, and of which graph, is decided above, where work is submitted.
 
-pub mod calls;
+pub mod sequences;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, MutexGuard};
 
 use gpushare_abi::errors::{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror, CUresult};
-use gpushare_abi::types::{CU_STREAM_CAPTURE_MODE_GLOBAL, CUgraph};
+use gpushare_abi::types::CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-use crate::context::Context;
-use crate::event::Event;
-use crate::graph::node::Node;
-use crate::graph::sequences::{Sequences, StreamFacts, Target};
-use crate::graph::{self, Graph};
-use crate::handles::lock;
+use crate::handles::{NodeId, lock};
 use crate::stream::Stream;
-use crate::task::Task;
-
-pub use crate::graph::sequences::CaptureMark;
+use sequences::{Active, CaptureMark, Ended, Sequences, StreamFacts, Target};
 
 static SEQUENCES: Mutex<Sequences> = Mutex::new(Sequences::new());
 
@@ -41,6 +34,11 @@ fn this_thread() -> u64 {
     THREAD.with(|number| *number)
 }
 
+/// Sets the thread's interaction mode and returns what it was.
+pub fn exchange_mode(mode: u32) -> u32 {
+    MODE.replace(mode)
+}
+
 fn facts(stream: &Stream) -> StreamFacts {
     StreamFacts {
         stream: stream.handle,
@@ -49,61 +47,78 @@ fn facts(stream: &Stream) -> StreamFacts {
     }
 }
 
+/// All sequences, if any runs.
+fn running() -> Option<MutexGuard<'static, Sequences>> {
+    (RUNNING.load(Relaxed) > 0).then(|| lock(&SEQUENCES))
+}
+
 /// Runs a check if anything captures.
 fn checked(check: impl FnOnce(&mut Sequences) -> CUresult) -> CUresult {
-    if RUNNING.load(Relaxed) == 0 {
-        return Ok(());
-    }
-    check(&mut lock(&SEQUENCES))
+    running().map_or(Ok(()), |mut all| check(&mut all))
 }
 
-/// Makes a node of a task if the stream captures; false if it is to be done as ever.
-pub fn add(stream: &Arc<Stream>, task: &Task) -> Result<bool, CUerror> {
-    if RUNNING.load(Relaxed) == 0 {
-        return Ok(false);
-    }
-    Ok(add_node(stream, || Node::of_task(task))?.is_some())
-}
-
-/// Adds a node if the stream captures, and tells its name.
-pub fn add_node(
-    stream: &Arc<Stream>,
-    node: impl FnOnce() -> Result<Node, CUerror>,
-) -> Result<Option<u64>, CUerror> {
-    if RUNNING.load(Relaxed) == 0 {
-        return Ok(None);
-    }
-    let mut sequences = lock(&SEQUENCES);
+/// The sequences, after a use of a stream that is a fault for the legacy one.
+fn using(stream: &Stream, all: &mut Sequences) -> CUresult {
     if stream.is_legacy {
-        sequences.use_legacy(stream.context)?;
+        all.use_legacy(stream.context)?;
     }
+    Ok(())
+}
+
+/// If the stream captures: has a node added to the graph that is being made, behind what the stream has there so far,
+/// and returns its name.
+pub fn extend(
+    stream: &Stream,
+    add: impl FnOnce(&Active) -> Result<NodeId, CUerror>,
+) -> Result<Option<NodeId>, CUerror> {
+    let Some(mut sequences) = running() else {
+        return Ok(None);
+    };
+    using(stream, &mut sequences)?;
     let Some(active) = sequences.active(stream.handle)? else {
         return Ok(None);
     };
-    let graph = graph::by_handle(active.graph as CUgraph)?;
-    let id = graph.add(node()?, &active.tails)?;
+    let id = add(&active)?;
     sequences.advance(stream.handle, id);
     Ok(Some(id))
 }
 
 /// Whether the stream captures, validly or not.
 pub fn is_capturing(stream: &Stream) -> bool {
-    RUNNING.load(Relaxed) > 0 && !matches!(lock(&SEQUENCES).active(stream.handle), Ok(None))
+    running().is_some_and(|all| !matches!(all.active(stream.handle), Ok(None)))
+}
+
+/// What the stream captures into; an error if the sequence is invalid, or if the legacy stream is closed by one.
+pub fn active(stream: &Stream) -> Result<Option<Active>, CUerror> {
+    let sequences = lock(&SEQUENCES);
+    if stream.is_legacy && sequences.closes_legacy(stream.context) {
+        return Err(gpushare_abi::errors::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    }
+    sequences.active(stream.handle)
+}
+
+/// Changes what the stream's next node waits for.
+pub fn redirect(
+    stream: &Stream,
+    tails: impl FnOnce(Option<Active>) -> Result<Vec<NodeId>, CUerror>,
+) -> CUresult {
+    let mut sequences = lock(&SEQUENCES);
+    let active = sequences.active(stream.handle)?;
+    sequences.redirect(stream.handle, tails(active)?);
+    Ok(())
 }
 
 /// Refuses to synchronise or query a capturing stream.
 pub fn forbid_on(stream: &Stream) -> CUresult {
     checked(|all| {
-        if stream.is_legacy {
-            all.use_legacy(stream.context)?;
-        }
+        using(stream, all)?;
         all.synchronise_stream(stream.handle)
     })
 }
 
 /// Refuses to synchronise a context with a capturing stream.
-pub fn forbid_in_context(context: &Context) -> CUresult {
-    checked(|all| all.synchronise_context(context.handle))
+pub fn forbid_in_context(context: u64) -> CUresult {
+    checked(|all| all.synchronise_context(context))
 }
 
 /// Refuses a call that is potentially unsafe during a capture.
@@ -116,17 +131,13 @@ pub fn forbid_captured(mark: &CaptureMark) -> CUresult {
     Err(lock(&SEQUENCES).synchronise_event(mark))
 }
 
-/// Records an event in a capturing stream; false if the stream does not capture.
-pub fn record(stream: &Stream, event: &Event) -> Result<bool, CUerror> {
-    if RUNNING.load(Relaxed) == 0 {
-        return Ok(false);
-    }
-    let mut sequences = lock(&SEQUENCES);
-    if stream.is_legacy {
-        sequences.use_legacy(stream.context)?;
-    }
-    let mark = sequences.record(stream.handle)?;
-    Ok(mark.map(|mark| event.set_captured(mark)).is_some())
+/// What an event stands for that is recorded in a capturing stream; `None` if the stream does not capture.
+pub fn record(stream: &Stream) -> Result<Option<CaptureMark>, CUerror> {
+    let Some(mut sequences) = running() else {
+        return Ok(None);
+    };
+    using(stream, &mut sequences)?;
+    sequences.record(stream.handle)
 }
 
 /// Lets a stream wait for an event, if that is a matter of captures; false if it is not.
@@ -137,46 +148,37 @@ pub fn wait(stream: &Stream, captured: Option<&CaptureMark>) -> Result<bool, CUe
     lock(&SEQUENCES).wait(facts(stream), captured)
 }
 
-/// The stream is being destroyed.
-pub fn stream_gone(stream: u64) {
-    if RUNNING.load(Relaxed) == 0 {
-        return;
-    }
-    let gone = lock(&SEQUENCES).stream_gone(stream);
-    if let Some(sequence) = gone {
-        RUNNING.fetch_sub(1, Relaxed);
-        discard(sequence);
-    }
+/// The stream is being destroyed; returns what it captured into, to be thrown away.
+#[must_use]
+pub fn stream_gone(stream: u64) -> Option<Target> {
+    let gone = running()?.stream_gone(stream)?;
+    RUNNING.fetch_sub(1, Relaxed);
+    Some(gone)
 }
 
-/// The context is being destroyed.
-pub fn context_gone(context: u64) {
-    if RUNNING.load(Relaxed) == 0 {
-        return;
-    }
-    let gone = lock(&SEQUENCES).context_gone(context);
+/// The context is being destroyed; returns what its streams captured into, to be thrown away.
+#[must_use]
+pub fn context_gone(context: u64) -> Vec<Target> {
+    let gone = running().map_or_else(Vec::new, |mut all| all.context_gone(context));
     RUNNING.fetch_sub(gone.len(), Relaxed);
-    gone.into_iter().for_each(discard);
+    gone
 }
 
-/// Throws away what a capture made, unless the graph was there before.
-fn discard(graph: Target) {
-    if graph.own
-        && let Ok(graph) = graph::by_handle(graph.graph as CUgraph)
-    {
-        graph.forget();
-    }
-}
-
-fn begin(stream: &Stream, mode: u32, graph: &Graph, own: bool, tails: Vec<u64>) -> CUresult {
+/// Begins a sequence on a stream, into a graph, behind nodes that it has.
+pub fn begin(stream: &Stream, mode: u32, target: Target, tails: Vec<NodeId>) -> CUresult {
     if stream.is_legacy {
         return Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
-    let target = Target {
-        graph: graph.handle,
-        own,
-    };
     lock(&SEQUENCES).begin(facts(stream), this_thread(), mode, target, tails)?;
     RUNNING.fetch_add(1, Relaxed);
     Ok(())
+}
+
+/// Ends the sequence that began on a stream.
+pub fn end(stream: &Stream) -> Result<Target, Ended> {
+    let ended = lock(&SEQUENCES).end(stream.handle, this_thread());
+    if !matches!(ended, Err(Ended::Still(_))) {
+        RUNNING.fetch_sub(1, Relaxed);
+    }
+    ended
 }

@@ -1,24 +1,17 @@
 //! Copies: between host and device, device and device, and arrays, in one to three dimensions.
 
-mod calls;
-
-pub use calls::FACES;
-
 use std::ffi::c_void;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror};
 use gpushare_abi::types::{
     CU_MEMCPY_OPERAND_TYPE_ARRAY, CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
-    CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP,
-    CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUmemcpy3DOperand, CUmemorytype, CUstream,
+    CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUarray,
+    CUdeviceptr, CUmemcpy3DOperand, CUmemorytype,
 };
 
-use crate::c::{In, Out};
-use crate::context::{self, current};
-use crate::faces::DefaultStream;
-use crate::stream;
-use crate::task::{Copy, Side, Task};
-use crate::{array, capture, heap, vmm};
+use crate::c::In;
+use crate::work::{Copy, Side};
+use crate::{array, heap, vmm};
 
 /// Bytes from the first to the last of a pitched block.
 pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {
@@ -31,20 +24,18 @@ pub fn span(row: usize, pitch: usize, rows: usize) -> Result<u64, CUerror> {
 /// A copy with what has to be known to do it right.
 #[derive(Debug)]
 pub struct Plan {
-    copy: Copy,
-    from_host: bool,
-    to_host: bool,
-}
-
-/// Pageable memory of the host, as far as we know.
-fn is_pageable(address: u64) -> bool {
-    heap::find(address).is_none()
+    /// What to copy.
+    pub copy: Copy,
+    /// The source is memory of the host.
+    pub from_host: bool,
+    /// The destination is memory of the host.
+    pub to_host: bool,
 }
 
 impl Plan {
     /// A copy of bytes; each side says whether it must be device memory (`Some(true)`), is host memory
     /// (`Some(false)`), or tells by itself.
-    fn linear(
+    pub fn linear(
         to: (u64, Option<bool>),
         from: (u64, Option<bool>),
         bytes: usize,
@@ -71,39 +62,6 @@ impl Plan {
             from_host,
             to_host,
         })
-    }
-
-    /// Does it now, after what it has to wait for.
-    fn run(self, default: DefaultStream) -> CUresult {
-        current()?;
-        capture::forbid_unsafe()?;
-        let stream = stream::by_handle(default, std::ptr::null_mut())?;
-        stream::synchronize(&stream)?;
-        if self.copy.width > 0 {
-            let context = current()?;
-            Task::Copy(self.copy).run(crate::driver::driver()?, context.device, 0);
-        }
-        Ok(())
-    }
-
-    /// Queues it. Memory of the host that is not pinned is read before the call returns, or written.
-    fn queue(mut self, default: DefaultStream, stream: CUstream) -> CUresult {
-        current()?;
-        let stream = stream::by_handle(default, stream)?;
-        if self.copy.width == 0 {
-            return Ok(());
-        }
-        let capturing = capture::is_capturing(&stream);
-        if self.from_host && !capturing && is_pageable(self.copy.from.address) {
-            self.copy.stage();
-        }
-        let wait = self.to_host && !capturing && is_pageable(self.copy.to.address);
-        stream.issue(Task::Copy(self.copy))?;
-        if wait {
-            stream::synchronize(&stream)
-        } else {
-            Ok(())
-        }
     }
 
     /// The copy, for a graph.
@@ -330,9 +288,12 @@ pub fn plan_op(op: &CUDA_MEMCPY3D_BATCH_OP) -> Result<Plan, CUerror> {
 }
 
 /// One end of a copy from or to an array.
-enum End {
+pub enum End {
+    /// An array, from this byte on.
     Array(CUarray, usize),
+    /// Device memory.
     Device(CUdeviceptr),
+    /// Memory of the host.
     Host(*const c_void),
 }
 
@@ -366,5 +327,7 @@ impl End {
     }
 }
 
-const DEVICE: Option<bool> = Some(true);
-const HOST: Option<bool> = Some(false);
+/// A copy of bytes from or to an array.
+pub fn plan_ends(to: End, from: End, bytes: usize) -> Result<Plan, CUerror> {
+    plan(&from.described(bytes), &to.described(bytes), bytes, 1, 1)
+}

@@ -2,25 +2,21 @@
 
 use std::sync::{Arc, Mutex};
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUerror, CUresult,
-};
-use gpushare_abi::types::{CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS, CUevent, CUstream};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY, CUerror, CUresult};
+use gpushare_abi::types::{CU_EVENT_DISABLE_TIMING, CUevent};
 
-use crate::c::Out;
-use crate::capture::{self, CaptureMark};
-use crate::context::{Context, current};
-use crate::driver::driver;
-use crate::faces::{DefaultStream, faces};
-use crate::graph::node::Node;
+use crate::capture;
+use crate::capture::sequences::CaptureMark;
+use crate::driver::{Driver, driver};
 use crate::handles::{Table, fresh, lock};
-use crate::stream::{self, Mark};
-use crate::task::Task;
+use crate::stream::Mark;
+use crate::work::Work;
 
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    context: u64,
+    /// Its context's handle.
+    pub context: u64,
     flags: u32,
     state: Mutex<State>,
 }
@@ -43,9 +39,52 @@ pub fn by_handle(handle: CUevent) -> Result<Arc<Event>, CUerror> {
     EVENTS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
 
+/// Forgets an event that the application destroys.
+pub fn destroy(handle: CUevent) -> CUresult {
+    driver()?;
+    let known = EVENTS.remove(handle as u64);
+    known.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// Marks an event.
+#[derive(Debug)]
+pub struct Record(pub Arc<Event>);
+
+impl Work for Record {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        self.0.happened(ready);
+        ready
+    }
+}
+
+/// Waits for an event's latest mark.
+#[derive(Debug)]
+pub struct Await(pub Arc<Event>);
+
+impl Work for Await {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        self.0.wait().max(ready)
+    }
+}
+
 impl Event {
+    /// A new event of a context; tells its handle.
+    pub fn create(context: u64, flags: u32) -> u64 {
+        let handle = fresh();
+        let state = Mutex::default();
+        EVENTS.insert(
+            handle,
+            Arc::new(Self {
+                context,
+                flags,
+                state,
+            }),
+        );
+        handle
+    }
+
     /// The work before its record is done; it ended then.
-    pub fn happened(&self, time: u64) {
+    fn happened(&self, time: u64) {
         lock(&self.state).time = time;
     }
 
@@ -55,6 +94,12 @@ impl Event {
         mark.map_or(0, |mark| mark.wait())
     }
 
+    /// Its latest record, in a stream or in a capture.
+    pub fn latest(&self) -> (Option<Mark>, Option<CaptureMark>) {
+        let state = lock(&self.state);
+        (state.mark.clone(), state.captured.clone())
+    }
+
     /// It was last recorded in this capture.
     pub fn set_captured(&self, mark: CaptureMark) {
         let mut state = lock(&self.state);
@@ -62,7 +107,15 @@ impl Event {
         state.mark = None;
     }
 
-    fn is_done(&self) -> Result<bool, CUerror> {
+    /// It was last recorded here in a stream.
+    pub fn set_recorded(&self, mark: Mark) {
+        let mut state = lock(&self.state);
+        state.captured = None;
+        state.mark = Some(mark);
+    }
+
+    /// Whether its latest record is done; an error if that was in a capture.
+    pub fn is_done(&self) -> Result<bool, CUerror> {
         let state = lock(&self.state);
         if let Some(mark) = &state.captured {
             capture::forbid_captured(mark)?;
@@ -70,7 +123,8 @@ impl Event {
         Ok(state.mark.as_ref().is_none_or(Mark::is_done))
     }
 
-    fn time(&self) -> Result<u64, CUerror> {
+    /// When the work before its latest record ended.
+    pub fn time(&self) -> Result<u64, CUerror> {
         if self.flags & CU_EVENT_DISABLE_TIMING != 0 {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
@@ -80,136 +134,5 @@ impl Event {
         let state = lock(&self.state);
         state.mark.as_ref().ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         Ok(state.time)
-    }
-}
-
-/// `CU_EVENT_RECORD_EXTERNAL`, `CU_EVENT_WAIT_EXTERNAL`: in a capture, the graph does it when it runs.
-const EXTERNAL: u32 = 1;
-
-fn record(default: DefaultStream, event: CUevent, stream: CUstream, flags: u32) -> CUresult {
-    if flags > EXTERNAL {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let handle = event;
-    let event = by_handle(event)?;
-    let stream = stream::by_handle(default, stream)?;
-    if stream.context != event.context {
-        return Err(CUDA_ERROR_INVALID_HANDLE);
-    }
-    if flags == EXTERNAL && capture::add_node(&stream, || Node::record(handle))?.is_some() {
-        return Ok(());
-    }
-    if capture::record(&stream, &event)? {
-        return Ok(());
-    }
-    let mark = stream.submit(Task::Record(Arc::clone(&event)), Vec::new())?;
-    let mut state = lock(&event.state);
-    state.captured = None;
-    state.mark = Some(mark);
-    Ok(())
-}
-
-/// Records an event behind all work of a context.
-pub fn record_all(context: &Context, event: &Arc<Event>) -> CUresult {
-    capture::forbid_in_context(context)?;
-    let legacy = Arc::clone(&lock(&context.streams).legacy);
-    let mark = legacy.submit(Task::Record(Arc::clone(event)), context.tails())?;
-    let mut state = lock(&event.state);
-    state.captured = None;
-    state.mark = Some(mark);
-    Ok(())
-}
-
-/// Lets all streams of a context wait for an event.
-pub fn await_in_all(context: &Context, event: &Event) -> CUresult {
-    capture::forbid_in_context(context)?;
-    let mark = lock(&event.state).mark.clone();
-    let Some(mark) = mark else { return Ok(()) };
-    for stream in context.live_streams() {
-        stream.submit(Task::Nothing, vec![mark.clone()])?;
-    }
-    Ok(())
-}
-
-fn wait(default: DefaultStream, stream: CUstream, event: CUevent, flags: u32) -> CUresult {
-    if flags > EXTERNAL {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let handle = event;
-    let event = by_handle(event)?;
-    let stream = stream::by_handle(default, stream)?;
-    if flags == EXTERNAL && capture::add_node(&stream, || Node::wait(handle))?.is_some() {
-        return Ok(());
-    }
-    let (captured, mark) = {
-        let state = lock(&event.state);
-        (state.captured.clone(), state.mark.clone())
-    };
-    if captured.is_none() && mark.is_none() {
-        // Never recorded: there is nothing to wait for, in a capture neither.
-        return Ok(());
-    }
-    if capture::wait(&stream, captured.as_ref())? {
-        return Ok(());
-    }
-    match mark {
-        Some(mark) if !mark.is_done() => stream.submit(Task::Nothing, vec![mark]).map(|_| ()),
-        _ => Ok(()),
-    }
-}
-
-fn elapsed(out: Out<f32>, start: CUevent, end: CUevent) -> CUresult {
-    let (start, end) = (by_handle(start)?, by_handle(end)?);
-    out.check()?;
-    let (start, end) = (start.time()?, end.time()?);
-    out.set((end as f64 - start as f64) as f32 / 1e6)
-}
-
-fn destroy(event: CUevent) -> CUresult {
-    driver()?;
-    EVENTS
-        .remove(event as u64)
-        .map(|_| ())
-        .ok_or(CUDA_ERROR_INVALID_HANDLE)
-}
-
-faces! {
-    "cuEventCreate" 2000 cuEventCreate (out: Out<CUevent>, flags: u32) {
-        let context = current()?;
-        out.check()?;
-        let alone = flags & CU_EVENT_INTERPROCESS != 0 && flags & CU_EVENT_DISABLE_TIMING == 0;
-        if flags & !7 != 0 || alone {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        let handle = fresh();
-        EVENTS.insert(handle, Arc::new(Event { context: context.handle, flags, state: Mutex::default() }));
-        out.set(handle as CUevent)
-    }
-    "cuEventDestroy" 2000 cuEventDestroy (event: CUevent) { destroy(event) }
-    "cuEventDestroy" 4000 cuEventDestroy_v2 (event: CUevent) { destroy(event) }
-    "cuEventRecord" 2000 cuEventRecord (event: CUevent, stream: CUstream) / cuEventRecord_ptsz 7000 |default| {
-        record(default, event, stream, 0)
-    }
-    "cuEventRecordWithFlags" 11010 cuEventRecordWithFlags (event: CUevent, stream: CUstream, flags: u32) / cuEventRecordWithFlags_ptsz 11010 |default| {
-        record(default, event, stream, flags)
-    }
-    "cuEventQuery" 2000 cuEventQuery (event: CUevent) {
-        let event = by_handle(event)?;
-        let done = event.is_done()?;
-        capture::forbid_unsafe()?;
-        if done { Ok(()) } else { Err(CUDA_ERROR_NOT_READY) }
-    }
-    "cuEventSynchronize" 2000 cuEventSynchronize (event: CUevent) {
-        let event = by_handle(event)?;
-        event.is_done()?;
-        capture::forbid_unsafe()?;
-        event.wait();
-        crate::pool::after_synchronisation();
-        Ok(())
-    }
-    "cuEventElapsedTime" 2000 cuEventElapsedTime (out: Out<f32>, start: CUevent, end: CUevent) { elapsed(out, start, end) }
-    "cuEventElapsedTime" 12080 cuEventElapsedTime_v2 (out: Out<f32>, start: CUevent, end: CUevent) { elapsed(out, start, end) }
-    "cuStreamWaitEvent" 3020 cuStreamWaitEvent (stream: CUstream, event: CUevent, flags: u32) / cuStreamWaitEvent_ptsz 7000 |default| {
-        wait(default, stream, event, flags)
     }
 }

@@ -1,40 +1,47 @@
 //! All exports, and looking one up as `cuGetProcAddress` does.
 
+use std::ffi::c_void;
+
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUerror, CUresult};
 use gpushare_abi::types::{
+    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, CU_GET_PROC_ADDRESS_SUCCESS,
     CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
 };
 
+use crate::c::{Out, Text};
 use crate::driver;
-use crate::faces::Face;
+use crate::faces::{Face, faces};
 
 /// What each file exports.
 pub const ALL: &[&[Face]] = &[
+    FACES,
     crate::array::calls::FACES,
-    crate::capture::calls::FACES,
-    crate::context::FACES,
-    crate::copy::FACES,
+    crate::calls::capture::FACES,
+    crate::calls::context::FACES,
+    crate::calls::copy::FACES,
     crate::device::FACES,
-    crate::event::FACES,
+    crate::calls::event::FACES,
     crate::external::FACES,
-    crate::graph::add::FACES,
-    crate::graph::edit::FACES,
-    crate::graph::exec_calls::FACES,
-    crate::graph::exec_params::FACES,
-    crate::graph::memory::FACES,
-    crate::graph::params::FACES,
+    crate::calls::graph_add::FACES,
+    crate::calls::graph_edit::FACES,
+    crate::calls::graph_exec::FACES,
+    crate::calls::graph_exec_params::FACES,
+    crate::graph_memory::FACES,
+    crate::calls::graph_params::FACES,
     crate::graph::user_object::FACES,
     crate::host::FACES,
     crate::init::FACES,
     crate::ipc::FACES,
-    crate::launch::FACES,
+    crate::calls::launch::FACES,
     crate::link::FACES,
-    crate::managed::FACES,
-    crate::memory::FACES,
+    crate::calls::managed::FACES,
+    crate::calls::memory::FACES,
     crate::module::FACES,
     crate::pointer::FACES,
+    crate::calls::ordered::FACES,
     crate::pool::calls::FACES,
     crate::pool::share::FACES,
-    crate::queue::FACES,
+    crate::calls::stream::FACES,
     crate::stubs::FACES,
     crate::texture::FACES,
     crate::vmm::calls::FACES,
@@ -76,6 +83,46 @@ pub fn find(name: &str, version: i32, per_thread: bool) -> Found {
         Some(face) => Found::At(face.address.0),
         None if forms().next().is_some() => Found::Not(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT),
         None => Found::Not(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
+    }
+}
+
+/// Looks a function up; `NULL` and a status tell that there is none.
+fn proc_address(
+    name: Text,
+    out: Out<*const c_void>,
+    version: i32,
+    flags: u64,
+) -> Result<u32, CUerror> {
+    out.check()?;
+    let name = name.get()?;
+    out.set(std::ptr::null())?;
+    if flags > 2 || version > driver::VERSION {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    match find(
+        &name,
+        version,
+        flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+    ) {
+        Found::At(address) => {
+            out.set(address.cast())?;
+            Ok(CU_GET_PROC_ADDRESS_SUCCESS)
+        }
+        Found::Not(status) => Ok(status),
+    }
+}
+
+faces! {
+    "cuGetProcAddress" 11030 cuGetProcAddress (name: Text, out: Out<*const c_void>, version: i32, flags: u64) {
+        match proc_address(name, out, version, flags)? {
+            CU_GET_PROC_ADDRESS_SUCCESS => Ok(()),
+            _ => Err(CUDA_ERROR_NOT_FOUND),
+        }
+    }
+    "cuGetProcAddress" 12000 cuGetProcAddress_v2 (name: Text, out: Out<*const c_void>, version: i32, flags: u64, status: Out<u32>) {
+        // This form says that there is none by the status alone.
+        status.set_if_wanted(proc_address(name, out, version, flags)?);
+        Ok(())
     }
 }
 

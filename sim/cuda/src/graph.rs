@@ -12,16 +12,9 @@
 //! A launch queues the nodes in one stream, one after the other: every order the driver may choose gives
 //! the same result as this one.
 
-pub mod add;
 pub mod dag;
-pub mod edit;
 pub mod exec;
-pub mod exec_calls;
-pub mod exec_params;
-pub mod memory;
 pub mod node;
-pub mod params;
-pub mod sequences;
 pub mod user_object;
 
 use std::collections::HashMap;
@@ -33,8 +26,8 @@ use gpushare_abi::types::{CUgraph, CUgraphNode};
 
 use crate::c::In;
 use crate::driver::driver;
-use crate::handles::{Table, fresh, lock};
-use dag::{Dag, NodeId};
+use crate::handles::{NodeId, Table, fresh, lock};
+use dag::Dag;
 use node::Node;
 
 /// A graph.
@@ -49,7 +42,7 @@ pub struct Graph {
     /// The latest executable made of it.
     pub ready: Mutex<Weak<exec::Exec>>,
     /// If it is a clone: the nodes of the original, and their copies here.
-    originals: HashMap<NodeId, NodeId>,
+    pub originals: HashMap<NodeId, NodeId>,
     /// References to the application's objects, by handle.
     pub objects: Mutex<HashMap<u64, u32>>,
 }
@@ -104,7 +97,7 @@ impl Graph {
     }
 
     /// Whether it belongs to a child graph node.
-    fn is_child(&self) -> bool {
+    pub fn is_child(&self) -> bool {
         self.is_child.load(Relaxed)
     }
 
@@ -136,7 +129,7 @@ impl Graph {
     }
 
     /// Takes a node out.
-    fn remove(&self, id: NodeId) -> CUresult {
+    pub fn remove(&self, id: NodeId) -> CUresult {
         let node = lock(&self.dag).remove(id).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         HOMES.remove(id);
         if let Node::Child(child) = node {

@@ -14,6 +14,9 @@ pub fn fresh() -> u64 {
     NEXT.fetch_add(0x40, Relaxed)
 }
 
+/// What a node of a graph is called.
+pub type NodeId = u64;
+
 /// Locks; a panic elsewhere does not spread.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,44 +1,13 @@
-//! Starting, versions, errors by name, looking functions up.
+//! Starting, versions, errors by name.
 
 use std::ffi::{c_char, c_void};
 
-use gpushare_abi::errors::{
-    self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUerror, CUresult,
-};
-use gpushare_abi::types::{
-    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, CU_GET_PROC_ADDRESS_SUCCESS, CUuuid,
-};
+use gpushare_abi::errors::{self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUresult};
+use gpushare_abi::types::CUuuid;
 
 use crate::c::{In, Out, Text};
 use crate::driver;
-use crate::exports::{self, Found};
 use crate::faces::faces;
-
-/// Looks a function up; `NULL` and a status tell that there is none.
-fn proc_address(
-    name: Text,
-    out: Out<*const c_void>,
-    version: i32,
-    flags: u64,
-) -> Result<u32, CUerror> {
-    out.check()?;
-    let name = name.get()?;
-    out.set(std::ptr::null())?;
-    if flags > 2 || version > driver::VERSION {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    match exports::find(
-        &name,
-        version,
-        flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
-    ) {
-        Found::At(address) => {
-            out.set(address.cast())?;
-            Ok(CU_GET_PROC_ADDRESS_SUCCESS)
-        }
-        Found::Not(status) => Ok(status),
-    }
-}
 
 faces! {
     "cuInit" 2000 cuInit (flags: u32) {
@@ -57,17 +26,6 @@ faces! {
         let text = errors::description_of(code);
         out.set(text.map_or(std::ptr::null(), |text| text.as_ptr()))?;
         text.map(|_| ()).ok_or(CUDA_ERROR_INVALID_VALUE)
-    }
-    "cuGetProcAddress" 11030 cuGetProcAddress (name: Text, out: Out<*const c_void>, version: i32, flags: u64) {
-        match proc_address(name, out, version, flags)? {
-            CU_GET_PROC_ADDRESS_SUCCESS => Ok(()),
-            _ => Err(CUDA_ERROR_NOT_FOUND),
-        }
-    }
-    "cuGetProcAddress" 12000 cuGetProcAddress_v2 (name: Text, out: Out<*const c_void>, version: i32, flags: u64, status: Out<u32>) {
-        // This form says that there is none by the status alone.
-        status.set_if_wanted(proc_address(name, out, version, flags)?);
-        Ok(())
     }
     "cuGetExportTable" 3000 cuGetExportTable (out: Out<*const c_void>, id: In<CUuuid>) {
         out.check()?;

@@ -3,38 +3,27 @@
 //! A kernel named `spin_us_N` runs for N microseconds; `gpushare_spin` and `spin_ns` run for as many
 //! nanoseconds as their first argument says; any other runs for a time that grows with its grid.
 
-mod calls;
-
-pub use calls::FACES;
-
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_VALUE,
-    CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUerror, CUresult,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUerror, CUresult,
 };
 use gpushare_abi::types::{
     CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
-    CUDA_LAUNCH_PARAMS, CUfunction, CUhostFn, CUlaunchConfig, CUoccupancyB2DSize, CUstream,
-    CUstreamCallback,
 };
 
-use crate::c::{In, Out};
-use crate::context::current;
-use crate::driver::driver;
-use crate::faces::DefaultStream;
-use crate::handles::lock;
+use crate::c::In;
+use crate::driver::Driver;
 use crate::module::{self, Function};
-use crate::stream;
-use crate::task::{Callback, Host, Task};
+use crate::work::Work;
 
 /// Threads a block may have.
-const BLOCK_LIMIT: u64 = 1024;
+pub const BLOCK_LIMIT: u64 = 1024;
 /// Shared memory a block may ask for.
-const SHARED_LIMIT: u32 = 227 << 10;
+pub const SHARED_LIMIT: u32 = 227 << 10;
 /// Blocks a multiprocessor holds at once.
-const RESIDENT: u64 = 2;
+pub const RESIDENT: u64 = 2;
 
 /// A grid of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +58,8 @@ impl Shape {
         Ok(())
     }
 
-    fn blocks(&self) -> u64 {
+    /// How many blocks it has.
+    pub fn blocks(&self) -> u64 {
         self.grid.iter().map(|n| u64::from(*n)).product()
     }
 }
@@ -175,7 +165,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn new(function: &Arc<Function>, shape: Shape, arguments: Vec<u8>) -> Arc<Self> {
+    /// A launch with its arguments packed already.
+    pub fn new(function: &Arc<Function>, shape: Shape, arguments: Vec<u8>) -> Arc<Self> {
         let ns = duration(&function.entry.name, &arguments, shape);
         let sizes = function.entry.parameters.iter().flatten();
         let mut at = 0;
@@ -202,6 +193,19 @@ impl Launch {
             std::ptr::null_mut()
         } else {
             self.pointers.as_ptr().cast_mut().cast()
+        }
+    }
+}
+
+/// The kernel takes its time on the engine.
+impl Work for Launch {
+    fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64 {
+        match driver.device(ordinal) {
+            Ok(device) => {
+                let ns = device.duration(self.ns);
+                driver.member.run_kernel(device.index, ns, ready)
+            }
+            Err(_) => ready,
         }
     }
 }

@@ -4,11 +4,31 @@
 //! the driver's documentation says, down to error codes. What a GPU would compute is not computed:
 //! a kernel takes its time on the shared engine and writes nothing.
 //!
-//! * The C edge: [`faces`] makes the exports, [`c`] checks what comes over them, [`exports`] knows them all.
-//! * Who and where: [`driver`], `device`, [`context`].
-//! * Memory: [`heap`] (addresses), `memory`, `managed`, `host`, `array`, `texture`, [`vmm`] (multicast objects too), [`pool`], `ipc`.
-//! * Work: [`task`] (what is done), [`stream`] (in which order), `event`, `copy`, `launch`, [`module`].
-//! * Graphs: [`graph`], [`capture`].
+//! # Floors
+//!
+//! Imports point down.
+//!
+//! ```text
+//! exports    exports                                   all functions, and looking one up
+//! entry      init                                      starting, versions, errors by name
+//! calls      calls, stubs                              what takes part in more than one subject
+//! submit     submit                                    a node of a graph, or work in a stream
+//! graph      graph                                     nodes, edges, executables
+//! kernels    launch, link, pointer, texture            a launch, a link, what an address is
+//! free       free, copy                                freeing and copying what any call allocated
+//! shared     pool, graph_memory, external              memory in stream order, of graphs, of other interfaces
+//! ipc        ipc                                       memory of other processes
+//! objects    array, device, event, host, module, vmm   one subject each
+//! capture    capture                                   which streams make a graph
+//! context    context                                   who uses which device
+//! stream     stream                                    in which order work is done
+//! work       work                                      what is done
+//! memory     heap                                      addresses
+//! capacity   capacity                                  a device's bytes
+//! driver     driver                                    this process's part in the world
+//! edge       faces, handles, image                     one row a function, handles, what is in a module's image
+//! c          c                                         what comes over the C interface
+//! ```
 //!
 //! # Simulated
 //!
@@ -23,6 +43,7 @@
 
 mod array;
 pub mod c;
+mod calls;
 pub mod capacity;
 pub mod capture;
 pub mod context;
@@ -33,7 +54,9 @@ pub mod event;
 pub mod exports;
 mod external;
 pub mod faces;
+mod free;
 pub mod graph;
+mod graph_memory;
 pub mod handles;
 pub mod heap;
 mod host;
@@ -42,14 +65,12 @@ mod init;
 mod ipc;
 pub mod launch;
 mod link;
-mod managed;
-mod memory;
 pub mod module;
 mod pointer;
 pub mod pool;
-mod queue;
 pub mod stream;
 mod stubs;
-pub mod task;
+mod submit;
 mod texture;
 pub mod vmm;
+pub mod work;

@@ -18,14 +18,11 @@ use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, C
 use gpushare_abi::types::{CUdeviceptr, CUmemoryPool};
 
 use crate::capacity;
-use crate::capture;
-use crate::driver::driver;
-use crate::graph::memory::{self, Allocation};
-use crate::graph::node::Node;
+use crate::driver::{Driver, driver};
 use crate::handles::{Table, fresh, lock};
-use crate::heap::{self, Block, Kind};
+use crate::heap::{self, Kind};
 use crate::stream::Stream;
-use crate::task::Task;
+use crate::work::Work;
 use books::{Books, CHUNK, CHUNK_GRAIN, Rest};
 
 /// A pool of a device's memory.
@@ -105,11 +102,12 @@ pub struct Settle {
     rest: Rest,
 }
 
-impl Settle {
-    /// The stream has come to it.
-    pub fn run(&self) {
+/// The stream has come to it.
+impl Work for Settle {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
         lock(&self.pool.books).settle(self.rest);
         FREED.store(true, Relaxed);
+        ready
     }
 }
 
@@ -129,24 +127,21 @@ impl Pool {
         pool
     }
 
+    /// Whether so many bytes can be asked of it.
+    pub fn check(&self, bytes: u64) -> CUresult {
+        if bytes == 0 || self.elsewhere.is_some() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        Ok(())
+    }
+
     /// Allocates in the order of a stream.
     pub fn allocate(
         self: &Arc<Self>,
         bytes: u64,
         stream: &Arc<Stream>,
     ) -> Result<CUdeviceptr, CUerror> {
-        if bytes == 0 || self.elsewhere.is_some() {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        let captured = capture::add_node(stream, || {
-            Ok(Node::Alloc(Allocation::captured(
-                bytes as usize,
-                self.device,
-            )?))
-        })?;
-        if let Some(id) = captured {
-            return crate::graph::allocated_by(id);
-        }
+        self.check(bytes)?;
         let driver = driver()?;
         if !driver.slow_alloc.is_zero() {
             std::thread::sleep(driver.slow_alloc);
@@ -251,49 +246,17 @@ pub fn after_synchronisation() {
     }
 }
 
-/// The block that the free calls take by this address.
-pub fn freeable(address: CUdeviceptr) -> Result<Block, CUerror> {
-    let block = heap::find(address).filter(|block| block.base == address);
-    let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let ours = match block.kind {
-        Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed => true,
-        Kind::Imported => share::is_import(address) || crate::external::is_buffer(address),
-        _ => false,
-    };
-    if ours {
-        Ok(block)
-    } else {
-        Err(CUDA_ERROR_INVALID_VALUE)
-    }
+/// Takes an allocation out of use; its bytes come back when the returned work is done.
+pub fn free_behind(address: CUdeviceptr, stream: u64) -> Result<Settle, CUerror> {
+    let (pool, rest) = leave(address, |books| books.rest(address, stream))?;
+    Ok(Settle { pool, rest })
 }
 
-/// Frees in the order of a stream what any allocation call made; in a capturing one only what a graph has allocated.
-pub fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
-    let kind = freeable(address)?.kind;
-    if kind != Kind::Graph && capture::is_capturing(stream) {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    if kind != Kind::Ordered {
-        return stream.issue(Task::Free(address));
-    }
-    let (pool, rest) = leave(address, |books| books.rest(address, stream.handle))?;
-    stream.issue(Task::Settle(Settle { pool, rest }))
-}
-
-/// Frees now what any allocation call made.
-pub fn free_now(address: CUdeviceptr) -> CUresult {
-    match freeable(address)?.kind {
-        Kind::Ordered => {
-            leave(address, |books| books.free(address))?;
-            FREED.store(true, Relaxed);
-            Ok(())
-        }
-        Kind::Graph => memory::free(address),
-        Kind::Imported if crate::external::is_buffer(address) => crate::external::close(address),
-        Kind::Imported => share::close(address),
-        kind @ (Kind::Device | Kind::Managed) => heap::free(address, kind).map(|_| ()),
-        _ => Err(CUDA_ERROR_INVALID_VALUE),
-    }
+/// Frees an allocation now.
+pub fn free(address: CUdeviceptr) -> CUresult {
+    leave(address, |books| books.free(address))?;
+    FREED.store(true, Relaxed);
+    Ok(())
 }
 
 /// The pool that an allocation came from.

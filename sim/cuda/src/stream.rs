@@ -1,29 +1,29 @@
 //! Streams: work in order.
 //!
-//! Each stream that has had work has a thread that does it, one task after the other. A task may depend on
+//! Each stream that has had work has a thread that does it, one piece after the other. Work may depend on
 //! marks in other streams (an event that is waited for, the rules of the legacy default stream); a mark
 //! is always of work that was queued before, so waiting for it ends. A kernel becomes ready when the
 //! work before it ended, not when the thread woke up, so short kernels follow each other closely.
 
 #![allow(unsafe_code)]
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::ThreadId;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY, CUDA_ERROR_OPERATING_SYSTEM, CUerror, CUresult,
+    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_OPERATING_SYSTEM, CUerror,
+    CUresult,
 };
-use gpushare_abi::types::{CU_STREAM_NON_BLOCKING, CUstream};
+use gpushare_abi::types::CU_STREAM_NON_BLOCKING;
 use gpushare_sim::clock;
 
-use crate::capture;
-use crate::context::{self, Context, Streams};
 use crate::driver::driver;
-use crate::faces::DefaultStream;
 use crate::handles::{Table, fresh, lock};
-use crate::task::Task;
+use crate::work::Work;
 
-/// Tasks a stream holds before the next one has to wait, as the driver's queue is finite too.
+/// Pieces of work a stream holds before the next one has to wait, as the driver's queue is finite too.
 const FULL: usize = 1024;
 
 /// A stream.
@@ -41,6 +41,8 @@ pub struct Stream {
     pub priority: i32,
     /// It is a legacy default stream.
     pub is_legacy: bool,
+    /// Its context's streams.
+    streams: Weak<Streams>,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -50,7 +52,7 @@ struct Queue {
     waiting: VecDeque<Queued>,
     submitted: u64,
     completed: u64,
-    /// When the latest task ended.
+    /// When the latest work ended.
     ended: u64,
     has_thread: bool,
     closed: bool,
@@ -60,7 +62,29 @@ struct Queue {
 struct Queued {
     after: Vec<Mark>,
     ready: u64,
-    task: Task,
+    work: Arc<dyn Work>,
+}
+
+/// A context's streams.
+#[derive(Debug)]
+pub struct Streams {
+    /// The context's handle.
+    context: u64,
+    /// Its device's ordinal.
+    device: i32,
+    closed: AtomicBool,
+    /// The legacy default stream.
+    legacy: Arc<Stream>,
+    others: Mutex<Others>,
+}
+
+/// The streams that come and go.
+#[derive(Debug, Default)]
+struct Others {
+    /// Each thread's default stream.
+    per_thread: HashMap<ThreadId, Arc<Stream>>,
+    /// All streams but the legacy one, default ones too, that may have work.
+    all: Vec<Weak<Stream>>,
 }
 
 /// A place in a stream: everything queued up to then.
@@ -92,8 +116,79 @@ impl Mark {
     }
 }
 
+impl Streams {
+    /// The streams of a context that is being made: the legacy default stream.
+    pub fn new(context: u64, device: i32) -> Arc<Self> {
+        Arc::new_cyclic(|streams| Self {
+            context,
+            device,
+            closed: AtomicBool::new(false),
+            legacy: Stream::new((context, device), Weak::clone(streams), (0, 0), true),
+            others: Mutex::default(),
+        })
+    }
+
+    fn stream(self: &Arc<Self>, flags: u32, priority: i32) -> Arc<Stream> {
+        let streams = Arc::downgrade(self);
+        let place = (self.context, self.device);
+        Stream::new(place, streams, (flags, priority.clamp(-5, 0)), false)
+    }
+
+    /// A new stream.
+    pub fn create(self: &Arc<Self>, flags: u32, priority: i32) -> Arc<Stream> {
+        let stream = self.stream(flags, priority);
+        let mut others = lock(&self.others);
+        others.all.retain(|other| other.strong_count() > 0);
+        others.all.push(Arc::downgrade(&stream));
+        STREAMS.insert(stream.handle, Arc::clone(&stream));
+        stream
+    }
+
+    /// The legacy default stream.
+    pub fn legacy(&self) -> Arc<Stream> {
+        Arc::clone(&self.legacy)
+    }
+
+    /// The calling thread's default stream.
+    pub fn per_thread(self: &Arc<Self>) -> Arc<Stream> {
+        let thread = std::thread::current().id();
+        let mut others = lock(&self.others);
+        if let Some(stream) = others.per_thread.get(&thread) {
+            return Arc::clone(stream);
+        }
+        let stream = self.stream(0, 0);
+        others.all.push(Arc::downgrade(&stream));
+        others.per_thread.insert(thread, Arc::clone(&stream));
+        stream
+    }
+
+    /// All streams that may have work.
+    pub fn live(&self) -> Vec<Arc<Stream>> {
+        let others = lock(&self.others);
+        let all = others.all.iter().filter_map(Weak::upgrade);
+        std::iter::once(self.legacy()).chain(all).collect()
+    }
+
+    /// Marks of all work.
+    pub fn tails(&self) -> Vec<Mark> {
+        self.live().iter().map(Stream::tail).collect()
+    }
+
+    /// Takes no more work, forgets the streams' handles, and ends their threads when what is queued is done.
+    pub fn close(&self) {
+        self.closed.store(true, Relaxed);
+        STREAMS.remove_where(|stream| stream.context == self.context);
+        self.live().iter().for_each(|stream| stream.close());
+    }
+}
+
 impl Stream {
-    fn new(context: u64, device: i32, flags: u32, priority: i32, is_legacy: bool) -> Arc<Self> {
+    fn new(
+        (context, device): (u64, i32),
+        streams: Weak<Streams>,
+        (flags, priority): (u32, i32),
+        is_legacy: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             handle: fresh(),
             context,
@@ -101,30 +196,17 @@ impl Stream {
             flags,
             priority,
             is_legacy,
+            streams,
             queue: Mutex::default(),
             changed: Condvar::new(),
         })
     }
 
-    /// The legacy default stream of a context that is being made.
-    pub fn legacy(context: u64, device: i32) -> Arc<Self> {
-        Self::new(context, device, 0, 0, true)
-    }
-
-    /// A new stream of a context.
-    pub fn create(context: &Context, flags: u32, priority: i32) -> Arc<Self> {
-        let stream = Self::new(
-            context.handle,
-            context.device,
-            flags,
-            priority.clamp(-5, 0),
-            false,
-        );
-        let mut streams = lock(&context.streams);
-        streams.all.retain(|other| other.strong_count() > 0);
-        streams.all.push(Arc::downgrade(&stream));
-        STREAMS.insert(stream.handle, Arc::clone(&stream));
-        stream
+    /// The context's streams, while the context is there.
+    fn streams(&self) -> Result<Arc<Streams>, CUerror> {
+        let streams = self.streams.upgrade();
+        let open = streams.filter(|streams| !streams.closed.load(Relaxed));
+        open.ok_or(CUDA_ERROR_INVALID_CONTEXT)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -150,19 +232,17 @@ impl Stream {
         queue.completed == queue.submitted
     }
 
-    /// Puts a task at the end of a capturing stream's graph, or of the stream.
-    pub fn issue(self: &Arc<Self>, task: Task) -> CUresult {
-        if capture::add(self, &task)? {
-            return Ok(());
-        }
-        self.submit(task, Vec::new()).map(|_| ())
-    }
-
-    /// Queues a task behind what is queued, behind `after`, and behind what default streams demand.
-    pub fn submit(self: &Arc<Self>, task: Task, mut after: Vec<Mark>) -> Result<Mark, CUerror> {
-        let context = context::by_handle(self.context as _)?;
-        let streams = lock(&context.streams);
-        self.default_order(&streams, &mut after);
+    /// Queues work behind what is queued, behind `after`, and behind what default streams demand.
+    pub fn queue_behind(
+        self: &Arc<Self>,
+        work: Arc<dyn Work>,
+        mut after: Vec<Mark>,
+    ) -> Result<Mark, CUerror> {
+        driver()?;
+        let streams = self.streams()?;
+        // Held until the work is queued: no other stream's work comes between the order and the queue.
+        let others = lock(&streams.others);
+        self.default_order(&streams.legacy, &others, &mut after);
         let mut queue = self.queue();
         if !queue.has_thread {
             start_thread(Arc::clone(self))?;
@@ -171,7 +251,7 @@ impl Stream {
         queue.waiting.push_back(Queued {
             after,
             ready: clock::now(),
-            task,
+            work,
         });
         queue.submitted += 1;
         let mark = Mark {
@@ -179,7 +259,7 @@ impl Stream {
             number: queue.submitted,
         };
         self.changed.notify_all();
-        drop(streams);
+        drop(others);
         while queue.waiting.len() > FULL {
             queue = self
                 .changed
@@ -191,17 +271,17 @@ impl Stream {
 
     /// What has to be done before new work here: the legacy default stream and blocking streams wait for
     /// each other.
-    fn default_order(&self, streams: &Streams, after: &mut Vec<Mark>) {
+    fn default_order(&self, legacy: &Arc<Self>, others: &Others, after: &mut Vec<Mark>) {
         if self.is_legacy {
-            let others = streams.all.iter().filter_map(Weak::upgrade);
-            let blocking = others.filter(|other| !other.is_non_blocking() && !other.is_legacy);
+            let others = others.all.iter().filter_map(Weak::upgrade);
+            let blocking = others.filter(|other| !other.is_non_blocking());
             after.extend(
                 blocking
                     .map(|other| other.tail())
                     .filter(|mark| !mark.is_done()),
             );
         } else if !self.is_non_blocking() {
-            let legacy = streams.legacy.tail();
+            let legacy = legacy.tail();
             after.extend((!legacy.is_done()).then_some(legacy));
         }
     }
@@ -209,8 +289,8 @@ impl Stream {
     /// Waits for the stream, and for what its next work would have to wait for.
     pub fn settle(self: &Arc<Self>) -> CUresult {
         let mut marks = vec![self.tail()];
-        let context = context::by_handle(self.context as _)?;
-        self.default_order(&lock(&context.streams), &mut marks);
+        let streams = self.streams()?;
+        self.default_order(&streams.legacy, &lock(&streams.others), &mut marks);
         for mark in marks {
             mark.wait();
         }
@@ -247,7 +327,7 @@ impl Stream {
                 ready = ready.max(mark.wait());
             }
             let ended = match driver() {
-                Ok(driver) => next.task.run(driver, self.device, ready),
+                Ok(driver) => next.work.run(driver, self.device, ready),
                 Err(_) => ready,
             };
             drop(next);
@@ -281,66 +361,16 @@ fn start_thread(stream: Arc<Stream>) -> CUresult {
     started.map(|_| ()).map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)
 }
 
-/// The stream that a handle means in the current context.
-pub fn by_handle(default: DefaultStream, handle: CUstream) -> Result<Arc<Stream>, CUerror> {
-    let which = match handle as usize {
-        0 => Some(default),
-        1 => Some(DefaultStream::Legacy),
-        2 => Some(DefaultStream::PerThread),
-        _ => None,
-    };
-    let Some(which) = which else {
-        driver()?;
-        return STREAMS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE);
-    };
-    let context = context::current()?;
-    let mut streams = lock(&context.streams);
-    if which == DefaultStream::Legacy {
-        return Ok(Arc::clone(&streams.legacy));
-    }
-    let thread = std::thread::current().id();
-    if let Some(stream) = streams.per_thread.get(&thread) {
-        return Ok(Arc::clone(stream));
-    }
-    let stream = Stream::new(context.handle, context.device, 0, 0, false);
-    streams.all.push(Arc::downgrade(&stream));
-    streams.per_thread.insert(thread, Arc::clone(&stream));
-    Ok(stream)
+/// The stream that the application made under this handle.
+pub fn by_handle(handle: u64) -> Result<Arc<Stream>, CUerror> {
+    driver()?;
+    STREAMS.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
 
 /// Forgets a stream that the application destroys; what is queued is still done.
-pub fn destroy(handle: CUstream) -> CUresult {
+pub fn destroy(handle: u64) -> Result<Arc<Stream>, CUerror> {
     driver()?;
-    let stream = STREAMS
-        .remove(handle as u64)
-        .ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-    capture::stream_gone(stream.handle);
+    let stream = STREAMS.remove(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
     stream.close();
-    Ok(())
-}
-
-/// Forgets all streams of a context.
-pub fn close_all(context: u64) {
-    capture::context_gone(context);
-    for stream in STREAMS.remove_where(|stream| stream.context == context) {
-        stream.close();
-    }
-}
-
-/// `cuStreamSynchronize`.
-pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
-    capture::forbid_on(stream)?;
-    stream.settle()?;
-    crate::pool::after_synchronisation();
-    Ok(())
-}
-
-/// `cuStreamQuery`.
-pub fn query(stream: &Arc<Stream>) -> CUresult {
-    capture::forbid_on(stream)?;
-    if stream.is_idle() {
-        Ok(())
-    } else {
-        Err(CUDA_ERROR_NOT_READY)
-    }
+    Ok(stream)
 }

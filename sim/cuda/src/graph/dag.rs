@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A node's name, unique in the process.
-pub type NodeId = u64;
+use crate::handles::NodeId;
 
 /// An edge or node that is not there, is there already, or joins a node to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,14 +7,12 @@ use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, C
 use gpushare_abi::types::CUgraphExec;
 
 use super::Graph;
-use super::dag::NodeId;
-use super::memory::{self, Allocation};
 use super::node::Node;
-use crate::capture;
 use crate::driver::driver;
-use crate::handles::{Table, fresh, lock};
+use crate::graph_memory::{self, Allocation};
+use crate::handles::{NodeId, Table, fresh, lock};
 use crate::stream::{Mark, Stream};
-use crate::task::Task;
+use crate::work::{All, Work};
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 const AUTO_FREE: u64 = 1;
@@ -96,12 +94,11 @@ fn steps(graph: &Graph) -> Result<Vec<Step>, CUerror> {
     Ok(steps)
 }
 
-fn tasks(steps: &[Step], into: &mut Vec<Task>) {
+fn work(steps: &[Step], into: &mut Vec<Arc<dyn Work>>) {
     for step in steps.iter().filter(|step| step.enabled) {
-        match step.node.task() {
-            Some(Task::Nothing) => {}
-            Some(task) => into.push(task),
-            None => tasks(&step.inner, into),
+        match step.node.work() {
+            Some(one) => into.push(one),
+            None => work(&step.inner, into),
         }
     }
 }
@@ -160,16 +157,17 @@ impl Exec {
         change(find(&mut steps, id).ok_or(CUDA_ERROR_INVALID_VALUE)?)
     }
 
-    /// Queues all steps in a stream; in a capturing one it becomes a child graph.
+    /// The child graph node that a launch in a capturing stream becomes.
+    pub fn as_child(&self) -> Result<Node, CUerror> {
+        Ok(Node::Child(chain(&lock(&self.steps))?))
+    }
+
+    /// Queues all steps in a stream that does not capture.
     pub fn launch(&self, stream: &Arc<Stream>) -> CUresult {
         let steps = lock(&self.steps);
-        if capture::is_capturing(stream) {
-            let child = || Ok(Node::Child(chain(&steps)?));
-            return capture::add_node(stream, child).map(|_| ());
-        }
         self.allocate(&steps)?;
         let mut all = Vec::new();
-        tasks(&steps, &mut all);
+        work(&steps, &mut all);
         drop(steps);
         let mut latest = lock(&self.latest);
         let after = latest
@@ -177,14 +175,14 @@ impl Exec {
             .filter(|mark| !mark.is_done())
             .into_iter()
             .collect();
-        *latest = Some(stream.submit(Task::All(all.into()), after)?);
+        *latest = Some(stream.queue_behind(Arc::new(All(all)), after)?);
         Ok(())
     }
 
     /// Takes the memory of the graph's allocations ahead of a launch.
     pub fn upload(&self) -> CUresult {
         let steps = lock(&self.steps);
-        memory::supply_all(&allocations(&steps))
+        graph_memory::supply_all(&allocations(&steps))
     }
 
     /// Takes the memory of the graph's allocations and allocates them.
@@ -193,7 +191,7 @@ impl Exec {
         if self.flags & AUTO_FREE == 0 && all.iter().any(|one| one.is_live()) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        memory::supply_all(&all)?;
+        graph_memory::supply_all(&all)?;
         for allocation in all {
             let frees = |step: &&Step| matches!(step.node, Node::Free(address) if address == allocation.address());
             if !flat(steps).iter().any(frees) {

@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-    CUerror,
-};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror};
 use gpushare_abi::types::{
     CU_MEMORYTYPE_UNIFIED, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
     CUDA_MEMSET_NODE_PARAMS, CUevent, CUfunction,
 };
 
 use super::Graph;
-use super::memory::Allocation;
 use crate::c::{In, Plain};
 use crate::copy;
 use crate::event::{self, Event};
+use crate::free::Free;
+use crate::graph_memory::Allocation;
+use crate::heap;
 use crate::launch::{self, Launch, Shape};
 use crate::module;
-use crate::task::{Copy, Fill, Host, Side, Task, Word};
+use crate::work::{All, Copy, Fill, Host, Nothing, Side, Word, Work};
 
 /// A node.
 #[derive(Clone, Debug)]
@@ -76,43 +75,44 @@ impl Node {
         }
     }
 
-    /// The node that a captured task becomes.
-    pub fn of_task(task: &Task) -> Result<Self, CUerror> {
-        match task {
-            Task::Kernel(launch) => Ok(Self::Kernel(Arc::clone(launch))),
-            Task::Copy(copy) => Ok(Self::Copy(Plain(described(copy)), copy.clone())),
-            Task::Fill(fill) => Ok(Self::Fill(Plain(fill_params(fill)), *fill)),
-            Task::Host(host) => Ok(Self::Host(*host)),
-            Task::Nothing => Ok(Self::Empty),
-            Task::Free(address) => Ok(Self::Free(*address)),
-            Task::Word(word) => Ok(Self::Words(Arc::new([*word]))),
-            Task::All(tasks) => {
-                let words = tasks.iter().map(|task| match task {
-                    Task::Word(word) => Ok(*word),
-                    _ => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
-                });
-                Ok(Self::Words(words.collect::<Result<_, _>>()?))
+    /// What a stream does when it comes to the node. `None` for a child graph, which is many pieces of work.
+    pub fn work(&self) -> Option<Arc<dyn Work>> {
+        Some(match self {
+            Self::Kernel(launch) => Arc::<Launch>::clone(launch),
+            Self::Copy(_, copy) => Arc::new(copy.clone()),
+            Self::Fill(_, fill) => Arc::new(*fill),
+            Self::Host(host) => Arc::new(*host),
+            Self::Child(_) => return None,
+            Self::Empty => Arc::new(Nothing),
+            // Its memory is taken when the graph is launched, and must outlast what is queued.
+            Self::Alloc(allocation) => Arc::<Allocation>::clone(allocation),
+            Self::Await(_, event) => Arc::new(event::Await(Arc::clone(event))),
+            Self::Record(_, event) => Arc::new(event::Record(Arc::clone(event))),
+            Self::Free(address) => Arc::new(Free(*address)),
+            Self::Words(words) => {
+                let work = |word: &Word| -> Arc<dyn Work> { Arc::new(*word) };
+                Arc::new(All(words.iter().map(work).collect()))
             }
-            _ => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
-        }
+        })
     }
 
-    /// What a stream does when it comes to the node. `None` for a child graph, which is many tasks.
-    pub fn task(&self) -> Option<Task> {
-        Some(match self {
-            Self::Kernel(launch) => Task::Kernel(Arc::clone(launch)),
-            Self::Copy(_, copy) => Task::Copy(copy.clone()),
-            Self::Fill(_, fill) => Task::Fill(*fill),
-            Self::Host(host) => Task::Host(*host),
-            Self::Child(_) => return None,
-            Self::Empty => Task::Nothing,
-            // Its memory is taken when the graph is launched, and must outlast what is queued.
-            Self::Alloc(allocation) => Task::Keep(Arc::clone(allocation)),
-            Self::Await(_, event) => Task::Await(Arc::clone(event)),
-            Self::Record(_, event) => Task::Record(Arc::clone(event)),
-            Self::Free(address) => Task::Free(*address),
-            Self::Words(words) => Task::All(words.iter().map(|word| Task::Word(*word)).collect()),
-        })
+    /// A copy that was submitted.
+    pub fn of_copy(copy: Copy) -> Self {
+        Self::Copy(Plain(described(&copy)), copy)
+    }
+
+    /// A memset that was submitted.
+    pub fn of_fill(fill: Fill) -> Self {
+        Self::Fill(Plain(fill_params(&fill)), fill)
+    }
+
+    /// A node that frees an allocation of a graph; the driver takes no other.
+    pub fn free(address: u64) -> Result<Self, CUerror> {
+        let block = heap::find(address).filter(|block| block.base == address);
+        match block.map(|block| block.kind) {
+            Some(heap::Kind::Graph) => Ok(Self::Free(address)),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
     }
 
     /// A kernel node.
@@ -163,7 +163,7 @@ impl Node {
         if p.height > 1 && p.pitch < row {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        crate::heap::check(p.dst, copy::span(row, p.pitch, p.height)?)?;
+        heap::check(p.dst, copy::span(row, p.pitch, p.height)?)?;
         Ok(Self::Fill(Plain(p), fill))
     }
 

@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{
-    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUdeviceptr,
-    CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUstream,
+    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUmemAccessDesc,
+    CUmemLocation, CUmemPoolProps, CUmemoryPool,
 };
 
-use super::{OF_DEVICE, POOLS, Pool, Settings, by_handle, current, free_async, of_device};
+use super::{OF_DEVICE, POOLS, Pool, Settings, by_handle, current, of_device};
 use crate::c::{In, Out};
-use crate::context;
 use crate::driver::driver;
-use crate::faces::{DefaultStream, faces};
+use crate::faces::faces;
 use crate::handles::lock;
-use crate::stream;
 
 /// `CUmemPool_attribute`.
 mod attribute {
@@ -100,39 +98,7 @@ fn leave_current(pool: &Pool) {
     }
 }
 
-fn allocate(
-    default: DefaultStream,
-    out: Out<CUdeviceptr>,
-    bytes: usize,
-    pool: Option<CUmemoryPool>,
-    stream: CUstream,
-) -> CUresult {
-    context::current()?;
-    out.check()?;
-    let stream = stream::by_handle(default, stream)?;
-    let pool = match pool {
-        Some(pool) => by_handle(pool)?,
-        None => current(stream.device)?,
-    };
-    out.set(pool.allocate(bytes as u64, &stream)?)
-}
-
 faces! {
-    "cuMemAllocAsync" 11020 cuMemAllocAsync (out: Out<CUdeviceptr>, bytes: usize, stream: CUstream) / cuMemAllocAsync_ptsz 11020 |default| {
-        allocate(default, out, bytes, None, stream)
-    }
-    "cuMemAllocFromPoolAsync" 11020 cuMemAllocFromPoolAsync
-        (out: Out<CUdeviceptr>, bytes: usize, pool: CUmemoryPool, stream: CUstream) / cuMemAllocFromPoolAsync_ptsz 11020 |default| {
-        allocate(default, out, bytes, Some(pool), stream)
-    }
-    "cuMemFreeAsync" 11020 cuMemFreeAsync (address: CUdeviceptr, stream: CUstream) / cuMemFreeAsync_ptsz 11020 |default| {
-        context::current()?;
-        let stream = stream::by_handle(default, stream)?;
-        if address == 0 {
-            return Ok(());
-        }
-        free_async(address, &stream)
-    }
     "cuDeviceGetDefaultMemPool" 11020 cuDeviceGetDefaultMemPool (out: Out<CUmemoryPool>, device: CUdevice) {
         driver()?;
         out.check()?;

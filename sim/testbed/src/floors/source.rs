@@ -193,9 +193,11 @@ impl File {
                     end
                 }
             }
-            "mod" if word(at + 2) == "{" => {
-                let end = closing(tokens, at + 2);
-                let mut next = at + 3;
+            // In a macro the name of a module may be an argument: `mod $name {`.
+            "mod" if word(at + 2) == "{" || word(at + 1) == "$" && word(at + 3) == "{" => {
+                let open = if word(at + 1) == "$" { at + 3 } else { at + 2 };
+                let end = closing(tokens, open);
+                let mut next = open + 1;
                 self.inner += 1;
                 while next < end {
                     next = self.item(tokens, next);

@@ -1,10 +1,8 @@
 //! The calls on stream capture.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use gpushare_abi::errors::{
-    CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUerror, CUresult,
+    CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+    CUerror, CUresult,
 };
 use gpushare_abi::types::{
     CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -12,34 +10,32 @@ use gpushare_abi::types::{
     CUgraphNode, CUstream,
 };
 
-use super::{MODE, RUNNING, SEQUENCES, begin, discard, this_thread};
 use crate::c::{In, Out};
+use crate::capture::sequences::{Active, Ended, Target};
 use crate::driver::driver;
 use crate::faces::{DefaultStream, faces};
-use crate::graph::sequences::{Active, Ended};
 use crate::graph::{self, Graph};
-use crate::handles::lock;
-use crate::stream;
+use crate::{capture, context, submit};
 
 fn begin_new(default: DefaultStream, stream: CUstream, mode: u32) -> CUresult {
-    let stream = stream::by_handle(default, stream)?;
+    let stream = context::stream(default, stream)?;
     let graph = Graph::create();
-    begin(&stream, mode, &graph, true, Vec::new()).inspect_err(|_| graph.forget())
+    let target = Target {
+        graph: graph.handle,
+        own: true,
+    };
+    capture::begin(&stream, mode, target, Vec::new()).inspect_err(|_| graph.forget())
 }
 
 fn end(default: DefaultStream, stream: CUstream, out: Out<CUgraph>) -> CUresult {
-    let stream = stream::by_handle(default, stream)?;
+    let stream = context::stream(default, stream)?;
     out.check()?;
-    let ended = lock(&SEQUENCES).end(stream.handle, this_thread());
+    let ended = capture::end(&stream);
     out.set(std::ptr::null_mut())?;
     match ended {
-        Ok(target) => {
-            RUNNING.fetch_sub(1, Relaxed);
-            out.set(target.graph as CUgraph)
-        }
+        Ok(target) => out.set(target.graph as CUgraph),
         Err(Ended::Broken(target, error)) => {
-            RUNNING.fetch_sub(1, Relaxed);
-            discard(target);
+            submit::discard(target);
             Err(error)
         }
         Err(Ended::Still(error)) => Err(error),
@@ -48,12 +44,8 @@ fn end(default: DefaultStream, stream: CUstream, out: Out<CUgraph>) -> CUresult 
 
 /// A stream's capture status, and the rest if it is active.
 fn status(default: DefaultStream, stream: CUstream) -> Result<(u32, Option<Active>), CUerror> {
-    let stream = stream::by_handle(default, stream)?;
-    let sequences = lock(&SEQUENCES);
-    if stream.is_legacy && sequences.closes_legacy(stream.context) {
-        return Err(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    }
-    match sequences.active(stream.handle) {
+    let stream = context::stream(default, stream)?;
+    match capture::active(&stream) {
         Ok(None) => Ok((CU_STREAM_CAPTURE_STATUS_NONE, None)),
         Ok(Some(active)) => Ok((CU_STREAM_CAPTURE_STATUS_ACTIVE, Some(active))),
         Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) => {
@@ -111,27 +103,25 @@ fn redirect(
     flags: u32,
 ) -> CUresult {
     const SET: u32 = 1;
-    let stream = stream::by_handle(default, stream)?;
+    let stream = context::stream(default, stream)?;
     let given = graph::names(nodes, count)?;
-    let mut sequences = lock(&SEQUENCES);
-    let active = sequences
-        .active(stream.handle)?
-        .ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
-    if flags > SET || given.iter().any(|id| !graph::is_in(*id, active.graph)) {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let mut tails = if flags == SET {
-        Vec::new()
-    } else {
-        active.tails
-    };
-    for node in given {
-        if !tails.contains(&node) {
-            tails.push(node);
+    capture::redirect(&stream, |active| {
+        let active = active.ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+        if flags > SET || given.iter().any(|id| !graph::is_in(*id, active.graph)) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-    }
-    sequences.redirect(stream.handle, tails);
-    Ok(())
+        let mut tails = if flags == SET {
+            Vec::new()
+        } else {
+            active.tails
+        };
+        for node in given {
+            if !tails.contains(&node) {
+                tails.push(node);
+            }
+        }
+        Ok(tails)
+    })
 }
 
 const NOWHERE: Out<()> = Out(std::ptr::null_mut());
@@ -150,13 +140,13 @@ faces! {
     "cuStreamBeginCaptureToGraph" 12030 cuStreamBeginCaptureToGraph
         (stream: CUstream, graph: CUgraph, nodes: In<CUgraphNode>, edges: In<CUgraphEdgeData>, count: usize, mode: u32) / cuStreamBeginCaptureToGraph_ptsz 12030 |default| {
         let _ = edges;
-        let stream = stream::by_handle(default, stream)?;
+        let stream = context::stream(default, stream)?;
         let graph = graph::by_handle(graph)?;
         let tails = graph::names(nodes, count)?;
         if tails.iter().any(|id| !graph::is_in(*id, graph.handle)) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        begin(&stream, mode, &graph, false, tails)
+        capture::begin(&stream, mode, Target { graph: graph.handle, own: false }, tails)
     }
     "cuStreamEndCapture" 10000 cuStreamEndCapture (stream: CUstream, out: Out<CUgraph>) / cuStreamEndCapture_ptsz 10000 |default| {
         end(default, stream, out)
@@ -191,6 +181,6 @@ faces! {
         if wanted > CU_STREAM_CAPTURE_MODE_RELAXED {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        mode.set(MODE.replace(wanted))
+        mode.set(capture::exchange_mode(wanted))
     }
 }

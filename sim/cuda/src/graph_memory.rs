@@ -19,13 +19,13 @@ use gpushare_abi::types::{
     CUmemPoolProps,
 };
 
-use super::node::Node;
 use crate::c::{In, Out};
 use crate::capacity;
-use crate::driver::driver;
+use crate::driver::{Driver, driver};
 use crate::faces::faces;
 use crate::handles::{Table, lock};
 use crate::heap::{self, Kind};
+use crate::work::Work;
 
 /// An allocation of a graph.
 #[derive(Debug)]
@@ -106,15 +106,6 @@ fn trim(device: i32) -> CUresult {
     Ok(())
 }
 
-/// A node that frees an allocation of a graph; the driver takes no other.
-pub fn free_node(address: u64) -> Result<Node, CUerror> {
-    let block = heap::find(address).filter(|block| block.base == address);
-    match block.map(|block| block.kind) {
-        Some(Kind::Graph) => Ok(Node::Free(address)),
-        _ => Err(CUDA_ERROR_INVALID_VALUE),
-    }
-}
-
 /// Frees an allocation that is in use.
 pub fn free(address: u64) -> CUresult {
     let allocation = LIVE.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -174,6 +165,13 @@ impl Allocation {
             kept(self.device, |kept| kept.live += self.bytes);
             LIVE.insert(self.address, Arc::clone(self));
         }
+    }
+}
+
+/// It keeps its memory until the work on it is done; that was taken when the graph was launched.
+impl Work for Allocation {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        ready
     }
 }
 

@@ -19,7 +19,7 @@ use gpushare_abi::types::{
     CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, CUstreamCaptureMode,
 };
 
-use super::dag::NodeId;
+use crate::handles::NodeId;
 
 /// What the rules need to know of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

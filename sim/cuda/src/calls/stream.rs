@@ -1,6 +1,6 @@
 //! The calls on streams.
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUresult};
 use gpushare_abi::types::{
     CU_STREAM_NON_BLOCKING, CUcontext, CUdevice, CUdeviceptr, CUgreenCtx, CUstream,
     CUstreamBatchMemOpParams,
@@ -9,9 +9,9 @@ use gpushare_abi::types::{
 use crate::c::{In, Out};
 use crate::context::current;
 use crate::faces::{DefaultStream, faces};
-use crate::heap;
-use crate::stream::{self, Stream};
-use crate::task::{Task, Word};
+use crate::graph::node::Node;
+use crate::work::Word;
+use crate::{capture, context, stream, submit};
 
 fn create(out: Out<CUstream>, flags: u32, priority: i32) -> CUresult {
     let context = current()?;
@@ -19,45 +19,16 @@ fn create(out: Out<CUstream>, flags: u32, priority: i32) -> CUresult {
     if flags & !CU_STREAM_NON_BLOCKING != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    out.set(Stream::create(&context, flags, priority).handle as CUstream)
+    out.set(context.streams.create(flags, priority).handle as CUstream)
 }
 
 fn word(default: DefaultStream, stream: CUstream, word: Word) -> CUresult {
     current()?;
-    stream::by_handle(default, stream)?.issue(Task::Word(checked(word)?))
-}
-
-fn checked(word: Word) -> Result<Word, CUerror> {
-    let bytes = if word.wide { 8 } else { 4 };
-    if !word.address.is_multiple_of(bytes) {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    heap::check(word.address, bytes)?;
-    Ok(word)
-}
-
-/// Reads a list of memory operations: wait 32, write 32, wait 64, write 64; barriers come to nothing.
-pub fn words(count: u32, list: In<CUstreamBatchMemOpParams>) -> Result<Vec<Word>, CUerror> {
-    let mut words = Vec::new();
-    for operation in list.all(count as usize)? {
-        let [kind, address, value, flags, ..] = operation.pad;
-        let (wide, wait) = match kind as u32 {
-            1 => (false, Some(flags as u32)),
-            2 => (false, None),
-            4 => (true, Some(flags as u32)),
-            5 => (true, None),
-            3 | 6 => continue,
-            _ => return Err(CUDA_ERROR_INVALID_VALUE),
-        };
-        let value = if wide { value } else { value & 0xffff_ffff };
-        words.push(checked(Word {
-            address,
-            value,
-            wide,
-            wait,
-        })?);
-    }
-    Ok(words)
+    let words = [word.checked()?];
+    submit::submit(
+        &context::stream(default, stream)?,
+        Node::Words(words.into()),
+    )
 }
 
 fn batch(
@@ -67,13 +38,21 @@ fn batch(
     list: In<CUstreamBatchMemOpParams>,
 ) -> CUresult {
     current()?;
-    let target = stream::by_handle(default, stream)?;
-    let words = words(count, list)?;
-    target.issue(Task::All(words.into_iter().map(Task::Word).collect()))
+    let target = context::stream(default, stream)?;
+    submit::submit(&target, Node::Words(Word::list(count, list)?.into()))
+}
+
+/// Forgets a stream, and what it captured into.
+fn destroy(handle: CUstream) -> CUresult {
+    let stream = stream::destroy(handle as u64)?;
+    if let Some(target) = capture::stream_gone(stream.handle) {
+        submit::discard(target);
+    }
+    Ok(())
 }
 
 fn context_of(default: DefaultStream, stream: CUstream, out: Out<CUcontext>) -> CUresult {
-    let stream = stream::by_handle(default, stream)?;
+    let stream = context::stream(default, stream)?;
     out.set(stream.context as CUcontext)
 }
 
@@ -100,25 +79,25 @@ faces! {
     "cuStreamCreateWithPriority" 5050 cuStreamCreateWithPriority (out: Out<CUstream>, flags: u32, priority: i32) {
         create(out, flags, priority)
     }
-    "cuStreamDestroy" 2000 cuStreamDestroy (stream: CUstream) { stream::destroy(stream) }
-    "cuStreamDestroy" 4000 cuStreamDestroy_v2 (stream: CUstream) { stream::destroy(stream) }
+    "cuStreamDestroy" 2000 cuStreamDestroy (stream: CUstream) { destroy(stream) }
+    "cuStreamDestroy" 4000 cuStreamDestroy_v2 (stream: CUstream) { destroy(stream) }
     "cuStreamSynchronize" 2000 cuStreamSynchronize (stream: CUstream) / cuStreamSynchronize_ptsz 7000 |default| {
-        stream::synchronize(&stream::by_handle(default, stream)?)
+        submit::synchronize(&context::stream(default, stream)?)
     }
     "cuStreamQuery" 2000 cuStreamQuery (stream: CUstream) / cuStreamQuery_ptsz 7000 |default| {
-        stream::query(&stream::by_handle(default, stream)?)
+        submit::query(&*context::stream(default, stream)?)
     }
     "cuStreamGetPriority" 5050 cuStreamGetPriority (stream: CUstream, out: Out<i32>) / cuStreamGetPriority_ptsz 7000 |default| {
-        out.set(stream::by_handle(default, stream)?.priority)
+        out.set(context::stream(default, stream)?.priority)
     }
     "cuStreamGetFlags" 5050 cuStreamGetFlags (stream: CUstream, out: Out<u32>) / cuStreamGetFlags_ptsz 7000 |default| {
-        out.set(stream::by_handle(default, stream)?.flags)
+        out.set(context::stream(default, stream)?.flags)
     }
     "cuStreamGetId" 12000 cuStreamGetId (stream: CUstream, out: Out<u64>) / cuStreamGetId_ptsz 12000 |default| {
-        out.set(stream::by_handle(default, stream)?.handle)
+        out.set(context::stream(default, stream)?.handle)
     }
     "cuStreamGetDevice" 12080 cuStreamGetDevice (stream: CUstream, out: Out<CUdevice>) / cuStreamGetDevice_ptsz 12080 |default| {
-        out.set(stream::by_handle(default, stream)?.device)
+        out.set(context::stream(default, stream)?.device)
     }
     "cuStreamGetCtx" 9020 cuStreamGetCtx (stream: CUstream, out: Out<CUcontext>) / cuStreamGetCtx_ptsz 9020 |default| {
         context_of(default, stream, out)
@@ -128,17 +107,17 @@ faces! {
         green.set(std::ptr::null_mut())
     }
     "cuStreamCopyAttributes" 11000 cuStreamCopyAttributes (to: CUstream, from: CUstream) / cuStreamCopyAttributes_ptsz 11000 |default| {
-        stream::by_handle(default, to)?;
-        stream::by_handle(default, from).map(|_| ())
+        context::stream(default, to)?;
+        context::stream(default, from).map(|_| ())
     }
     "cuStreamSetAttribute" 11000 cuStreamSetAttribute (stream: CUstream, attribute: u32, value: In<u64>) / cuStreamSetAttribute_ptsz 11000 |default| {
         let _ = attribute;
-        stream::by_handle(default, stream)?;
+        context::stream(default, stream)?;
         value.get().map(|_| ())
     }
     "cuStreamGetAttribute" 11000 cuStreamGetAttribute (stream: CUstream, attribute: u32, value: Out<u64>) / cuStreamGetAttribute_ptsz 11000 |default| {
         let _ = attribute;
-        stream::by_handle(default, stream)?;
+        context::stream(default, stream)?;
         value.set(0)
     }
     "cuStreamWaitValue32" 8000 cuStreamWaitValue32 (stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) / cuStreamWaitValue32_ptsz 8000 |default| {

@@ -1,7 +1,60 @@
 //! The calls that copy.
 
-use super::*;
-use crate::faces::faces;
+use std::ffi::c_void;
+
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::types::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER, CUarray, CUcontext,
+    CUdeviceptr, CUstream,
+};
+
+use crate::c::{In, Out};
+use crate::context::{self, current};
+use crate::copy::{End, Plan, plan_2d, plan_3d, plan_ends, plan_op};
+use crate::faces::{DefaultStream, faces};
+use crate::graph::node::Node;
+use crate::{capture, heap, submit};
+
+const DEVICE: Option<bool> = Some(true);
+const HOST: Option<bool> = Some(false);
+
+/// Pageable memory of the host, as far as we know.
+fn is_pageable(address: u64) -> bool {
+    heap::find(address).is_none()
+}
+
+impl Plan {
+    /// Does it now, after what it has to wait for.
+    fn run(self, default: DefaultStream) -> CUresult {
+        current()?;
+        capture::forbid_unsafe()?;
+        submit::synchronize(&context::stream(default, std::ptr::null_mut())?)?;
+        if self.copy.width > 0 {
+            self.copy.now();
+        }
+        Ok(())
+    }
+
+    /// Queues it. Memory of the host that is not pinned is read before the call returns, or written.
+    fn queue(mut self, default: DefaultStream, stream: CUstream) -> CUresult {
+        current()?;
+        let stream = context::stream(default, stream)?;
+        if self.copy.width == 0 {
+            return Ok(());
+        }
+        let capturing = capture::is_capturing(&stream);
+        if self.from_host && !capturing && is_pageable(self.copy.from.address) {
+            self.copy.stage();
+        }
+        let wait = self.to_host && !capturing && is_pageable(self.copy.to.address);
+        submit::submit(&stream, Node::of_copy(self.copy))?;
+        if wait {
+            submit::synchronize(&stream)
+        } else {
+            Ok(())
+        }
+    }
+}
 
 faces! {
     "cuMemcpy" 4000 cuMemcpy (to: CUdeviceptr, from: CUdeviceptr, bytes: usize) / cuMemcpy_ptds 7000 |default| {
@@ -48,31 +101,31 @@ faces! {
     }
     "cuMemcpyDtoA" 3020 cuMemcpyDtoA_v2 (to: CUarray, at: usize, from: CUdeviceptr, bytes: usize) / cuMemcpyDtoA_v2_ptds 7000 |default| {
         current()?;
-        array_plan(End::Array(to, at), End::Device(from), bytes)?.run(default)
+        plan_ends(End::Array(to, at), End::Device(from), bytes)?.run(default)
     }
     "cuMemcpyAtoD" 3020 cuMemcpyAtoD_v2 (to: CUdeviceptr, from: CUarray, at: usize, bytes: usize) / cuMemcpyAtoD_v2_ptds 7000 |default| {
         current()?;
-        array_plan(End::Device(to), End::Array(from, at), bytes)?.run(default)
+        plan_ends(End::Device(to), End::Array(from, at), bytes)?.run(default)
     }
     "cuMemcpyHtoA" 3020 cuMemcpyHtoA_v2 (to: CUarray, at: usize, from: *const c_void, bytes: usize) / cuMemcpyHtoA_v2_ptds 7000 |default| {
         current()?;
-        array_plan(End::Array(to, at), End::Host(from), bytes)?.run(default)
+        plan_ends(End::Array(to, at), End::Host(from), bytes)?.run(default)
     }
     "cuMemcpyAtoH" 3020 cuMemcpyAtoH_v2 (to: *const c_void, from: CUarray, at: usize, bytes: usize) / cuMemcpyAtoH_v2_ptds 7000 |default| {
         current()?;
-        array_plan(End::Host(to), End::Array(from, at), bytes)?.run(default)
+        plan_ends(End::Host(to), End::Array(from, at), bytes)?.run(default)
     }
     "cuMemcpyAtoA" 3020 cuMemcpyAtoA_v2 (to: CUarray, to_at: usize, from: CUarray, from_at: usize, bytes: usize) / cuMemcpyAtoA_v2_ptds 7000 |default| {
         current()?;
-        array_plan(End::Array(to, to_at), End::Array(from, from_at), bytes)?.run(default)
+        plan_ends(End::Array(to, to_at), End::Array(from, from_at), bytes)?.run(default)
     }
     "cuMemcpyHtoAAsync" 3020 cuMemcpyHtoAAsync_v2 (to: CUarray, at: usize, from: *const c_void, bytes: usize, stream: CUstream) / cuMemcpyHtoAAsync_v2_ptsz 7000 |default| {
         current()?;
-        array_plan(End::Array(to, at), End::Host(from), bytes)?.queue(default, stream)
+        plan_ends(End::Array(to, at), End::Host(from), bytes)?.queue(default, stream)
     }
     "cuMemcpyAtoHAsync" 3020 cuMemcpyAtoHAsync_v2 (to: *const c_void, from: CUarray, at: usize, bytes: usize, stream: CUstream) / cuMemcpyAtoHAsync_v2_ptsz 7000 |default| {
         current()?;
-        array_plan(End::Host(to), End::Array(from, at), bytes)?.queue(default, stream)
+        plan_ends(End::Host(to), End::Array(from, at), bytes)?.queue(default, stream)
     }
     "cuMemcpy2D" 3020 cuMemcpy2D_v2 (copy: In<CUDA_MEMCPY2D>) / cuMemcpy2D_v2_ptds 7000 |default| {
         current()?;
@@ -164,10 +217,6 @@ fn linear(
 /// The copies of regions of a batch, by number.
 fn regions(list: In<CUDA_MEMCPY3D_BATCH_OP>) -> impl Fn(usize) -> Result<Plan, CUerror> {
     move |index| plan_op(&list.at(index)?)
-}
-
-fn array_plan(to: End, from: End, bytes: usize) -> Result<Plan, CUerror> {
-    plan(&from.described(bytes), &to.described(bytes), bytes, 1, 1)
 }
 
 /// A copy between contexts; the layout is that of a three-dimensional one.

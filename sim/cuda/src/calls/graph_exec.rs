@@ -8,11 +8,11 @@ use gpushare_abi::types::{
     CUstream,
 };
 
-use super::by_handle;
-use super::exec::{Different, Exec, destroy, exec};
 use crate::c::{Out, put_text};
 use crate::faces::{DefaultStream, faces};
-use crate::stream;
+use crate::graph::by_handle;
+use crate::graph::exec::{Different, Exec, destroy, exec};
+use crate::{capture, context, submit};
 
 fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
     let graph = by_handle(graph)?;
@@ -49,7 +49,7 @@ fn instantiate_with_params(
     let upload = || {
         let made = out.input().get()?;
         let uploaded =
-            stream::by_handle(default, given.hUploadStream).and_then(|_| exec(made)?.upload());
+            context::stream(default, given.hUploadStream).and_then(|_| exec(made)?.upload());
         uploaded.inspect_err(|_| _ = destroy(made))
     };
     let answer = match answer {
@@ -88,12 +88,16 @@ faces! {
     }
     "cuGraphUpload" 11010 cuGraphUpload (handle: CUgraphExec, stream: CUstream) / cuGraphUpload_ptsz 11010 |default| {
         let exec = exec(handle)?;
-        stream::by_handle(default, stream)?;
+        context::stream(default, stream)?;
         exec.upload()
     }
     "cuGraphLaunch" 10000 cuGraphLaunch (handle: CUgraphExec, stream: CUstream) / cuGraphLaunch_ptsz 10000 |default| {
         let exec = exec(handle)?;
-        exec.launch(&stream::by_handle(default, stream)?)
+        let stream = context::stream(default, stream)?;
+        if capture::is_capturing(&stream) {
+            return submit::capture_node(&stream, || exec.as_child()).map(|_| ());
+        }
+        exec.launch(&stream)
     }
     "cuGraphExecDestroy" 10000 cuGraphExecDestroy (handle: CUgraphExec) { destroy(handle) }
     "cuGraphExecUpdate" 10020 cuGraphExecUpdate (handle: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>, reason: Out<u32>) {

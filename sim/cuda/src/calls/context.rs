@@ -1,7 +1,33 @@
-//! The calls on contexts.
+//! The calls on contexts: making, ending, choosing them, and the devices' primary ones.
 
-use super::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNSUPPORTED_LIMIT, CUerror,
+    CUresult,
+};
+use gpushare_abi::types::{CUcontext, CUctxCreateParams, CUdevice, CUevent, CUexecAffinityParam};
+
+use crate::c::{In, Out};
+use crate::calls::event as event_calls;
+use crate::context::{Context, by_handle, by_handle_or_current, current, pop, push, top};
+use crate::driver::driver;
 use crate::faces::faces;
+use crate::handles::lock;
+use crate::{array, capture, event, heap, module, pool, submit};
+
+/// A device's primary context.
+#[derive(Debug, Default)]
+struct Primary {
+    retained: u32,
+    flags: u32,
+    context: Option<Arc<Context>>,
+}
+
+/// Each device's primary context, by ordinal.
+static PRIMARIES: Mutex<BTreeMap<i32, Primary>> = Mutex::new(BTreeMap::new());
 
 faces! {
     "cuCtxCreate" 2000 cuCtxCreate (out: Out<CUcontext>, flags: u32, device: CUdevice) { create(out, flags, device) }
@@ -62,22 +88,16 @@ faces! {
         out.set(context.handle)
     }
     "cuCtxSynchronize" 2000 cuCtxSynchronize () {
-        let context = current()?;
-        capture::forbid_in_context(&context)?;
-        context.synchronize();
-        Ok(())
+        synchronize(&*current()?)
     }
     "cuCtxSynchronize" 13000 cuCtxSynchronize_v2 (context: CUcontext) {
-        let context = by_handle_or_current(context)?;
-        capture::forbid_in_context(&context)?;
-        context.synchronize();
-        Ok(())
+        synchronize(&*by_handle_or_current(context)?)
     }
     "cuCtxRecordEvent" 12050 cuCtxRecordEvent (context: CUcontext, event: CUevent) {
-        event::record_all(&*by_handle_or_current(context)?, &event::by_handle(event)?)
+        event_calls::record_all(&*by_handle_or_current(context)?, &event::by_handle(event)?)
     }
     "cuCtxWaitEvent" 12050 cuCtxWaitEvent (context: CUcontext, event: CUevent) {
-        event::await_in_all(&*by_handle_or_current(context)?, &*event::by_handle(event)?)
+        event_calls::await_in_all(&*by_handle_or_current(context)?, &*event::by_handle(event)?)
     }
     "cuCtxGetApiVersion" 3020 cuCtxGetApiVersion (context: CUcontext, out: Out<u32>) {
         by_handle_or_current(context)?;
@@ -126,8 +146,7 @@ faces! {
         Ok(())
     }
     "cuCtxResetPersistingL2Cache" 11000 cuCtxResetPersistingL2Cache () {
-        current()?.persisting.store(0, Relaxed);
-        Ok(())
+        current().map(|_| ())
     }
     "cuCtxGetExecAffinity" 11040 cuCtxGetExecAffinity (out: Out<CUexecAffinityParam>, kind: u32) {
         let context = current()?;
@@ -165,6 +184,53 @@ faces! {
     "cuDevicePrimaryCtxSetFlags" 11000 cuDevicePrimaryCtxSetFlags_v2 (device: CUdevice, flags: u32) { set_primary_flags(device, flags) }
 }
 
+fn synchronize(context: &Context) -> CUresult {
+    capture::forbid_in_context(context.handle)?;
+    context.synchronize();
+    pool::after_synchronisation();
+    Ok(())
+}
+
+/// Ends a context: its work is waited for, its memory given back.
+fn end(context: &Context) {
+    if !context.retire() {
+        return;
+    }
+    context.synchronize();
+    let captures = capture::context_gone(context.handle);
+    captures.into_iter().for_each(submit::discard);
+    context.streams.close();
+    module::unload_all(context.handle);
+    array::forget_all(context.handle);
+    heap::free_all(context.handle);
+    context.give_back();
+}
+
+/// The primary context of a device, active or not: retained for the caller.
+fn retain_primary(ordinal: i32) -> Result<Arc<Context>, CUerror> {
+    let driver = driver()?;
+    driver.device(ordinal)?;
+    let mut primaries = lock(&PRIMARIES);
+    let primary = primaries.entry(ordinal).or_default();
+    let context = match &primary.context {
+        Some(context) => Arc::clone(context),
+        None => Context::make(driver, ordinal, primary.flags, true)?,
+    };
+    primary.context = Some(Arc::clone(&context));
+    primary.retained += 1;
+    Ok(context)
+}
+
+fn reset_primary(ordinal: i32) {
+    // The lock is not held while the context ends: that may wait for work.
+    let primary = lock(&PRIMARIES)
+        .get_mut(&ordinal)
+        .and_then(|primary| primary.context.take());
+    if let Some(context) = primary {
+        end(&context);
+    }
+}
+
 fn pop_into(out: Out<CUcontext>) -> CUresult {
     driver()?;
     let context = pop().ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
@@ -193,7 +259,7 @@ fn destroy(handle: CUcontext) -> CUresult {
     if top().is_some_and(|current| current.handle == context.handle) {
         pop();
     }
-    context.destroy();
+    end(&context);
     Ok(())
 }
 

@@ -1,7 +1,25 @@
 //! The calls that launch kernels, and those on how many fit.
 
-use super::*;
-use crate::faces::faces;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_ERROR_INVALID_VALUE, CUerror, CUresult,
+};
+use gpushare_abi::types::{
+    CUDA_LAUNCH_PARAMS, CUfunction, CUhostFn, CUlaunchConfig, CUoccupancyB2DSize, CUstream,
+    CUstreamCallback,
+};
+
+use crate::c::{In, Out};
+use crate::context::{self, current};
+use crate::driver::driver;
+use crate::faces::{DefaultStream, faces};
+use crate::graph::node::Node;
+use crate::handles::lock;
+use crate::launch::{BLOCK_LIMIT, Launch, RESIDENT, SHARED_LIMIT, Shape, prepare};
+use crate::work::{Callback, Host};
+use crate::{capture, module, submit};
 
 faces! {
     "cuLaunchKernel" 4000 cuLaunchKernel (function: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, parameters: In<u64>, extra: In<usize>) / cuLaunchKernel_ptsz 7000 |default| {
@@ -75,7 +93,8 @@ faces! {
     "cuLaunchHostFunc" 10000 cuLaunchHostFunc (stream: CUstream, function: CUhostFn, data: *mut c_void) / cuLaunchHostFunc_ptsz 10000 |default| {
         current()?;
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        stream::by_handle(default, stream)?.issue(Task::Host(Host { function, data: data as u64 }))
+        let host = Host { function, data: data as u64 };
+        submit::submit(&context::stream(default, stream)?, Node::Host(host))
     }
     "cuStreamAddCallback" 5000 cuStreamAddCallback (stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: u32) / cuStreamAddCallback_ptsz 7000 |default| {
         current()?;
@@ -83,9 +102,9 @@ faces! {
         if flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let target = stream::by_handle(default, stream)?;
-        crate::capture::forbid_on(&target)?;
-        target.issue(Task::Callback(Callback { function: callback, stream: stream as u64, data: data as u64 }))
+        let target = context::stream(default, stream)?;
+        capture::forbid_on(&target)?;
+        submit::queue(&target, Arc::new(Callback { function: callback, stream: stream as u64, data: data as u64 }))
     }
     "cuOccupancyMaxActiveBlocksPerMultiprocessor" 6050 cuOccupancyMaxActiveBlocksPerMultiprocessor (out: Out<i32>, function: CUfunction, block: i32, shared: usize) {
         out.set(occupancy(function, block, shared)?)
@@ -129,7 +148,7 @@ fn launch(
     current()?;
     let function = module::function(handle)?;
     let launch = prepare(&function, shape, parameters, extra)?;
-    stream::by_handle(default, stream)?.issue(Task::Kernel(launch))
+    submit::submit(&context::stream(default, stream)?, Node::Kernel(launch))
 }
 
 fn cooperative(shape: Shape) -> CUresult {
@@ -158,7 +177,7 @@ fn legacy(
     };
     shape.check()?;
     let launch = Launch::new(&function, shape, old.arguments);
-    stream::by_handle(default, stream)?.issue(Task::Kernel(launch))
+    submit::submit(&context::stream(default, stream)?, Node::Kernel(launch))
 }
 
 fn set_argument(handle: CUfunction, offset: i32, bytes: &[u8]) -> CUresult {

@@ -3,12 +3,12 @@
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUresult};
 use gpushare_abi::types::{CUgraph, CUgraphEdgeData, CUgraphNode};
 
-use super::node::Node;
-use super::{Graph, by_handle, dag::NodeId, home, names};
 use crate::c::{In, Out, Text};
 use crate::driver::driver;
 use crate::faces::faces;
-use crate::handles::lock;
+use crate::graph::node::Node;
+use crate::graph::{Graph, by_handle, home, names};
+use crate::handles::{NodeId, lock};
 
 /// An edge without ports; every edge of the simulator is one.
 const PLAIN_EDGE: CUgraphEdgeData = CUgraphEdgeData {

@@ -16,10 +16,10 @@ use crate::c::{In, Out};
 use crate::context::current;
 use crate::driver::driver;
 use crate::faces::{DefaultStream, faces};
+use crate::graph::node::Node;
 use crate::handles::lock;
 use crate::heap::{self, Block, Kind};
-use crate::stream;
-use crate::task::Task;
+use crate::{context, submit};
 
 /// The host as a device: `CU_DEVICE_CPU`.
 const HOST: i32 = -1;
@@ -91,7 +91,7 @@ fn prefetch(
     stream: CUstream,
 ) -> CUresult {
     let block = managed(address, bytes)?;
-    stream::by_handle(default, stream)?.issue(Task::Nothing)?;
+    submit::submit(&context::stream(default, stream)?, Node::Empty)?;
     with(&block, |wishes| wishes.prefetched = Some(to));
     Ok(())
 }
@@ -208,7 +208,7 @@ faces! {
         for (address, size) in addresses.all(count)?.into_iter().zip(sizes.all(count)?) {
             managed(address, size)?;
         }
-        stream::by_handle(default, stream)?.issue(Task::Nothing)
+        submit::submit(&context::stream(default, stream)?, Node::Empty)
     }
     "cuMemAdvise" 8000 cuMemAdvise (address: CUdeviceptr, bytes: usize, advice: u32, device: CUdevice) {
         advise(address, bytes, advice, place(device))
@@ -236,6 +236,6 @@ faces! {
         if !matches!(flags, 1 | 2 | 4) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        stream::by_handle(default, stream)?.issue(Task::Nothing)
+        submit::submit(&context::stream(default, stream)?, Node::Empty)
     }
 }

@@ -1,42 +1,43 @@
-//! What a stream or a graph node does, as a value: it can be queued, kept in a graph and run again.
+//! What a stream or a graph node does: it can be queued, kept in a graph and run again.
+//!
+//! Work that belongs to a subject is there: a launch, the record of an event, a free.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use gpushare_abi::types::CUstream;
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror};
+use gpushare_abi::types::{CUstream, CUstreamBatchMemOpParams};
 use gpushare_sim::clock;
 
-use crate::c;
+use crate::c::{self, In};
 use crate::driver::Driver;
+use crate::heap;
 
 /// A piece of work.
-#[derive(Clone, Debug)]
-pub enum Task {
-    /// A kernel that takes its time on the engine.
-    Kernel(Arc<crate::launch::Launch>),
-    /// A copy.
-    Copy(Copy),
-    /// A memset.
-    Fill(Fill),
-    /// A call of the application's function.
-    Host(Host),
-    /// A call of the application's stream callback.
-    Callback(Callback),
-    /// Gives an allocation back, in stream order.
-    Free(u64),
-    /// Comes to the free of a pool's allocation.
-    Settle(crate::pool::Settle),
-    /// Waits until a word in memory compares as wanted, or writes one.
-    Word(Word),
-    /// Nothing; it only has a place in the order.
-    Nothing,
-    /// Nothing; it keeps a graph's allocation until the work on it is done.
-    Keep(Arc<crate::graph::memory::Allocation>),
-    /// All of these, in this order.
-    All(Arc<[Task]>),
-    /// Marks an event.
-    Record(Arc<crate::event::Event>),
-    /// Waits for an event's latest mark.
-    Await(Arc<crate::event::Event>),
+pub trait Work: Debug + Send + Sync {
+    /// Does it on a device. It could have begun at `ready`; returns when it ended.
+    fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64;
+}
+
+/// Nothing; it only has a place in the order.
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing;
+
+impl Work for Nothing {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        ready
+    }
+}
+
+/// All of these, in this order.
+#[derive(Debug)]
+pub struct All(pub Vec<Arc<dyn Work>>);
+
+impl Work for All {
+    fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64 {
+        let run = |ready, work: &Arc<dyn Work>| work.run(driver, ordinal, ready);
+        self.0.iter().fold(ready, run)
+    }
 }
 
 /// A copy of up to three dimensions between addresses.
@@ -102,7 +103,8 @@ impl Copy {
         self.staged = Some(bytes.into());
     }
 
-    fn run(&self) {
+    /// Copies the bytes now.
+    pub fn now(&self) {
         let staged = self.staged.as_ref().map(|bytes| Side {
             address: bytes.as_ptr() as u64,
             pitch: self.width,
@@ -114,6 +116,13 @@ impl Copy {
                 c::copy_bytes(self.to.row(y, z), from.row(y, z), self.width);
             }
         }
+    }
+}
+
+impl Work for Copy {
+    fn run(&self, _: &Driver, _: i32, _: u64) -> u64 {
+        self.now();
+        clock::now()
     }
 }
 
@@ -134,8 +143,8 @@ pub struct Fill {
     pub height: usize,
 }
 
-impl Fill {
-    fn run(&self) {
+impl Work for Fill {
+    fn run(&self, _: &Driver, _: i32, _: u64) -> u64 {
         for y in 0..self.height {
             let row = self.to + (y * self.pitch) as u64;
             match self.element {
@@ -144,6 +153,7 @@ impl Fill {
                 _ => c::fill(row, self.value, self.width),
             }
         }
+        clock::now()
     }
 }
 
@@ -156,6 +166,13 @@ pub struct Host {
     pub data: u64,
 }
 
+impl Work for Host {
+    fn run(&self, _: &Driver, _: i32, _: u64) -> u64 {
+        c::call_host(self.function, self.data);
+        clock::now()
+    }
+}
+
 /// A call of the application's stream callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Callback {
@@ -165,6 +182,13 @@ pub struct Callback {
     pub stream: u64,
     /// Its argument, an address.
     pub data: u64,
+}
+
+impl Work for Callback {
+    fn run(&self, _: &Driver, _: i32, _: u64) -> u64 {
+        c::call_back(self.function, self.stream, self.data);
+        clock::now()
+    }
 }
 
 /// A word that a stream waits for or writes.
@@ -181,85 +205,71 @@ pub struct Word {
 }
 
 impl Word {
-    fn run(&self) {
+    /// A word of the application's, checked.
+    pub fn checked(self) -> Result<Self, CUerror> {
         let bytes = if self.wide { 8 } else { 4 };
-        let Some(wait) = self.wait else {
-            c::copy_bytes(
-                self.address,
-                self.value.to_le_bytes().as_ptr() as u64,
-                bytes,
-            );
-            return;
-        };
-        loop {
-            let mut word = [0; 8];
-            word[..bytes].copy_from_slice(&c::read_bytes(self.address, bytes));
-            let now = u64::from_le_bytes(word);
-            let met = match wait & 3 {
-                0 if self.wide => now.wrapping_sub(self.value) as i64 >= 0,
-                0 => (now as u32).wrapping_sub(self.value as u32) as i32 >= 0,
-                1 => now == self.value,
-                2 => now & self.value != 0,
-                _ => !(now | self.value) != 0,
+        if !self.address.is_multiple_of(bytes) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        heap::check(self.address, bytes)?;
+        Ok(self)
+    }
+
+    /// Reads a list of memory operations: wait 32, write 32, wait 64, write 64; barriers come to nothing.
+    pub fn list(count: u32, list: In<CUstreamBatchMemOpParams>) -> Result<Vec<Self>, CUerror> {
+        let mut words = Vec::new();
+        for operation in list.all(count as usize)? {
+            let [kind, address, value, flags, ..] = operation.pad;
+            let (wide, wait) = match kind as u32 {
+                1 => (false, Some(flags as u32)),
+                2 => (false, None),
+                4 => (true, Some(flags as u32)),
+                5 => (true, None),
+                3 | 6 => continue,
+                _ => return Err(CUDA_ERROR_INVALID_VALUE),
             };
-            if met {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_micros(50));
+            let value = if wide { value } else { value & 0xffff_ffff };
+            let word = Self {
+                address,
+                value,
+                wide,
+                wait,
+            };
+            words.push(word.checked()?);
+        }
+        Ok(words)
+    }
+
+    /// Whether a word that is waited for has come.
+    fn is_met(&self, wait: u32) -> bool {
+        let bytes = if self.wide { 8 } else { 4 };
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(&c::read_bytes(self.address, bytes));
+        let now = u64::from_le_bytes(word);
+        match wait & 3 {
+            0 if self.wide => now.wrapping_sub(self.value) as i64 >= 0,
+            0 => (now as u32).wrapping_sub(self.value as u32) as i32 >= 0,
+            1 => now == self.value,
+            2 => now & self.value != 0,
+            _ => !(now | self.value) != 0,
         }
     }
 }
 
-impl Task {
-    /// Does it. It could have begun at `ready`; returns when it ended.
-    pub fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64 {
-        match self {
-            Self::Kernel(launch) => match driver.device(ordinal) {
-                Ok(device) => {
-                    driver
-                        .member
-                        .run_kernel(device.index, device.duration(launch.ns), ready)
+impl Work for Word {
+    fn run(&self, _: &Driver, _: i32, _: u64) -> u64 {
+        match self.wait {
+            Some(wait) => {
+                while !self.is_met(wait) {
+                    std::thread::sleep(std::time::Duration::from_micros(50));
                 }
-                Err(_) => ready,
-            },
-            Self::All(tasks) => tasks
-                .iter()
-                .fold(ready, |ready, task| task.run(driver, ordinal, ready)),
-            Self::Nothing | Self::Keep(_) => ready,
-            Self::Record(event) => {
-                event.happened(ready);
-                ready
             }
-            Self::Await(event) => event.wait().max(ready),
-            Self::Copy(copy) => {
-                copy.run();
-                clock::now()
-            }
-            Self::Fill(fill) => {
-                fill.run();
-                clock::now()
-            }
-            Self::Host(host) => {
-                c::call_host(host.function, host.data);
-                clock::now()
-            }
-            Self::Callback(callback) => {
-                c::call_back(callback.function, callback.stream, callback.data);
-                clock::now()
-            }
-            Self::Word(word) => {
-                word.run();
-                clock::now()
-            }
-            Self::Free(address) => {
-                // The application may have freed it twice; a stream has nobody to tell.
-                let _ = crate::pool::free_now(*address);
-                ready
-            }
-            Self::Settle(free) => {
-                free.run();
-                ready
+            None => {
+                let value = self.value.to_le_bytes();
+                let bytes = if self.wide { 8 } else { 4 };
+                c::copy_bytes(self.address, value.as_ptr() as u64, bytes);
             }
         }
+        clock::now()
     }
 }

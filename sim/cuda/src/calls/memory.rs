@@ -7,10 +7,10 @@ use crate::c::Out;
 use crate::context::{self, current};
 use crate::driver::driver;
 use crate::faces::{DefaultStream, faces};
+use crate::graph::node::Node;
 use crate::heap::{self, Kind};
-use crate::stream;
-use crate::task::{Fill, Task};
-use crate::{capture, copy, pool};
+use crate::work::Fill;
+use crate::{capture, copy, free, submit};
 
 /// Bytes between rows that start well.
 const PITCH: usize = 512;
@@ -33,18 +33,18 @@ fn allocate(out: Out<CUdeviceptr>, bytes: usize, kind: Kind) -> CUresult {
 }
 
 /// Frees what any of the allocation calls made, once the work that may use it is done.
-pub fn free(address: CUdeviceptr) -> CUresult {
+fn free(address: CUdeviceptr) -> CUresult {
     driver()?;
     if address == 0 {
         current()?;
         return Ok(());
     }
     capture::forbid_unsafe()?;
-    let block = pool::freeable(address)?;
+    let block = free::freeable(address)?;
     if let Ok(owner) = context::by_handle(block.context as _) {
         owner.synchronize();
     }
-    pool::free_now(address)
+    free::now(address)
 }
 
 /// A memset, in stream order; `sync` waits for it.
@@ -65,10 +65,10 @@ fn fill(default: DefaultStream, stream: CUstream, sync: bool, what: Fill) -> CUr
     }
     let bytes = copy::span(row, what.pitch, what.height)?;
     heap::check(what.to, bytes)?;
-    let stream = stream::by_handle(default, stream)?;
-    stream.issue(Task::Fill(what))?;
+    let stream = context::stream(default, stream)?;
+    submit::submit(&stream, Node::of_fill(what))?;
     if sync {
-        stream::synchronize(&stream)
+        submit::synchronize(&stream)
     } else {
         Ok(())
     }

@@ -7,13 +7,13 @@ use gpushare_abi::types::{
     CUgraphNode, CUgraphNodeParams,
 };
 
-use super::memory::{self, Allocation};
-use super::node::Node;
-use super::params::{AnyParams, WordsParams};
-use super::{by_handle, names};
 use crate::c::{In, Out};
+use crate::calls::graph_params::{AnyParams, WordsParams};
 use crate::context;
 use crate::faces::faces;
+use crate::graph::node::Node;
+use crate::graph::{by_handle, names};
+use crate::graph_memory::Allocation;
 
 fn add(
     out: Out<CUgraphNode>,
@@ -93,7 +93,7 @@ faces! {
     }
     "cuGraphAddMemFreeNode" 11040 cuGraphAddMemFreeNode
         (out: Out<CUgraphNode>, graph: CUgraph, after: In<CUgraphNode>, count: usize, address: CUdeviceptr) {
-        add(out, graph, after, count, || memory::free_node(address))
+        add(out, graph, after, count, || Node::free(address))
     }
     "cuGraphAddNode" 12020 cuGraphAddNode
         (out: Out<CUgraphNode>, graph: CUgraph, after: In<CUgraphNode>, count: usize, params: Out<CUgraphNodeParams>) {

@@ -9,13 +9,12 @@ use gpushare_abi::types::{
     CUgraphNodeParams, CUstreamBatchMemOpParams,
 };
 
-use super::memory::{self, Allocation};
-use super::node::{Node, kernel_params};
-use super::{by_handle, home};
 use crate::c::{In, Out, Plain};
 use crate::faces::faces;
-use crate::queue;
-use crate::task::{Host, Word};
+use crate::graph::node::{Node, kernel_params};
+use crate::graph::{by_handle, home};
+use crate::graph_memory::Allocation;
+use crate::work::{Host, Word};
 
 /// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
 #[repr(C)]
@@ -79,7 +78,7 @@ impl AnyParams {
                 Out(self.at.cast()).set(given)?;
                 Ok(Node::Alloc(allocation))
             }
-            11 => memory::free_node(self.read::<CUdeviceptr>().get()?),
+            11 => Node::free(self.read::<CUdeviceptr>().get()?),
             12 => Node::words(self.read()),
             8 | 9 | 13 => Err(CUDA_ERROR_NOT_SUPPORTED),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
@@ -102,7 +101,7 @@ impl Node {
     /// A node of waits and writes.
     pub fn words(params: In<WordsParams>) -> Result<Self, CUerror> {
         let p = params.get()?;
-        let words = queue::words(p.count, In(p.operations.cast_const()))?;
+        let words = Word::list(p.count, In(p.operations.cast_const()))?;
         Ok(Self::Words(words.into()))
     }
 }

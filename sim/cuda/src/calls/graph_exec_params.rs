@@ -6,13 +6,13 @@ use gpushare_abi::types::{
     CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
 };
 
-use super::exec::exec;
-use super::node::Node;
-use super::params::{AnyParams, WordsParams};
-use super::{by_handle, home};
 use crate::c::{In, Out};
+use crate::calls::graph_params::{AnyParams, WordsParams};
 use crate::context;
 use crate::faces::faces;
+use crate::graph::exec::exec;
+use crate::graph::node::Node;
+use crate::graph::{by_handle, home};
 
 fn replace(
     handle: CUgraphExec,

@@ -1,0 +1,78 @@
+//! The calls that allocate and free in the order of a stream.
+
+use std::sync::Arc;
+
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::types::{CUdeviceptr, CUmemoryPool, CUstream};
+
+use crate::c::Out;
+use crate::faces::{DefaultStream, faces};
+use crate::free::{self, Free};
+use crate::graph::{self, node::Node};
+use crate::graph_memory::Allocation;
+use crate::heap::Kind;
+use crate::pool::{self, Pool};
+use crate::stream::Stream;
+use crate::{capture, context, submit};
+
+fn allocate(
+    default: DefaultStream,
+    out: Out<CUdeviceptr>,
+    bytes: usize,
+    pool: Option<CUmemoryPool>,
+    stream: CUstream,
+) -> CUresult {
+    context::current()?;
+    out.check()?;
+    let stream = context::stream(default, stream)?;
+    let pool = match pool {
+        Some(pool) => pool::by_handle(pool)?,
+        None => pool::current(stream.device)?,
+    };
+    out.set(allocate_in(&pool, bytes as u64, &stream)?)
+}
+
+/// Allocates in the order of a stream; in a capturing one the graph does.
+fn allocate_in(pool: &Arc<Pool>, bytes: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr, CUerror> {
+    pool.check(bytes)?;
+    let allocation = || Allocation::captured(bytes as usize, pool.device);
+    let captured = submit::capture_node(stream, || Ok(Node::Alloc(allocation()?)))?;
+    match captured {
+        Some(node) => graph::allocated_by(node),
+        None => pool.allocate(bytes, stream),
+    }
+}
+
+/// Frees in the order of a stream what any allocation call made; in a capturing one only what a graph has allocated.
+fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
+    let kind = free::freeable(address)?.kind;
+    if kind == Kind::Graph {
+        return submit::submit(stream, Node::Free(address));
+    }
+    if capture::is_capturing(stream) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    if kind == Kind::Ordered {
+        submit::queue(stream, Arc::new(pool::free_behind(address, stream.handle)?))
+    } else {
+        submit::queue(stream, Arc::new(Free(address)))
+    }
+}
+
+faces! {
+    "cuMemAllocAsync" 11020 cuMemAllocAsync (out: Out<CUdeviceptr>, bytes: usize, stream: CUstream) / cuMemAllocAsync_ptsz 11020 |default| {
+        allocate(default, out, bytes, None, stream)
+    }
+    "cuMemAllocFromPoolAsync" 11020 cuMemAllocFromPoolAsync
+        (out: Out<CUdeviceptr>, bytes: usize, pool: CUmemoryPool, stream: CUstream) / cuMemAllocFromPoolAsync_ptsz 11020 |default| {
+        allocate(default, out, bytes, Some(pool), stream)
+    }
+    "cuMemFreeAsync" 11020 cuMemFreeAsync (address: CUdeviceptr, stream: CUstream) / cuMemFreeAsync_ptsz 11020 |default| {
+        context::current()?;
+        let stream = context::stream(default, stream)?;
+        if address == 0 {
+            return Ok(());
+        }
+        free_async(address, &stream)
+    }
+}

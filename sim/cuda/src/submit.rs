@@ -1,0 +1,72 @@
+//! Submitting work: a node of the graph that the stream captures into, or work in the stream's queue.
+
+use std::sync::Arc;
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_NOT_READY, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUerror, CUresult,
+};
+use gpushare_abi::types::CUgraph;
+
+use crate::capture::sequences::Target;
+use crate::graph::{self, node::Node};
+use crate::handles::NodeId;
+use crate::stream::Stream;
+use crate::work::Work;
+use crate::{capture, pool};
+
+/// Does what the node says: as a node if the stream captures, else behind the stream's work.
+pub fn submit(stream: &Arc<Stream>, node: Node) -> CUresult {
+    let work = node.work();
+    if capture_node(stream, || Ok(node))?.is_some() {
+        return Ok(());
+    }
+    match work {
+        Some(work) => stream.queue_behind(work, Vec::new()).map(|_| ()),
+        None => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+    }
+}
+
+/// Queues work that no graph can have.
+pub fn queue(stream: &Arc<Stream>, work: Arc<dyn Work>) -> CUresult {
+    let refuse = || Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    capture_node(stream, refuse)?;
+    stream.queue_behind(work, Vec::new()).map(|_| ())
+}
+
+/// Adds a node if the stream captures, and tells its name.
+pub fn capture_node(
+    stream: &Stream,
+    node: impl FnOnce() -> Result<Node, CUerror>,
+) -> Result<Option<NodeId>, CUerror> {
+    capture::extend(stream, |active| {
+        let graph = graph::by_handle(active.graph as CUgraph)?;
+        graph.add(node()?, &active.tails)
+    })
+}
+
+/// Throws away what a capture made, unless the graph was there before.
+pub fn discard(target: Target) {
+    if target.own
+        && let Ok(graph) = graph::by_handle(target.graph as CUgraph)
+    {
+        graph.forget();
+    }
+}
+
+/// `cuStreamSynchronize`.
+pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
+    capture::forbid_on(stream)?;
+    stream.settle()?;
+    pool::after_synchronisation();
+    Ok(())
+}
+
+/// `cuStreamQuery`.
+pub fn query(stream: &Stream) -> CUresult {
+    capture::forbid_on(stream)?;
+    if stream.is_idle() {
+        Ok(())
+    } else {
+        Err(CUDA_ERROR_NOT_READY)
+    }
+}
