@@ -5,7 +5,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use crate::{codec, state::IDENTITY_WORDS};
+use crate::{codec, procfs, state::IDENTITY_WORDS};
 
 /// Who a process is, as it sees itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,19 +38,16 @@ impl Identity {
     pub fn of_self(label: &str) -> Identity {
         let inode =
             |name: &str| fs::metadata(format!("/proc/self/ns/{name}")).map_or(0, |meta| meta.ino());
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let read = |name: &str| procfs::text(format!("/proc/self/{name}")).unwrap_or_default();
         let exe = fs::read_link("/proc/self/exe").unwrap_or_default();
         Identity {
             pid: std::process::id(),
             pid_ns: inode("pid"),
             time_ns: inode("time"),
-            start_time: start_time(&stat).unwrap_or(0),
+            start_time: procfs::start_time(&read("stat")).unwrap_or(0),
             uid: rustix::process::getuid().as_raw(),
             exe: tail(&exe.to_string_lossy(), 255),
-            cgroup: tail(
-                &cgroup(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default()),
-                255,
-            ),
+            cgroup: tail(&cgroup(&read("cgroup")), 255),
             label: label.to_owned(),
         }
     }
@@ -81,15 +78,6 @@ impl Identity {
     }
 }
 
-/// Field 22, counted behind the command's closing parenthesis, because a command may hold anything.
-fn start_time(stat: &str) -> Option<u64> {
-    stat.get(stat.rfind(')')? + 1..)?
-        .split_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
-}
-
 /// The unified hierarchy's path, else the first one.
 fn cgroup(text: &str) -> String {
     let line = text
@@ -113,12 +101,6 @@ fn tail(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_full_of_parentheses_does_not_shift_the_start_time() {
-        let stat = "7 (a) b) (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
-        assert_eq!(start_time(stat), Some(4242));
-    }
 
     #[test]
     fn an_identity_comes_back_from_its_words() {

@@ -81,6 +81,7 @@ mod liveness;
 pub mod locate;
 pub mod lock;
 mod primitive;
+pub mod procfs;
 pub mod protocol;
 mod reap;
 mod records;

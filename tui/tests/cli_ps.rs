@@ -146,3 +146,18 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     assert!(child.wait().expect("our child").success());
 }
+
+#[test]
+fn a_process_whose_name_is_cut_inside_a_character_keeps_its_row_and_its_pid() {
+    let world = World::new();
+    for name in [&b"trainer-f\xc3\xbcr-m\xc3"[..], b") R (\n)", b"\xff\xfe"] {
+        std::fs::write("/proc/self/comm", name).expect("our own name");
+        let train = world.actor("train");
+        train.enter(0);
+        let ps = world.gpushare(&["ps", "--json"]).done().json();
+        let rows = ps["processes"].as_array().expect("a list");
+        assert_eq!(rows.len(), 1, "{name:?}: {ps}");
+        assert_eq!(rows[0]["pid"], std::process::id(), "{name:?}");
+        drop(train);
+    }
+}

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use shm_layout::procfs;
+
 use super::Finding;
 use crate::host::elf;
 
@@ -89,11 +91,8 @@ fn plain(name: &str) -> &str {
 
 /// The file the process has mapped as its driver.
 fn driver_of(pid: u32) -> Option<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let mut paths = maps
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(5))
-        .map(Path::new);
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let mut paths = procfs::mapped_files(&maps);
     let is_driver = |path: &&Path| {
         path.file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("libcuda.so"))

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use shm_layout::procfs;
+
 use super::{Finding, Patient};
 use crate::host::elf::{self, Obstacle};
 use crate::text::units::human_size;
@@ -62,7 +64,7 @@ fn membarrier() -> Finding {
 }
 
 fn seccomp() -> Option<Finding> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let status = procfs::text("/proc/self/status").ok()?;
     let mode = status
         .lines()
         .find_map(|line| line.strip_prefix("Seccomp:"))?

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use shm_layout::Identity;
+use shm_layout::{Identity, procfs};
 
 /// Finds host pids; remembers what it found, so a dashboard may ask at every tick.
 #[derive(Debug)]
@@ -86,26 +86,16 @@ fn inode(path: &Path) -> Option<u64> {
 
 /// The process's number in its own namespace.
 fn innermost_pid(dir: &Path) -> Option<u32> {
-    let status = fs::read_to_string(dir.join("status")).ok()?;
+    let status = procfs::text(dir.join("status")).ok()?;
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Clock ticks from boot to start, field 22 of `stat`.
+/// Clock ticks from boot to start.
 pub fn start_time(dir: &Path) -> Option<u64> {
-    let stat = stat_from_state(dir)?;
-    stat.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// What a process's `stat` holds from field 3 on: state, parent, group, session, terminal, its group …; the command in
-/// field 2 may hold anything.
-pub fn stat_from_state(dir: &Path) -> Option<String> {
-    let stat = fs::read(dir.join("stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    let (_, after_command) = stat.rsplit_once(')')?;
-    Some(after_command.to_owned())
+    procfs::start_time(&procfs::text(dir.join("stat")).ok()?)
 }
 
 #[cfg(test)]

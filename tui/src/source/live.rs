@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use shm_layout::{Identity, OpenError, Segments, Snapshot, clock};
+use shm_layout::{Identity, OpenError, Segments, Snapshot, clock, procfs};
 
 use super::events::Tail;
 use super::{Source, join, nvml};
@@ -203,10 +203,12 @@ fn stranger(pid: u32, people: &People) -> ProcessSample {
     let dir = PathBuf::from(format!("/proc/{pid}"));
     let exe = fs::read_link(dir.join("exe"))
         .map(|path| path.display().to_string())
-        .or_else(|_| fs::read_to_string(dir.join("comm")).map(|name| name.trim().to_owned()))
+        .or_else(|_| {
+            procfs::text(dir.join("comm")).map(|name| name.trim_end_matches('\n').to_owned())
+        })
         .unwrap_or_default();
     let uid = fs::metadata(&dir).ok().map(|meta| meta.uid());
-    let cgroup = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
+    let cgroup = procfs::text(dir.join("cgroup")).unwrap_or_default();
     let cgroup = cgroup
         .lines()
         .last()
@@ -223,7 +225,7 @@ fn stranger(pid: u32, people: &People) -> ProcessSample {
 }
 
 fn host() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = procfs::text("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
 }
 

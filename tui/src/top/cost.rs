@@ -107,7 +107,7 @@ fn cpu_us() -> f64 {
 
 /// What is resident, and what of it is whose: memory of our own, programs and libraries, segments.
 fn memory(out: &mut impl Write, when: &str) -> Result<()> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = shm_layout::procfs::text("/proc/self/status").unwrap_or_default();
     let mb = |key: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(key));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());

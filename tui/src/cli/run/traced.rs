@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use shm_layout::trace::{self, DEFAULT_RECORDS, TraceState};
-use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
+use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, procfs, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::trace::begin;
@@ -23,7 +23,7 @@ use crate::cli::{Done, note, world};
 use crate::edit::audit::Place;
 use crate::edit::targets::Chosen;
 use crate::environment;
-use crate::host::pids::{self, HostPids};
+use crate::host::pids::HostPids;
 use crate::text::exit::Failure;
 use crate::traces::{self, Account, chrome, output, ring};
 use crate::workload::launch::Launch;
@@ -105,8 +105,8 @@ async fn watch(
 
 /// Whether our process group is the one that the terminal's keys reach.
 fn in_foreground() -> bool {
-    let stat = pids::stat_from_state(Path::new("/proc/self")).unwrap_or_default();
-    let fields: Vec<&str> = stat.split_whitespace().collect();
+    let stat = procfs::text("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = procfs::stat_fields(&stat).into_iter().flatten().collect();
     fields.len() > 5 && fields[2] == fields[5]
 }
 
@@ -201,8 +201,8 @@ impl<'d> Watcher<'d> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = pids::stat_from_state(Path::new(&format!("/proc/{pid}")))?;
-    stat.split_whitespace().nth(1)?.parse().ok()
+    let stat = procfs::text(format!("/proc/{pid}/stat")).ok()?;
+    procfs::stat_fields(&stat)?.nth(1)?.parse().ok()
 }
 
 /// Writes what was traced and takes the buffers away.

@@ -7,6 +7,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use shm_layout::procfs;
+
 use super::number;
 use super::sections::{Names, Sections};
 
@@ -87,11 +89,9 @@ fn step(from: usize, by: u64) -> Option<usize> {
 
 /// The C library that programs here load.
 pub fn libc() -> Option<PathBuf> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mapped = maps
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(5))
-        .find(|path| path.ends_with("/libc.so.6"))
+    let maps = fs::read("/proc/self/maps").unwrap_or_default();
+    let mapped = procfs::mapped_files(&maps)
+        .find(|path| path.ends_with("libc.so.6"))
         .map(PathBuf::from);
     let usual = [
         "/lib64/libc.so.6",

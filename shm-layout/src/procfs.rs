@@ -1,0 +1,83 @@
+//! Files of `/proc` as text, whatever bytes they hold.
+//!
+//! Names of programs, paths and cgroups are bytes there: the kernel cuts a thread's name at 15 bytes, inside a
+//! character too. What is no UTF-8 becomes the replacement character and the rest of the file stays readable.
+
+use std::{ffi::OsStr, fs, io, os::unix::ffi::OsStrExt, path::Path};
+
+/// A whole file; bytes that are no UTF-8 are replaced.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+}
+
+/// The fields of a `stat` file from field 3 on: state, parent, group, session … The command, field 2, may itself hold
+/// blanks, line ends and parentheses; its end is the last parenthesis that closes.
+pub fn stat_fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
+    let (_, behind_command) = stat.rsplit_once(')')?;
+    Some(behind_command.split_ascii_whitespace())
+}
+
+/// Clock ticks from boot to the start of a process or thread, field 22 of its `stat` file.
+pub fn start_time(stat: &str) -> Option<u64> {
+    stat_fields(stat)?.nth(19)?.parse().ok()
+}
+
+/// The files that a `maps` file names, once for each mapping. A path may hold blanks and any other bytes.
+pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &Path> {
+    maps.split(|byte| *byte == b'\n').filter_map(|line| {
+        // Five fields, then blanks up to the path.
+        let path = (0..5).try_fold(line, |rest, _| {
+            let end = rest.iter().position(|byte| *byte == b' ')?;
+            Some(&rest[end + 1..])
+        })?;
+        let path = path.trim_ascii_start();
+        path.starts_with(b"/")
+            .then(|| Path::new(OsStr::from_bytes(path)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_parentheses_and_line_ends_does_not_shift_the_fields() {
+        let stat = "7 (a) b)\n(c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
+        assert_eq!(start_time(stat), Some(4242));
+        assert_eq!(
+            stat_fields(stat).and_then(|mut fields| fields.next()),
+            Some("S")
+        );
+        assert!(stat_fields("no stat").is_none());
+    }
+
+    #[test]
+    fn a_mapped_path_with_blanks_and_foreign_bytes_is_whole() {
+        let maps = b"7f00-7f01 r--p 00000000 00:1a 42                         /opt/my apps/\xfcb/libcuda.so.1\n\
+                     7f02-7f03 rw-p 00000000 00:00 0 \n\
+                     7ffd-7ffe rw-p 00000000 00:00 0                          [stack]\n";
+        let files: Vec<_> = mapped_files(maps).collect();
+        assert_eq!(
+            files,
+            [Path::new(OsStr::from_bytes(
+                b"/opt/my apps/\xfcb/libcuda.so.1"
+            ))]
+        );
+    }
+
+    #[test]
+    fn a_name_cut_inside_a_character_leaves_the_rest_readable() {
+        // Threads have names of their own, so this one's harms no other test.
+        let named = std::thread::spawn(|| {
+            let own = Path::new("/proc/thread-self");
+            fs::write(own.join("comm"), b"\xc3\xbcber\xc3").expect("our own name");
+            let stat = text(own.join("stat")).expect("our own");
+            let status = text(own.join("status")).expect("our own");
+            (start_time(&stat), stat, status)
+        });
+        let (start, stat, status) = named.join().expect("it ends");
+        assert!(stat.contains("(\u{fc}ber\u{fffd})"), "{stat}");
+        assert!(start.is_some_and(|ticks| ticks > 0));
+        assert!(status.contains("NSpid:"), "{status}");
+    }
+}
