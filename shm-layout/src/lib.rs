@@ -94,7 +94,7 @@ mod tables;
 pub mod text;
 pub mod trace;
 
-pub use edit::{Boost, Change, Edit, EditError, Operator, QuotaValue, Set};
+pub use edit::{Boost, Change, Edit, EditError, Operator, QuotaValue, Set, Until};
 pub use error::OpenError;
 pub use events::{Event, EventKind, EventReader, Lost, Reason};
 pub use ids::{Entry, SlotId, Uuid};

@@ -116,7 +116,7 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
             slot,
             device: None,
             value: QuotaValue::Bytes(dice.roll(60)),
-            until_ns: None,
+            until: None,
         },
         2 => Change::DeviceLimit {
             uuid: GPU,

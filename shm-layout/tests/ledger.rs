@@ -157,7 +157,7 @@ fn lowering_a_quota_below_use_denies_and_kills_nobody() {
         slot: process.slot(),
         device: Some(0),
         value,
-        until_ns: None,
+        until: None,
     };
     operator
         .edit(None, &change(QuotaValue::Bytes(50)), clock::now())
@@ -341,7 +341,7 @@ proptest! {
                 Step::Quota(who, bytes) => {
                     let at = usize::from(who);
                     let slot = processes[at].0.slot();
-                    let change = Change::ProcessQuota { slot, device: Some(0), value: value(bytes), until_ns: None };
+                    let change = Change::ProcessQuota { slot, device: Some(0), value: value(bytes), until: None };
                     operator.edit(None, &change, clock::now()).expect("edited");
                     quotas[at] = bytes.unwrap_or(u64::MAX);
                 }

@@ -313,7 +313,7 @@ fn an_order_reaches_the_process_and_its_answer_the_snapshot() {
         slot,
         device: None,
         value: QuotaValue::Bytes(5),
-        until_ns: None,
+        until: None,
     };
     operator.edit(None, &quota, clock::now()).expect("valid");
     assert_eq!(

@@ -148,7 +148,7 @@ fn a_snapshot_shows_what_was_launched_and_what_the_operator_set() {
         slot: process.slot(),
         device: None,
         value: quota,
-        until_ns: None,
+        until: None,
     };
     operator.edit(None, &change, clock::now()).expect("edited");
     let view = look(&segments);
@@ -270,7 +270,7 @@ fn a_reused_slot_is_never_edited_by_mistake() {
         slot,
         device: None,
         value: QuotaValue::Bytes(5),
-        until_ns: None,
+        until: None,
     };
     operator
         .edit(None, &quota(gone), clock::now())
@@ -295,11 +295,11 @@ fn a_temporary_quota_reverts_by_itself_to_the_lasting_one() {
     let segments = dir.open();
     let operator = dir.operator();
     let (process, entry) = process(&segments, "");
-    let change = |bytes, until_ns| Change::ProcessQuota {
+    let change = |bytes, until: Option<u64>| Change::ProcessQuota {
         slot: process.slot(),
         device: Some(0),
         value: QuotaValue::Bytes(bytes),
-        until_ns,
+        until: until.map(Until::lasting),
     };
     operator
         .edit(None, &change(10, None), clock::now())
@@ -405,7 +405,7 @@ fn senseless_values_are_refused_and_change_nothing() {
         slot: nobody,
         device: None,
         value: QuotaValue::Unlimited,
-        until_ns: None,
+        until: None,
     };
     assert!(matches!(
         operator.edit(None, &nowhere, clock::now()),
@@ -415,7 +415,7 @@ fn senseless_values_are_refused_and_change_nothing() {
         slot,
         device: Some(9),
         value: QuotaValue::Unlimited,
-        until_ns: None,
+        until: None,
     };
     assert!(matches!(
         operator.edit(None, &nothing, clock::now()),
@@ -555,7 +555,7 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
         slot,
         device,
         value,
-        until_ns: None,
+        until: None,
     });
     let share = (
         wish(1u32..=1000),

@@ -383,6 +383,158 @@ fn undo_restores_what_was_and_goes_one_edit_further_each_time() {
     assert_eq!(edits[2]["undoes"], 2);
 }
 
+/// Waits until the timed quota has reverted to this one.
+fn reverts_to(train: &cli_support::Actor, gpu: shm_layout::Entry, bytes: Option<u64>) {
+    eventually("the timed quota reverts", Duration::from_secs(30), || {
+        train.registration.ledger(gpu).quota().bytes == bytes
+    });
+}
+
+/// Waits until a timed edit made just now has ended, whatever replaced it meanwhile.
+fn times_out(world: &World) {
+    eventually("the timed edits are over", Duration::from_secs(30), || {
+        let audit = world.gpushare(&["audit", "--json"]).done().json();
+        let edits = audit["edits"].as_array().cloned().unwrap_or_default();
+        let ends = edits
+            .iter()
+            .filter_map(|edit| edit["change"]["until_ns"].as_u64());
+        ends.max()
+            .is_some_and(|end| end <= shm_layout::clock::now())
+    });
+}
+
+#[test]
+fn undo_goes_past_a_timed_quota_that_a_later_edit_replaced_and_that_is_over() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    let quota = || train.registration.ledger(gpu).quota().bytes;
+    let set = |words: &[&str]| {
+        world
+            .gpushare(&[&["quota", "set", "all"], words].concat())
+            .done()
+    };
+    set(&["4GiB"]);
+    set(&["1GiB", "--for", "1s"]);
+    set(&["2GiB"]);
+    times_out(&world);
+    world.gpushare(&["undo"]).done();
+    assert_eq!(quota(), Some(4 * GIB), "what followed the timed one");
+    let said = world.gpushare(&["undo"]).done();
+    assert!(
+        said.err.contains("edit 2 ") && said.err.contains("reverted by itself"),
+        "{said:?}"
+    );
+    assert_eq!(quota(), None);
+    let refusal = world.gpushare(&["undo"]);
+    refusal.refused(1, &["no edit to take back"]);
+}
+
+#[test]
+fn undo_brings_a_timed_quota_back_with_its_end_and_with_what_follows_it() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    let quota = || train.registration.ledger(gpu).quota().bytes;
+    let set = |words: &[&str]| {
+        world
+            .gpushare(&[&["quota", "set", "all"], words].concat())
+            .done()
+    };
+    set(&["4GiB"]);
+    set(&["1GiB", "--for", "10m"]);
+    set(&["2GiB"]);
+    world.gpushare(&["undo"]).done();
+    assert_eq!(quota(), Some(GIB));
+    let shown = world.gpushare(&["quota", "show", "--json"]).done().json();
+    assert!(shown["quotas"][0]["reverts_in_ns"].as_u64().is_some());
+    let restored = world.gpushare(&["audit", "--json"]).done().json();
+    assert_eq!(restored["edits"][3]["change"]["then"], "4GiB");
+    world.gpushare(&["undo"]).done();
+    assert_eq!(quota(), Some(4 * GIB));
+    world.gpushare(&["undo"]).done();
+    assert_eq!(quota(), None);
+}
+
+#[test]
+fn a_timed_edit_that_is_over_is_not_taken_back_and_hides_nothing_older() {
+    let world = World::new();
+    let (train, serve) = (world.actor("train"), world.actor("serve"));
+    let (gpu, other) = (train.enter(0), serve.enter(0));
+    let set = |target: &str, words: &[&str]| {
+        world
+            .gpushare(&[&["quota", "set", target], words].concat())
+            .done()
+    };
+    set("name:train", &["4GiB"]);
+    set("name:train", &["3GiB"]);
+    set("name:serve", &["1GiB", "--for", "300ms"]);
+    set("name:train", &["1GiB", "--for", "300ms"]);
+    world
+        .gpushare(&["set", "name:train", "priority=7", "--for", "300ms"])
+        .done();
+    reverts_to(&train, gpu, Some(3 * GIB));
+    reverts_to(&serve, other, None);
+    eventually("the boost is over", Duration::from_secs(30), || {
+        train.registration.share().boost_until_ns.is_none()
+    });
+    let dir = shm_layout::SegmentDir {
+        path: world.dir().to_owned(),
+        mode: shm_layout::Mode::User,
+    };
+    let editor = gpushare_tui::edit::Editor::open(&dir);
+    let history = editor.log().read().expect("our own log");
+    for entry in &history.entries[2..5] {
+        let failure = editor
+            .undo(entry, gpushare_tui::edit::audit::Place::Tui)
+            .expect_err("it is over");
+        assert!(
+            failure.to_string().contains("reverted by itself"),
+            "{failure}"
+        );
+    }
+    let said = world.gpushare(&["undo", "2"]).done();
+    for number in 3..=5 {
+        assert!(said.err.contains(&format!("edit {number} ")), "{said:?}");
+    }
+    assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
+    let again = world.gpushare(&["undo"]);
+    again.refused(1, &["no edit to take back"]);
+}
+
+#[test]
+fn undo_leaves_a_boost_away_that_would_have_ended() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let set = |words: &[&str]| {
+        world
+            .gpushare(&[&["set", "name:train"], words].concat())
+            .done()
+    };
+    set(&["priority=3"]);
+    set(&["priority=10", "--for", "1s"]);
+    set(&["priority=5", "--for", "10m"]);
+    eventually(
+        "the first boost would be over",
+        Duration::from_secs(30),
+        || {
+            let audit = world.gpushare(&["audit", "--json"]).done().json();
+            let boost = audit["edits"][1]["change"]["boost"]
+                .as_str()
+                .unwrap_or("")
+                .to_owned();
+            let end = boost.rsplit(' ').next().and_then(|end| end.parse().ok());
+            end.is_some_and(|end: u64| end <= shm_layout::clock::now())
+        },
+    );
+    world.gpushare(&["undo"]).done();
+    assert_eq!(train.registration.share().priority, 3);
+    assert_eq!(train.registration.share().boost_until_ns, None);
+    world.gpushare(&["undo"]).done();
+    assert_eq!(train.registration.share().priority, 0);
+}
+
 #[test]
 fn undo_is_refused_when_the_settings_moved_outside_the_log() {
     let world = World::new();
@@ -474,7 +626,7 @@ fn a_refused_edit_is_in_the_log_too() {
         slot,
         device: None,
         value: shm_layout::QuotaValue::Bytes(GIB),
-        until_ns: None,
+        until: None,
     };
     let request = gpushare_tui::edit::EditRequest::new(
         change,

@@ -13,7 +13,7 @@ fn set_quota(bed: &Testbed, client: &Client<'_>, value: QuotaValue) {
         slot,
         device: None,
         value,
-        until_ns: None,
+        until: None,
     };
     operator
         .edit(None, &change, clock::now())

@@ -31,6 +31,23 @@ pub enum Set<T> {
     To(T),
 }
 
+/// When a quota reverts by itself, and to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// On the segments' clock.
+    pub ns: u64,
+    /// What holds from then on; `None` is the lasting quota that is in force at the edit. An edit that names it may
+    /// come late: it then sets this value at once.
+    pub then: Option<QuotaValue>,
+}
+
+impl Until {
+    /// A time at which the lasting quota returns.
+    pub const fn lasting(ns: u64) -> Self {
+        Self { ns, then: None }
+    }
+}
+
 /// Another priority for a limited time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boost {
@@ -52,8 +69,8 @@ pub enum Change {
         device: Option<u8>,
         /// The quota.
         value: QuotaValue,
-        /// When it reverts by itself to what it was.
-        until_ns: Option<u64>,
+        /// When it reverts by itself; `None` is a lasting one.
+        until: Option<Until>,
     },
     /// A process's share.
     ProcessShare {

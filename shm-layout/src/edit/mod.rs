@@ -13,7 +13,7 @@ use std::{io, time::Duration};
 
 use self::plan::Plan;
 pub use self::{
-    change::{Boost, Change, Edit, QuotaValue, Set},
+    change::{Boost, Change, Edit, QuotaValue, Set, Until},
     error::EditError,
 };
 use crate::{

@@ -1,6 +1,6 @@
 //! What a change does to which record, and the change that would undo it.
 
-use super::{Change, EditError, Operator, QuotaValue, Set};
+use super::{Change, EditError, Operator, QuotaValue, Set, Until};
 use crate::{
     DEVICES_PER_PROCESS,
     codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
@@ -26,8 +26,8 @@ impl Operator {
                 slot,
                 device,
                 value,
-                until_ns,
-            } => self.process_quota(*slot, *device, *value, *until_ns, now_ns),
+                until,
+            } => self.process_quota(*slot, *device, *value, *until, now_ns),
             Change::ProcessShare { .. } => self.process_share(change, now_ns),
             Change::Policy { device, policy } => self.device(*device, |settings, device| {
                 let old = std::mem::replace(&mut settings.policy, *policy);
@@ -81,7 +81,7 @@ impl Operator {
         id: SlotId,
         device: Option<u8>,
         value: QuotaValue,
-        until_ns: Option<u64>,
+        until: Option<Until>,
         now_ns: u64,
     ) -> Result<Plan, EditError> {
         let mut settings = self.slot(id, now_ns)?;
@@ -89,10 +89,10 @@ impl Operator {
             None => EVERY_DEVICE,
             Some(entry) => self.known_entry(id, entry)?,
         };
-        if until_ns.is_some_and(|until| until <= now_ns) {
+        if until.is_some_and(|until| until.then.is_none() && until.ns <= now_ns) {
             return Err(EditError::Invalid {
                 field: "until",
-                why: "must be ahead".to_owned(),
+                why: "is a time that has passed".to_owned(),
             });
         }
         let before = settings.quotas[index];
@@ -104,13 +104,11 @@ impl Operator {
         };
         settings.quotas[index] = QuotaSetting {
             value,
-            then: if until_ns.is_some() {
-                lasting
-            } else {
-                QuotaValue::Inherit
-            },
-            until_ns: until_ns.unwrap_or(0),
+            then: until.map_or(QuotaValue::Inherit, |until| until.then.unwrap_or(lasting)),
+            until_ns: until.map_or(0, |until| until.ns),
         };
+        // One that comes late is its end.
+        settings = settings.settled(now_ns);
         let mut words = settings.encode();
         if device.is_none() {
             // Set for every device, it must not hide behind what was set for one.
@@ -118,12 +116,15 @@ impl Operator {
             every.quotas[..DEVICES_PER_PROCESS].fill(QuotaSetting::default());
             words = every.encode();
         }
-        let until = (before.until_ns != 0).then_some(before.until_ns);
+        let until = (before.until_ns != 0).then_some(Until {
+            ns: before.until_ns,
+            then: Some(before.then),
+        });
         let old = Change::ProcessQuota {
             slot: id,
             device,
             value: before.value,
-            until_ns: until,
+            until,
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(id.index)),

@@ -178,7 +178,7 @@ fn of_process(
             slot: chosen.slot,
             device: None,
             value,
-            until_ns: None,
+            until: None,
         });
         let share = (share != Share::default()).then(|| share.change(chosen.slot));
         for change in quota.into_iter().chain(share) {

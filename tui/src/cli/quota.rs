@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
-use shm_layout::{Change, QuotaValue, clock};
+use shm_layout::{Change, QuotaValue, Until, clock};
 
 use super::manner::Manner;
 use super::table::{Side, Table, clip};
@@ -62,7 +62,7 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let target: Target = args.target.parse().map_err(Failure::usage)?;
     let value = parse_value(&args.value)?;
-    let until_ns = args.duration.as_deref().map(parse_until).transpose()?;
+    let until = args.duration.as_deref().map(parse_until).transpose()?;
     let dir = world::dir()?;
     let sample = world::look(&dir)?;
     let gpu = args
@@ -78,7 +78,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
                 slot: chosen.slot,
                 device: entry(chosen, gpu, &sample)?,
                 value,
-                until_ns,
+                until: until.map(Until::lasting),
             };
             let target = match gpu {
                 Some(gpu) => format!("{} gpu{gpu}", chosen.title),

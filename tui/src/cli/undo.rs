@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use super::{Done, world};
+use super::{Done, note, world};
 use crate::edit::Editor;
 use crate::edit::audit::Place;
 use crate::text::exit::{Exit, Failure};
 
 /// Take back the newest edits
 ///
-/// Each is a new edit that restores what was; it is refused when somebody else has changed the same
-/// settings since.
+/// Each is a new edit that restores what was; it is refused when the settings have moved outside the audit log. A
+/// timed edit (--for) whose time has passed has reverted by itself: undo says so and takes the next older one back.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How many
@@ -22,6 +22,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = world::dir()?;
     let sample = world::look(&dir)?;
     let editor = Editor::open(&dir);
+    for entry in editor.reverted()? {
+        note(&format!(
+            "edit {} on {} has reverted by itself already",
+            entry.number, entry.record.target
+        ));
+    }
     for done in 0..args.count {
         match editor.undo_newest(1, Place::Ctl) {
             Ok(undone) => {

@@ -4,7 +4,7 @@
 //! an absent value leaves the setting alone.
 
 use serde::{Deserialize, Serialize};
-use shm_layout::{Boost, Change, LockPolicy, SlotId};
+use shm_layout::{Boost, Change, LockPolicy, Set, SlotId, Until};
 
 use crate::edit::words::{INHERIT, quota_word, read, read_quota, word};
 use crate::text::units;
@@ -26,6 +26,9 @@ pub enum StoredChange {
         value: String,
         /// When it reverts, on the segments' clock.
         until_ns: Option<u64>,
+        /// To what, where that is not the lasting quota in force.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<String>,
     },
     /// A process's share of the device's time.
     ProcessShare {
@@ -98,13 +101,14 @@ impl From<&Change> for StoredChange {
                 slot,
                 device,
                 value,
-                until_ns,
+                until,
             } => Self::ProcessQuota {
                 slot: slot.index,
                 epoch: slot.epoch,
                 device: *device,
                 value: quota_word(*value),
-                until_ns: *until_ns,
+                until_ns: until.map(|until| until.ns),
+                then: until.and_then(|until| until.then).map(quota_word),
             },
             Change::ProcessShare {
                 slot,
@@ -166,6 +170,7 @@ impl StoredChange {
                 device,
                 value,
                 until_ns,
+                then,
             } => Change::ProcessQuota {
                 slot: SlotId {
                     index: *slot,
@@ -173,7 +178,14 @@ impl StoredChange {
                 },
                 device: *device,
                 value: read_quota(value)?,
-                until_ns: *until_ns,
+                until: match (*until_ns, then) {
+                    (None, _) => None,
+                    (Some(ns), None) => Some(Until::lasting(ns)),
+                    (Some(ns), Some(then)) => Some(Until {
+                        ns,
+                        then: Some(read_quota(then)?),
+                    }),
+                },
             },
             Self::ProcessShare {
                 slot,
@@ -244,6 +256,24 @@ impl StoredChange {
                 on: *records,
             },
         })
+    }
+
+    /// Whether all it did has ended by itself at a time.
+    pub fn has_run_out(&self, now_ns: u64) -> bool {
+        match self.to_change() {
+            Some(Change::ProcessQuota { until, .. }) => {
+                until.is_some_and(|until| until.ns <= now_ns)
+            }
+            Some(Change::ProcessShare {
+                weight: Set::Keep,
+                priority: Set::Keep,
+                cap: Set::Keep,
+                paused: Set::Keep,
+                boost: Set::To(boost),
+                ..
+            }) => boost.until_ns <= now_ns,
+            _ => false,
+        }
     }
 
     /// Whether both edits concern the same settings, so that one hides the other.
@@ -344,7 +374,7 @@ impl StoredChange {
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::{QuotaValue, Set};
+    use shm_layout::QuotaValue;
 
     use super::*;
 
@@ -355,13 +385,16 @@ mod tests {
                 slot,
                 device: Some(1),
                 value: QuotaValue::Bytes(32 << 30),
-                until_ns: Some(7),
+                until: Some(Until {
+                    ns: 7,
+                    then: Some(QuotaValue::Unlimited),
+                }),
             },
             Change::ProcessQuota {
                 slot,
                 device: None,
                 value: QuotaValue::Percent(25),
-                until_ns: None,
+                until: None,
             },
             Change::ProcessShare {
                 slot,

@@ -138,6 +138,7 @@ fn edit(number: u64) -> Entry {
         device: Some(0),
         value: value.into(),
         until_ns: None,
+        then: None,
     };
     Entry {
         number,

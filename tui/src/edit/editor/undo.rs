@@ -3,8 +3,12 @@
 //! An edit may be taken back as long as nobody has changed the same settings after it, and as long
 //! as every change since is in the log. What was is put back by a new edit, made only if the
 //! generation is still the one that was looked at; a second undo therefore goes one edit further.
+//!
+//! A timed edit that has reverted by itself is over: it neither stands in the way of an older edit nor is it taken
+//! back a second time. What an edit replaced may itself have been timed: while its time lasts it comes back with the
+//! same end, afterwards the value that followed it comes back.
 
-use shm_layout::{EditError, clock, snapshot};
+use shm_layout::{Change, EditError, Set, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::edit::audit::{Entry, History, Outcome, Place};
@@ -13,15 +17,27 @@ impl Editor {
     /// The edits that can be taken back, newest first; one whose process has gone is past. Whether somebody is looked
     /// at is no setting: who takes back the newest edit does not mean the trace that came after it.
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
+        let now_ns = clock::now();
+        let mut settings = self.settings_edits()?;
+        settings.retain(|entry| !entry.record.change.has_run_out(now_ns));
+        Ok(settings)
+    }
+
+    /// The timed edits that have reverted by themselves since the newest one that can be taken back, newest first.
+    pub fn reverted(&self) -> Result<Vec<Entry>, EditFailure> {
+        let now_ns = clock::now();
+        let settings = self.settings_edits()?.into_iter();
+        Ok(settings
+            .take_while(|entry| entry.record.change.has_run_out(now_ns))
+            .collect())
+    }
+
+    /// Applied edits of settings that were not taken back and whose process is there, newest first.
+    fn settings_edits(&self) -> Result<Vec<Entry>, EditFailure> {
         let history = self.history()?;
         let operator = self.operator()?;
         let has_gone = |entry: &Entry| {
-            let restore = entry
-                .record
-                .restore
-                .as_ref()
-                .and_then(crate::edit::StoredChange::to_change);
-            restore.is_some_and(|change| {
+            restore(entry, clock::now()).is_some_and(|change| {
                 matches!(operator.check(&change), Err(EditError::NoSuchTarget))
             })
         };
@@ -57,6 +73,7 @@ impl Editor {
 
     /// Takes back one edit.
     pub fn undo(&self, entry: &Entry, place: Place) -> Result<Applied, EditFailure> {
+        let now_ns = clock::now();
         let history = self.history()?;
         let generation = self.generation_in_log(&history)?;
         if !is_open(&history, entry) {
@@ -65,9 +82,16 @@ impl Editor {
                 entry.number
             )));
         }
+        if entry.record.change.has_run_out(now_ns) {
+            return Err(EditFailure::Undo(format!(
+                "edit {} has reverted by itself already, so there is nothing to take back",
+                entry.number
+            )));
+        }
         if let Some(later) = history.entries.iter().rev().find(|later| {
             later.number > entry.number
                 && is_open(&history, later)
+                && !later.record.change.has_run_out(now_ns)
                 && later.record.change.same_subject(&entry.record.change)
         }) {
             return Err(EditFailure::Undo(format!(
@@ -75,17 +99,12 @@ impl Editor {
                 later.number, later.record.who, later.record.target, entry.number
             )));
         }
-        let change = entry
-            .record
-            .restore
-            .as_ref()
-            .and_then(crate::edit::StoredChange::to_change)
-            .ok_or_else(|| {
-                EditFailure::Undo(format!(
-                    "edit {} does not say what was before it; set the value by hand",
-                    entry.number
-                ))
-            })?;
+        let change = restore(entry, now_ns).ok_or_else(|| {
+            EditFailure::Undo(format!(
+                "edit {} does not say what was before it; set the value by hand",
+                entry.number
+            ))
+        })?;
         let request = EditRequest {
             change,
             target: entry.record.target.clone(),
@@ -126,6 +145,18 @@ impl Editor {
         })?;
         Ok(history.of_present_segments())
     }
+}
+
+/// The edit that takes this one back at a time. A boost that would have ended by then stays away; a quota that would
+/// have says itself what follows it.
+fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
+    let mut change = entry.record.restore.as_ref()?.to_change()?;
+    if let Change::ProcessShare { boost, .. } = &mut change
+        && matches!(boost, Set::To(boost) if boost.until_ns <= now_ns)
+    {
+        *boost = Set::Inherit;
+    }
+    Some(change)
 }
 
 /// Applied, not itself an undo, and not taken back.

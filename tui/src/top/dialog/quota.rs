@@ -1,6 +1,6 @@
 //! The memory quota of one process.
 
-use shm_layout::{Change, QuotaValue};
+use shm_layout::{Change, QuotaValue, Until};
 
 use super::{Check, Dialog, Field, Progress, Subject};
 use crate::edit::EditRequest;
@@ -157,8 +157,10 @@ impl QuotaSubject {
             slot: self.slot.into(),
             device: if everywhere { None } else { self.entry },
             value,
-            until_ns: (seconds > 0)
-                .then(|| data.sample.time_ns.saturating_add(seconds * 1_000_000_000)),
+            until: (seconds > 0).then(|| {
+                let span = seconds * 1_000_000_000;
+                Until::lasting(data.sample.time_ns.saturating_add(span))
+            }),
         };
         let target = if everywhere {
             self.name.clone()
