@@ -4,17 +4,14 @@
 //! submission either passes unmanaged, for a named reason, or is inside its device's gate: then the keeper
 //! will not give the lock away before it has come out again.
 
-pub mod together;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{
+    ask::stream,
     bypass::Bypass,
-    context, gate,
-    guest::{Device, Guest, guest},
-    launch::Work,
-    life, notice, stream,
-    thread::{self, Thread, Used, add},
+    guest::{self, Device, Guest, guest},
+    life, place,
+    thread::{self, Thread, Used, Work, add},
     trace,
 };
 
@@ -38,10 +35,18 @@ pub struct Pass {
     counted: bool,
 }
 
-impl Pass {
-    /// The device it goes to.
-    pub fn ordinal(&self) -> u8 {
-        self.device.ordinal
+impl Admission {
+    /// Whether it came from within a hook, or from the driver itself.
+    pub fn is_nested(&self) -> bool {
+        matches!(self, Self::Aside(Bypass::Reentrant))
+    }
+
+    /// The device it was let in to.
+    pub fn ordinal(&self) -> Option<u8> {
+        match self {
+            Self::Inside(pass) => Some(pass.device.ordinal),
+            Self::Aside(_) => None,
+        }
     }
 }
 
@@ -56,7 +61,7 @@ pub fn admit(key: usize, work: Work) -> Admission {
             Admission::Aside(why)
         }
         Err(_) => {
-            notice::fault();
+            guest::fault();
             if let Some(thread) = thread::current() {
                 thread.end();
             }
@@ -76,13 +81,13 @@ pub fn finish(admission: Admission) {
     if pass.counted {
         let after = || pass.device.turn.after_counted(pass.guest, pass.device);
         if catch_unwind(AssertUnwindSafe(after)).is_err() {
-            notice::fault();
+            guest::fault();
         }
     }
 }
 
 /// Counts that we stepped aside, where a guest is there to say so and the reason is worth knowing.
-fn count(why: Bypass) {
+pub fn count(why: Bypass) {
     if let Bypass::NoContext | Bypass::UnknownDevice | Bypass::Crowded = why
         && let Some(guest) = guest()
     {
@@ -96,7 +101,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
         return Err(Bypass::Reentrant);
     }
     let Some(guest) = life::guest_or_arrive() else {
-        if let Some(page) = gate::page().filter(|page| page.unmanaged.is_open()) {
+        if let Some(page) = guest::page().filter(|page| page.unmanaged.is_open()) {
             thread.settle(&page.unmanaged, 0, 0);
             thread.remember(Used {
                 stream: key,
@@ -149,12 +154,12 @@ fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<&'static 
 
 /// Which context, and so which device, the submission is for.
 fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, Bypass> {
-    let (context, ordinal) = context::settle(guest, thread)?;
+    let (context, ordinal) = place::settle(guest, thread)?;
     if guest.devices.len() > 1
-        && let Some(home) = context::of_stream(guest, key).filter(|home| home.context != context)
+        && let Some(home) = place::of_stream(guest, key).filter(|home| home.context != context)
     {
         // The stream decides, not the current context: the thread stands at its gate for as long as it submits there.
-        let gate = gate::of(home.ordinal).ok_or(Bypass::UnknownDevice)?;
+        let gate = guest::gate_of(home.ordinal).ok_or(Bypass::UnknownDevice)?;
         thread.visit(gate, home.ordinal, home.context);
         return Ok(home);
     }

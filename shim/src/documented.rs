@@ -69,7 +69,7 @@ const HOOKS: &[(&str, &str)] = &[
     ("memory::pool::create", "notes the pool's device"),
     ("memory::pool::destroy", "forgets the pool"),
     (
-        "memory::hoard::set_attribute",
+        "memory::pool::set_attribute",
         "a pool that keeps memory is trimmed to what the quota leaves",
     ),
     ("memory::pool::of_device", "notes the pool's device"),
@@ -197,7 +197,7 @@ const HOOKS: &[(&str, &str)] = &[
 /// What all hooks of a module do, where one line says it.
 const MODULES: &[(&str, &str)] = &[
     (
-        "admission",
+        "multi_device",
         "counted and locked on each of its devices, all at once",
     ),
     ("sync", "a release point of the lock"),

@@ -13,11 +13,12 @@ use std::{
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use crate::{
-    admission, context, copy, driver, launch, life, lookup, memory, memset, notice,
-    real::{Here, Real, Submission},
-    stream,
+    driver, guest,
+    hooks::{context, copy, launch, memory, memset, multi_device, stream, sync, transfer},
+    life, lookup,
+    real::{Real, Submission},
     symbols::Symbol,
-    sync, thread, trace, transfer,
+    thread, trace,
 };
 
 /// Runs a hook behind the re-entrancy guard and the panic boundary.
@@ -30,7 +31,7 @@ where
     let Some(inside) = thread::Inside::enter() else {
         return forward();
     };
-    let here = Here::of(&inside);
+    let here = life::here(&inside);
     let began = trace::begin();
     let (answer, bytes) = (Cell::new(None), Cell::new(0));
     let result = match catch_unwind(AssertUnwindSafe(|| {
@@ -38,7 +39,7 @@ where
     })) {
         Ok(result) => result,
         Err(_) => {
-            notice::fault();
+            guest::fault();
             answer.get().unwrap_or_else(forward)
         }
     };

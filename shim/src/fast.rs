@@ -1,4 +1,4 @@
-//! The launch path of `cuLaunchKernel` in assembly (x86-64): what [`launch::submit`](crate::launch::submit) does, without
+//! The launch path of `cuLaunchKernel` in assembly (x86-64): what [`launch::submit`](crate::hooks::launch::submit) does, without
 //! copying the eleven arguments.
 //!
 //! Five of them are on the stack, right above the return address. So the return address moves into the
@@ -54,7 +54,7 @@ macro_rules! launch_kernel {
             ".balign 64", // of the function's section, and so of its beginning: it lies in two cache lines, not three
             ".cfi_endproc",
             inside = const $crate::thread::offset::INSIDE,
-            submitting = const $crate::gate::bargain::SUBMITTING,
+            submitting = const $crate::protocol::submission::SUBMITTING,
             gate = const $crate::thread::offset::GATE,
             last = const $crate::thread::offset::LAST + 8 * Symbol::$name.per_thread() as usize,
             launched = const $crate::thread::offset::LAUNCHED,

@@ -2,14 +2,22 @@
 //!
 //! There is none before the first successful `cuInit`, none in a forked child until its own first use of
 //! CUDA, and none in a process that runs unmanaged. A guest, once there, stays until the process ends.
-#![allow(unsafe_code, reason = "reaches the guest through its page")]
+//!
+//! What the floors below declare as plain data (the memory books, the turns, the tracer) is put together here; the
+//! floors above act on it.
+
+pub mod page;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Counters, Entry, Ledger, Registration};
 
-use crate::{context, environment::Environment, gate, memory, trace::Tracer, turn::Turn};
+use crate::{
+    books::Books, environment::Environment, sys::futex, tracer::state::Tracer, turn::state::Turn,
+};
+
+pub use page::{gate_of, guest, page};
 
 /// One device as this process sees it.
 pub struct Device {
@@ -36,7 +44,7 @@ pub struct Guest {
     /// What the launch environment asks for.
     pub environment: Environment,
     /// What the memory side keeps.
-    pub memory: memory::Books,
+    pub memory: Books,
     /// Who wants calls written down.
     pub tracer: Tracer,
     /// Wakes the keeper: bump, then futex wake.
@@ -51,34 +59,10 @@ pub struct Guest {
     pub obeyed: AtomicU64,
 }
 
-/// The guest, if this process is one.
-#[inline(always)]
-pub fn guest() -> Option<&'static Guest> {
-    // ORDER: pairs with the Release in `life`; the guest is whole.
-    let guest = gate::page()?.guest.load(Acquire);
-    // SAFETY: NULL or a guest, which is never freed.
-    unsafe { guest.as_ref() }
-}
-
 impl Guest {
     /// The device of an ordinal.
     pub fn device(&self, ordinal: CUdevice) -> Option<&Device> {
         self.devices.get(usize::try_from(ordinal).ok()?)
-    }
-
-    /// Our entry for a device ordinal.
-    pub fn entry_of_device(&self, ordinal: CUdevice) -> Option<Entry> {
-        Some(self.device(ordinal)?.entry)
-    }
-
-    /// The device of the calling thread's current context.
-    pub fn current_device(&self) -> Option<&Device> {
-        self.device(context::current_ordinal(self)?)
-    }
-
-    /// Our entry for the device of the calling thread's current context.
-    pub fn current_entry(&self) -> Option<Entry> {
-        Some(self.current_device()?.entry)
     }
 
     /// Our slot.
@@ -96,11 +80,19 @@ impl Guest {
     /// Wakes the keeper.
     pub fn ring(&self) {
         self.doorbell.fetch_add(1, Relaxed);
-        crate::futex::wake_private(&self.doorbell);
+        futex::wake_private(&self.doorbell);
     }
 
     /// Whether the process is ending.
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Relaxed)
+    }
+}
+
+/// A hook panicked: the guest has its answer all the same.
+#[cold]
+pub fn fault() {
+    if let Some(guest) = guest() {
+        guest.count_all(|counters| &counters.faults);
     }
 }

@@ -19,70 +19,36 @@ use std::{
 use shm_layout::{Counters, PolicyKind, clock, control_bell, reap};
 
 use crate::{
-    futex::{self, Watch},
-    guest::{Device, Guest},
-    life, memory,
+    departure,
+    guest::{self, Device, Guest},
     notice::{self, Cause},
+    sys::{
+        futex::{self, Watch},
+        own_thread,
+    },
     thread::{self, Tally},
-    turn::Rules,
+    turn::state::Rules,
 };
 
 const BEAT: u64 = 100_000_000;
 const REAP: u64 = 1_000_000_000;
 /// The slice of a process that has a cap and no policy.
 const CAP_SLICE: u64 = 10_000_000;
-const STACK: usize = 256 * 1024;
-
-/// What a thread of ours runs; its argument is the guest.
-pub type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Starts the keeper of this guest.
 pub fn start(guest: &'static Guest) -> bool {
-    start_thread(guest, body)
-}
-
-/// Starts a thread of ours that takes no signals.
-pub fn start_thread(guest: &'static Guest, body: Body) -> bool {
-    // SAFETY: all-zero is a valid set to be filled in.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours.
-    unsafe { libc::sigfillset(&mut all) };
-    // SAFETY: both sets are ours. The new thread inherits the full mask: no signal of the guest's ever runs there.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
-    let started = spawn(guest, body);
-    // SAFETY: puts back what was there.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    started
-}
-
-fn spawn(guest: &'static Guest, body: Body) -> bool {
-    // SAFETY: all-zero is a valid attribute to be initialised.
-    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the attribute is ours.
-    unsafe { libc::pthread_attr_init(&mut attributes) };
-    // SAFETY: initialised above. A refusal leaves the default stack.
-    unsafe { libc::pthread_attr_setstacksize(&mut attributes, STACK) };
-    // SAFETY: initialised above.
-    unsafe { libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED) };
-    // SAFETY: all-zero is a valid pthread_t to be overwritten.
-    let mut id: libc::pthread_t = unsafe { std::mem::zeroed() };
-    let argument = std::ptr::from_ref(guest).cast_mut().cast();
-    // SAFETY: the guest is never freed; `body` takes one.
-    let error = unsafe { libc::pthread_create(&mut id, &attributes, body, argument) };
-    // SAFETY: initialised above, used no more.
-    unsafe { libc::pthread_attr_destroy(&mut attributes) };
-    error == 0
+    own_thread::start(guest, body)
 }
 
 extern "C" fn body(guest: *mut c_void) -> *mut c_void {
-    // SAFETY: `spawn` passes a guest, which is never freed.
+    // SAFETY: `start` passes a guest, which is never freed.
     let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
     // SAFETY: a C string of less than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare".as_ptr()) };
     // SAFETY: takes a number: naps are as short as they say.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
-        notice::fault();
+        guest::fault();
         // Without a keeper nobody would end our holds: everything goes unlocked from here.
         guest.leaving.store(true, Relaxed);
     }
@@ -93,7 +59,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
 }
 
 fn keep(guest: &'static Guest) {
-    // The keeper's own driver calls are nobody's submissions.
+    // The keeper's own driver calls are no submissions.
     let _inside = thread::Inside::enter();
     let mark = guest.registration.attach_keeper();
     if let Err(error) = &mark {
@@ -109,7 +75,7 @@ fn keep(guest: &'static Guest) {
         let rung = guest.doorbell.load(Acquire);
         let edited = bell.load(Acquire);
         if !guest.registration.is_ours() {
-            life::step_aside(guest);
+            departure::step_aside(guest);
             break;
         }
         obey(guest);
@@ -117,7 +83,7 @@ fn keep(guest: &'static Guest) {
         if now >= beat_at {
             fold(guest, now);
             guest.registration.heartbeat(now);
-            memory::tick(guest);
+            guest.memory.live.grow_if_wanted();
             guest.tracer.tick(guest, now);
             beat_at = now + BEAT;
         }

@@ -53,37 +53,33 @@
 )]
 
 pub mod admission;
-pub mod barrier;
+mod ask;
+pub mod books;
 pub mod bypass;
-pub mod context;
-pub mod copy;
+pub mod departure;
 #[cfg(test)]
 mod documented;
-pub mod drain;
 pub mod driver;
 pub mod entry;
 pub mod environment;
 pub mod fast;
 mod floor;
-pub mod futex;
 pub mod gate;
 pub mod guest;
+pub mod hooks;
 pub mod keeper;
-pub mod launch;
 pub mod life;
 pub mod lookup;
-pub mod memory;
-pub mod memset;
 pub mod notice;
+pub mod place;
 mod primitive;
+pub mod protocol;
 pub mod real;
 pub mod resolve;
-pub mod stream;
 pub mod symbols;
-pub mod sync;
+pub mod sys;
 pub mod thread;
 pub mod trace;
-pub mod transfer;
+pub mod tracer;
 pub mod turn;
-mod uncancelled;
 pub mod unwind;

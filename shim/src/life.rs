@@ -1,4 +1,4 @@
-//! The life of a guest: arrival at the first `cuInit`, a child's own arrival after a fork, departure at exit.
+//! How a process becomes a guest: at its first `cuInit`, and in a forked child at the first use of CUDA.
 //!
 //! Loading the library does nothing at all. A process that never initialises CUDA leaves no trace; one that
 //! cannot be registered runs on unmanaged and says why in one line.
@@ -11,32 +11,36 @@ use std::{
     time::Duration,
 };
 
-use gpushare_abi::{
-    Out,
-    errors::CUresult,
-    types::{CUdevice, CUuuid},
-};
+use gpushare_abi::{Out, errors::CUresult, types::CUdevice};
 use shm_layout::{
     DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, clock, locate, register,
 };
 
 use crate::{
-    barrier,
+    ask,
+    books::Books,
+    departure,
     driver::call,
     environment::{Environment, Log},
-    futex::{self, Watch},
-    gate::{self, Page},
-    guest::{Device, Guest, guest},
-    keeper, memory,
+    guest::{
+        Device, Guest, guest,
+        page::{self, Page},
+    },
+    keeper,
     notice::{self, Cause},
-    real::Real,
-    thread,
-    trace::{self, Tracer},
-    turn::Turn,
-    uncancelled::Uncancelled,
+    real::{Here, Real},
+    sys::{
+        barrier,
+        futex::{self, Watch},
+        no_cancel::Uncancelled,
+    },
+    thread::{self, Inside},
+    trace,
+    tracer::state::Tracer,
+    turn::state::Turn,
 };
 
-const NOBODY: u32 = 0;
+const UNDECIDED: u32 = 0;
 const ARRIVING: u32 = 1;
 const DECIDED: u32 = 2;
 
@@ -65,17 +69,40 @@ pub fn guest_or_arrive() -> Option<&'static Guest> {
     }
 }
 
+/// Where a call comes from. In a forked child, whatever it calls first, the process arrives.
+#[inline(always)]
+pub fn here(inside: &Inside) -> Here {
+    match guest() {
+        Some(guest) => Here {
+            thread: inside.thread(),
+            guest: Some(guest),
+        },
+        None => arrived(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn arrived() -> Here {
+    let guest = guest_or_arrive();
+    // In a forked child this is another record than its parent's.
+    Here {
+        thread: thread::attached(),
+        guest,
+    }
+}
+
 #[cold]
 fn arrive() -> Option<&'static Guest> {
     if !INITIALISED.load(Relaxed) {
         return None;
     }
-    let page = gate::make()?;
+    let page = page::make()?;
     loop {
         // ORDER: pairs with the Release below; what was decided is visible.
         match page
             .arrival
-            .compare_exchange(NOBODY, ARRIVING, Acquire, Acquire)
+            .compare_exchange(UNDECIDED, ARRIVING, Acquire, Acquire)
         {
             Ok(_) => break,
             Err(DECIDED) => return guest(),
@@ -123,28 +150,12 @@ fn decide(page: &'static Page) {
         }
         if !AT_EXIT.swap(true, Relaxed) {
             // SAFETY: a plain function of this library, which is never unloaded.
-            unsafe { libc::atexit(leave) };
+            unsafe { libc::atexit(departure::leave) };
         }
         Some(())
     });
     if !matches!(arrived, Ok(Some(()))) {
-        page.unmanaged.open();
-    }
-}
-
-/// Our slot is no longer ours: somebody wrote over the segment. From here on the process runs unmanaged, and whoever
-/// waits for the lock goes on without it.
-pub fn step_aside(guest: &Guest) {
-    notice::once(
-        Cause::Overwritten,
-        format_args!("the shared segment was written over; this process runs on unmanaged"),
-    );
-    guest.leaving.store(true, Relaxed);
-    guest.tracer.end(guest);
-    if let Some(page) = gate::page() {
-        page.unmanaged.open();
-        // ORDER: as in `decide`; guests are never freed, so who still has this one may go on using it.
-        page.guest.store(std::ptr::null_mut(), Release);
+        page.unmanaged.open(trace::is_on());
     }
 }
 
@@ -197,7 +208,7 @@ fn make_guest() -> Option<Guest> {
         registration,
         devices,
         environment,
-        memory: memory::Books::default(),
+        memory: Books::default(),
         tracer: Tracer::default(),
         doorbell: AtomicU32::new(0),
         leaving: AtomicBool::new(false),
@@ -241,7 +252,7 @@ fn enter_device(registration: &'static Registration, ordinal: i32) -> Option<Dev
         .filter(|(word, _)| name.contains(word))
         .fold(0, |flags, (_, flag)| flags | flag);
     let ordinal = u8::try_from(ordinal).ok()?;
-    let uuid = uuid_of(device);
+    let uuid = ask::memory::uuid(device).unwrap_or_default();
     let entry = registration
         .add_device(uuid, ordinal, &name, total as u64, flags)
         .ok()?;
@@ -253,17 +264,6 @@ fn enter_device(registration: &'static Registration, ordinal: i32) -> Option<Dev
         total_bytes: total as u64,
         turn: Turn::default(),
     })
-}
-
-/// The device's UUID, that of the MIG instance where there is one.
-fn uuid_of(device: CUdevice) -> [u8; 16] {
-    let mut uuid = CUuuid { bytes: [0; 16] };
-    // SAFETY: the place is ours.
-    if unsafe { call::cuDeviceGetUuid_v2(Out::to(&mut uuid), device) }.is_err() {
-        // SAFETY: the place is ours.
-        let _ = unsafe { call::cuDeviceGetUuid(Out::to(&mut uuid), device) };
-    }
-    uuid.bytes
 }
 
 fn name_of(device: CUdevice) -> String {
@@ -278,33 +278,4 @@ fn name_of(device: CUdevice) -> String {
         .take_while(|&c| c != 0)
         .collect();
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// At exit, from whichever thread: the lock goes to whoever waits, the slot is given back.
-extern "C" fn leave() {
-    let Some(guest) = guest() else { return };
-    if guest.pid != std::process::id() {
-        return;
-    }
-    guest.leaving.store(true, Relaxed);
-    guest.ring();
-    // The keeper gives the lock up and leaves. It is not waited for long: a process that ends shall end.
-    let until = std::time::Instant::now() + Duration::from_millis(500);
-    // ORDER: pairs with the Release at the keeper's end; what it gave up is seen.
-    while guest.keeper_gone.load(Acquire) == 0 && std::time::Instant::now() < until {
-        let watch = Watch {
-            word: &guest.keeper_gone,
-            seen: 0,
-            private: true,
-        };
-        futex::wait_any(&[watch], Duration::from_millis(10));
-    }
-    guest.tracer.end(guest);
-    guest.tracer.wait_for_files();
-    // What still runs runs as if we were not there: static destructors that free, threads that launch.
-    if let Some(page) = gate::page() {
-        page.unmanaged.open();
-        page.guest.store(std::ptr::null_mut(), Relaxed);
-    }
-    guest.registration.leave();
 }

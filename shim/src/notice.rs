@@ -6,8 +6,6 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
-use crate::guest;
-
 /// What there is to be said, once each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -64,14 +62,6 @@ pub fn quiet_faults() {
             format_args!("internal fault; the call went to the driver unmanaged"),
         ),
     }));
-}
-
-/// A hook panicked: the guest has its answer all the same.
-#[cold]
-pub fn fault() {
-    if let Some(guest) = guest::guest() {
-        guest.count_all(|counters| &counters.faults);
-    }
 }
 
 /// One line, in one write, truncated rather than allocated.

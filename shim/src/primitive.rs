@@ -3,7 +3,7 @@
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The launching side's half of the barrier: the compiler keeps the order, the keeper's membarrier makes the processor
-/// keep it ([`barrier::heavy`](crate::barrier::heavy)).
+/// keep it ([`barrier::heavy`](crate::sys::barrier::heavy)).
 #[inline(always)]
 pub(crate) fn light() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);

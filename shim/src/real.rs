@@ -4,43 +4,15 @@ use std::cell::Cell;
 
 use gpushare_abi::errors::CUresult;
 
-use crate::{
-    guest::{Guest, guest},
-    life,
-    symbols::Symbol,
-    thread::{self, Inside, Thread},
-};
+use crate::{guest::Guest, symbols::Symbol, thread::Thread};
 
-/// Who calls: looked up once for a call.
+/// Where a call comes from: looked up once for a call.
 #[derive(Clone, Copy)]
 pub struct Here {
-    thread: &'static Thread,
-    guest: Option<&'static Guest>,
-}
-
-impl Here {
-    /// The calling thread. In a forked child, whatever it calls first, the process arrives.
-    #[inline(always)]
-    pub fn of(inside: &Inside) -> Self {
-        match guest() {
-            Some(guest) => Self {
-                thread: inside.thread(),
-                guest: Some(guest),
-            },
-            None => Self::arrived(),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn arrived() -> Self {
-        let guest = life::guest_or_arrive();
-        // In a forked child this is another record than its parent's.
-        Self {
-            thread: thread::attached(),
-            guest,
-        }
-    }
+    /// The calling thread.
+    pub thread: &'static Thread,
+    /// The guest, if the process is one.
+    pub guest: Option<&'static Guest>,
 }
 
 /// A call on its way to the driver. A hook either forwards it with [`Real::call`] or refuses it.

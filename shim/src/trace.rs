@@ -3,93 +3,32 @@
 //! ```text
 //!   operator ── edit ──▶ keeper: tracer ── opens the buffer, publishes it, turns the open gates to "traced"
 //!                                                  ▼
-//!   application ── call ──▶ hook ── begin … end ──▶ buffer      quiet: it stays mapped while a thread writes
+//!   application ── call ──▶ hook ── begin … end ──▶ buffer      quiescence: it stays mapped while a thread writes
 //! ```
 //!
-//! Off, it costs the launch path nothing: `fast` and [`submit`](crate::launch::submit) look at their gate and at nothing
+//! Off, it costs the launch path nothing: `fast` and [`submit`](crate::hooks::launch::submit) look at their gate and at nothing
 //! else. While a trace is on an open gate says `TRACED` instead of `OPEN`, which neither of them takes for open; the
 //! slow road takes it, and times the call. All other hooks ask one flag.
 //!
 //! A call's time is the application's: from the hook to the answer. Waiting for the lock is part of it, told apart by
 //! its own record and sum. What a hook does for itself before it asks the driver is in there too.
 //!
-//! A forked child starts without: the buffer hangs on the page that it finds empty ([`gate`](crate::gate)).
+//! A forked child starts without: the buffer hangs on the page that it finds empty ([`page`](crate::guest::page)).
 #![allow(unsafe_code, reason = "reaches the published trace")]
 
 pub mod early;
-mod log;
-mod publish;
-mod quiet;
-mod tracer;
 
-use std::{
-    cell::Cell,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::*},
-    },
-};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
-use shm_layout::{
-    Reason, clock,
-    trace::{Buffer, Call},
-};
-
-pub use tracer::Tracer;
+use shm_layout::{Reason, clock, trace::Call};
 
 use crate::{
-    admission::Admission,
-    bypass::Bypass,
-    gate,
-    guest::guest,
-    launch::Work,
+    guest::{guest, page},
+    protocol::quiescence,
     symbols::Symbol,
     thread::{self, Thread},
+    tracer::state::Trace,
 };
-
-/// Where calls are written to. Published whole, and changed by publishing another.
-pub struct Trace {
-    /// The operator's, or the launch's: a file for the tools.
-    shared: Option<Arc<Buffer>>,
-    /// Our own, for the files of `PFLOG`.
-    private: Option<Arc<Buffer>>,
-}
-
-impl Trace {
-    fn each(&self, mut write: impl FnMut(&Buffer)) {
-        for buffer in [&self.shared, &self.private].into_iter().flatten() {
-            write(buffer);
-        }
-    }
-}
-
-/// What a thread keeps for a trace. Only that thread writes; whoever takes a trace down reads the mark.
-#[derive(Default)]
-pub struct OfThread {
-    mark: quiet::Mark,
-    /// Its number, asked for once.
-    tid: Cell<u32>,
-    /// What it waited for locks within the call it is in.
-    waited_ns: Cell<u64>,
-}
-
-impl OfThread {
-    /// Another thread takes the record over.
-    pub fn begins(&self) {
-        self.tid.set(0);
-        self.waited_ns.set(0);
-        quiet::leave(&self.mark);
-    }
-
-    fn tid(&self) -> u32 {
-        if self.tid.get() == 0 {
-            // SAFETY: takes nothing.
-            let tid = unsafe { libc::syscall(libc::SYS_gettid) };
-            self.tid.set(u32::try_from(tid).unwrap_or(0));
-        }
-        self.tid.get()
-    }
-}
 
 /// Somebody wants calls written down. Only a hint: the page has the trace.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -98,6 +37,11 @@ static ON: AtomicBool = AtomicBool::new(false);
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.load(Relaxed)
+}
+
+/// A trace was published, or the last one taken down.
+pub fn switch(on: bool) {
+    ON.store(on, Relaxed);
 }
 
 /// A call begins: the time, or 0 while no trace is on.
@@ -120,21 +64,12 @@ pub fn end(symbol: Symbol, began: u64, bytes: u64) {
     write_call(thread, symbol, began, bytes, device_of(thread));
 }
 
-/// A submission that took the slow road has its answer.
+/// A submission that took the slow path has its answer; `device` is the one it was let in to.
 #[cold]
 #[inline(never)]
-pub fn submitted(symbol: Symbol, began: u64, work: Work, admission: Admission) {
+pub fn submitted(symbol: Symbol, began: u64, bytes: u64, device: Option<u8>) {
     let thread = thread::attached();
-    let device = match admission {
-        // The driver's own business, within a call that is written down.
-        Admission::Aside(Bypass::Reentrant) => return,
-        Admission::Aside(_) => device_of(thread),
-        Admission::Inside(pass) => Some(pass.ordinal()),
-    };
-    let bytes = match work {
-        Work::Copy(bytes) | Work::Copies(_, bytes) => bytes as u64,
-        Work::Kernel | Work::Graph | Work::Memset => 0,
-    };
+    let device = device.or_else(|| device_of(thread));
     write_call(thread, symbol, began, bytes, device);
 }
 
@@ -162,12 +97,12 @@ fn device_of(thread: &Thread) -> Option<u8> {
 
 /// Runs `write` on the trace, if there is one. It stays where it is meanwhile.
 fn writing(thread: &Thread, write: impl FnOnce(&Trace)) {
-    let Some(_writing) = quiet::enter(&thread.tracing.mark) else {
+    let Some(_writing) = quiescence::enter(&thread.tracing.mark) else {
         // A signal handler within a write of this very thread.
         return;
     };
     // ORDER: pairs with the Release in `publish`; the trace is whole.
-    let trace = gate::page().map_or(std::ptr::null_mut(), |page| page.trace.load(Acquire));
+    let trace = page().map_or(std::ptr::null_mut(), |page| page.trace.load(Acquire));
     // SAFETY: NULL or a published trace; who takes it down waits until our mark is gone.
     if let Some(trace) = unsafe { trace.as_ref() } {
         write(trace);
@@ -258,18 +193,19 @@ pub fn forget_after_fork() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guest::page::make;
 
     #[test]
-    fn an_open_gate_takes_the_fast_road_only_while_no_trace_is_on() {
-        let gate = &gate::make().expect("a page").gates[0];
-        let mut roads = Vec::new();
+    fn an_open_gate_takes_the_fast_path_only_while_no_trace_is_on() {
+        let gate = &make().expect("a page").gates[0];
+        let mut paths = Vec::new();
         for on in [false, true, false] {
-            ON.store(on, Relaxed);
-            gate.open();
-            roads.push((gate.is_passable(), gate.is_open()));
+            switch(on);
+            gate.open(is_on());
+            paths.push((gate.is_passable(), gate.is_open()));
         }
         gate.close();
-        assert_eq!(roads, [(true, true), (true, false), (true, true)]);
+        assert_eq!(paths, [(true, true), (true, false), (true, true)]);
         assert!(!gate.is_passable());
     }
 }

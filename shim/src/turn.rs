@@ -13,138 +13,34 @@
 //! finishes what it was given, and whose turn it is is decided anew. The mutex is held for moments only: never
 //! while waiting for the lock or for the device.
 
-mod pace;
+pub mod drain;
+pub mod pace;
+pub mod state;
 mod watch;
 mod yielding;
 
 use std::{
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use shm_layout::{Acquire, DeviceLock, LockPolicy, PolicyKind, Reason, clock};
+use gpushare_abi::types::CUdevice;
+use shm_layout::{Acquire, DeviceLock, PolicyKind, Reason, clock};
 
-use pace::Pace;
+use state::{Phase, State, Turn, is_counted};
 
 use crate::{
-    barrier,
     bypass::Bypass,
-    drain::Outstanding,
     gate,
-    guest::{Device, Guest},
+    guest::{self, Device, Guest},
     thread::{self, Thread, Used},
     trace,
 };
 
-/// Who has the lock, as far as this process is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Free,
-    Acquiring,
-    Held,
-    Draining,
-}
-
-/// What the settings ask of this process on this device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// The policy in force; a cap without a policy is kept by slices of its own.
-    pub policy: LockPolicy,
-    /// Nothing may be submitted.
-    pub paused: bool,
-}
-
-struct State {
-    phase: Phase,
-    rules: Rules,
-    /// Counted submissions since the lock was acquired, or since the device last caught up with us.
-    submitted: u32,
-    /// When the first of them could go in.
-    counted_from_ns: u64,
-    /// The count was full and the turn is still ours: others wait who deserve it less.
-    goes_on: bool,
-    /// Explicit synchronisations since the lock was acquired.
-    synchronised: u32,
-    acquired_ns: u64,
-    /// All the process had submitted to the device when the lock was acquired.
-    submitted_before: u64,
-    pace: Pace,
-    /// Streams taken over from the threads that have not drained yet.
-    pending: Outstanding,
-}
-
-impl State {
-    /// Whether so much was submitted that the turn is to be decided anew.
-    fn is_full(&self) -> bool {
-        match self.rules.policy.kind {
-            PolicyKind::Always => self.submitted >= 1,
-            PolicyKind::Launches(n) => self.submitted >= n,
-            PolicyKind::Off | PolicyKind::Timeslice(_) => false,
-        }
-    }
-
-    /// Whether submissions need not be counted while the lock is held.
-    fn is_open(&self) -> bool {
-        !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && barrier::is_cheap()
-    }
-}
-
 /// So long after somebody waited, others are expected back.
 const MOMENT: u64 = 20_000_000;
 
-/// One device's turn.
-pub struct Turn {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Mirrors the phase for those who only want to know whether to look closer.
-    held: AtomicBool,
-    /// The rules changed: who waits for the lock shall think again.
-    think_again: AtomicBool,
-    /// What the threads had submitted when the keeper last saw something new, and when that was.
-    seen_submitted: AtomicU64,
-    seen_ns: AtomicU64,
-    /// What they had submitted when the keeper last found all of it done, plus one.
-    done_submitted: AtomicU64,
-    /// When somebody last waited: for us, as the keeper saw it, or we for somebody.
-    waited_ns: AtomicU64,
-}
-
-impl Default for Turn {
-    /// A turn under policy `off` that nobody holds.
-    fn default() -> Self {
-        Self {
-            state: Mutex::new(State {
-                phase: Phase::Free,
-                rules: Rules::default(),
-                submitted: 0,
-                counted_from_ns: 0,
-                goes_on: false,
-                synchronised: 0,
-                acquired_ns: 0,
-                submitted_before: 0,
-                pace: Pace::default(),
-                pending: Outstanding::default(),
-            }),
-            changed: Condvar::new(),
-            held: AtomicBool::new(false),
-            think_again: AtomicBool::new(false),
-            seen_submitted: AtomicU64::new(0),
-            seen_ns: AtomicU64::new(0),
-            done_submitted: AtomicU64::new(0),
-            waited_ns: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Turn {
-    /// Whether this process holds the lock.
-    pub fn is_held(&self) -> bool {
-        self.held.load(Relaxed)
-    }
-
     /// Lets a submission in: inside the gate when this returns `Ok`, which says whether it is counted.
     pub fn admit(&self, guest: &Guest, device: &Device, thread: &Thread) -> Result<bool, Bypass> {
         let lock = guest.registration.lock(device.entry);
@@ -159,7 +55,7 @@ impl Turn {
                 continue;
             }
             if state.rules.policy.kind == PolicyKind::Off && state.phase == Phase::Free {
-                gate_of(device).open();
+                open_gate(device);
                 thread.begin_admitted(device.ordinal);
                 return Ok(false);
             }
@@ -231,7 +127,7 @@ impl Turn {
             self.held.store(true, Relaxed);
             self.seen_ns.store(state.acquired_ns, Relaxed);
             if state.is_open() {
-                gate_of(device).open();
+                open_gate(device);
             }
         } else {
             state.phase = Phase::Free;
@@ -248,8 +144,8 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// Whether what was admitted may still go to the device: nothing is locked, or the lock is still ours, be it that
-    /// a drain waits for us already.
+    /// Whether what was admitted may still go to the device: nothing is locked, or the lock is still ours, even if a
+    /// drain waits for us already.
     pub fn is_ours(&self, guest: &Guest, device: &Device) -> bool {
         let state = self.lock();
         match state.phase {
@@ -272,10 +168,6 @@ impl Turn {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for a change, but not long: who waits here also wants to hear that the process ends.
     fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         let since = trace::begin_wait();
@@ -285,14 +177,24 @@ impl Turn {
     }
 }
 
-fn is_counted(kind: PolicyKind) -> bool {
-    matches!(kind, PolicyKind::Always | PolicyKind::Launches(_))
+fn gate_of(device: &Device) -> &'static gate::Gate {
+    guest::gate_of(device.ordinal).unwrap_or(gate::always_closed())
 }
 
-fn gate_of(device: &Device) -> &'static gate::Gate {
-    gate::page()
-        .and_then(|page| page.gates.get(usize::from(device.ordinal)))
-        .unwrap_or(gate::always_closed())
+/// Lets submissions to a device through; while a trace is on, on the path where they are timed.
+fn open_gate(device: &Device) {
+    gate_of(device).open(trace::is_on());
+}
+
+/// Streams that are about to vanish are no longer asked about; waits for a drain that uses them.
+pub fn forget_streams(guest: &Guest, ordinal: Option<CUdevice>, which: impl Fn(&Used) -> bool) {
+    for device in &guest.devices {
+        if ordinal.is_none_or(|ordinal| ordinal == i32::from(device.ordinal)) {
+            device
+                .turn
+                .forget_streams(|used| used.ordinal == device.ordinal && which(used));
+        }
+    }
 }
 
 /// Locks are waited for in device order only: what we hold of later devices goes first.

@@ -23,7 +23,7 @@ mod primitive {
     }
 }
 
-#[path = "../src/gate/bargain.rs"]
+#[path = "../src/protocol/submission.rs"]
 mod bargain;
 
 use bargain::{CLOSED, OPEN, OUTSIDE, TRACED};

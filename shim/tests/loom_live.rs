@@ -8,7 +8,7 @@ mod primitive {
 }
 
 #[allow(dead_code, reason = "the models use what they need")]
-#[path = "../src/memory/live/bucket.rs"]
+#[path = "../src/books/live/bucket.rs"]
 mod bucket;
 
 use bucket::{Bucket, Record};

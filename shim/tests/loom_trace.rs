@@ -11,7 +11,7 @@ mod primitive {
     }
 }
 
-#[path = "../src/trace/quiet.rs"]
+#[path = "../src/protocol/quiescence.rs"]
 mod quiet;
 
 use loom::{

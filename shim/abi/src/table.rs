@@ -88,7 +88,7 @@ macro_rules! driver_table {
             "cuLaunchKernel" 4000 fast launch::kernel(stream) fn cuLaunchKernel(f: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void) twin cuLaunchKernel_ptsz;
             "cuLaunchKernelEx" 11060 submit launch::kernel_ex(config) fn cuLaunchKernelEx(config: In<CUlaunchConfig>, f: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void) twin cuLaunchKernelEx_ptsz;
             "cuLaunchCooperativeKernel" 9000 submit launch::kernel(stream) fn cuLaunchCooperativeKernel(f: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, params: *mut *mut c_void) twin cuLaunchCooperativeKernel_ptsz;
-            "cuLaunchCooperativeKernelMultiDevice" 9000 call admission::together::cooperative_multi(list, count) fn cuLaunchCooperativeKernelMultiDevice(list: In<CUDA_LAUNCH_PARAMS>, count: u32, flags: u32);
+            "cuLaunchCooperativeKernelMultiDevice" 9000 call multi_device::launch(list, count) fn cuLaunchCooperativeKernelMultiDevice(list: In<CUDA_LAUNCH_PARAMS>, count: u32, flags: u32);
             "cuLaunch" 2000 submit launch::kernel_now() fn cuLaunch(f: CUfunction);
             "cuLaunchGrid" 2000 submit launch::kernel_now() fn cuLaunchGrid(f: CUfunction, width: i32, height: i32);
             "cuLaunchGridAsync" 2000 submit launch::kernel(stream) fn cuLaunchGridAsync(f: CUfunction, width: i32, height: i32, stream: CUstream);

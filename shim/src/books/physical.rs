@@ -7,9 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
 
-use crate::guest::Guest;
-use crate::memory::account;
-use crate::memory::live::Record;
+use super::{live::Record, record};
 
 /// What physical memory is known by here.
 pub type Id = u64;
@@ -63,12 +61,9 @@ impl Book {
         Some(id)
     }
 
-    /// One less; gives back what nothing keeps alive any more.
-    pub fn let_go(&self, guest: &Guest, id: Id) {
-        // The lock is gone before the ledger is touched.
-        let gone = self.lock().let_go(id);
-        gone.iter()
-            .for_each(|record| account::settle(guest, record));
+    /// One less; the answer is what nothing keeps alive any more, to be given back now that the lock is gone.
+    pub fn let_go(&self, id: Id) -> Vec<Record> {
+        self.lock().let_go(id)
     }
 
     /// Opens the book.
@@ -188,7 +183,7 @@ impl Inner {
     /// Memory that is held for it already is bound to a multicast object. False if there is no such object.
     pub fn bind(&mut self, team: Id, device: Option<CUdevice>, range: [u64; 2], id: Id) -> bool {
         let own = self.memory.get(&id).and_then(|memory| memory.record);
-        let own = own.map(|record| CUdevice::from(crate::memory::record::ordinal(&record)));
+        let own = own.map(|record| CUdevice::from(record::ordinal(&record)));
         let Some(team) = self.memory.get_mut(&team) else {
             return false;
         };

@@ -9,11 +9,11 @@ use gpushare_abi::{
     },
 };
 
+use super::{memory::array, sync};
 use crate::{
     guest::guest,
-    memory::array,
+    place,
     real::Real,
-    sync,
     thread::{self, add},
 };
 
@@ -73,7 +73,7 @@ impl Region for CUDA_MEMCPY3D_BATCH_OP {
 pub fn bytes(real: Real<'_, impl FnOnce() -> CUresult>, bytes: impl Amount) -> CUresult {
     real.moves(bytes.wide());
     real.call()?;
-    if let Some(device) = guest().and_then(|guest| guest.current_device()) {
+    if let Some(device) = guest().and_then(place::current_device) {
         let tally = thread::attached().tally(device.ordinal);
         add(&tally.copies, 1);
         add(&tally.copy_bytes, bytes.wide());

@@ -13,73 +13,16 @@ use gpushare_abi::{
     types::{CUgraphExec, CUlaunchConfig, CUstream},
 };
 
+use super::memory;
 use crate::{
     admission::{self, Admission},
-    guest::guest,
-    memory, notice,
+    guest::{self, guest},
     real::Submission,
     symbols::Symbol,
-    thread::{self, Tally, add, stream_key},
+    sys::no_cancel::Uncancelled,
+    thread::{self, Work, stream_key},
     trace,
-    uncancelled::Uncancelled,
 };
-
-/// What is submitted, for the counters.
-#[derive(Clone, Copy, Debug)]
-pub enum Work {
-    /// A kernel.
-    Kernel,
-    /// A graph.
-    Graph,
-    /// An asynchronous copy of so many bytes.
-    Copy(usize),
-    /// Several copies at once, and the bytes of all.
-    Copies(usize, usize),
-    /// A memset.
-    Memset,
-}
-
-impl Work {
-    /// Its kind, copies and bytes.
-    #[inline(always)]
-    fn taken_apart(self) -> (u8, usize, usize) {
-        match self {
-            Self::Kernel => (0, 0, 0),
-            Self::Graph => (1, 0, 0),
-            Self::Memset => (2, 0, 0),
-            Self::Copy(bytes) => (3, 1, bytes),
-            Self::Copies(count, bytes) => (4, count, bytes),
-        }
-    }
-
-    fn put_together((kind, copies, bytes): (u8, usize, usize)) -> Self {
-        match kind {
-            0 => Self::Kernel,
-            1 => Self::Graph,
-            2 => Self::Memset,
-            3 => Self::Copy(bytes),
-            _ => Self::Copies(copies, bytes),
-        }
-    }
-
-    /// Counts it.
-    #[inline(always)]
-    pub fn count(self, tally: &Tally) {
-        match self {
-            Self::Kernel => add(&tally.launches, 1),
-            Self::Graph => add(&tally.graphs, 1),
-            Self::Copy(bytes) => {
-                add(&tally.copies, 1);
-                add(&tally.copy_bytes, bytes as u64);
-            }
-            Self::Copies(count, bytes) => {
-                add(&tally.copies, count as u64);
-                add(&tally.copy_bytes, bytes as u64);
-            }
-            Self::Memset => add(&tally.memsets, 1),
-        }
-    }
-}
 
 /// Submits work to a stream.
 #[inline(always)]
@@ -97,15 +40,15 @@ pub fn submit(
         thread.end();
         return answer;
     }
-    let slowly = Slowly::begin(real.symbol(), key, work.taken_apart());
+    let submission = SlowSubmission::begin(real.symbol(), key, work.to_parts());
     let answer = real.call();
-    slowly.end();
+    submission.end();
     answer
 }
 
-/// A submission that the fast path does not settle. What is done before and after it stands on its own and is told in
-/// plain numbers, so that the fast path keeps nothing ready for it.
-struct Slowly {
+/// A submission that the fast path does not settle. What is done before and after it are functions of their own that take
+/// plain numbers, so that the fast path keeps nothing ready for them.
+struct SlowSubmission {
     _uncancelled: Uncancelled,
     symbol: Symbol,
     began: u64,
@@ -113,12 +56,12 @@ struct Slowly {
     admission: Admission,
 }
 
-impl Slowly {
+impl SlowSubmission {
     #[cold]
     #[inline(never)]
     fn begin(symbol: Symbol, key: usize, parts: (u8, usize, usize)) -> Self {
         let uncancelled = Uncancelled::enter();
-        let work = Work::put_together(parts);
+        let work = Work::from_parts(parts);
         Self {
             _uncancelled: uncancelled,
             symbol,
@@ -132,8 +75,10 @@ impl Slowly {
     #[inline(never)]
     fn end(self) {
         admission::finish(self.admission);
-        if self.began != 0 {
-            trace::submitted(self.symbol, self.began, self.work, self.admission);
+        // What the driver submits for itself happens within a call that is written down.
+        if self.began != 0 && !self.admission.is_nested() {
+            let (bytes, device) = (self.work.bytes(), self.admission.ordinal());
+            trace::submitted(self.symbol, self.began, bytes, device);
         }
     }
 }
@@ -169,7 +114,7 @@ pub fn graph(
     exec: CUgraphExec,
     stream: CUstream,
 ) -> CUresult {
-    if guest().is_some_and(|guest| guest.memory.graphs_allocate()) {
+    if guest().is_some_and(|guest| guest.memory.graphs.any()) {
         return allocating_graph(real, exec, stream);
     }
     submit(real, stream, Work::Graph)
@@ -190,7 +135,7 @@ fn allocating_graph(
     let claims = match claimed {
         Ok(claims) => claims?,
         Err(_) => {
-            notice::fault();
+            guest::fault();
             None
         }
     };
@@ -198,7 +143,7 @@ fn allocating_graph(
     if let Some(claims) = claims
         && catch_unwind(AssertUnwindSafe(|| claims.settle(answer))).is_err()
     {
-        notice::fault();
+        guest::fault();
     }
     answer
 }

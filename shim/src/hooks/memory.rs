@@ -12,59 +12,30 @@
 //! Taking out *before* the driver frees is what makes a reused address safe: by the time another thread can be handed
 //! the same address, our record of the old one is gone.
 
-mod account;
+pub mod account;
 pub mod array;
-mod ask;
 pub mod graph;
-pub mod hoard;
 pub mod host;
 pub mod import;
 pub mod linear;
-mod live;
 pub mod multicast;
 pub mod nvml;
 pub mod physical;
 pub mod pool;
-mod record;
+mod reclaim;
 mod shape;
 pub mod sparse;
 pub mod view;
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUcontext, CUdevice};
-use shm_layout::DEVICES_PER_PROCESS;
 
+use crate::books::record;
 use crate::guest::{Guest, guest};
 use crate::real::Real;
-
-/// What the memory side keeps for a guest.
-#[derive(Default)]
-pub struct Books {
-    live: live::Live,
-    physical: physical::Book,
-    sparse: sparse::Book,
-    pools: pool::Book,
-    hoard: hoard::Book,
-    graphs: graph::Book,
-    nvml: nvml::Book,
-    /// The devices' primary contexts, by ordinal, once retained.
-    primaries: [AtomicUsize; DEVICES_PER_PROCESS],
-}
-
-impl Books {
-    /// Whether any graph has ever allocated or freed memory.
-    #[inline(always)]
-    pub fn graphs_allocate(&self) -> bool {
-        self.graphs.any()
-    }
-
-    fn primary(&self, device: CUdevice) -> Option<&AtomicUsize> {
-        self.primaries.get(usize::try_from(device).ok()?)
-    }
-}
 
 /// `cuDevicePrimaryCtxRetain`: which context a reset of the device will take away.
 pub fn primary_retain(
@@ -103,9 +74,4 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
 /// A stream is about to be destroyed.
 pub fn stream_gone(guest: &Guest, stream: usize) {
     guest.memory.graphs.stream_gone(stream);
-}
-
-/// The keeper's part: work that an allocating thread should not have to do.
-pub fn tick(guest: &Guest) {
-    guest.memory.live.grow_if_wanted();
 }

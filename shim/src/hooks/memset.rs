@@ -2,10 +2,8 @@
 
 use gpushare_abi::{errors::CUresult, types::CUstream};
 
-use crate::{
-    launch::{Work, submit},
-    real::Submission,
-};
+use super::launch::submit;
+use crate::{real::Submission, thread::Work};
 
 /// A memset in the default stream.
 #[inline(always)]

@@ -7,21 +7,21 @@
 use gpushare_abi::{In, errors::CUresult, types::CUDA_LAUNCH_PARAMS};
 
 use crate::{
+    admission,
+    ask::stream,
     bypass::Bypass,
-    context,
     guest::{Device, Guest},
-    life,
+    life, place,
     real::Real,
-    stream,
     thread::{self, Thread, Used, add},
     trace,
 };
 
-/// After so many beginnings the launch is made with what it has: it may not be held up for ever.
-const BEGINNINGS: u32 = 16;
+/// After so many attempts the launch is made with the locks it has: it may not be held up for ever.
+const MAX_ATTEMPTS: u32 = 16;
 
 /// A submission inside the gates of all its devices.
-struct Together {
+struct MultiDevice {
     guest: &'static Guest,
     thread: &'static Thread,
     parts: Vec<Part>,
@@ -36,27 +36,27 @@ struct Part {
 }
 
 /// `cuLaunchCooperativeKernelMultiDevice`.
-pub fn cooperative_multi(
+pub fn launch(
     real: Real<'_, impl FnOnce() -> CUresult>,
     list: In<CUDA_LAUNCH_PARAMS>,
     count: u32,
 ) -> CUresult {
     let streams = (0..count as usize).map_while(|index| Some(list.nth(index)?.hStream as usize));
-    let together = match decide(&streams.collect::<Vec<_>>()) {
-        Ok(together) => Some(together),
+    let launch = match decide(&streams.collect::<Vec<_>>()) {
+        Ok(launch) => Some(launch),
         Err(why) => {
-            super::count(why);
+            admission::count(why);
             None
         }
     };
     let answer = real.call();
-    if let Some(together) = together {
-        together.finish();
+    if let Some(launch) = launch {
+        launch.finish();
     }
     answer
 }
 
-fn decide(streams: &[usize]) -> Result<Together, Bypass> {
+fn decide(streams: &[usize]) -> Result<MultiDevice, Bypass> {
     let guest = life::guest_or_arrive().ok_or(Bypass::Unmanaged)?;
     let thread = thread::attached();
     if guest.is_leaving() {
@@ -64,7 +64,7 @@ fn decide(streams: &[usize]) -> Result<Together, Bypass> {
     }
     let mut parts = Vec::new();
     for &key in streams {
-        let used = context::of_stream(guest, key).ok_or(Bypass::NoContext)?;
+        let used = place::of_stream(guest, key).ok_or(Bypass::NoContext)?;
         let device = guest
             .device(used.ordinal.into())
             .ok_or(Bypass::UnknownDevice)?;
@@ -80,18 +80,18 @@ fn decide(streams: &[usize]) -> Result<Together, Bypass> {
     }
     parts.sort_by_key(|part| part.device.entry.device());
     parts.dedup_by_key(|part| part.device.entry.device());
-    let mut together = Together {
+    let mut launch = MultiDevice {
         guest,
         thread,
         parts,
     };
-    together.enter()?;
-    Ok(together)
+    launch.enter()?;
+    Ok(launch)
 }
 
-impl Together {
+impl MultiDevice {
     fn enter(&mut self) -> Result<(), Bypass> {
-        for _ in 0..BEGINNINGS {
+        for _ in 0..MAX_ATTEMPTS {
             self.thread.stand_nowhere();
             for part in &mut self.parts {
                 let waiting = trace::waits();
@@ -125,7 +125,7 @@ impl Together {
     }
 }
 
-impl Drop for Together {
+impl Drop for MultiDevice {
     /// A panic on the way may not leave the thread inside.
     fn drop(&mut self) {
         self.thread.leave_all();

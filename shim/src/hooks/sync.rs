@@ -4,9 +4,10 @@ use gpushare_abi::errors::CUresult;
 
 use crate::{
     guest::guest,
+    place,
     real::Real,
+    sys::no_cancel::Uncancelled,
     thread::{self, add},
-    uncancelled::Uncancelled,
 };
 
 /// The application waits: for a context, a stream or an event.
@@ -18,7 +19,7 @@ pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
 }
 
 fn synchronised() {
-    let Some(device) = guest().and_then(|guest| guest.current_device()) else {
+    let Some(device) = guest().and_then(place::current_device) else {
         return;
     };
     add(&thread::attached().tally(device.ordinal).syncs, 1);
@@ -31,7 +32,7 @@ pub fn release_point() {
     if guest.devices.iter().all(|device| !device.turn.is_held()) {
         return;
     }
-    if let Some(device) = guest.current_device() {
+    if let Some(device) = place::current_device(guest) {
         device.turn.at_release_point(guest, device);
     }
 }

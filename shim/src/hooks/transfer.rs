@@ -6,11 +6,8 @@ use gpushare_abi::{
     types::{CUDA_MEMCPY3D_BATCH_OP, CUmemDecompressParams, CUstream},
 };
 
-use crate::{
-    copy::Region,
-    launch::{Work, submit},
-    real::Submission,
-};
+use super::{copy::Region, launch::submit};
+use crate::{real::Submission, thread::Work};
 
 /// A copy or a prefetch of so many bytes.
 #[inline(always)]

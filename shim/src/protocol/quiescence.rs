@@ -1,4 +1,4 @@
-//! The bargain between a thread that writes a trace and whoever takes it down, on two words: the mark and the pointer.
+//! How a thread that writes a trace and the thread that takes the trace down agree, by two words: the mark and the pointer.
 //!
 //! ```text
 //!   writing thread                       keeper

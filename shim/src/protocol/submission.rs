@@ -1,4 +1,4 @@
-//! The bargain between a thread that submits and whoever closes its gate, on two words: `inside` and the gate.
+//! How a thread that submits and the thread that closes its gate agree, by two words: `inside` and the gate.
 //!
 //! ```text
 //!   launching thread                     keeper

@@ -1,4 +1,4 @@
-//! The heavy side of the gate's bargain: launching threads pay a plain store and a load, whoever closes a gate pays for both.
+//! The heavy side of a gate: launching threads pay a plain store and a load, the thread that closes a gate pays for both.
 //!
 //! `membarrier(PRIVATE_EXPEDITED)` makes every running thread of the process pass a full barrier. Where the
 //! kernel has it not, or a sandbox forbids it, gates stay closed under a lock policy: every submission then

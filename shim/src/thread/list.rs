@@ -12,13 +12,11 @@ use std::{
 };
 
 use super::{
-    ELSEWHERE, NO_STREAM, Thread,
+    record::{ELSEWHERE, NO_STREAM, Thread},
     slot::{set_slot, slot},
+    tracing::Tracing,
 };
-use crate::{
-    gate::{self, bargain::OUTSIDE},
-    trace,
-};
+use crate::{gate, protocol::submission::OUTSIDE};
 
 static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -124,7 +122,7 @@ fn make() -> &'static Thread {
         context: Cell::new(0),
         home: Cell::new(0),
         streams: Mutex::new(Vec::new()),
-        tracing: trace::OfThread::default(),
+        tracing: Tracing::default(),
         in_use: AtomicBool::new(true),
         next: AtomicPtr::new(null_mut()),
         tallies: Default::default(),

@@ -6,7 +6,7 @@
 
 use std::arch::{asm, global_asm};
 
-use super::Thread;
+use super::record::Thread;
 
 #[cfg(target_arch = "x86_64")]
 global_asm!(

@@ -94,7 +94,7 @@ pub fn initialised(began: u64) {
 }
 
 /// Writes it all into a buffer that is there from the beginning.
-pub(super) fn write(buffer: &Buffer) {
+pub fn write(buffer: &Buffer) {
     forget_others();
     for sum in &LOOK_UPS {
         let [count, total_ns, longest_ns] =

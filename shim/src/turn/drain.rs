@@ -12,14 +12,16 @@ use std::time::Duration;
 use gpushare_abi::{
     Out,
     errors::CUDA_ERROR_NOT_READY,
-    types::{
-        CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_LEGACY,
-        CU_STREAM_PER_THREAD, CUevent, CUstream,
-    },
+    types::{CU_EVENT_DISABLE_TIMING, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUevent, CUstream},
 };
 use shm_layout::clock;
 
-use crate::{context, driver::call, futex, stream, thread::Used};
+use crate::{
+    ask::{context, stream},
+    driver::call,
+    sys::futex,
+    thread::Used,
+};
 
 /// Naps between two looks at something that will end.
 #[derive(Default)]
@@ -100,7 +102,7 @@ impl Outstanding {
         if self.0.is_empty() {
             return true;
         }
-        relaxed(|| {
+        stream::relaxed(|| {
             let mut asked = std::mem::take(&mut self.0);
             while let Some(context) = asked.first().map(|item| item.used.context) {
                 let here: Vec<Item> = asked
@@ -168,18 +170,6 @@ fn mark_legacy_stream() -> Option<CUevent> {
         return None;
     }
     Some(event)
-}
-
-/// Runs `work` with the calling thread in relaxed capture mode.
-pub fn relaxed(work: impl FnOnce()) {
-    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    // SAFETY: the place is ours.
-    let exchanged = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) }.is_ok();
-    work();
-    if exchanged {
-        // SAFETY: puts back what was there; the place is ours.
-        let _ = unsafe { call::cuThreadExchangeStreamCaptureMode(Out::to(&mut mode)) };
-    }
 }
 
 #[cfg(test)]

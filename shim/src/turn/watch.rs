@@ -7,7 +7,12 @@ use std::{
 
 use shm_layout::{DeviceLock, LockPolicy, PolicyKind, Reason};
 
-use super::{Phase, Rules, Turn, gate_of, is_counted, pace::Pace, submitted};
+use super::{
+    gate_of, open_gate,
+    pace::Pace,
+    state::{Phase, Rules, Turn, is_counted},
+    submitted,
+};
 use crate::guest::{Device, Guest};
 
 /// How often a hold that is over its time is looked at.
@@ -52,7 +57,7 @@ impl Turn {
             Phase::Acquiring | Phase::Draining => false,
         };
         if open {
-            gate_of(device).open();
+            open_gate(device);
         } else {
             gate_of(device).close();
         }
@@ -73,7 +78,7 @@ impl Turn {
             && state.rules.policy.kind == PolicyKind::Off
             && !state.rules.paused
         {
-            gate_of(device).open();
+            open_gate(device);
         }
     }
 
@@ -178,7 +183,7 @@ impl Turn {
         let _state = self.lock();
         let gate = gate_of(device);
         if gate.is_passable() {
-            gate.open();
+            open_gate(device);
         }
     }
 
@@ -194,7 +199,7 @@ impl Turn {
         if state.pace.is_kept() && state.phase == Phase::Held {
             state.pace = Pace::default();
             if state.is_open() {
-                gate_of(device).open();
+                open_gate(device);
             }
             self.changed.notify_all();
         }
@@ -204,7 +209,7 @@ impl Turn {
     pub fn leave(&self, guest: &Guest, device: &Device) {
         self.think_again.store(true, Relaxed);
         self.give_way(guest, device, Reason::Exit);
-        gate_of(device).open();
+        open_gate(device);
         self.changed.notify_all();
     }
 }

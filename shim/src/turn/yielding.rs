@@ -4,11 +4,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
 
-use super::{Phase, Turn, gate_of, submitted, watch::due};
-use crate::{
-    barrier,
+use super::{
     drain::{Naps, Outstanding},
+    gate_of, open_gate,
+    state::{Phase, Turn},
+    submitted,
+    watch::due,
+};
+use crate::{
     guest::{Device, Guest},
+    sys::barrier,
     thread, trace,
 };
 
@@ -22,7 +27,7 @@ struct Stopped {
 impl Stopped {
     /// Whether all that was submitted is done.
     fn is_done(&mut self, device: &Device) -> bool {
-        quiet(device, 0, &mut Naps::default()) && {
+        all_outside(device, 0, &mut Naps::default()) && {
             take_streams(device, &mut self.pending);
             self.pending.is_finished()
         }
@@ -35,7 +40,7 @@ impl Stopped {
         let since = trace::begin_wait();
         let deadline = clock::now().saturating_add(self.grace_ns);
         let mut naps = Naps::default();
-        let done = quiet(device, deadline, &mut naps) && {
+        let done = all_outside(device, deadline, &mut naps) && {
             take_streams(device, &mut self.pending);
             self.pending.finish(deadline, &mut naps)
         };
@@ -176,7 +181,7 @@ impl Turn {
             state.counted_from_ns = clock::now();
         }
         if state.is_open() {
-            gate_of(device).open();
+            open_gate(device);
         }
         self.changed.notify_all();
     }
@@ -232,7 +237,7 @@ impl Turn {
 }
 
 /// Waits until no thread is inside the closed gate; a deadline of zero only looks.
-fn quiet(device: &Device, deadline_ns: u64, naps: &mut Naps) -> bool {
+fn all_outside(device: &Device, deadline_ns: u64, naps: &mut Naps) -> bool {
     let mut spins = 0_u32;
     while thread::all().any(|thread| thread.is_inside(device.ordinal)) {
         if clock::now() >= deadline_ns {

@@ -24,7 +24,7 @@ macro_rules! memory_rows {
             "cuMemFreeAsync" 11020 call memory::pool::free(dptr, stream) fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
             "cuMemPoolCreate" 11020 call memory::pool::create fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>);
             "cuMemPoolDestroy" 11020 call memory::pool::destroy fn cuMemPoolDestroy(pool: CUmemoryPool);
-            "cuMemPoolSetAttribute" 11020 call memory::hoard::set_attribute fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<u64>);
+            "cuMemPoolSetAttribute" 11020 call memory::pool::set_attribute fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<u64>);
             "cuDeviceGetDefaultMemPool" 11020 call memory::pool::of_device fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuDeviceGetMemPool" 11020 call memory::pool::of_device fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location(pool, location) fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);

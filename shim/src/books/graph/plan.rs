@@ -5,21 +5,27 @@ use std::collections::BTreeMap;
 /// An allocation of a graph. Its address is fixed when its node is made; the memory comes with a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// Where it is.
     pub address: u64,
+    /// Its bytes.
     pub bytes: u64,
+    /// Its device.
     pub ordinal: u8,
 }
 
 /// A graph's allocations and frees.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    /// What it allocates.
     pub pieces: Vec<Piece>,
+    /// The addresses it frees.
     pub frees: Vec<u64>,
 }
 
 /// What launches of an executable need.
 #[derive(Debug)]
 pub struct Need {
+    /// By device.
     pub parts: Vec<Part>,
     /// What it frees and does not allocate.
     pub frees: Vec<u64>,
@@ -28,6 +34,7 @@ pub struct Need {
 /// What they need on one device.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Part {
+    /// The device.
     pub ordinal: u8,
     /// Allocations that outlast the launch.
     pub kept: Vec<Piece>,

@@ -160,7 +160,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::graph::plan::Piece;
+    use crate::books::graph::plan::Piece;
 
     fn part(temporary: u64, kept: &[(u64, u64)]) -> Part {
         let piece = |(address, bytes): &(u64, u64)| Piece {

@@ -1,4 +1,4 @@
-//! Where bytes are charged, and the two roads every allocation and every free takes.
+//! Where bytes are charged, and the two paths that every allocation and every free takes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,16 +6,17 @@ use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
-use crate::context;
+use crate::books::live::Record;
+use crate::books::physical::Id;
+use crate::books::record::{self, Counted, Kind};
 use crate::guest::{Device, Guest, guest};
+use crate::place;
 use crate::real::Real;
 use crate::symbols::Symbol;
 use crate::thread::{self, Thread};
 use crate::trace;
 
-use super::live::Record;
-use super::record::{self, Counted, Kind};
-use super::{graph, hoard};
+use super::reclaim;
 
 /// One device's account in this process.
 #[derive(Clone, Copy)]
@@ -42,7 +43,7 @@ pub fn of_caller<F: FnOnce() -> CUresult>(real: &Real<'_, F>) -> Option<Account>
 
 #[inline(always)]
 fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
-    let (context, ordinal) = context::place(guest, thread)?;
+    let (context, ordinal) = place::place(guest, thread)?;
     let device = guest.devices.get(usize::from(ordinal))?;
     Some(Account {
         guest,
@@ -56,7 +57,7 @@ fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
 /// The account of a device ordinal.
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     let (guest, thread) = (guest()?, thread::attached());
-    let context = context::place(guest, thread).map_or(0, |(context, _)| context);
+    let context = place::place(guest, thread).map_or(0, |(context, _)| context);
     Some(Account {
         guest,
         thread,
@@ -98,12 +99,12 @@ impl Account {
         let reservation = match ledger.reserve_at_once(bytes) {
             Some(reservation) => reservation,
             None => {
-                reserve_slowly(self.guest, self.device, bytes, symbol)?;
+                reserve_or_deny(self.guest, self.device, bytes, symbol)?;
                 ledger.reopen(bytes)
             }
         };
-        if self.guest.memory.hoard.any() && !self.pooled {
-            hoard::keep_within_limits(self.guest, self.device);
+        if self.guest.memory.caching.any() && !self.pooled {
+            reclaim::keep_within_limits(self.guest, self.device);
         }
         Ok(reservation)
     }
@@ -163,7 +164,7 @@ impl Account {
 /// that of a shared limit may be held by the dead: such bytes are given back first.
 #[cold]
 #[inline(never)]
-fn reserve_slowly(
+fn reserve_or_deny(
     guest: &'static Guest,
     device: &'static Device,
     bytes: u64,
@@ -177,7 +178,7 @@ fn reserve_slowly(
         pooled: false,
     };
     let reservation = account.ledger().reserve(bytes).or_else(|denial| {
-        if graph::give_up_idle(guest, device)
+        if reclaim::give_up_idle(guest, device)
             && let Ok(reservation) = account.ledger().reserve(bytes)
         {
             return Ok(reservation);
@@ -197,7 +198,7 @@ fn reserve_slowly(
     }
 }
 
-/// The road of an allocation: reserve, the driver once, remember. `bytes` is `None` where the size cannot be told.
+/// The path of an allocation: reserve, the driver once, remember. `bytes` is `None` where the size is not known.
 #[inline(always)]
 pub fn allocate(
     real: Real<'_, impl FnOnce() -> CUresult>,
@@ -219,7 +220,7 @@ pub fn allocate(
     Ok(())
 }
 
-/// The road of something that is counted and not charged: the driver once, remember.
+/// The path of something that is counted and not charged: the driver once, remember.
 pub fn count(
     real: Real<'_, impl FnOnce() -> CUresult>,
     kind: Kind,
@@ -233,7 +234,7 @@ pub fn count(
     Ok(())
 }
 
-/// The road of a free: take out, the driver once, give back.
+/// The path of a free: take out, the driver once, give back.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> CUresult {
     free_either(real, key, kind, kind)
@@ -282,6 +283,13 @@ fn take_of_graph(guest: &Guest, address: u64) -> Option<(usize, u64)> {
         graphs.take(address)
     } else {
         None
+    }
+}
+
+/// One handle, mapping or binding less: what nothing keeps alive any more is given back.
+pub fn let_go(guest: &Guest, id: Id) {
+    for record in guest.memory.physical.let_go(id) {
+        settle(guest, &record);
     }
 }
 

@@ -4,12 +4,13 @@ use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUmipmappedArray};
 use gpushare_abi::{In, Out};
 
+use crate::ask::memory as ask;
+use crate::books::record::Kind;
 use crate::real::Real;
 
 use super::account;
-use super::record::Kind;
 use super::shape::{self, Shape};
-use super::{ask, sparse};
+use super::sparse;
 
 /// `cuArrayCreate`, `cuArray3DCreate`.
 pub fn create(

@@ -7,12 +7,8 @@
 //! executable of such a graph at a time; a child graph that is moved brings its nodes along.
 
 mod claim;
-mod plan;
-mod pool;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
@@ -20,16 +16,13 @@ use gpushare_abi::types::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUdeviceptr, CUgraph,
     CUgraphExec, CUgraphNodeParams, CUmemLocation, CUstream,
 };
-use shm_layout::DEVICES_PER_PROCESS;
 
-use crate::guest::{Device, Guest, guest};
+use crate::books::graph::plan::Piece;
+use crate::guest::guest;
 use crate::real::Real;
 use crate::thread::stream_key;
 
 use super::account::{self, Account};
-use super::ask;
-use plan::{Need, Part, Piece, Plan};
-use pool::{Claim, Pool};
 
 pub use claim::{Claims, claim};
 
@@ -44,102 +37,6 @@ const OWNERSHIP_MOVE: u32 = 1;
 const UPLOAD: u64 = 2;
 /// `CUDA_GRAPH_INSTANTIATE_ERROR`.
 const INSTANTIATE_ERROR: u32 = 1;
-
-/// Which graph allocates what. No lock on it is held over a driver call.
-#[derive(Default)]
-pub struct Book {
-    any: AtomicBool,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    graphs: HashMap<usize, Plan>,
-    execs: HashMap<usize, Arc<Need>>,
-    pools: [Pool; DEVICES_PER_PROCESS],
-}
-
-impl Book {
-    /// Whether any graph has ever allocated or freed.
-    #[inline(always)]
-    pub fn any(&self) -> bool {
-        self.any.load(Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn plan(&self, graph: CUgraph, add: impl FnOnce(&mut Plan)) {
-        self.any.store(true, Relaxed);
-        add(self.lock().graphs.entry(graph as usize).or_default());
-    }
-
-    /// What a launch needs on a device. Before that is more than what is there, the other streams are asked whether they
-    /// are done with theirs.
-    fn claim(&self, stream: usize, part: &Part, launches: bool) -> Claim {
-        let mut book = self.lock();
-        let pool = book.pool(part.ordinal);
-        let claim = pool.claim(stream, part, launches);
-        let others = pool.others(stream);
-        if claim.more == 0 || others.is_empty() {
-            return claim;
-        }
-        pool.give_up(&claim);
-        drop(book);
-        let idle: Vec<_> = others
-            .into_iter()
-            .filter(|(other, _)| ask::is_idle(*other))
-            .collect();
-        let mut book = self.lock();
-        let pool = book.pool(part.ordinal);
-        for (other, launches) in idle {
-            pool.is_idle_after(other, launches);
-        }
-        pool.claim(stream, part, launches)
-    }
-
-    fn need_of(&self, exec: CUgraphExec) -> Option<Arc<Need>> {
-        self.lock().execs.get(&(exec as usize)).cloned()
-    }
-
-    /// A stream is about to be destroyed.
-    pub fn stream_gone(&self, stream: usize) {
-        if self.any() {
-            let mut book = self.lock();
-            let pools = book.pools.iter_mut();
-            pools.for_each(|pool| pool.forget(|other| other == stream));
-        }
-    }
-
-    /// A context on this device has ended, and its streams with it.
-    pub fn context_gone(&self, device: CUdevice) {
-        if let Some(ordinal) = u8::try_from(device).ok().filter(|_| self.any()) {
-            self.lock().pool(ordinal).forget(|_| true);
-        }
-    }
-
-    /// An allocation of a graph is about to be freed outside of one: where it was, and its bytes.
-    pub fn take(&self, address: u64) -> Option<(usize, u64)> {
-        self.lock().free(address)
-    }
-
-    /// The driver did not free it.
-    pub fn put_back(&self, address: u64, (place, bytes): (usize, u64)) {
-        self.lock().pools[place].put_back(address, bytes);
-    }
-}
-
-impl Inner {
-    fn pool(&mut self, ordinal: u8) -> &mut Pool {
-        &mut self.pools[usize::from(ordinal) % DEVICES_PER_PROCESS]
-    }
-
-    fn free(&mut self, address: u64) -> Option<(usize, u64)> {
-        let mut pools = self.pools.iter_mut().enumerate();
-        pools.find_map(|(place, pool)| Some((place, pool.free(address)?)))
-    }
-}
 
 fn allocates(graph: CUgraph, location: CUmemLocation, bytes: u64, address: u64) {
     let ordinal = location
@@ -357,26 +254,4 @@ pub fn trim(real: Real<'_, impl FnOnce() -> CUresult>, device: CUdevice) -> CUre
         account.ledger().release(gone);
     }
     Ok(())
-}
-
-/// What a device keeps for graphs that are all gone is of use to nobody: the driver is asked to give it back before
-/// something else is denied. As long as there is an executable its launches may count on it. True if it helped.
-#[cold]
-pub fn give_up_idle(guest: &Guest, device: &Device) -> bool {
-    let graphs = &guest.memory.graphs;
-    if !graphs.any() {
-        return false;
-    }
-    let ordinal = device.ordinal;
-    let idle = {
-        let mut book = graphs.lock();
-        let needs = |need: &Arc<Need>| need.parts.iter().any(|part| part.ordinal == ordinal);
-        !book.execs.values().any(needs) && book.pool(ordinal).is_idle()
-    };
-    if !idle || !ask::trim_graphs(ordinal.into()) {
-        return false;
-    }
-    let gone = graphs.lock().pool(ordinal).trim();
-    guest.registration.ledger(device.entry).release(gone);
-    gone > 0
 }

@@ -4,11 +4,11 @@ use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory};
 use gpushare_abi::{In, Out};
 
+use crate::ask::memory as ask;
+use crate::books::record::Kind;
 use crate::real::Real;
 
 use super::account;
-use super::ask;
-use super::record::Kind;
 
 /// `cuIpcOpenMemHandle`.
 pub fn open(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>) -> CUresult {

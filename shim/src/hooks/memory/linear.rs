@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::{Amount, Out};
 
+use crate::ask::memory as ask;
+use crate::books::record::Kind;
 use crate::real::Real;
 
 use super::account;
-use super::ask;
-use super::record::Kind;
 
 /// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);

@@ -8,10 +8,11 @@ use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
 use gpushare_abi::{Amount, Out};
 
+use crate::books::physical::Id;
 use crate::guest::{Guest, guest};
 use crate::real::Real;
 
-use super::physical::Id;
+use super::account;
 
 /// `cuMulticastCreate`.
 pub fn create(
@@ -114,7 +115,7 @@ fn keep(
         team.is_some_and(|team| book.bind(team, device, range, id))
     };
     if !bound {
-        book.let_go(guest, id);
+        account::let_go(guest, id);
     }
     result
 }
@@ -138,7 +139,7 @@ pub fn unbind(
         };
         gone.into_iter()
             .flatten()
-            .for_each(|id| book.let_go(guest, id));
+            .for_each(|id| account::let_go(guest, id));
     }
     Ok(())
 }

@@ -3,24 +3,16 @@
 //! Only devices of ours on which a quota holds are touched, and only in a process that uses CUDA; the numbers of other
 //! processes and the process lists stay as they are. `GPUSHARE_NVML_VIEW=0` switches it off.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUdevice, nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t};
 
+use crate::ask::memory as ask;
 use crate::guest::{Guest, guest};
 use crate::real::Real;
 
 use super::account::{self, Account};
-use super::{ask, view};
-
-/// Which of our devices an NVML handle is, once asked.
-#[derive(Default)]
-pub struct Book {
-    ordinals: Mutex<HashMap<usize, Option<CUdevice>>>,
-}
+use super::view;
 
 /// `nvmlDeviceGetMemoryInfo`.
 pub fn memory_info(
@@ -64,16 +56,8 @@ fn agree(account: Account, total: u64, free: u64, used: u64) -> (u64, u64, u64) 
 
 fn account_of(device: nvmlDevice_t) -> Option<Account> {
     let guest = guest().filter(|guest| guest.environment.nvml_view)?;
-    let mut ordinals = guest
-        .memory
-        .nvml
-        .ordinals
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let ordinal = *ordinals
-        .entry(device as usize)
-        .or_insert_with(|| ordinal_of(guest, device));
-    account::of_device(ordinal?)
+    let find = || ordinal_of(guest, device);
+    account::of_device(guest.memory.nvml.ordinal(device, find)?)
 }
 
 fn ordinal_of(guest: &Guest, device: nvmlDevice_t) -> Option<CUdevice> {

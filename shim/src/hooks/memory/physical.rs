@@ -7,8 +7,6 @@
 //! counted as imported. A file descriptor does not tell whose memory it shows, so memory that this process exports to a
 //! descriptor, imports again and then releases by its own handle counts as imported as well.
 
-mod book;
-
 use std::ffi::c_void;
 
 use gpushare_abi::errors::CUresult;
@@ -18,13 +16,12 @@ use gpushare_abi::types::{
 };
 use gpushare_abi::{In, Out};
 
+use crate::books::physical::Fabric;
+use crate::books::record::Kind;
 use crate::guest::guest;
 use crate::real::Real;
 
 use super::account;
-use super::record::Kind;
-
-pub use book::{Book, Fabric, Id};
 
 /// `cuMemCreate`.
 pub fn create(
@@ -75,7 +72,7 @@ pub fn release(
     };
     match real.call() {
         Ok(()) => {
-            book.let_go(guest, id);
+            account::let_go(guest, id);
             Ok(())
         }
         Err(error) => {
@@ -118,7 +115,7 @@ pub fn map(
     let result = real.call();
     match (result, held) {
         (Ok(()), Some(id)) => book.lock().map(ptr, bytes, id),
-        (Err(_), Some(id)) => book.let_go(guest, id),
+        (Err(_), Some(id)) => account::let_go(guest, id),
         (Ok(()), None) => {
             if let Some(account) = account::here() {
                 let record = account.enter(bytes, Kind::Shared);
@@ -145,7 +142,7 @@ pub fn unmap(
     match result {
         Ok(()) => taken
             .into_iter()
-            .for_each(|(_, (_, id))| book.let_go(guest, id)),
+            .for_each(|(_, (_, id))| account::let_go(guest, id)),
         Err(_) => book.lock().put_back(taken),
     }
     result

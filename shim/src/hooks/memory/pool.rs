@@ -1,63 +1,26 @@
 //! Stream-ordered memory and its pools.
 //!
 //! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
-//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see [`hoard`](super::hoard)); its
+//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see [`reclaim`](super::reclaim)); its
 //! `maxSize` is the driver's to enforce. A pool's device, not the current one, is charged.
-
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CU_MEM_LOCATION_TYPE_INVALID, CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps,
-    CUmemoryPool, CUstream,
+    CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUstream,
 };
 use gpushare_abi::{In, Out};
 
+use crate::ask::{memory as ask, stream::any_capturing};
+use crate::books::pool::Home;
+use crate::books::record::Kind;
 use crate::guest::guest;
 use crate::real::Real;
 
 use super::account::{self, Account};
-use super::record::Kind;
-use super::{ask, graph};
+use super::graph;
 
-/// Where a pool's memory is.
-#[derive(Clone, Copy)]
-enum Home {
-    Device(CUdevice),
-    Host,
-}
-
-impl Home {
-    /// Nowhere in particular is no home: such memory is where the current device wants it.
-    fn at(location: CUmemLocation) -> Option<Self> {
-        match location.device() {
-            Some(device) => Some(Self::Device(device)),
-            None if location.type_ == CU_MEM_LOCATION_TYPE_INVALID => None,
-            None => Some(Self::Host),
-        }
-    }
-}
-
-/// The pools we have seen made or asked for.
-#[derive(Default)]
-pub struct Book {
-    homes: Mutex<HashMap<usize, Home>>,
-}
-
-impl Book {
-    /// The device a pool's memory is on, if it is on one.
-    pub fn device_of(&self, pool: CUmemoryPool) -> Option<CUdevice> {
-        match self.with(|homes| homes.get(&(pool as usize)).copied()) {
-            Some(Home::Device(device)) => Some(device),
-            _ => None,
-        }
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<usize, Home>) -> T) -> T {
-        act(&mut self.homes.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
+/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
+const RELEASE_THRESHOLD: u32 = 4;
 
 /// `cuMemAllocAsync`.
 pub fn alloc(
@@ -98,7 +61,7 @@ fn charge(
     stream: CUstream,
 ) -> CUresult {
     let account = account.map(Account::out_of_pool);
-    let Some(account) = account.filter(|_| crate::stream::any_capturing()) else {
+    let Some(account) = account.filter(|_| any_capturing()) else {
         return account::allocate(real, account, Some(bytes as u64), Kind::Linear, || {
             dptr.get()
         });
@@ -121,7 +84,7 @@ pub fn free(
     dptr: CUdeviceptr,
     stream: CUstream,
 ) -> CUresult {
-    if crate::stream::any_capturing()
+    if any_capturing()
         && let Some(graph) = ask::capturing_graph(stream, real.per_thread())
     {
         return graph::captured_free(real, graph, dptr);
@@ -148,7 +111,7 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
         return real.call();
     };
     // Before the driver lets the handle be used again.
-    guest.memory.hoard.forget(pool);
+    guest.memory.caching.forget(pool);
     let home = guest
         .memory
         .pools
@@ -156,6 +119,25 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
     real.call().inspect_err(|_| {
         remember(pool, home);
     })
+}
+
+/// `cuMemPoolSetAttribute`: which pools keep memory.
+pub fn set_attribute(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    pool: CUmemoryPool,
+    attribute: u32,
+    value: In<u64>,
+) -> CUresult {
+    real.call()?;
+    let Some(guest) = guest().filter(|_| attribute == RELEASE_THRESHOLD) else {
+        return Ok(());
+    };
+    let caching = &guest.memory.caching;
+    match (value.get(), guest.memory.pools.device_of(pool)) {
+        (Some(1..), Some(device)) => caching.with(|pools| _ = pools.insert(pool as usize, device)),
+        _ => caching.forget(pool),
+    }
+    Ok(())
 }
 
 /// `cuDeviceGetDefaultMemPool`, `cuDeviceGetMemPool`.

@@ -6,12 +6,11 @@ use gpushare_abi::errors::{CUerror, CUresult};
 use gpushare_abi::types::CUgraphExec;
 use shm_layout::Reservation;
 
+use crate::books::graph::plan::Need;
+use crate::books::graph::pool::Claim;
 use crate::guest::{Guest, guest};
-use crate::memory::account;
+use crate::hooks::memory::account;
 use crate::symbols::Symbol;
-
-use super::plan::Need;
-use super::pool::Claim;
 
 /// What a launch was promised on all its devices; given back unless it is settled otherwise.
 pub struct Claims {

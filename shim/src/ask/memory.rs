@@ -9,8 +9,8 @@ use gpushare_abi::types::{
     CUdevice, CUdeviceptr, CUgraph, CUmemoryPool, CUstream, CUuuid, nvmlDevice_t,
 };
 
+use super::stream;
 use crate::driver::call;
-use crate::{drain, stream};
 
 /// Bytes of the allocation an address belongs to.
 pub fn size_of_allocation(dptr: CUdeviceptr) -> Option<u64> {
@@ -62,10 +62,10 @@ pub fn trim(pool: CUmemoryPool, keep: u64) {
 }
 
 /// Whether a stream has nothing left to do; of a default stream that is not known, for each context has its own.
-pub fn is_idle(key: usize) -> bool {
+pub fn is_stream_idle(key: usize) -> bool {
     let mut idle = false;
     if key > CU_STREAM_PER_THREAD as usize {
-        drain::relaxed(|| {
+        stream::relaxed(|| {
             if stream::is_capturing(key) {
                 return;
             }
@@ -79,7 +79,7 @@ pub fn is_idle(key: usize) -> bool {
 /// Has the driver give back what a device keeps for graphs and nobody is using; false if it would not.
 pub fn trim_graphs(device: CUdevice) -> bool {
     let mut trimmed = false;
-    drain::relaxed(|| {
+    stream::relaxed(|| {
         // SAFETY: the driver checks the device, and takes nothing away that is in use.
         trimmed = unsafe { call::cuDeviceGraphMemTrim(device) }.is_ok();
     });

@@ -22,14 +22,14 @@ use std::{
 
 use shm_layout::{
     clock,
-    trace::{Buffer, DEFAULT_RECORDS, Kind, Record, alnair, claim::Claim},
+    trace::{Buffer, Kind, Record, alnair, claim::Claim},
 };
 
-use super::tracer::{names, with_guest};
+use super::buffer::{self, names};
 use crate::{
-    guest::Guest,
-    keeper,
+    guest::{self, Guest},
     notice::{self, Cause},
+    sys::own_thread,
 };
 
 /// Between two writings of the files.
@@ -39,20 +39,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of lines that are written at once.
 const PART: usize = 60_000;
 
-/// A buffer of our own.
-pub fn buffer(guest: &Guest) -> Option<Arc<Buffer>> {
-    match with_guest(guest, |made| Buffer::private(DEFAULT_RECORDS, made)) {
-        Ok(buffer) => Some(Arc::new(buffer)),
-        Err(error) => {
-            notice::once(Cause::Trace, format_args!("PFLOG: {error}"));
-            None
-        }
-    }
-}
-
 /// Starts the thread; it finds its buffer at the tracer.
 pub fn start(guest: &'static Guest) -> bool {
-    let started = keeper::start_thread(guest, body);
+    let started = own_thread::start(guest, body);
     if !started {
         notice::once(
             Cause::Trace,
@@ -68,7 +57,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
     // SAFETY: a C string of less than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-log".as_ptr()) };
     if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
-        notice::fault();
+        guest::fault();
     }
     guest.tracer.files_are_written();
     std::ptr::null_mut()
@@ -83,7 +72,7 @@ fn keep(guest: &'static Guest) {
     while !guest.tracer.sleep_unless_over(LOOK) {
         log.tick(clock::now());
         if log.is_filling()
-            && let Some(empty) = self::buffer(guest)
+            && let Some(empty) = buffer::private(guest)
             && guest.tracer.change_private(guest, &empty)
         {
             log.go_on_with(empty);

@@ -1,56 +1,31 @@
-//! The keeper's side: follows the operator's orders, publishes buffers and takes them down, says how far they are.
+//! The keeper's side of a trace: follows the operator's orders, publishes buffers and takes them down, says how far
+//! they are.
+
+mod buffer;
+mod files;
+mod publish;
+pub mod state;
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU32, Ordering::*},
-    },
+    sync::{Arc, MutexGuard, PoisonError, TryLockError, atomic::Ordering::*},
     time::{Duration, Instant},
 };
 
 use shm_layout::{
-    Event, EventKind, Uuid, clock, snapshot,
+    Event, EventKind, clock, snapshot,
     trace::{self, Buffer, Order, Progress, TraceError, TraceState},
 };
 
-use super::{
-    early, log,
-    publish::{close, publish},
-};
+use buffer::with_guest;
+use publish::{close, publish};
+use state::{Current, Tracer};
+
 use crate::{
-    futex::{self, Watch},
     guest::Guest,
     notice::{self, Cause},
-    symbols::INFO,
+    sys::futex::{self, Watch},
+    trace::early,
 };
-
-// A buffer has a name and a row for every function of the table.
-const _: () = assert!(crate::symbols::COUNT <= trace::CALLS);
-
-/// What is traced, and on whose account.
-#[derive(Default)]
-pub struct Tracer {
-    current: Mutex<Current>,
-    /// Wakes the thread that writes the files of `PFLOG`.
-    bell: AtomicU32,
-    /// Nothing is begun any more.
-    over: AtomicBool,
-    /// That thread has something to write, and has written it.
-    files: AtomicU32,
-}
-
-#[derive(Default)]
-struct Current {
-    /// The order that was obeyed last.
-    order: Option<Order>,
-    state: TraceState,
-    shared: Option<Arc<Buffer>>,
-    private: Option<Arc<Buffer>>,
-    /// The first private one, until the thread that reads it has come for it.
-    unread: Option<Arc<Buffer>>,
-    /// What earlier private buffers dropped.
-    dropped: u64,
-}
 
 impl Current {
     fn publish(&self, guest: &Guest) {
@@ -61,20 +36,6 @@ impl Current {
 const NO_FILES: u32 = 0;
 const WRITING: u32 = 1;
 const WRITTEN: u32 = 2;
-
-/// The exported names by call code.
-pub(super) fn names() -> Vec<&'static str> {
-    INFO.iter().map(|info| info.name).collect()
-}
-
-/// What every buffer of this process is told.
-pub(super) fn with_guest<T>(guest: &Guest, make: impl FnOnce(trace::Guest<'_>) -> T) -> T {
-    let devices: Vec<Uuid> = guest.devices.iter().map(|device| device.uuid).collect();
-    make(trace::Guest {
-        calls: &names(),
-        devices: &devices,
-    })
-}
 
 impl Tracer {
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -107,7 +68,7 @@ impl Tracer {
         if guest.environment.profile.is_none() {
             return;
         }
-        let Some(buffer) = log::buffer(guest) else {
+        let Some(buffer) = buffer::private(guest) else {
             return;
         };
         early::write(&buffer);
@@ -115,7 +76,7 @@ impl Tracer {
         current.private = Some(Arc::clone(&buffer));
         current.unread = Some(buffer);
         self.files.store(WRITING, Relaxed);
-        if log::start(guest) {
+        if files::start(guest) {
             current.publish(guest);
         } else {
             (current.private, current.unread) = (None, None);
@@ -157,12 +118,12 @@ impl Tracer {
     }
 
     /// The first buffer whose records become lines, once.
-    pub(super) fn first_private(&self) -> Option<Arc<Buffer>> {
+    fn first_private(&self) -> Option<Arc<Buffer>> {
         self.lock().unread.take()
     }
 
     /// Has the threads write to an empty buffer; from then on nobody writes to the one there was. False at the end.
-    pub(super) fn change_private(&self, guest: &Guest, empty: &Arc<Buffer>) -> bool {
+    fn change_private(&self, guest: &Guest, empty: &Arc<Buffer>) -> bool {
         let mut current = self.lock();
         let Some(full) = current.private.replace(Arc::clone(empty)) else {
             current.private = None;
@@ -174,7 +135,7 @@ impl Tracer {
     }
 
     /// Sleeps so long; returns at once, and true, when nothing more will be written.
-    pub(super) fn sleep_unless_over(&self, time: Duration) -> bool {
+    fn sleep_unless_over(&self, time: Duration) -> bool {
         // ORDER: pairs with the Release in `end`; a new number comes with `over`.
         let seen = self.bell.load(Acquire);
         if !self.is_over() {
@@ -189,7 +150,7 @@ impl Tracer {
     }
 
     /// The thread that writes the files has written all.
-    pub(super) fn files_are_written(&self) {
+    fn files_are_written(&self) {
         // ORDER: pairs with the Acquire in `wait_for_files`; the last lines are written.
         self.files.store(WRITTEN, Release);
         futex::wake_private(&self.files);

@@ -1,0 +1,5 @@
+//! What we ask the driver on our own account. None of it is on a path that is called often.
+
+pub mod context;
+pub mod memory;
+pub mod stream;

@@ -1,0 +1,57 @@
+//! What is current, and to which context and device a thing belongs.
+#![allow(unsafe_code, reason = "asks the driver")]
+
+use gpushare_abi::{
+    Out,
+    types::{CUcontext, CUdevice, CUstream},
+};
+
+use crate::driver::call;
+
+/// The current context, as the driver says; zero for none.
+#[inline]
+pub fn current() -> usize {
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: the place is ours.
+    match unsafe { call::cuCtxGetCurrent(Out::to(&mut context)) } {
+        Ok(()) => context as usize,
+        Err(_) => 0,
+    }
+}
+
+/// The current context's device, as the driver says.
+pub fn device_of_current() -> Option<CUdevice> {
+    let mut device = -1;
+    // SAFETY: the place is ours.
+    unsafe { call::cuCtxGetDevice(Out::to(&mut device)) }.ok()?;
+    Some(device)
+}
+
+/// The context of a stream that the application is about to submit to.
+pub fn of_stream(stream: CUstream) -> Option<CUcontext> {
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: a stream the application is about to submit to; the place is ours.
+    unsafe { call::cuStreamGetCtx(stream, Out::to(&mut context)) }.ok()?;
+    Some(context)
+}
+
+/// Makes a context current for as long as `work` runs; does nothing where the driver refuses it.
+pub fn with_current(context: usize, work: impl FnOnce()) {
+    // SAFETY: a context the application submitted to and has not destroyed: destroying waits for us.
+    if unsafe { call::cuCtxPushCurrent_v2(context as CUcontext) }.is_err() {
+        return;
+    }
+    work();
+    // SAFETY: takes back what was pushed above.
+    let _ = unsafe { call::cuCtxPopCurrent_v2(Out::to(&mut std::ptr::null_mut())) };
+}
+
+/// Whether a device's primary context is active, as far as the driver says.
+pub fn primary_is_active(device: CUdevice) -> bool {
+    let (mut flags, mut active) = (0, 1);
+    // SAFETY: the places are ours.
+    let asked = unsafe {
+        call::cuDevicePrimaryCtxGetState(device, Out::to(&mut flags), Out::to(&mut active))
+    };
+    asked.is_err() || active != 0
+}

@@ -1,0 +1,44 @@
+//! What a guest keeps of its memory: plain data, each with its own lock, and no lock is held over a driver call.
+//!
+//! The hooks on the memory calls ([`hooks::memory`](crate::hooks::memory)) fill these books and read them.
+
+pub mod graph;
+pub mod live;
+pub mod nvml;
+pub mod physical;
+pub mod pool;
+pub mod record;
+pub mod sparse;
+
+use std::sync::atomic::AtomicUsize;
+
+use gpushare_abi::types::CUdevice;
+use shm_layout::DEVICES_PER_PROCESS;
+
+/// What the memory side keeps for a guest.
+#[derive(Default)]
+pub struct Books {
+    /// What is allocated right now.
+    pub live: live::Live,
+    /// Physical memory, and who keeps it alive.
+    pub physical: physical::Book,
+    /// What tiles of sparse arrays are mapped to.
+    pub sparse: sparse::Book,
+    /// Where the pools' memory is.
+    pub pools: pool::Homes,
+    /// The pools that keep freed memory.
+    pub caching: pool::Caching,
+    /// Which graph allocates what.
+    pub graphs: graph::Book,
+    /// Which of our devices an NVML handle is.
+    pub nvml: nvml::Book,
+    /// The devices' primary contexts, by ordinal, once retained.
+    primaries: [AtomicUsize; DEVICES_PER_PROCESS],
+}
+
+impl Books {
+    /// A device's primary context, once retained; 0 before that.
+    pub fn primary(&self, device: CUdevice) -> Option<&AtomicUsize> {
+        self.primaries.get(usize::try_from(device).ok()?)
+    }
+}

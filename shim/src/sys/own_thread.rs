@@ -1,0 +1,51 @@
+//! A thread of our own in the guest's process: a small stack, and none of the guest's signals.
+#![allow(
+    unsafe_code,
+    reason = "starts the thread past the guest's signal masks"
+)]
+
+use std::ffi::c_void;
+
+const STACK: usize = 256 * 1024;
+
+/// What a thread of ours runs.
+pub type Body = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// Starts a thread that takes no signals; `body` is given the address of `argument`.
+pub fn start<T: Sync>(argument: &'static T, body: Body) -> bool {
+    // SAFETY: all-zero is a valid set to be filled in.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours.
+    unsafe { libc::sigfillset(&mut all) };
+    // SAFETY: both sets are ours. The new thread inherits the full mask: no signal of the guest's ever runs there.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
+    let started = spawn(std::ptr::from_ref(argument).cast_mut().cast(), body);
+    // SAFETY: puts back what was there.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    started
+}
+
+fn spawn(argument: *mut c_void, body: Body) -> bool {
+    // SAFETY: all-zero is a valid attribute to be initialised.
+    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the attribute is ours.
+    unsafe { libc::pthread_attr_init(&mut attributes) };
+    // SAFETY: initialised above. A refusal leaves the default stack.
+    unsafe { libc::pthread_attr_setstacksize(&mut attributes, STACK) };
+    // SAFETY: initialised above.
+    unsafe { libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED) };
+    // SAFETY: all-zero is a valid pthread_t to be overwritten.
+    let mut id: libc::pthread_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the argument is never freed; `body` takes its address.
+    let error = unsafe { libc::pthread_create(&mut id, &attributes, body, argument) };
+    // SAFETY: initialised above, used no more.
+    unsafe { libc::pthread_attr_destroy(&mut attributes) };
+    error == 0
+}
+
+/// The calling thread's number, as the kernel has it; 0 when it is not told.
+pub fn id() -> u32 {
+    // SAFETY: takes nothing.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+    u32::try_from(tid).unwrap_or(0)
+}

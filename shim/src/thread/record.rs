@@ -1,0 +1,337 @@
+//! The record itself, and the steps of a submission on it.
+#![allow(unsafe_code, reason = "reaches the gate and the tally by address")]
+
+use std::{
+    cell::Cell,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*},
+    },
+};
+
+use shm_layout::DEVICES_PER_PROCESS;
+
+use super::{
+    tally::{Tally, add},
+    tracing::Tracing,
+};
+use crate::{
+    driver,
+    gate::{self, Gate},
+    protocol::submission::{self, OUTSIDE, SUBMITTING},
+    symbols::Symbol,
+};
+
+/// A thread is in a hook that submits nothing.
+pub(super) const ELSEWHERE: u32 = u32::MAX;
+/// Streams remembered by the launch path.
+pub(super) const RECENT: usize = 8;
+
+/// A stream that was submitted to, in its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The stream, or 1 and 2 for the default streams ([`stream_key`]).
+    pub stream: usize,
+    /// Its context.
+    pub context: usize,
+    /// The context's device.
+    pub ordinal: u8,
+}
+
+/// The ordinal of a stream that nobody will ask about.
+pub const UNMANAGED: u8 = u8::MAX;
+
+/// One thread's record.
+#[repr(C, align(64))]
+pub struct Thread {
+    pub(super) gate: AtomicPtr<Gate>,
+    pub(super) inside: AtomicU32,
+    pub(super) here: AtomicU32,
+    /// The stream last submitted to, as a caller of the plain and of the per-thread form names it.
+    pub(super) last: [AtomicUsize; 2],
+    /// What the thread does on the device it is settled on.
+    pub(super) tally: AtomicPtr<Tally>,
+    /// Where [`fast`](crate::fast) keeps its caller's return address and register meanwhile.
+    pub(super) return_address: Cell<usize>,
+    pub(super) saved_register: Cell<usize>,
+    /// Kernels that `fast` launched on the device the thread is settled on; they are in no tally yet.
+    pub(super) launched: AtomicU64,
+    pub(super) recent: [AtomicUsize; RECENT],
+    pub(super) context: Cell<usize>,
+    /// Its context while it is settled on that and not on another stream's; else 0.
+    pub(super) home: Cell<usize>,
+    pub(super) streams: Mutex<Vec<Used>>,
+    /// What the thread keeps for a trace.
+    pub tracing: Tracing,
+    pub(super) in_use: AtomicBool,
+    pub(super) next: AtomicPtr<Thread>,
+    pub(super) tallies: [Tally; DEVICES_PER_PROCESS],
+}
+
+/// Where the assembly of [`fast`](crate::fast) finds the fields.
+#[allow(missing_docs, reason = "named after the fields")]
+pub mod offset {
+    use std::mem::offset_of;
+
+    use super::Thread;
+
+    pub const GATE: usize = offset_of!(Thread, gate);
+    pub const INSIDE: usize = offset_of!(Thread, inside);
+    pub const LAST: usize = offset_of!(Thread, last);
+    pub const RETURN_ADDRESS: usize = offset_of!(Thread, return_address);
+    pub const SAVED_REGISTER: usize = offset_of!(Thread, saved_register);
+    pub const LAUNCHED: usize = offset_of!(Thread, launched);
+}
+
+/// Set in `here` while a thread submits to several devices at once; the other bits are those it was admitted to.
+const TOGETHER: u32 = 1 << 31;
+
+fn place_in_set(ordinal: u8) -> u32 {
+    1 << (usize::from(ordinal) % DEVICES_PER_PROCESS)
+}
+
+/// No stream: `last` when it is not known.
+pub(super) const NO_STREAM: usize = usize::MAX;
+
+/// What a stream is known by here: its handle, or 1 for the legacy and 2 for the thread's default stream.
+#[inline(always)]
+pub fn stream_key(stream: usize, per_thread: bool) -> usize {
+    if stream == 0 {
+        1 + per_thread as usize
+    } else {
+        stream
+    }
+}
+
+fn place(key: usize) -> usize {
+    ((key >> 4) ^ (key >> 9) ^ key) % RECENT
+}
+
+impl Thread {
+    /// Begins a submission if nothing stands in its way: not nested, gate open, stream known. The fast path.
+    #[inline(always)]
+    pub fn begin(&self, key: usize) -> bool {
+        if self.inside.load(Relaxed) != OUTSIDE {
+            return false;
+        }
+        submission::step_in(&self.inside);
+        // SAFETY: a record's gate always points to one of the gates, which live as long as the process.
+        let gate = unsafe { &*self.gate.load(Relaxed) };
+        if gate.is_open() && self.recent[place(key)].load(Relaxed) == key {
+            self.note_last(key);
+            return true;
+        }
+        submission::step_back(&self.inside);
+        false
+    }
+
+    /// Ends a submission.
+    #[inline(always)]
+    pub fn end(&self) {
+        submission::step_out(&self.inside);
+    }
+
+    /// Begins a submission if the gate is open, whatever the stream.
+    pub fn begin_if_open(&self) -> bool {
+        submission::step_in(&self.inside);
+        // SAFETY: as in `begin`.
+        let gate = unsafe { &*self.gate.load(Relaxed) };
+        if gate.is_passable() {
+            return true;
+        }
+        submission::step_back(&self.inside);
+        false
+    }
+
+    /// Begins a submission to a stream that is known if the gate lets it through, traced or not.
+    pub fn begin_known(&self, key: usize) -> bool {
+        submission::step_in(&self.inside);
+        // SAFETY: as in `begin`.
+        let gate = unsafe { &*self.gate.load(Relaxed) };
+        if gate.is_passable() && self.recent[place(key)].load(Relaxed) == key {
+            self.note_last(key);
+            return true;
+        }
+        submission::step_back(&self.inside);
+        false
+    }
+
+    /// Begins a submission that was admitted past the closed gate; only under the turn's lock.
+    pub fn begin_admitted(&self, ordinal: u8) {
+        let here = self.here.load(Relaxed);
+        if here & TOGETHER != 0 {
+            self.here.store(here | place_in_set(ordinal), Relaxed);
+        }
+        submission::admitted(&self.inside);
+    }
+
+    /// Whether the thread is submitting to this device.
+    pub fn is_inside(&self, ordinal: u8) -> bool {
+        submission::is_inside(&self.inside, &self.here, u32::from(ordinal) + 1)
+            || self.is_inside_together(ordinal)
+    }
+
+    /// Whether the thread is submitting to several devices and has been admitted to this one: under the turn's lock, which
+    /// whoever asks has held since. The set may grow meanwhile, and loses nothing before the thread is outside.
+    fn is_inside_together(&self, ordinal: u8) -> bool {
+        // ORDER: pairs with the Release store in `submission::step_out`; the call's effects come with it.
+        if self.inside.load(Acquire) != SUBMITTING {
+            return false;
+        }
+        let here = self.here.load(Relaxed);
+        here & TOGETHER != 0 && here & place_in_set(ordinal) != 0
+    }
+
+    /// The thread is about to be admitted to several devices one after the other.
+    pub fn stand_nowhere(&self) {
+        let before = self.here.load(Relaxed);
+        if before & TOGETHER == 0 && before != 0 {
+            let launched = self.launched.swap(0, Relaxed);
+            add(&self.tally(before.wrapping_sub(1) as u8).launches, launched);
+        }
+        self.unsettle();
+        self.here.store(TOGETHER, Relaxed);
+    }
+
+    /// The thread leaves all the devices it was admitted to together; the next submission looks where it is.
+    pub fn leave_all(&self) {
+        if self.here.load(Relaxed) & TOGETHER != 0 {
+            self.end();
+            self.here.store(0, Relaxed);
+        }
+    }
+
+    /// Whether the thread is in a hook of ours.
+    pub fn is_in_a_hook(&self) -> bool {
+        self.inside.load(Relaxed) != OUTSIDE
+    }
+
+    /// What the thread did on a device.
+    #[inline(always)]
+    pub fn tally(&self, ordinal: u8) -> &Tally {
+        &self.tallies[usize::from(ordinal) % DEVICES_PER_PROCESS]
+    }
+
+    /// What the thread did on the device of its current context.
+    #[inline(always)]
+    pub fn tally_here(&self) -> &Tally {
+        // SAFETY: points to one of this record's own tallies, and records are never freed.
+        unsafe { &*self.tally.load(Relaxed) }
+    }
+
+    /// Kernels the thread launched on a device. While it moves from one device to another some may be missing.
+    pub fn launches(&self, ordinal: u8) -> u64 {
+        let settled_here = self.here.load(Relaxed) == u32::from(ordinal) + 1;
+        let fast = if settled_here {
+            self.launched.load(Relaxed)
+        } else {
+            0
+        };
+        self.tally(ordinal)
+            .launches
+            .load(Relaxed)
+            .wrapping_add(fast)
+    }
+
+    /// The context the thread was last seen with.
+    pub fn context(&self) -> usize {
+        self.context.get()
+    }
+
+    /// The thread submits to this device from now on, until it is told otherwise.
+    pub fn settle(&self, gate: &'static Gate, ordinal: u8, context: usize) {
+        self.home.set(context);
+        if self.context.replace(context) != context {
+            self.forget_recent();
+        }
+        let before = self.here.swap(u32::from(ordinal) + 1, Relaxed);
+        if before != u32::from(ordinal) + 1 {
+            let launched = self.launched.swap(0, Relaxed);
+            add(&self.tally(before.wrapping_sub(1) as u8).launches, launched);
+        }
+        self.tally
+            .store(std::ptr::from_ref(self.tally(ordinal)).cast_mut(), Relaxed);
+        self.gate
+            .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
+    }
+
+    /// The thread submits to a stream of another context than its current one: like [`settle`](Self::settle), except
+    /// that nobody takes this for its own context.
+    pub fn visit(&self, gate: &'static Gate, ordinal: u8, context: usize) {
+        self.settle(gate, ordinal, context);
+        self.home.set(0);
+    }
+
+    /// The context the thread is settled on, and its device; `None` once its context may have changed.
+    #[inline(always)]
+    pub fn settled(&self) -> Option<(usize, u8)> {
+        let context = self.home.get();
+        (context != 0).then(|| (context, self.here.load(Relaxed).wrapping_sub(1) as u8))
+    }
+
+    /// The thread's context may have changed: the next submission looks again.
+    pub fn unsettle(&self) {
+        self.home.set(0);
+        self.gate.store(
+            std::ptr::from_ref(gate::always_closed()).cast_mut(),
+            Relaxed,
+        );
+    }
+
+    /// Remembers that this stream was submitted to, and may be again at once.
+    pub fn remember(&self, used: Used) {
+        let _streams = self.note_used(used);
+        self.recent[place(used.stream)].store(used.stream, Relaxed);
+        self.note_last(used.stream);
+    }
+
+    /// Notes that this stream was submitted to.
+    pub fn note_used(&self, used: Used) -> MutexGuard<'_, Vec<Used>> {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.ordinal != UNMANAGED && !streams.contains(&used) {
+            streams.push(used);
+        }
+        streams
+    }
+
+    /// The streams of [`stream_key`], as callers of either form name them. The assembly that looks at them
+    /// trusts that its function is known.
+    #[inline(always)]
+    fn note_last(&self, key: usize) {
+        if !driver::known(Symbol::cuLaunchKernel).is_null() {
+            self.last[0].store(if key == 1 { 0 } else { key }, Relaxed);
+        }
+        if !driver::known(Symbol::cuLaunchKernel_ptsz).is_null() {
+            self.last[1].store(if key == 2 { 0 } else { key }, Relaxed);
+        }
+    }
+
+    /// Takes the streams that `which` chooses out of the record.
+    pub fn take_streams(&self, which: impl Fn(&Used) -> bool, into: &mut Vec<Used>) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = streams.len();
+        streams.retain(|used| {
+            let taken = which(used);
+            if taken && !into.contains(used) {
+                into.push(*used);
+            }
+            !taken
+        });
+        if streams.len() != before {
+            self.forget_recent();
+        }
+    }
+
+    pub(super) fn forget_recent(&self) {
+        for place in &self.recent {
+            place.store(0, Relaxed);
+        }
+        for last in &self.last {
+            last.store(NO_STREAM, Relaxed);
+        }
+    }
+}
+
+// SAFETY: only the thread that uses the record touches its plain cells, and `in_use` hands them from one
+// thread to the next.
+unsafe impl Sync for Thread {}

@@ -1,0 +1,137 @@
+//! What a process keeps of one device's turn, as plain data. [`turn`](super) acts on it.
+
+use std::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use shm_layout::{LockPolicy, PolicyKind};
+
+use super::{drain::Outstanding, pace::Pace};
+use crate::sys::barrier;
+
+/// Who has the lock, as far as this process is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not this process.
+    Free,
+    /// A thread waits for it.
+    Acquiring,
+    /// This process.
+    Held,
+    /// This process, while nothing more goes in.
+    Draining,
+}
+
+/// What the settings ask of this process on this device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// The policy in force; a cap without a policy is kept by slices of its own.
+    pub policy: LockPolicy,
+    /// Nothing may be submitted.
+    pub paused: bool,
+}
+
+/// What the mutex of a turn keeps.
+pub struct State {
+    /// Who has the lock.
+    pub phase: Phase,
+    /// What is asked of this process.
+    pub rules: Rules,
+    /// Counted submissions since the lock was acquired, or since the device last caught up with us.
+    pub submitted: u32,
+    /// When the first of them could go in.
+    pub counted_from_ns: u64,
+    /// The count was full and the turn is still ours: others wait who deserve it less.
+    pub goes_on: bool,
+    /// Explicit synchronisations since the lock was acquired.
+    pub synchronised: u32,
+    /// When the lock was acquired.
+    pub acquired_ns: u64,
+    /// All the process had submitted to the device when the lock was acquired.
+    pub submitted_before: u64,
+    /// How far ahead of the device it runs.
+    pub pace: Pace,
+    /// Streams taken over from the threads that have not drained yet.
+    pub pending: Outstanding,
+}
+
+impl State {
+    /// Whether so much was submitted that the turn is to be decided anew.
+    pub fn is_full(&self) -> bool {
+        match self.rules.policy.kind {
+            PolicyKind::Always => self.submitted >= 1,
+            PolicyKind::Launches(n) => self.submitted >= n,
+            PolicyKind::Off | PolicyKind::Timeslice(_) => false,
+        }
+    }
+
+    /// Whether submissions need not be counted while the lock is held.
+    pub fn is_open(&self) -> bool {
+        !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && barrier::is_cheap()
+    }
+}
+
+/// Whether submissions are counted under this policy.
+pub fn is_counted(kind: PolicyKind) -> bool {
+    matches!(kind, PolicyKind::Always | PolicyKind::Launches(_))
+}
+
+/// One device's turn.
+pub struct Turn {
+    /// Held for moments only.
+    pub state: Mutex<State>,
+    /// Rung whenever the state has changed.
+    pub changed: Condvar,
+    /// Mirrors the phase for those who only want to know whether to look closer.
+    pub held: AtomicBool,
+    /// The rules changed: who waits for the lock shall think again.
+    pub think_again: AtomicBool,
+    /// What the threads had submitted when the keeper last saw something new ...
+    pub seen_submitted: AtomicU64,
+    /// ... and when that was.
+    pub seen_ns: AtomicU64,
+    /// What they had submitted when the keeper last found all of it done, plus one.
+    pub done_submitted: AtomicU64,
+    /// When somebody last waited: for us, as the keeper saw it, or we for somebody.
+    pub waited_ns: AtomicU64,
+}
+
+impl Default for Turn {
+    /// A turn under policy `off` that nobody holds.
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                phase: Phase::Free,
+                rules: Rules::default(),
+                submitted: 0,
+                counted_from_ns: 0,
+                goes_on: false,
+                synchronised: 0,
+                acquired_ns: 0,
+                submitted_before: 0,
+                pace: Pace::default(),
+                pending: Outstanding::default(),
+            }),
+            changed: Condvar::new(),
+            held: AtomicBool::new(false),
+            think_again: AtomicBool::new(false),
+            seen_submitted: AtomicU64::new(0),
+            seen_ns: AtomicU64::new(0),
+            done_submitted: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Turn {
+    /// Whether this process holds the lock.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Relaxed)
+    }
+
+    /// The state, locked.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
