@@ -17,20 +17,20 @@ mod audit;
 mod demo;
 mod doctor;
 mod documents;
+mod edits;
 mod experiment;
 mod group;
 mod init;
-mod manner;
 mod pick;
 pub(crate) mod policy;
 mod ps;
 mod quota;
 mod run;
+mod segments;
 mod share;
 mod table;
 pub(crate) mod trace;
 mod undo;
-mod world;
 mod wrap;
 
 /// How a verb ends.

@@ -2,15 +2,21 @@
 //!
 //! The control program and the dashboard edit in the same way: an [`Editor`] checks the change, makes
 //! it by compare-and-swap, writes the [`audit`] log and waits for the acknowledgement. [`targets`]
-//! resolves what a user typed to processes and devices; [`manifest`] reads the file of `gpushare apply`.
+//! resolves what a user typed to processes and devices; [`quota`], [`policy`], [`share`] and [`group`] read the values,
+//! [`manifest`] the file of `gpushare apply`; [`preview`] tells what an edit would do before it is made.
 
 pub mod audit;
 mod editor;
+pub mod group;
 pub mod manifest;
+pub mod policy;
+pub mod preview;
+pub mod quota;
+pub mod share;
 mod stored;
 pub mod targets;
+pub mod trace;
 mod words;
 
 pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor};
 pub use stored::StoredChange;
-pub use words::quota_word;

@@ -2,7 +2,8 @@
 
 pub mod artifacts;
 pub mod elf;
-pub mod people;
 pub mod pids;
 pub mod probe;
 pub mod processes;
+pub mod programs;
+pub mod users;

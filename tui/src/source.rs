@@ -9,22 +9,11 @@ pub mod live;
 pub mod nvml;
 pub mod replay;
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::Result;
-use shm_layout::OpenError;
 
 use crate::sample::Sample;
-
-/// Is a right what is missing to open the segments?
-pub fn not_permitted(error: &OpenError) -> bool {
-    match error {
-        OpenError::WrongOwner { .. } => true,
-        OpenError::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied,
-        _ => false,
-    }
-}
 
 /// Something that yields samples.
 pub trait Source {

@@ -2,6 +2,8 @@
 
 pub mod calls;
 pub mod exit;
+pub mod names;
 pub mod plain;
+pub mod quota;
 pub mod units;
 pub mod uuids;

@@ -30,10 +30,10 @@ pub mod state;
 pub mod terminal;
 pub mod view;
 
+use crate::source::Source;
 use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
-use crate::source::{Source, not_permitted};
-use crate::text::exit::Exit;
+use crate::text::exit::{Exit, is_not_permitted};
 use config::{Background, Config};
 use options::Options;
 use palette::{Depth, Palette, When};
@@ -55,7 +55,10 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(io::stderr(), "gpushare-top: {}", sentence(&error));
-            match error.downcast_ref::<OpenError>().is_some_and(not_permitted) {
+            match error
+                .downcast_ref::<OpenError>()
+                .is_some_and(is_not_permitted)
+            {
                 true => Exit::NotPermitted.into(),
                 false => Exit::Failed.into(),
             }

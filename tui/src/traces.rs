@@ -10,9 +10,9 @@ use shm_layout::SlotId;
 use shm_layout::trace::{self, Header, Reader, TraceError};
 
 use crate::edit::targets::{self, Target};
-use crate::host::people::People;
+use crate::host::users::Users;
 use crate::sample::{ProcessSample, ProcessState, Sample};
-use crate::text::exit::{Exit, Failure};
+use crate::text::exit::Failure;
 use crate::text::plain::plain;
 use crate::text::uuids;
 
@@ -44,23 +44,7 @@ impl Found {
 
     /// Reads the file as it is now.
     pub fn read(&self) -> Result<Reader, Failure> {
-        Reader::open(&self.path).map_err(|error| cannot(&error))
-    }
-}
-
-/// A trace that cannot be used, as a failure.
-pub fn cannot(error: &TraceError) -> Failure {
-    let exit = match error {
-        TraceError::Missing { .. } => Exit::NoSuchTarget,
-        TraceError::Records { .. } => Exit::Usage,
-        TraceError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            Exit::NotPermitted
-        }
-        _ => Exit::Failed,
-    };
-    Failure {
-        exit,
-        sentence: error.to_string(),
+        Ok(Reader::open(&self.path)?)
     }
 }
 
@@ -90,7 +74,7 @@ fn remembered(header: &Header) -> ProcessSample {
         ns_pid: header.pid,
         start_time: header.start_time,
         uid: Some(header.uid),
-        user: People::of_this_machine().name(header.uid),
+        user: Users::of_this_machine().name(header.uid),
         label: header.label.clone(),
         exe: header.exe.clone(),
         state: ProcessState::Gone,
@@ -130,7 +114,7 @@ fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
             "{} is no trace: {why}; gpushare trace show lists the traces",
             plain(path)
         )),
-        error => cannot(&error),
+        error => error.into(),
     })?;
     let header = reader.header();
     // A file of another boot or machine may name a slot in which somebody else lives now.

@@ -28,7 +28,7 @@ fn a_quota_is_obeyed_at_the_next_allocation_and_logged_with_its_reason() {
         ])
         .done();
     assert!(
-        said.out.contains("quota 3GiB") && said.out.contains("obeyed by all 1"),
+        said.out.contains("quota 3GiB") && said.out.contains("applied by 1 process"),
         "{said:?}"
     );
     assert!(!train.takes(gpu, 2 * GIB), "over the new quota");
@@ -699,7 +699,7 @@ fn a_dry_run_says_what_is_what_would_be_and_who_would_be_over_and_changes_nothin
     let said = dry(&["group", "set", "team", "memory=1GiB"]);
     assert!(
         said.out
-            .contains("memory=1GiB (now: memory=4GiB); nobody runs there yet"),
+            .contains("memory=1GiB (now: memory=4GiB); no running process affected"),
         "{said:?}"
     );
     dry(&["group", "rm", "team"]);

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use shm_layout::{Change, QuotaValue, SegmentDir, Set};
 
-use super::share::Share;
-use super::{Done, group, manner, note, policy, quota, world};
+use super::{Done, edits, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::manifest::{Manifest, Process, Value};
+use crate::edit::share::ShareEdit;
 use crate::edit::targets::{self, Target};
-use crate::edit::{EditRequest, Editor};
+use crate::edit::{EditRequest, Editor, group, policy, quota};
 use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
 use crate::text::uuids;
@@ -34,8 +34,8 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let manifest = Manifest::read(&args.file)?;
-    let dir = world::dir_or_new()?;
-    let sample = world::look(&dir)?;
+    let dir = segments::dir_or_new()?;
+    let sample = segments::sample(&dir)?;
     let reason = format!("apply {}", args.file.display());
     let plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
         sentence: format!("{}: {failure}", args.file.display()),
@@ -67,16 +67,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             .chain(own)
             .chain(plan.rest)
             .collect();
-        manner::preview(&editor, &requests, &sample, out)?;
+        edits::preview(&editor, &requests, &sample, out)?;
         return Ok(Exit::Done);
     }
     if let Some(everywhere) = plan.everywhere {
         let change = everywhere.change.clone();
-        world::apply_all(&editor, vec![everywhere], &sample, out)?;
-        let own = policy::clear_own(&change, &sample, &dir, &plan.own, Some(&reason))?;
-        world::apply_all(&editor, own, &sample, out)?;
+        edits::apply_all(&editor, vec![everywhere], &sample, out)?;
+        let own = policy::clear_own(&change, &sample, &dir, &plan.own, Place::Ctl, Some(&reason))?;
+        edits::apply_all(&editor, own, &sample, out)?;
     }
-    world::apply_all(&editor, plan.rest, &sample, out)?;
+    edits::apply_all(&editor, plan.rest, &sample, out)?;
     Ok(Exit::Done)
 }
 
@@ -107,7 +107,7 @@ impl Plan {
             } else {
                 Some(targets::device(device, sample)?)
             };
-            let request = policy::request(gpu, edit, sample, dir, Some(reason))?;
+            let request = policy::request(gpu, edit, sample, dir, Place::Ctl, Some(reason))?;
             match gpu {
                 None => plan.everywhere = Some(request),
                 Some(gpu) => {
@@ -122,7 +122,7 @@ impl Plan {
                 .ok_or_else(|| Failure::failed(format!("gpu{gpu} has no UUID that can be read")))?;
             let change = Change::DeviceLimit {
                 uuid,
-                value: quota::parse_value(&value.text())?,
+                value: quota::parse(&value.text())?,
             };
             plan.rest.push(request(change, format!("gpu{gpu}"), reason));
         }
@@ -152,11 +152,11 @@ fn of_process(
     let memory: Option<QuotaValue> = process
         .memory
         .as_ref()
-        .map(|value| quota::parse_value(&value.text()))
+        .map(|value| quota::parse(&value.text()))
         .transpose()?;
-    let mut share = Share {
+    let mut share = ShareEdit {
         paused: process.paused.map_or(Set::Keep, Set::To),
-        ..Share::default()
+        ..ShareEdit::default()
     };
     let named = [
         ("weight", &process.weight),
@@ -180,7 +180,7 @@ fn of_process(
             value,
             until: None,
         });
-        let share = (share != Share::default()).then(|| share.change(chosen.slot));
+        let share = (share != ShareEdit::default()).then(|| share.change(chosen.slot));
         for change in quota.into_iter().chain(share) {
             requests.push(EditRequest {
                 target_start_time: Some(chosen.start_time),

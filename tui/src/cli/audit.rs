@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::table::{Side, Table, clip};
-use super::{Done, json, note, world};
+use super::{Done, json, note, segments};
 use crate::edit::audit::{AuditLog, Entry, Outcome, Record};
 use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::{Exit, Failure};
@@ -36,7 +36,7 @@ struct Line<'a> {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    let log = AuditLog::of(&world::dir()?);
+    let log = AuditLog::of(&segments::dir()?);
     let history = log.read().map_err(|error| Failure {
         exit: match error.kind() {
             io::ErrorKind::PermissionDenied => Exit::NotPermitted,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use shm_layout::{Change, Segments, Snapshot, clock, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Done, note, world};
+use super::{Done, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::{EditRequest, Editor};
 use crate::host::artifacts;
@@ -59,7 +59,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         note("no NVIDIA driver with a device here: the demo runs on the simulated GPU");
     }
     let here = if args.here {
-        Some(world::dir_or_new()?)
+        Some(segments::dir_or_new()?)
     } else {
         None
     };

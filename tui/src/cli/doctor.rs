@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::{Done, json, world};
+use super::{Done, json, segments};
 use crate::doctor::{Finding, Level, Patient, examine};
 use crate::host::artifacts;
 use crate::sample::SCHEMA_VERSION;
@@ -38,7 +38,7 @@ struct Document<'a> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let patient = Patient {
-        dir: world::dir().map_err(|failure| failure.sentence),
+        dir: segments::dir().map_err(|failure| failure.sentence),
         library: artifacts::library().map_err(|failure| failure.sentence),
         program: args.command.first().cloned(),
     };

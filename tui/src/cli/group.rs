@@ -5,14 +5,15 @@ use std::io::Write;
 use serde::Serialize;
 use shm_layout::{Change, QuotaValue, Segments, Set, clock, snapshot};
 
-use super::manner::Manner;
+use super::edits::EditOptions;
 use super::table::{Side, Table};
-use super::{Done, json, note, quota, share, world};
+use super::{Done, json, note, segments};
 use crate::edit::audit::Place;
-use crate::edit::{EditRequest, Editor, quota_word};
+use crate::edit::{EditRequest, Editor, group};
 use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::{Exit, Failure};
-use crate::workload::launch::check_group;
+use crate::text::names::check_group;
+use crate::text::quota;
 
 /// Create, change, remove or show groups of processes that share a quota
 #[derive(Debug, clap::Subcommand)]
@@ -32,7 +33,7 @@ pub struct EditArgs {
     #[arg(value_name = "KEY=VALUE")]
     values: Vec<String>,
     #[command(flatten)]
-    manner: Manner,
+    edit: EditOptions,
 }
 
 /// Remove a group's settings; its members go on without them
@@ -41,7 +42,7 @@ pub struct RmArgs {
     /// Its name
     name: String,
     #[command(flatten)]
-    manner: Manner,
+    edit: EditOptions,
 }
 
 /// Show the groups and their members
@@ -63,43 +64,14 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
     }
 }
 
-/// A group as written, checked.
-pub fn change(name: &str, values: &[String]) -> Result<Change, Failure> {
-    check_group("group", name)?;
-    let mut memory = Set::Keep;
-    let mut rest = share::Share::default();
-    for value in values {
-        match value.strip_prefix("memory=") {
-            Some(_) if memory != Set::Keep => return Err(Failure::usage("memory= is said twice")),
-            Some("inherit") => memory = Set::Inherit,
-            Some(text) => memory = Set::To(quota::parse_value(text)?),
-            None if value.starts_with("weight=") || value.starts_with("cap=") => {
-                rest.read(value)?
-            }
-            None => {
-                return Err(Failure::usage(format!(
-                    "{value:?} is not known; known are memory=, weight= and cap="
-                )));
-            }
-        }
-    }
-    Ok(Change::Group {
-        name: name.into(),
-        memory,
-        weight: rest.weight,
-        cap: rest.cap,
-        remove: false,
-    })
-}
-
 fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
-    let change = change(&args.name, &args.values)?;
+    let change = group::change(&args.name, &args.values)?;
     if !create && args.values.is_empty() {
         return Err(Failure::usage(
             "nothing to set; add memory=, weight= or cap=",
         ));
     }
-    let dir = world::dir_or_new()?;
+    let dir = segments::dir_or_new()?;
     match (create, is_defined(&dir.path, &args.name)) {
         (true, true) => {
             return Err(Failure::failed(format!(
@@ -110,12 +82,12 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
         (false, false) => return Err(nobody(&args.name)),
         _ => {}
     }
-    submit(change, &args.name, &args.manner, out)
+    submit(change, &args.name, &args.edit, out)
 }
 
 fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
     check_group("group", &args.name)?;
-    let dir = world::dir()?;
+    let dir = segments::dir()?;
     if !is_defined(&dir.path, &args.name) {
         return Err(nobody(&args.name));
     }
@@ -126,16 +98,16 @@ fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
         cap: Set::Keep,
         remove: true,
     };
-    submit(change, &args.name, &args.manner, out)
+    submit(change, &args.name, &args.edit, out)
 }
 
-fn submit(change: Change, name: &str, manner: &Manner, out: &mut dyn Write) -> Done {
-    let dir = world::dir_or_new()?;
+fn submit(change: Change, name: &str, options: &EditOptions, out: &mut dyn Write) -> Done {
+    let dir = segments::dir_or_new()?;
     let editor = Editor::open(&dir);
-    let sample = world::look(&dir)?;
+    let sample = segments::sample(&dir)?;
     let request = EditRequest::new(change, format!("group {name}"), Place::Ctl)
-        .because(manner.reason.clone());
-    manner.make(&editor, vec![request], &sample, out)?;
+        .because(options.reason.clone());
+    options.submit(&editor, vec![request], &sample, out)?;
     Ok(Exit::Done)
 }
 
@@ -177,8 +149,8 @@ struct Line {
 }
 
 fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
-    let dir = world::dir()?;
-    let segments = Segments::open_viewer(&dir.path).map_err(|error| world::cannot_open(&error))?;
+    let dir = segments::dir()?;
+    let segments = Segments::open_viewer(&dir.path)?;
     let snapshot = snapshot(&segments, clock::now());
     let wanted = |name: &str| args.name.as_deref().is_none_or(|wanted| wanted == name);
     let lines: Vec<Line> = snapshot
@@ -188,7 +160,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         .map(|group| Line {
             name: group.name.clone(),
             defined: group.defined,
-            memory: (group.memory != QuotaValue::Inherit).then(|| quota_word(group.memory)),
+            memory: (group.memory != QuotaValue::Inherit).then(|| quota::format(group.memory)),
             memory_bytes: match group.memory {
                 QuotaValue::Bytes(bytes) => Some(bytes),
                 _ => None,
@@ -272,31 +244,4 @@ fn table(lines: &[Line]) -> Table {
         ]);
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_is_checked_before_it_is_made() {
-        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert!(change("team", &words(&["memory=8GiB", "weight=200", "cap=30%"])).is_ok());
-        for wrong in [
-            &["memory=8Q"][..],
-            &["weight=0"],
-            &["cap=0"],
-            &["speed=1"],
-            &["memory=1G", "memory=2G"],
-            &["x"],
-        ] {
-            assert_eq!(
-                change("team", &words(wrong)).expect_err("wrong").exit,
-                Exit::Usage,
-                "{wrong:?}"
-            );
-        }
-        assert!(change("", &[]).is_err());
-        assert!(change(&"g".repeat(32), &[]).is_err());
-    }
 }

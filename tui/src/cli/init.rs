@@ -8,7 +8,7 @@ use std::path::Path;
 use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Mode, Segments};
 
-use super::{Done, world};
+use super::{Done, segments};
 use crate::text::exit::{Exit, Failure};
 
 /// Make the shared segments: your own, or with --group one installation for the whole machine
@@ -32,7 +32,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 }
 
 fn user(out: &mut dyn Write) -> Done {
-    let dir = world::dir_or_new()?;
+    let dir = segments::dir_or_new()?;
     if dir.mode == Mode::System {
         writeln!(
             out,
@@ -41,7 +41,7 @@ fn user(out: &mut dyn Write) -> Done {
         )?;
         return Ok(Exit::Done);
     }
-    Segments::open_operator(&dir.path).map_err(|error| world::cannot_open(&error))?;
+    Segments::open_operator(&dir.path)?;
     writeln!(
         out,
         "{}: ready; start programs with gpushare run -- CMD",
@@ -57,8 +57,7 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
         ));
     }
     let gid = group_number(group)?;
-    Segments::init_system(Path::new(SYSTEM_DIR), Some(gid))
-        .map_err(|error| world::cannot_open(&error))?;
+    Segments::init_system(Path::new(SYSTEM_DIR), Some(gid))?;
     make_log().map_err(|error| {
         Failure::failed(format!("{LOGS} for the audit log cannot be made: {error}"))
     })?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use shm_layout::{SegmentDir, Segments, clock};
 
 use super::table::{Side, Table};
-use super::{Done, json, note, world};
+use super::{Done, json, note, segments};
 use crate::edit::targets;
 use crate::sample::{DeviceSample, Nvml, SCHEMA_VERSION};
 use crate::text::exit::{Exit, Failure};
@@ -56,10 +56,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         .map(units::parse_size)
         .transpose()
         .map_err(|error| Failure::usage(format!("--memory: {error}")))?;
-    let dir = world::dir_or_new()?;
+    let dir = segments::dir_or_new()?;
     // From the look to the claim nobody else may look, or two picks choose the same device.
     let _turn = take_turn(&dir.path);
-    let sample = world::look(&dir)?;
+    let sample = segments::sample(&dir)?;
     if sample.devices.is_empty() {
         let nvml = match &sample.nvml {
             Nvml::Missing(why) => format!(" ({why})"),

@@ -3,18 +3,16 @@
 use std::io::Write;
 
 use serde::Serialize;
-use shm_layout::{Change, LockPolicy, SegmentDir, Segments, clock, snapshot};
 
-use super::manner::Manner;
+use super::edits::{self, EditOptions};
 use super::table::{Side, Table};
-use super::{Done, json, world};
+use super::{Done, json, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets;
-use crate::edit::{EditRequest, Editor};
-use crate::sample::{SCHEMA_VERSION, Sample};
-use crate::text::exit::{Exit, Failure};
-use crate::text::units::{self, PolicyEdit};
-use crate::text::uuids;
+use crate::edit::{EditRequest, Editor, policy};
+use crate::sample::SCHEMA_VERSION;
+use crate::text::exit::Exit;
+use crate::text::units;
 
 /// Set or show lock policies
 #[derive(Debug, clap::Subcommand)]
@@ -33,7 +31,7 @@ pub struct SetArgs {
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     #[command(flatten)]
-    manner: Manner,
+    edit: EditOptions,
 }
 
 /// From the table of fields, so that no range is written twice.
@@ -75,187 +73,34 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
     }
 }
 
-/// A policy as written: the edit, or nothing to unset it.
-pub fn parse(words: &[String]) -> Result<Option<PolicyEdit>, Failure> {
-    if words == ["inherit"] {
-        return Ok(None);
-    }
-    let words: Vec<&str> = words
-        .iter()
-        .flat_map(|words| words.split_whitespace())
-        .collect();
-    // Alone, so that the sentence names the word that is wrong.
-    for word in &words {
-        units::parse_policy(&[*word]).map_err(|error| wrong(word, &error))?;
-    }
-    let edit = units::parse_policy(&words).map_err(|error| wrong("policy", &error))?;
-    // Whether its own words go together does not depend on what is in force.
-    edit.apply(LockPolicy::default())
-        .map_err(|error| wrong("policy", &error))?;
-    Ok(Some(edit))
-}
-
-fn wrong(what: &str, error: &units::TextError) -> Failure {
-    Failure::usage(format!("{what}: {error}"))
-}
-
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
-    let edit = parse(&args.words)?;
-    let dir = world::dir_or_new()?;
-    let sample = world::look(&dir)?;
+    let edit = policy::parse(&args.words)?;
+    let dir = segments::dir_or_new()?;
+    let sample = segments::sample(&dir)?;
     let device = match args.gpu.as_str() {
         "all" => None,
         gpu => Some(targets::device(gpu, &sample)?),
     };
     let editor = Editor::open(&dir);
-    let reason = args.manner.reason.as_deref();
-    let first = request(device, edit, &sample, &dir, reason)?;
-    if args.manner.dry_run {
-        let own = would_clear(&editor, &first.change, &sample, &[])?;
+    let reason = args.edit.reason.as_deref();
+    let first = policy::request(device, edit, &sample, &dir, Place::Ctl, reason)?;
+    if args.edit.dry_run {
+        let own = policy::would_clear(&editor, &first.change, &sample, &[])?;
         let requests: Vec<EditRequest> = std::iter::once(first).chain(own).collect();
-        args.manner.make(&editor, requests, &sample, out)?;
+        args.edit.submit(&editor, requests, &sample, out)?;
         return Ok(Exit::Done);
     }
     let everywhere = first.change.clone();
-    world::apply_all(&editor, vec![first], &sample, out)?;
+    edits::apply_all(&editor, vec![first], &sample, out)?;
     if device.is_none() {
-        world::apply_all(
+        edits::apply_all(
             &editor,
-            clear_own(&everywhere, &sample, &dir, &[], reason)?,
+            policy::clear_own(&everywhere, &sample, &dir, &[], Place::Ctl, reason)?,
             &sample,
             out,
         )?;
     }
     Ok(Exit::Done)
-}
-
-/// The edit for one device or, without one, for all.
-pub fn request(
-    device: Option<usize>,
-    edit: Option<PolicyEdit>,
-    sample: &Sample,
-    dir: &SegmentDir,
-    reason: Option<&str>,
-) -> Result<EditRequest, Failure> {
-    let present = Present::read(dir);
-    let uuid = device.map(|gpu| uuid(sample, gpu)).transpose()?;
-    let base = uuid.map_or(present.everywhere, |uuid| present.of(&uuid));
-    let policy = edit
-        .map(|edit| edit.apply(base))
-        .transpose()
-        .map_err(|error| wrong("policy", &error))?;
-    let target = device.map_or_else(|| "all GPUs".to_owned(), |gpu| format!("gpu{gpu}"));
-    let change = Change::Policy {
-        device: uuid,
-        policy,
-    };
-    Ok(EditRequest::new(change, target, Place::Ctl).because(reason.map(ToOwned::to_owned)))
-}
-
-/// After an edit for all: the edits that take a device's own policy away where it still hides that
-/// one. `spared` are left alone.
-pub fn clear_own(
-    everywhere: &Change,
-    sample: &Sample,
-    dir: &SegmentDir,
-    spared: &[usize],
-    reason: Option<&str>,
-) -> Result<Vec<EditRequest>, Failure> {
-    let present = std::cell::LazyCell::new(|| Present::read(dir));
-    let requests = clearing(everywhere, sample, spared, |_, uuid, wanted| {
-        Ok(present.of(&uuid) != wanted && present.knows(&uuid))
-    })?;
-    let because = |request: EditRequest| request.because(reason.map(ToOwned::to_owned));
-    Ok(requests.into_iter().map(because).collect())
-}
-
-/// The same edits ahead of time, for a dry run: devices whose own policy is another one.
-pub fn would_clear(
-    editor: &Editor,
-    everywhere: &Change,
-    sample: &Sample,
-    spared: &[usize],
-) -> Result<Vec<EditRequest>, Failure> {
-    clearing(everywhere, sample, spared, |request, _, wanted| {
-        let old = editor.preview(&request.change, &request.target)?;
-        Ok(matches!(old, Change::Policy { policy: Some(own), .. } if own != wanted))
-    })
-}
-
-/// Edits that take away a device's own policy, for the devices where it `hides` the one for all.
-fn clearing(
-    everywhere: &Change,
-    sample: &Sample,
-    spared: &[usize],
-    hides: impl Fn(&EditRequest, shm_layout::Uuid, LockPolicy) -> Result<bool, Failure>,
-) -> Result<Vec<EditRequest>, Failure> {
-    let Change::Policy {
-        device: None,
-        policy,
-    } = everywhere
-    else {
-        return Ok(Vec::new());
-    };
-    let mut requests = Vec::new();
-    for gpu in (0..sample.devices.len()).filter(|gpu| !spared.contains(gpu)) {
-        let uuid = uuid(sample, gpu)?;
-        let change = Change::Policy {
-            device: Some(uuid),
-            policy: None,
-        };
-        let request = EditRequest::new(change, format!("gpu{gpu}"), Place::Ctl);
-        if hides(&request, uuid, policy.unwrap_or_default())? {
-            requests.push(request);
-        }
-    }
-    Ok(requests)
-}
-
-fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
-    let text = sample.devices.get(gpu).map_or("", |device| &device.uuid);
-    uuids::parse(text).ok_or_else(|| {
-        Failure::failed(format!(
-            "gpu{gpu} has the UUID {text:?}, which cannot be read"
-        ))
-    })
-}
-
-/// The policies in force.
-#[derive(Default)]
-struct Present {
-    /// What an edit for all starts from.
-    everywhere: LockPolicy,
-    devices: Vec<(shm_layout::Uuid, LockPolicy)>,
-}
-
-impl Present {
-    /// A segment that is not there yet has the default everywhere.
-    fn read(dir: &SegmentDir) -> Self {
-        let Ok(segments) = Segments::open_viewer(&dir.path) else {
-            return Self::default();
-        };
-        let snapshot = snapshot(&segments, clock::now());
-        let devices = snapshot.devices.iter();
-        let devices: Vec<_> = devices
-            .map(|device| (device.uuid, device.policy.0))
-            .collect();
-        // What all devices obey, whoever set it; where they differ, the operator's policy for all.
-        let agreed = devices.first().map(|(_, first)| *first);
-        let agreed = agreed.filter(|first| devices.iter().all(|(_, policy)| policy == first));
-        Self {
-            everywhere: agreed.or(snapshot.default_policy).unwrap_or_default(),
-            devices,
-        }
-    }
-
-    fn of(&self, uuid: &shm_layout::Uuid) -> LockPolicy {
-        let found = self.devices.iter().find(|(known, _)| known == uuid);
-        found.map_or(self.everywhere, |(_, policy)| *policy)
-    }
-
-    fn knows(&self, uuid: &shm_layout::Uuid) -> bool {
-        self.devices.iter().any(|(known, _)| known == uuid)
-    }
 }
 
 #[derive(Serialize)]
@@ -282,7 +127,7 @@ struct Line<'a> {
 }
 
 fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
-    let sample = world::look(&world::dir()?)?;
+    let sample = segments::sample(&segments::dir()?)?;
     let lines = sample.devices.iter().enumerate().map(|(gpu, device)| Line {
         gpu,
         uuid: &device.uuid,

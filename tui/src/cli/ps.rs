@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::table::{Side, Table, clip};
-use super::{Done, json, note, world};
+use super::{Done, json, note, segments};
 use crate::doctor;
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample, report};
 use crate::text::exit::Exit;
@@ -26,8 +26,8 @@ struct Document<'a> {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    let dir = world::dir()?;
-    let sample = world::look(&dir)?;
+    let dir = segments::dir()?;
+    let sample = segments::sample(&dir)?;
     if let Some(apart) = doctor::apart(&dir) {
         note(&apart);
     }

@@ -3,17 +3,17 @@
 use std::io::Write;
 
 use serde::Serialize;
-use shm_layout::{Change, QuotaValue, Until, clock};
+use shm_layout::{Change, Until};
 
-use super::manner::Manner;
+use super::edits::EditOptions;
 use super::table::{Side, Table, clip};
-use super::{Done, json, note, world};
+use super::{Done, json, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets::{self, Chosen, Target};
-use crate::edit::{EditRequest, Editor};
+use crate::edit::{EditRequest, Editor, preview, quota};
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
 use crate::text::exit::{Exit, Failure};
-use crate::text::units::{self, Amount, format_size, human_size, short_size, short_time};
+use crate::text::units::{format_size, short_size, short_time};
 
 /// Set or show memory quotas
 #[derive(Debug, clap::Subcommand)]
@@ -39,7 +39,7 @@ pub struct SetArgs {
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
     #[command(flatten)]
-    manner: Manner,
+    edit: EditOptions,
 }
 
 /// Show every process's quota and where it comes from
@@ -61,10 +61,14 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
 
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let target: Target = args.target.parse().map_err(Failure::usage)?;
-    let value = parse_value(&args.value)?;
-    let until = args.duration.as_deref().map(parse_until).transpose()?;
-    let dir = world::dir()?;
-    let sample = world::look(&dir)?;
+    let value = quota::parse(&args.value)?;
+    let until = args
+        .duration
+        .as_deref()
+        .map(quota::parse_until)
+        .transpose()?;
+    let dir = segments::dir()?;
+    let sample = segments::sample(&dir)?;
     let gpu = args
         .gpu
         .as_deref()
@@ -85,44 +89,19 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
                 None => chosen.title.clone(),
             };
             let request =
-                EditRequest::new(change, target, Place::Ctl).because(args.manner.reason.clone());
+                EditRequest::new(change, target, Place::Ctl).because(args.edit.reason.clone());
             Ok(EditRequest {
                 target_start_time: Some(chosen.start_time),
                 ..request
             })
         })
         .collect::<Result<Vec<_>, Failure>>()?;
-    args.manner
-        .make(&Editor::open(&dir), requests, &sample, out)?;
-    if !args.manner.dry_run {
+    args.edit
+        .submit(&Editor::open(&dir), requests, &sample, out)?;
+    if !args.edit.dry_run {
         warn_over_quota(&target, &dir)?;
     }
     Ok(Exit::Done)
-}
-
-/// The value as the segment takes it.
-pub fn parse_value(text: &str) -> Result<QuotaValue, Failure> {
-    if text == "inherit" {
-        return Ok(QuotaValue::Inherit);
-    }
-    let amount =
-        units::parse_amount(text).map_err(|error| Failure::usage(format!("quota: {error}")))?;
-    Ok(match amount {
-        Amount::Unlimited => QuotaValue::Unlimited,
-        Amount::Bytes(bytes) => QuotaValue::Bytes(bytes),
-        Amount::Percent(percent) => QuotaValue::Percent(percent),
-    })
-}
-
-/// A time from now on the segments' clock.
-pub fn parse_until(text: &str) -> Result<u64, Failure> {
-    match units::parse_duration(text) {
-        Ok(0) => Err(Failure::usage(
-            "--for: a time of 0 would change nothing; give one such as 10m",
-        )),
-        Ok(ns) => Ok(clock::now().saturating_add(ns)),
-        Err(error) => Err(Failure::usage(format!("--for: {error}"))),
-    }
 }
 
 /// The target's own entry of a device.
@@ -144,25 +123,17 @@ fn entry(chosen: &Chosen, gpu: Option<usize>, sample: &Sample) -> Result<Option<
     })
 }
 
-/// Who now holds more than it may: it keeps that and gets nothing new.
+/// Names the processes that hold more than their new quota.
 fn warn_over_quota(target: &Target, dir: &shm_layout::SegmentDir) -> Result<(), Failure> {
-    let sample = world::look(dir)?;
+    let sample = segments::sample(dir)?;
     let Ok(chosen) = target.resolve(&sample) else {
         return Ok(());
     };
     for (process, holding) in holdings(&sample, Some(&chosen)) {
-        if let Some(quota) = holding
-            .quota_bytes
-            .filter(|quota| holding.used_bytes > *quota)
+        if let Some(warning) =
+            preview::Effect::present(process, holding).warning(preview::Tense::Now)
         {
-            note(&format!(
-                "{} holds {} of {} on gpu{}: it keeps what it has and is refused more until it frees {}",
-                targets::title(process),
-                human_size(holding.used_bytes),
-                human_size(quota),
-                holding.gpu,
-                human_size(holding.used_bytes - quota),
-            ));
+            note(&warning);
         }
     }
     Ok(())
@@ -216,7 +187,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         .map(str::parse::<Target>)
         .transpose()
         .map_err(Failure::usage)?;
-    let sample = world::look(&world::dir()?)?;
+    let sample = segments::sample(&segments::dir()?)?;
     let chosen = target.map(|target| target.resolve(&sample)).transpose()?;
     let lines: Vec<Line<'_>> = holdings(&sample, chosen.as_deref())
         .map(|(process, holding)| line(&sample, process, holding))

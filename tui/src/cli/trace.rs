@@ -2,22 +2,18 @@
 
 use std::io::Write;
 
-use shm_layout::trace::{TraceState, TraceView};
 use shm_layout::{SegmentDir, Segments, Snapshot, clock, snapshot};
 
-use super::{Done, world};
+use super::{Done, segments};
 use crate::sample::Sample;
 use crate::text::exit::Failure;
 
 mod export;
-mod order;
 mod remove;
 mod show;
 mod start;
 mod stats;
 mod stop;
-
-pub(crate) use order::begin;
 
 /// Write down what processes call, and look at it in Perfetto, as a table or as Alnair's logs
 #[derive(Debug, clap::Subcommand)]
@@ -49,8 +45,8 @@ struct Place {
 
 impl Place {
     fn look() -> Result<Self, Failure> {
-        let dir = world::dir()?;
-        let sample = world::look(&dir)?;
+        let dir = segments::dir()?;
+        let sample = segments::sample(&dir)?;
         Ok(Self { dir, sample })
     }
 
@@ -61,9 +57,4 @@ impl Place {
             |segments| snapshot(&segments, clock::now()),
         )
     }
-}
-
-/// Asked for by an operator, or at the process's launch.
-fn is_written(trace: &TraceView) -> bool {
-    trace.wanted.is_some() || trace.progress.state == TraceState::On
 }

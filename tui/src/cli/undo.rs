@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Done, note, world};
+use super::{Done, edits, note, segments};
 use crate::edit::Editor;
 use crate::edit::audit::Place;
 use crate::text::exit::{Exit, Failure};
@@ -19,8 +19,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    let dir = world::dir()?;
-    let sample = world::look(&dir)?;
+    let dir = segments::dir()?;
+    let sample = segments::sample(&dir)?;
     let editor = Editor::open(&dir);
     for entry in editor.reverted()? {
         note(&format!(
@@ -33,7 +33,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             Ok(undone) => {
                 for (entry, applied) in undone {
                     let target = format!("undid edit {} on {}", entry.number, entry.record.target);
-                    world::report(&target, &applied, &sample, out)?;
+                    edits::report(&target, &applied, &sample, out)?;
                 }
             }
             Err(failure) if done == 0 => return Err(failure.into()),

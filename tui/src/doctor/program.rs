@@ -2,7 +2,7 @@
 
 use super::{Finding, Patient};
 use crate::host::elf::{self, Obstacle};
-use crate::workload::launch::find_program;
+use crate::host::programs::find_program;
 
 pub(super) fn check(patient: &Patient) -> Option<Finding> {
     let word = patient.program.as_ref()?;

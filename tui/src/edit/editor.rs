@@ -11,7 +11,7 @@ use shm_layout::{Change, Operator, SegmentDir, Segments, SlotId, clock, snapshot
 
 use super::StoredChange;
 use crate::edit::audit::{AuditLog, Outcome, Place, Record, SCHEMA_VERSION};
-use crate::host::people;
+use crate::host::users;
 
 mod failure;
 mod undo;
@@ -100,7 +100,7 @@ impl Editor {
             // The dead obey nothing: without them the list of who has not obeyed is true.
             shm_layout::reap(operator.segments(), clock::now());
         }
-        let (uid, who) = people::who_am_i();
+        let (uid, who) = users::who_am_i();
         Self {
             dir: dir.clone(),
             operator,

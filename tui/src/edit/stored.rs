@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 use shm_layout::{Boost, Change, LockPolicy, Set, SlotId, Until};
 
-use crate::edit::words::{INHERIT, quota_word, read, read_quota, word};
+use super::words::{read, word};
+use crate::text::quota::{self, INHERIT};
 use crate::text::units;
 use crate::text::uuids;
 
@@ -106,9 +107,9 @@ impl From<&Change> for StoredChange {
                 slot: slot.index,
                 epoch: slot.epoch,
                 device: *device,
-                value: quota_word(*value),
+                value: quota::format(*value),
                 until_ns: until.map(|until| until.ns),
-                then: until.and_then(|until| until.then).map(quota_word),
+                then: until.and_then(|until| until.then).map(quota::format),
             },
             Change::ProcessShare {
                 slot,
@@ -136,7 +137,7 @@ impl From<&Change> for StoredChange {
             },
             Change::DeviceLimit { uuid, value } => Self::DeviceLimit {
                 device: uuids::format(*uuid, false),
-                value: quota_word(*value),
+                value: quota::format(*value),
             },
             Change::Group {
                 name,
@@ -146,7 +147,7 @@ impl From<&Change> for StoredChange {
                 remove,
             } => Self::Group {
                 name: name.clone(),
-                memory: word(memory, |value| quota_word(*value)),
+                memory: word(memory, |value| quota::format(*value)),
                 weight: word(weight, u32::to_string),
                 cap: word(cap, u32::to_string),
                 remove: *remove,
@@ -177,13 +178,13 @@ impl StoredChange {
                     epoch: *epoch,
                 },
                 device: *device,
-                value: read_quota(value)?,
+                value: quota::parse(value).ok()?,
                 until: match (*until_ns, then) {
                     (None, _) => None,
                     (Some(ns), None) => Some(Until::lasting(ns)),
                     (Some(ns), Some(then)) => Some(Until {
                         ns,
-                        then: Some(read_quota(then)?),
+                        then: Some(quota::parse(then).ok()?),
                     }),
                 },
             },
@@ -229,7 +230,7 @@ impl StoredChange {
             },
             Self::DeviceLimit { device, value } => Change::DeviceLimit {
                 uuid: uuids::parse(device)?,
-                value: read_quota(value)?,
+                value: quota::parse(value).ok()?,
             },
             Self::Group {
                 name,
@@ -239,7 +240,7 @@ impl StoredChange {
                 remove,
             } => Change::Group {
                 name: name.clone(),
-                memory: read(memory, read_quota)?,
+                memory: read(memory, |text| quota::parse(text).ok())?,
                 weight: read(weight, |text| text.parse().ok())?,
                 cap: read(cap, |text| text.parse().ok())?,
                 remove: *remove,

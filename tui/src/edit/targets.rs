@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use shm_layout::SlotId;
 
-use crate::host::people::People;
+use crate::host::users::Users;
 use crate::sample::{DeviceSample, ProcessSample, Sample};
 use crate::text::exit::Failure;
 use crate::text::plain::plain;
@@ -91,7 +91,7 @@ impl Target {
         let Self::User(user) = self else {
             return Ok(None);
         };
-        let uid = People::of_this_machine().uid(user);
+        let uid = Users::of_this_machine().uid(user);
         uid.map(Some).ok_or_else(|| {
             Failure::no_such_target(format!(
                 "there is no user {}; give a name from /etc/passwd or a number",

@@ -112,7 +112,7 @@ fn interpreter_line(start: &[u8]) -> Option<PathBuf> {
     // `env` looks the next word up in PATH.
     if interpreter.ends_with("/env") {
         let wanted = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
-        return crate::workload::launch::search_path(wanted.as_ref())
+        return crate::host::programs::search_path(wanted.as_ref())
             .or(Some(PathBuf::from(interpreter)));
     }
     Some(PathBuf::from(interpreter))

@@ -13,6 +13,7 @@ use crate::sample::{
     DeviceSample, End, GroupSample, Holding, Lock, LockState, Policy, ProcessSample, ProcessState,
     Sample, Slot, Trace,
 };
+use crate::text::quota;
 use crate::text::uuids;
 
 /// The dead are shown for this long, if nobody has cleaned up after them by then.
@@ -295,11 +296,14 @@ pub(super) fn groups(views: &[GroupView], sample: &Sample) -> Vec<GroupSample> {
         GroupSample {
             name: view.name.clone(),
             defined: view.defined,
-            quota: quota_text(view.memory),
+            quota: match view.memory {
+                QuotaValue::Inherit => String::new(),
+                value => quota::format(value),
+            },
             quota_bytes: sample
                 .devices
                 .iter()
-                .map(|d| quota_bytes(view.memory, d.total_bytes))
+                .map(|d| quota::bytes(view.memory, d.total_bytes))
                 .collect(),
             weight: view.weight,
             cap_percent: view.cap,
@@ -308,23 +312,6 @@ pub(super) fn groups(views: &[GroupView], sample: &Sample) -> Vec<GroupSample> {
         }
     };
     views.iter().map(group).collect()
-}
-
-fn quota_text(value: QuotaValue) -> String {
-    match value {
-        QuotaValue::Inherit => String::new(),
-        QuotaValue::Unlimited => "none".into(),
-        QuotaValue::Bytes(bytes) => shm_layout::text::format_size(bytes),
-        QuotaValue::Percent(percent) => format!("{percent}%"),
-    }
-}
-
-fn quota_bytes(value: QuotaValue, total: u64) -> Option<u64> {
-    match value {
-        QuotaValue::Inherit | QuotaValue::Unlimited => None,
-        QuotaValue::Bytes(bytes) => Some(bytes),
-        QuotaValue::Percent(percent) => Some(total / 100 * u64::from(percent)),
-    }
 }
 
 /// Who set a limit, in one word.

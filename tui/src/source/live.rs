@@ -14,8 +14,8 @@ use shm_layout::{Identity, OpenError, Segments, Snapshot, clock, procfs};
 
 use super::events::Tail;
 use super::{Source, join, nvml};
-use crate::host::people::People;
 use crate::host::pids::{self, HostPids};
+use crate::host::users::Users;
 use crate::sample::{Nvml, Origin, ProcessSample, Sample, Segment, Slot};
 
 /// How long an answer of `/proc` about a process is believed.
@@ -29,7 +29,7 @@ pub struct Live {
     open: Option<Open>,
     nvml: nvml::Watch,
     host: String,
-    people: People,
+    users: Users,
     pids: HostPids,
     known: HashMap<Slot, (Option<u32>, u64)>,
     strangers: HashMap<u32, ProcessSample>,
@@ -53,7 +53,7 @@ impl Live {
             open: None,
             nvml,
             host: host(),
-            people: People::of_this_machine(),
+            users: Users::of_this_machine(),
             pids: HostPids::new(),
             known: HashMap::new(),
             strangers: HashMap::new(),
@@ -138,7 +138,7 @@ impl Live {
         {
             let mut process = join::process(view, sample.time_ns, &sample.devices);
             process.pid = self.host_pid(view.slot.into(), &view.identity, sample.time_ns);
-            process.user = self.people.name(view.identity.uid);
+            process.user = self.users.name(view.identity.uid);
             sample.processes.push(process);
         }
         join::forget_the_gone(&mut sample);
@@ -179,7 +179,7 @@ impl Live {
             let known = self.strangers.remove(&pid).filter(|known| {
                 pids::start_time(&PathBuf::from(format!("/proc/{pid}"))) == Some(known.start_time)
             });
-            let stranger = known.unwrap_or_else(|| stranger(pid, &self.people));
+            let stranger = known.unwrap_or_else(|| stranger(pid, &self.users));
             process.ns_pid = pid;
             process.start_time = stranger.start_time;
             process.uid = stranger.uid;
@@ -199,7 +199,7 @@ impl Source for Live {
     }
 }
 
-fn stranger(pid: u32, people: &People) -> ProcessSample {
+fn stranger(pid: u32, users: &Users) -> ProcessSample {
     let dir = PathBuf::from(format!("/proc/{pid}"));
     let exe = fs::read_link(dir.join("exe"))
         .map(|path| path.display().to_string())
@@ -216,7 +216,7 @@ fn stranger(pid: u32, people: &People) -> ProcessSample {
     ProcessSample {
         start_time: pids::start_time(&dir).unwrap_or(0),
         uid,
-        user: uid.map(|uid| people.name(uid)).unwrap_or_default(),
+        user: uid.map(|uid| users.name(uid)).unwrap_or_default(),
         exe,
         container: cgroup.and_then(super::container::of_cgroup),
         cgroup: cgroup.unwrap_or_default().to_owned(),

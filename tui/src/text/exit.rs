@@ -4,6 +4,10 @@
 //! becomes the program it starts, so after a good start the code is the program's own.
 
 use std::fmt;
+use std::io::ErrorKind;
+
+use shm_layout::OpenError;
+use shm_layout::trace::TraceError;
 
 /// Declares the codes once: the enum, its numbers and the table the help prints.
 macro_rules! exit_codes {
@@ -109,11 +113,54 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         // A reader that went away (`gpushare ps | head`) is no failure, and nobody is left to tell.
         match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Self {
+            ErrorKind::BrokenPipe => Self {
                 exit: Exit::Done,
                 sentence: String::new(),
             },
             _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+/// Whether only a missing right keeps this user from the segments.
+pub fn is_not_permitted(error: &OpenError) -> bool {
+    match error {
+        OpenError::WrongOwner { .. } => true,
+        OpenError::Io { source, .. } => matches!(
+            source.kind(),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+        ),
+        _ => false,
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let exit = if is_not_permitted(&error) {
+            Exit::NotPermitted
+        } else {
+            Exit::Failed
+        };
+        Self {
+            exit,
+            sentence: error.to_string(),
+        }
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        let exit = match &error {
+            TraceError::Missing { .. } => Exit::NoSuchTarget,
+            TraceError::Records { .. } => Exit::Usage,
+            TraceError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                Exit::NotPermitted
+            }
+            _ => Exit::Failed,
+        };
+        Self {
+            exit,
+            sentence: error.to_string(),
         }
     }
 }

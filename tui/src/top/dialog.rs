@@ -20,15 +20,10 @@ pub use policy::PolicySubject;
 pub use quota::QuotaSubject;
 pub use share::ShareSubject;
 
-/// What a change would do that nobody filled in, as far as that can be told: before an edit is taken back.
+/// What a change would do that was not typed into a dialog: before an undo.
 pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
     match change {
-        Change::ProcessQuota {
-            slot,
-            device,
-            value,
-            ..
-        } => quota::foresee(data, (*slot).into(), *device, *value),
+        Change::ProcessQuota { .. } => quota::foresee(data, change),
         Change::Policy { device, policy } => policy::foresee(data, *device, *policy),
         Change::Trace { on: Some(_), .. } => vec![Check::warn(
             "its calls are written down again, if the file is still there; better start a new trace with t",

@@ -8,10 +8,9 @@ use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::cli::{self, policy};
 use crate::edit::audit::{AuditLog, Entry, History, Place};
 use crate::edit::targets::Chosen;
-use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor};
+use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, trace};
 use crate::source::live::Live;
 
 /// What to do.
@@ -83,7 +82,7 @@ impl Operator {
 }
 
 fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
-    // Looked at anew each time: the segments may have been made since the start.
+    // Located anew each time: the segments may have been created since the start.
     let dir = shm_layout::locate_existing()
         .ok()
         .filter(|found| found.path == *dir)
@@ -123,7 +122,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             }
         }
         Task::Trace(chosen) => {
-            let began = cli::trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
+            let began = trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
             tell(match began {
                 Ok(sentence) => News::Done(sentence),
                 Err(failure) => News::Refused(failure.sentence),
@@ -140,7 +139,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
     }
 }
 
-/// A policy for all GPUs holds for none that has its own: those are taken away.
+/// A device's own policy hides the one for all devices, so it is cleared.
 fn clear_own(
     editor: &Editor,
     everywhere: &Change,
@@ -153,9 +152,8 @@ fn clear_own(
     let sample = Live::new(&dir.path, false)
         .look()
         .map_err(|error| error.to_string())?;
-    let requests = policy::clear_own(everywhere, &sample, dir, &[], reason);
-    for mut request in requests.map_err(|failure| failure.sentence)? {
-        request.place = Place::Tui;
+    let requests = policy::clear_own(everywhere, &sample, dir, &[], Place::Tui, reason);
+    for request in requests.map_err(|failure| failure.sentence)? {
         let target = request.target.clone();
         editor
             .submit(request)

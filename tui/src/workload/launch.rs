@@ -13,13 +13,14 @@ use shm_layout::SegmentDir;
 use crate::environment;
 use crate::host::artifacts;
 use crate::host::elf::{self, Obstacle};
+use crate::host::programs::find_program;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
 use crate::text::units;
 
 mod settings;
 
-pub use settings::{Settings, check_group};
+pub use settings::Settings;
 
 /// A program about to be started under gpushare.
 #[derive(Debug)]
@@ -191,50 +192,6 @@ fn taken_for_scenario(settings: &Settings) -> Option<Failure> {
         "--sim took {scenario:?} for its scenario; put -- before the program: gpushare run --sim -- {} ...",
         plain(scenario)
     )))
-}
-
-/// The file a shell would run for this word.
-pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
-    let found = if word.as_encoded_bytes().contains(&b'/') {
-        Some(PathBuf::from(word)).filter(|path| path.exists())
-    } else {
-        search_path(word)
-    };
-    let Some(program) = found else {
-        let place = if word.as_encoded_bytes().contains(&b'/') {
-            "there is no such file"
-        } else {
-            "it is not in PATH"
-        };
-        return Err(Failure {
-            exit: Exit::NotFound,
-            sentence: format!("cannot run {word:?}: {place}; check the spelling or give its path"),
-        });
-    };
-    let cannot = |why: &str| Failure {
-        exit: Exit::CannotExecute,
-        sentence: format!("cannot run {}: {why}", program.display()),
-    };
-    if program.is_dir() {
-        return Err(cannot("it is a directory"));
-    }
-    if !is_executable(&program) {
-        return Err(cannot(
-            "you may not execute it; chmod +x it or start it through its interpreter",
-        ));
-    }
-    Ok(program)
-}
-
-/// Looks a name up in PATH.
-pub(crate) fn search_path(name: &OsStr) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
-    places.find(|place| place.is_file() && is_executable(place))
-}
-
-fn is_executable(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 /// A sentence for a value that was not understood.

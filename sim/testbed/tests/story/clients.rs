@@ -104,7 +104,7 @@ fn two_real_clients_share_a_gpu_under_quotas_that_change_while_they_run() {
 
     // Lowered: the next allocation is refused, there and nowhere else.
     let said = stage.gpushare(&["quota", "set", "name:bindings", "300MiB"]);
-    assert!(said.contains("obeyed by all 2"), "{said}");
+    assert!(said.contains("applied by all 2 processes"), "{said}");
     let more = format!("alloc {}", 300 * MIB - used + 1);
     assert_eq!(bindings.ask(&more), "CUDA_ERROR_OUT_OF_MEMORY");
     let info = numbers(&bindings.ask("info"));

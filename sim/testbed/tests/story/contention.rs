@@ -39,7 +39,7 @@ fn a_timeslice_makes_two_spinning_processes_alternate_until_it_is_taken_off() {
     );
 
     let said = stage.gpushare(&["policy", "set", "all", "timeslice=5ms"]);
-    assert!(said.contains("obeyed by all 2"), "{said}");
+    assert!(said.contains("applied by all 2 processes"), "{said}");
     eventually("both have held and waited, turn by turn", LIMIT, || {
         both(&|device| {
             number(device, "acquisitions") >= 10
@@ -50,7 +50,7 @@ fn a_timeslice_makes_two_spinning_processes_alternate_until_it_is_taken_off() {
     });
 
     let said = stage.gpushare(&["policy", "set", "all", "off"]);
-    assert!(said.contains("obeyed by all 2"), "{said}");
+    assert!(said.contains("applied by all 2 processes"), "{said}");
     eventually("nobody holds or waits", LIMIT, || {
         both(&|device| device["lock"]["state"] == "idle")
     });

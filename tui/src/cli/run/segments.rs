@@ -7,7 +7,7 @@ use shm_layout::{
     Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
 };
 
-use crate::cli::world;
+use crate::cli::segments;
 use crate::doctor::may_write;
 use crate::text::exit::{Exit, Failure};
 
@@ -28,7 +28,7 @@ pub fn ready() -> Ready {
         unusable: Some(failure),
         snapshot: Snapshot::default(),
     };
-    let dir = match world::dir_or_new() {
+    let dir = match segments::dir_or_new() {
         Ok(dir) => dir,
         Err(failure) => return unusable(None, failure),
     };
@@ -39,16 +39,16 @@ pub fn ready() -> Ready {
             snapshot: snapshot(&segments, clock::now()),
         },
         Err(error) => {
-            let failure = refusal(&dir, &error);
+            let failure = refusal(&dir, error);
             unusable(Some(dir), failure)
         }
     }
 }
 
-fn refusal(dir: &SegmentDir, error: &OpenError) -> Failure {
+fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
     let there = dir.path.join("state").exists();
     if there || may_write(&dir.path) {
-        return world::cannot_open(error);
+        return error.into();
     }
     Failure {
         exit: Exit::NotPermitted,

@@ -18,10 +18,10 @@ use shm_layout::trace::{self, DEFAULT_RECORDS, TraceState};
 use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, procfs, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::trace::begin;
-use crate::cli::{Done, note, world};
+use crate::cli::{Done, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets::Chosen;
+use crate::edit::trace::begin;
 use crate::environment;
 use crate::host::pids::HostPids;
 use crate::text::exit::Failure;
@@ -210,7 +210,7 @@ fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), 
     if traced.is_empty() {
         return Err(Failure::failed("the program did not come to the GPU"));
     }
-    let sample = world::look(dir)?;
+    let sample = segments::sample(dir)?;
     let mut found = traces::all(&dir.path, &sample, note);
     found.retain(|found| {
         let slot = found.process.slot.map(SlotId::from);

@@ -4,9 +4,10 @@ use std::io::Write;
 
 use shm_layout::trace;
 
-use super::{Place, is_written};
+use super::Place;
 use crate::cli::{Done, note};
 use crate::edit::targets::Target;
+use crate::edit::trace::is_written;
 use crate::text::exit::{Exit, Failure};
 use crate::traces;
 
@@ -38,7 +39,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             left.push(found.title());
             continue;
         }
-        trace::remove(&place.dir.path, slot).map_err(|error| traces::cannot(&error))?;
+        trace::remove(&place.dir.path, slot)?;
         writeln!(out, "{}: removed {}", found.title(), found.path.display())?;
     }
     if left.is_empty() {

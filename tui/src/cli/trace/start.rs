@@ -8,11 +8,11 @@ use shm_layout::{SegmentDir, Segments, clock, snapshot};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::order::begin;
 use super::{Place, stop};
 use crate::cli::{Done, note};
 use crate::edit::audit::Place as Whence;
 use crate::edit::targets::{Chosen, Target};
+use crate::edit::trace::begin;
 use crate::text::exit::{Exit, Failure};
 use crate::text::units;
 

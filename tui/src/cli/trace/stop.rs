@@ -5,8 +5,9 @@ use std::io::Write;
 use shm_layout::trace::{self, Reader};
 use shm_layout::{SegmentDir, Segments};
 
-use super::{Place, is_written, order};
-use crate::cli::{Done, note, world};
+use super::Place;
+use crate::cli::{Done, note};
+use crate::edit;
 use crate::edit::targets::{Chosen, Target};
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
@@ -25,10 +26,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let target: Target = args.target.parse().map_err(Failure::usage)?;
     let place = Place::look()?;
     let chosen = target.resolve(&place.sample)?;
-    let segments =
-        Segments::open_viewer(&place.dir.path).map_err(|error| world::cannot_open(&error))?;
+    let segments = Segments::open_viewer(&place.dir.path)?;
     let is_traced = |chosen: &&Chosen| {
-        order::process(&segments, chosen.slot).is_some_and(|process| is_written(&process.trace))
+        edit::trace::process(&segments, chosen.slot)
+            .is_some_and(|process| edit::trace::is_written(&process.trace))
     };
     let traced: Vec<&Chosen> = chosen.iter().filter(is_traced).collect();
     if traced.is_empty() {
@@ -50,7 +51,7 @@ pub(super) fn one(
     reason: Option<String>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    match order::end(dir, chosen, reason) {
+    match edit::trace::end(dir, chosen, reason) {
         Ok(true) => {}
         Ok(false) => note(&format!(
             "{} has not answered yet; its trace ends when it does",

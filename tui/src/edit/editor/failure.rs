@@ -4,7 +4,7 @@ use std::fmt;
 
 use shm_layout::{EditError, OpenError};
 
-use crate::text::exit::{Exit, Failure};
+use crate::text::exit::{Exit, Failure, is_not_permitted};
 
 /// Why an edit was refused. Nothing changed.
 #[derive(Debug)]
@@ -33,17 +33,9 @@ pub enum EditFailure {
 
 impl EditFailure {
     pub(super) fn open(dir: &std::path::Path, error: &OpenError) -> Self {
-        let not_permitted = match error {
-            OpenError::WrongOwner { .. } => true,
-            OpenError::Io { source, .. } => matches!(
-                source.kind(),
-                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
-            ),
-            _ => false,
-        };
         Self::Open {
             dir: dir.to_owned(),
-            not_permitted,
+            not_permitted: is_not_permitted(error),
             why: error.to_string(),
         }
     }

@@ -1,17 +1,15 @@
 //! The lock policy of one device, or of all.
 
-use std::collections::BTreeSet;
-
 use shm_layout::text::POLICY_FIELDS;
 use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
-use crate::edit::EditRequest;
 use crate::edit::audit::Place;
+use crate::edit::{EditRequest, policy, preview};
 use crate::sample::DeviceSample;
-use crate::text::units::{format_duration, format_policy, parse_policy};
+use crate::text::units::{format_duration, format_policy};
 use crate::text::uuids;
-use crate::top::state::{Data, Who};
+use crate::top::state::Data;
 
 const RULES: [&str; 4] = ["off", "launches", "timeslice", "always"];
 const ORDERS: [&str; 3] = ["fair", "priority", "fifo"];
@@ -82,9 +80,8 @@ impl PolicySubject {
     }
 
     fn policy(&self, dialog: &Dialog) -> Result<LockPolicy, String> {
-        let words = words(dialog);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let edit = parse_policy(&words).map_err(|error| error.to_string())?;
+        let edit = policy::parse(&words(dialog)).map_err(|failure| failure.sentence)?;
+        let edit = edit.ok_or("choose a rule")?;
         edit.apply(self.base).map_err(|error| error.to_string())
     }
 
@@ -111,7 +108,7 @@ impl PolicySubject {
         checks
     }
 
-    /// Whom it would concern.
+    /// How many processes it would concern.
     fn reach(&self, data: &Data, all: bool, policy: &LockPolicy) -> Check {
         let devices = &data.sample.devices;
         let gpus = if all {
@@ -119,38 +116,36 @@ impl PolicySubject {
         } else {
             self.gpu..self.gpu + 1
         };
-        let managed = |gpu| {
-            data.sample
-                .holdings(gpu)
-                .filter(|(p, _)| p.slot.is_some())
-                .map(|(p, _)| Who::of(p))
-        };
-        let concerned: BTreeSet<Who> = gpus.clone().flat_map(managed).collect();
-        let concerned = effect::processes(concerned.len());
+        let change = self.change(all, *policy);
+        let concerned = effect::processes(preview::concerned(&change, &data.sample).count());
         if !all {
-            return Check::good(format!("obeyed by {concerned} on GPU{}", self.gpu));
+            return Check::good(format!("applies to {concerned} on GPU{}", self.gpu));
         }
         let others = gpus
             .filter(|gpu| LockPolicy::from(&devices[*gpu].policy) != *policy)
             .count();
         Check::good(format!(
-            "obeyed by {concerned}; {others} of {} GPUs have another policy now and lose it",
+            "applies to {concerned}; {others} of {} GPUs have another policy now and lose it",
             devices.len()
         ))
     }
 
     pub(super) fn request(&self, dialog: &Dialog) -> Result<EditRequest, String> {
         let all = dialog.chosen("Scope") == 1;
-        let change = Change::Policy {
-            device: (!all).then_some(self.uuid),
-            policy: Some(self.policy(dialog)?),
-        };
+        let change = self.change(all, self.policy(dialog)?);
         let target = if all {
             "all GPUs".to_owned()
         } else {
             format!("gpu{}", self.gpu)
         };
         Ok(EditRequest::new(change, target, Place::Tui).because(dialog.reason()))
+    }
+
+    fn change(&self, all: bool, policy: LockPolicy) -> Change {
+        Change::Policy {
+            device: (!all).then_some(self.uuid),
+            policy: Some(policy),
+        }
     }
 }
 

@@ -5,8 +5,11 @@ use shm_layout::{Change, QuotaValue, Until};
 use super::{Check, Dialog, Field, Progress, Subject};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
+use crate::edit::preview::{Effect, effects};
+use crate::edit::quota::{EMPTY, parse_for};
 use crate::sample::{Holding, ProcessSample, Slot};
-use crate::text::units::{self, Amount, human_size};
+use crate::text::quota::bytes;
+use crate::text::units::{self, human_size};
 use crate::top::state::{Data, Who};
 
 /// For how long a quota may be set, and the seconds.
@@ -18,8 +21,6 @@ const AGAIN_HERE: &str = "what is set for every GPU, its launch, group or defaul
 
 /// So many devices are told one by one.
 const LINES: usize = 3;
-
-const EMPTY: &str = "write a size, a share, none, max or inherit";
 
 /// Whose quota, on which device.
 #[derive(Clone, Debug)]
@@ -91,7 +92,7 @@ impl QuotaSubject {
         if dialog.value("New").is_empty() {
             return vec![Check::warn(EMPTY)];
         }
-        let value = match parse(dialog.value("New"), holding.quota_bytes, total) {
+        let value = match parse_for(dialog.value("New"), holding.quota_bytes, total) {
             Ok(value) => value,
             Err(why) => return vec![Check::bad(why)],
         };
@@ -102,12 +103,10 @@ impl QuotaSubject {
         let Some(process) = data.process(Who::Slot(self.slot)) else {
             return Vec::new();
         };
-        let concerned = process
-            .devices
+        let change = self.change(everywhere, value, None);
+        let mut checks: Vec<Check> = effects(&change, &self.name, &data.sample)
             .iter()
-            .filter(|h| everywhere || h.gpu == self.gpu);
-        let mut checks: Vec<Check> = concerned
-            .flat_map(|holding| effect(data, holding, value))
+            .flat_map(|effect| tell(data, effect))
             .collect();
         let hidden = (checks.len() / 2).saturating_sub(LINES);
         checks.truncate(2 * LINES);
@@ -150,18 +149,14 @@ impl QuotaSubject {
             .devices
             .get(self.gpu)
             .map_or(0, |d| d.total_bytes);
-        let value = parse(dialog.value("New"), holding.quota_bytes, total)?;
+        let value = parse_for(dialog.value("New"), holding.quota_bytes, total)?;
         let everywhere = dialog.chosen("On") == 1;
         let seconds = SPANS[dialog.chosen("For")].1;
-        let change = Change::ProcessQuota {
-            slot: self.slot.into(),
-            device: if everywhere { None } else { self.entry },
-            value,
-            until: (seconds > 0).then(|| {
-                let span = seconds * 1_000_000_000;
-                Until::lasting(data.sample.time_ns.saturating_add(span))
-            }),
-        };
+        let until = (seconds > 0).then(|| {
+            let span = seconds * 1_000_000_000;
+            Until::lasting(data.sample.time_ns.saturating_add(span))
+        });
+        let change = self.change(everywhere, value, until);
         let target = if everywhere {
             self.name.clone()
         } else {
@@ -171,23 +166,39 @@ impl QuotaSubject {
         request.target_start_time = Some(self.start_time);
         Ok(request)
     }
+
+    fn change(&self, everywhere: bool, value: QuotaValue, until: Option<Until>) -> Change {
+        Change::ProcessQuota {
+            slot: self.slot.into(),
+            device: if everywhere { None } else { self.entry },
+            value,
+            until,
+        }
+    }
 }
 
-/// What setting a process's quota would do; `entry` is one of its devices, or none for all.
-pub(super) fn foresee(data: &Data, slot: Slot, entry: Option<u8>, value: QuotaValue) -> Vec<Check> {
-    let Some(process) = data.process(Who::Slot(slot)) else {
-        return vec![Check::bad("the process has gone")];
+/// What the edit of a process's quota would do.
+pub(super) fn foresee(data: &Data, change: &Change) -> Vec<Check> {
+    let Change::ProcessQuota {
+        slot,
+        device,
+        value,
+        ..
+    } = change
+    else {
+        return Vec::new();
     };
-    if value == QuotaValue::Inherit {
-        return vec![Check::good(again(entry.is_none()))];
+    if data.process(Who::Slot((*slot).into())).is_none() {
+        return vec![Check::bad("the process has gone")];
     }
-    let concerned = process
-        .devices
+    if *value == QuotaValue::Inherit {
+        return vec![Check::good(again(device.is_none()))];
+    }
+    let effects = effects(change, "", &data.sample);
+    effects
         .iter()
-        .filter(|h| entry.is_none() || h.entry == entry);
-    concerned
         .take(LINES)
-        .flat_map(|holding| effect(data, holding, value))
+        .flat_map(|effect| tell(data, effect))
         .collect()
 }
 
@@ -196,34 +207,34 @@ fn again(everywhere: bool) -> &'static str {
     if everywhere { AGAIN } else { AGAIN_HERE }
 }
 
-/// From what to what on one device, and whether that is less than it holds or ever held.
-fn effect(data: &Data, holding: &Holding, value: QuotaValue) -> [Check; 2] {
-    let device = data.sample.devices.get(holding.gpu);
+/// The change on one device, and whether the new quota is below what the process holds or ever held.
+fn tell(data: &Data, effect: &Effect) -> [Check; 2] {
+    let device = data.sample.devices.get(effect.gpu);
     let total = device.map_or(0, |device| device.total_bytes);
     let from = format!(
         "GPU{}: from {} to",
-        holding.gpu,
-        quota_text(holding.quota_bytes)
+        effect.gpu,
+        quota_text(effect.before_bytes)
     );
-    let Some(bytes) = bytes(value, total) else {
+    let Some(bytes) = effect.quota_bytes else {
         let used = device.and_then(|device| device.used_bytes);
-        let used = used.unwrap_or_else(|| data.sample.ledger_bytes(holding.gpu));
+        let used = used.unwrap_or_else(|| data.sample.ledger_bytes(effect.gpu));
         let free = human_size(total.saturating_sub(used));
         return [
             Check::good(format!("{from} no limit")),
             Check::good(format!("it may take all of the {free} that is free")),
         ];
     };
-    let (used, peak) = (holding.used_bytes, holding.peak_bytes);
-    let judged = if bytes < used {
-        Check::warn(format!(
+    let judged = match effect.excess_bytes() {
+        Some(excess) => Check::warn(format!(
             "over by {}: denied until it frees that; nothing is taken away",
-            human_size(used - bytes)
-        ))
-    } else if bytes < peak {
-        Check::warn(format!("below its peak of {}", human_size(peak)))
-    } else {
-        Check::good("above all it ever held")
+            human_size(excess)
+        )),
+        None if bytes < effect.peak_bytes => Check::warn(format!(
+            "below its peak of {}",
+            human_size(effect.peak_bytes)
+        )),
+        None => Check::good("above all it ever held"),
     };
     let to = format!("{from} {} ({bytes} bytes)", human_size(bytes));
     [Check::good(to), judged]
@@ -248,82 +259,4 @@ fn group(data: &Data, process: &ProcessSample, gpu: usize) -> Option<Check> {
 
 fn quota_text(bytes: Option<u64>) -> String {
     bytes.map_or("no limit".into(), human_size)
-}
-
-fn bytes(value: QuotaValue, total: u64) -> Option<u64> {
-    match value {
-        QuotaValue::Inherit | QuotaValue::Unlimited => None,
-        QuotaValue::Bytes(bytes) => Some(bytes),
-        QuotaValue::Percent(percent) => Some(total / 100 * u64::from(percent)),
-    }
-}
-
-/// Reads a quota; `+2G` and `-10%` are relative to the present one.
-fn parse(text: &str, now: Option<u64>, total: u64) -> Result<QuotaValue, String> {
-    if let Some(more) = text.strip_prefix('+') {
-        return relative(more, now, total, u64::saturating_add);
-    }
-    if let Some(less) = text.strip_prefix('-') {
-        return relative(less, now, total, u64::saturating_sub);
-    }
-    match text {
-        "" => Err(EMPTY.into()),
-        "inherit" | "default" => Ok(QuotaValue::Inherit),
-        "max" => Ok(QuotaValue::Bytes(total)),
-        text => match units::parse_amount(text).map_err(|error| error.to_string())? {
-            Amount::Unlimited => Ok(QuotaValue::Unlimited),
-            Amount::Bytes(bytes) if total > 0 && bytes > total => Err(format!(
-                "the device has only {}; write none for no limit",
-                human_size(total)
-            )),
-            Amount::Bytes(bytes) => Ok(QuotaValue::Bytes(bytes)),
-            Amount::Percent(percent) => Ok(QuotaValue::Percent(percent)),
-        },
-    }
-}
-
-fn relative(
-    text: &str,
-    now: Option<u64>,
-    total: u64,
-    apply: fn(u64, u64) -> u64,
-) -> Result<QuotaValue, String> {
-    let now = now.ok_or("there is no quota yet to start from; write a size")?;
-    let by = match units::parse_amount(text).map_err(|error| error.to_string())? {
-        Amount::Bytes(bytes) => bytes,
-        Amount::Percent(percent) => now / 100 * u64::from(percent),
-        Amount::Unlimited => return Err("write a size or a share after the sign".into()),
-    };
-    let bytes = apply(now, by);
-    Ok(QuotaValue::Bytes(if total > 0 {
-        bytes.min(total)
-    } else {
-        bytes
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GIB: u64 = 1 << 30;
-
-    #[test]
-    fn sizes_shares_and_steps_are_understood() {
-        let read = |text| parse(text, Some(8 * GIB), 100 * GIB);
-        assert_eq!(read("32G"), Ok(QuotaValue::Bytes(32 * GIB)));
-        assert_eq!(read("25%"), Ok(QuotaValue::Percent(25)));
-        assert_eq!(read("+2G"), Ok(QuotaValue::Bytes(10 * GIB)));
-        assert_eq!(
-            read("-50%"),
-            Ok(QuotaValue::Bytes(8 * GIB - 8 * GIB / 100 * 50))
-        );
-        assert_eq!(read("max"), Ok(QuotaValue::Bytes(100 * GIB)));
-        assert_eq!(read("none"), Ok(QuotaValue::Unlimited));
-        assert_eq!(read("inherit"), Ok(QuotaValue::Inherit));
-        assert!(read("200G").unwrap_err().contains("has only"));
-        assert!(read("8Q").is_err());
-        assert!(read("").is_err());
-        assert!(parse("+2G", None, 100 * GIB).is_err());
-    }
 }

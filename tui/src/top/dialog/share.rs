@@ -1,12 +1,13 @@
 //! The weight, priority and cap of one process.
 
-use shm_layout::{Change, Set};
+use shm_layout::Set;
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
+use crate::edit::share::ShareEdit;
 use crate::sample::{Order, ProcessSample, Rule, Slot};
-use crate::text::units::{parse_integer, parse_percent};
+use crate::text::quota::INHERIT;
 use crate::top::state::{Data, Who};
 
 /// So many devices, or other processes, are told one by one.
@@ -18,13 +19,6 @@ pub struct ShareSubject {
     slot: Slot,
     start_time: u64,
     name: String,
-}
-
-struct Share {
-    weight: Set<u32>,
-    priority: Set<i32>,
-    cap: Set<u32>,
-    paused: bool,
 }
 
 impl ShareSubject {
@@ -71,11 +65,9 @@ impl ShareSubject {
             start_time: process.start_time,
             name: format!("{} {}", process.shown_pid(), process.name()),
         };
-        Some(subject.edit(Share {
-            weight: Set::Keep,
-            priority: Set::Keep,
-            cap: Set::Keep,
-            paused,
+        Some(subject.edit(ShareEdit {
+            paused: Set::To(paused),
+            ..ShareEdit::default()
         }))
     }
 
@@ -93,32 +85,20 @@ impl ShareSubject {
         )
     }
 
-    fn share(&self, dialog: &Dialog) -> Result<Share, String> {
-        let small = |text: &str, least, most| match text {
-            "inherit" | "" => Ok(Set::Inherit),
-            text => parse_integer(text, least, most)
-                .map(Set::To)
-                .map_err(|error| error.to_string()),
+    fn share(&self, dialog: &Dialog) -> Result<ShareEdit, String> {
+        let mut share = ShareEdit {
+            paused: Set::To(dialog.chosen("Paused") == 1),
+            ..ShareEdit::default()
         };
-        let weight = match small(dialog.value("Weight"), 1, 1000)? {
-            Set::To(weight) => Set::To(u32::try_from(weight).unwrap_or(100)),
-            _ => Set::Inherit,
-        };
-        let priority = match small(dialog.value("Priority"), -20, 19)? {
-            Set::To(priority) => Set::To(i32::try_from(priority).unwrap_or(0)),
-            _ => Set::Inherit,
-        };
-        let cap = match dialog.value("Cap") {
-            "inherit" | "" => Set::Inherit,
-            "none" => Set::To(100),
-            text => Set::To(parse_percent(text).map_err(|error| error.to_string())?),
-        };
-        Ok(Share {
-            weight,
-            priority,
-            cap,
-            paused: dialog.chosen("Paused") == 1,
-        })
+        for (label, key) in [
+            ("Weight", "weight"),
+            ("Priority", "priority"),
+            ("Cap", "cap"),
+        ] {
+            let value = dialog.value(label);
+            share.set(key, if value.is_empty() { INHERIT } else { value })?;
+        }
+        Ok(share)
     }
 
     pub(super) fn checks(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {
@@ -158,7 +138,7 @@ impl ShareSubject {
                 )));
             }
         }
-        if share.paused {
+        if share.paused == Set::To(true) {
             checks.push(Check::warn(
                 "paused: its next launch waits until it may go on",
             ));
@@ -207,16 +187,8 @@ impl ShareSubject {
         Ok(self.edit(self.share(dialog)?).because(dialog.reason()))
     }
 
-    fn edit(&self, share: Share) -> EditRequest {
-        let change = Change::ProcessShare {
-            slot: self.slot.into(),
-            weight: share.weight,
-            priority: share.priority,
-            cap: share.cap,
-            paused: Set::To(share.paused),
-            boost: Set::Keep,
-        };
-        let mut request = EditRequest::new(change, &self.name, Place::Tui);
+    fn edit(&self, share: ShareEdit) -> EditRequest {
+        let mut request = EditRequest::new(share.change(self.slot.into()), &self.name, Place::Tui);
         request.target_start_time = Some(self.start_time);
         request
     }

@@ -6,7 +6,7 @@ use super::{Data, Who};
 
 mod lock;
 mod memory;
-mod people;
+mod process;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,21 +68,21 @@ macro_rules! rules {
 
 rules! {
     "violation"    "BUG"     Warning "two holders of one lock were seen"                            lock::violation;
-    "stuck"        "STUCK"   Warning "a process shows no sign of life"                              people::stuck;
+    "stuck"        "STUCK"   Warning "a process shows no sign of life"                              process::stuck;
     "starving"     "STARVE"  Warning "a process waits and gets less than 80% of its fair share"     lock::starving;
     "hog"          "HOG"     Warning "a process holds the lock of an idle GPU while others wait"    lock::hog;
     "over_quota"   "OVER"    Warning "a process holds more than its quota"                          memory::over_quota;
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    memory::denials;
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          lock::forced;
     "late"         "LATE"    Warning "a process gave the lock up while its work still ran"         lock::late;
-    "invalid"      "INVALID" Warning "a launch variable had a value that means nothing"             people::invalid;
-    "refused"      "FULL"    Warning "processes run uncounted because all slots are taken"          people::refused;
-    "unmanaged"    "NOSHIM"  Warning "NVML sees a process and no shim does"                         people::unmanaged;
-    "unobeyed"     "WAITING" Note    "a process has not obeyed the latest edit"                     people::unobeyed;
-    "traced"       "TRACED"  Note    "a process's calls are written down, marked t; each takes longer"   people::traced;
+    "invalid"      "INVALID" Warning "a launch variable had a value that means nothing"             process::invalid;
+    "refused"      "FULL"    Warning "processes run uncounted because all slots are taken"          process::refused;
+    "unmanaged"    "NOSHIM"  Warning "NVML sees a process and no shim does"                         process::unmanaged;
+    "unobeyed"     "WAITING" Note    "a process has not obeyed the latest edit"                     process::unobeyed;
+    "traced"       "TRACED"  Note    "a process's calls are written down, marked t; each takes longer"   process::traced;
     "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       memory::overcommit;
     "unaccounted"  "UNKNOWN" Note    "NVML counts memory that no ledger does"                       memory::unaccounted;
-    "lost"         "LOST"    Note    "events were overwritten before they were read"                people::lost;
+    "lost"         "LOST"    Note    "events were overwritten before they were read"                process::lost;
 }
 
 /// Every alert, worst first.

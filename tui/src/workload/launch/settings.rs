@@ -7,14 +7,10 @@ use shm_layout::trace::RECORDS;
 
 use crate::environment;
 use crate::text::exit::Failure;
+use crate::text::names::{check_group, check_label};
 use crate::text::units;
 
 use super::wrong_value;
-
-/// The longest group name a segment can hold.
-const GROUP_BYTES: usize = 31;
-/// The longest label a segment can hold.
-const LABEL_BYTES: usize = 63;
 
 /// What `gpushare run` was asked for; nothing is checked yet.
 #[derive(Debug, Clone, Default, Args)]
@@ -87,8 +83,8 @@ carried! {
     "--weight" WEIGHT weight Wish |what, text| right(what, units::parse_integer(text, 1, 1000));
     "--priority" PRIORITY priority Wish |what, text| right(what, units::parse_integer(text, -20, 19));
     "--cap" CAP cap Limit |what, text| right(what, units::parse_percent(text));
-    "--group" GROUP group Limit |what, text| check_name(what, text, GROUP_BYTES);
-    "--name" NAME name Wish |what, text| check_name(what, text, LABEL_BYTES);
+    "--group" GROUP group Limit check_group;
+    "--name" NAME name Wish check_label;
     "--policy" POLICY policy Limit |what, text| right(what, units::policy(text));
 }
 
@@ -178,33 +174,6 @@ impl Settings {
         options.extend(self.best_effort.then(|| "--best-effort".to_owned()));
         options
     }
-}
-
-/// A name fits its place in the segment and shows on one line.
-pub fn check_name(what: &str, text: &str, most: usize) -> Result<(), Failure> {
-    if text.is_empty() {
-        return Err(Failure::usage(format!(
-            "{what}: the name is empty; give 1 to {most} bytes"
-        )));
-    }
-    if text.len() > most {
-        return Err(Failure::usage(format!(
-            "{what}: {:?}… has {} bytes; at most {most} fit",
-            text.chars().take(most).collect::<String>(),
-            text.len()
-        )));
-    }
-    if text.chars().any(char::is_control) {
-        return Err(Failure::usage(format!(
-            "{what}: {text:?} has control characters; use printable ones"
-        )));
-    }
-    Ok(())
-}
-
-/// A group's name, checked.
-pub fn check_group(what: &str, text: &str) -> Result<(), Failure> {
-    check_name(what, text, GROUP_BYTES)
 }
 
 #[cfg(test)]

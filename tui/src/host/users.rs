@@ -8,11 +8,11 @@ use std::path::Path;
 
 /// The users of this machine.
 #[derive(Debug, Clone, Default)]
-pub struct People {
+pub struct Users {
     by_uid: HashMap<u32, String>,
 }
 
-impl People {
+impl Users {
     /// Reads the machine's list; an unreadable one is an empty one.
     pub fn of_this_machine() -> Self {
         Self::read(Path::new("/etc/passwd"))
@@ -58,7 +58,7 @@ impl People {
 /// The user this program runs as, and behind `sudo` the person as well: `root(alice)`.
 pub fn who_am_i() -> (u32, String) {
     let uid = rustix::process::getuid().as_raw();
-    let name = People::of_this_machine().name(uid);
+    let name = Users::of_this_machine().name(uid);
     match std::env::var("SUDO_USER") {
         Ok(person) if !person.is_empty() && person != name => (uid, format!("{name}({person})")),
         _ => (uid, name),
@@ -71,11 +71,11 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_found_both_ways() {
-        let people = People::parse("root:x:0:0::/root:/bin/sh\nbad line\nalice:x:1000:1000::/:\n");
-        assert_eq!(people.name(1000), "alice");
-        assert_eq!(people.name(77), "77");
-        assert_eq!(people.uid("alice"), Some(1000));
-        assert_eq!(people.uid("77"), Some(77));
-        assert_eq!(people.uid("nobody-here"), None);
+        let users = Users::parse("root:x:0:0::/root:/bin/sh\nbad line\nalice:x:1000:1000::/:\n");
+        assert_eq!(users.name(1000), "alice");
+        assert_eq!(users.name(77), "77");
+        assert_eq!(users.uid("alice"), Some(1000));
+        assert_eq!(users.uid("77"), Some(77));
+        assert_eq!(users.uid("nobody-here"), None);
     }
 }

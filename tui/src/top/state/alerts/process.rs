@@ -1,4 +1,4 @@
-//! Processes that are stuck, unmanaged, misled or disobedient, and what we could not see.
+//! Processes that are stuck, unmanaged, misconfigured or late to apply an edit, and events that were lost.
 
 use super::{Finding, about, each, name};
 use crate::sample::{ProcessState, TraceState};

@@ -1,17 +1,15 @@
-//! Asking one process for a trace, or for its end, and hearing how that went.
+//! Starts and stops the trace of one process, and reports how that went.
 
 use std::time::{Duration, Instant};
 
-use shm_layout::trace::{self, TraceState};
+use shm_layout::trace::{self, TraceState, TraceView};
 use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
 
-use crate::cli::world;
-use crate::edit::audit::Place;
-use crate::edit::targets::Chosen;
-use crate::edit::{ACKNOWLEDGEMENT, EditRequest, Editor};
+use super::audit::Place;
+use super::targets::Chosen;
+use super::{ACKNOWLEDGEMENT, EditRequest, Editor};
 use crate::text::exit::Failure;
 use crate::text::units;
-use crate::traces;
 
 /// Makes a buffer for one process and asks it to write; says how it went.
 pub fn begin(
@@ -26,17 +24,16 @@ pub fn begin(
     if let Some(refusal) = editor.refusal() {
         return Err(refusal.into());
     }
-    let segments = Segments::open_viewer(&dir.path).map_err(|error| world::cannot_open(&error))?;
+    let segments = Segments::open_viewer(&dir.path)?;
     // What the dead left longer ago than anybody will ask for it.
     trace::sweep(&segments, trace::KEEP, clock::now());
     let process = process(&segments, chosen.slot).ok_or_else(|| gone(title))?;
-    if super::is_written(&process.trace) {
+    if is_written(&process.trace) {
         return Err(Failure::failed(format!(
             "{title} is being traced already; gpushare trace stop ends it, gpushare trace export reads it meanwhile"
         )));
     }
-    let path =
-        trace::create(&dir.path, &process, records).map_err(|error| traces::cannot(&error))?;
+    let path = trace::create(&dir.path, &process, records)?;
     let applied = editor
         .apply(request(chosen, Some(records), reason, from))
         .inspect_err(|_| {
@@ -128,4 +125,9 @@ fn why_not(title: &str, state: Option<TraceState>) -> Failure {
             failed("it obeyed and does not write; is its libgpushare.so older than this program?")
         }
     }
+}
+
+/// Whether calls are recorded, or were asked to be by an operator or by the launch.
+pub fn is_written(trace: &TraceView) -> bool {
+    trace.wanted.is_some() || trace.progress.state == TraceState::On
 }

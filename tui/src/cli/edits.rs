@@ -1,0 +1,147 @@
+//! What every verb that edits shares: its options, the edits themselves, the dry run and the report.
+//!
+//! A dry run makes the same checks as the edit, gives the same refusals and shows the present value.
+
+use std::io::Write;
+
+use shm_layout::Change;
+
+use super::note;
+use crate::edit::preview::{Tense, concerned, effects};
+use crate::edit::{Applied, EditRequest, Editor, StoredChange, targets};
+use crate::sample::Sample;
+use crate::text::exit::Failure;
+
+/// The options of every edit.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct EditOptions {
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Show what would change, for how many, and who would be over quota; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+impl EditOptions {
+    /// Makes the edits, or says what they would do.
+    pub fn submit(
+        &self,
+        editor: &Editor,
+        requests: Vec<EditRequest>,
+        sample: &Sample,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if self.dry_run {
+            preview(editor, &requests, sample, out)
+        } else {
+            apply_all(editor, requests, sample, out)
+        }
+    }
+}
+
+/// One line for each edit, then what would follow from it.
+pub fn preview(
+    editor: &Editor,
+    requests: &[EditRequest],
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    for request in requests {
+        let old = editor.preview(&request.change, &request.target)?;
+        writeln!(
+            out,
+            "{}: {} (now: {}); {}",
+            request.target,
+            StoredChange::from(&request.change).summary(),
+            StoredChange::from(&old).summary(),
+            reach(&request.change, sample)
+        )?;
+        let effects = effects(&request.change, &request.target, sample);
+        for warning in effects
+            .iter()
+            .filter_map(|effect| effect.warning(Tense::Would))
+        {
+            note(&warning);
+        }
+    }
+    let edits = match requests.len() {
+        1 => "1 edit".to_owned(),
+        count => format!("{count} edits"),
+    };
+    writeln!(out, "dry run: {edits} would be made, nothing was changed")?;
+    Ok(())
+}
+
+/// How many processes an edit concerns.
+fn reach(change: &Change, sample: &Sample) -> String {
+    match concerned(change, sample).count() {
+        0 => NOBODY.to_owned(),
+        1 => "for 1 process".to_owned(),
+        count => format!("for {count} processes"),
+    }
+}
+
+/// Said where an edit concerns no running process.
+const NOBODY: &str = "no running process affected";
+
+/// Makes edits one by one and reports each. The first refusal ends it.
+pub fn apply_all(
+    editor: &Editor,
+    requests: Vec<EditRequest>,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let many = requests.len();
+    for (done, request) in requests.into_iter().enumerate() {
+        let target = request.target.clone();
+        let applied = editor.apply(request).map_err(|failure| {
+            let mut failure = Failure::from(failure);
+            if many > 1 {
+                failure.sentence = format!(
+                    "{} ({done} of {many} edits were done before it)",
+                    failure.sentence
+                );
+            }
+            failure
+        })?;
+        report(&target, &applied, sample, out)?;
+    }
+    Ok(())
+}
+
+/// One line for an edit: what changed, and which processes have not applied it yet.
+pub fn report(
+    target: &str,
+    applied: &Applied,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (old, new) = (
+        StoredChange::from(&applied.old),
+        StoredChange::from(&applied.new),
+    );
+    let applied_by = match (applied.acknowledged_by.len(), applied.missing.as_slice()) {
+        (0, []) => NOBODY.to_owned(),
+        (1, []) => "applied by 1 process".to_owned(),
+        (count, []) => format!("applied by all {count} processes"),
+        (_, missing) => {
+            let who: Vec<String> = missing
+                .iter()
+                .map(|slot| targets::title_of(sample, *slot))
+                .collect();
+            format!("not applied yet by {}", who.join(", "))
+        }
+    };
+    writeln!(
+        out,
+        "{target}: {} (was: {}); generation {}, {applied_by}",
+        new.summary(),
+        old.summary(),
+        applied.generation
+    )?;
+    if let Some(unlogged) = &applied.unlogged {
+        note(unlogged);
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! The segments that a verb works on: where they are, and one sample of everything.
+
+use std::time::Duration;
+
+use shm_layout::{Mode, OpenError, SegmentDir};
+
+use super::note;
+use crate::sample::{ProcessState, Sample};
+use crate::source::live::Live;
+use crate::text::exit::Failure;
+
+/// How long a sample waits for NVML's first answer.
+const NVML: Duration = Duration::from_secs(5);
+
+/// The segments' directory; nothing is created. A missing directory counts as an empty one.
+pub fn dir() -> Result<SegmentDir, Failure> {
+    match shm_layout::locate_existing() {
+        Err(OpenError::Missing { path }) => Ok(SegmentDir {
+            path,
+            mode: Mode::User,
+        }),
+        found => Ok(found?),
+    }
+}
+
+/// The segments' directory, created when it is the user's own and missing.
+pub fn dir_or_new() -> Result<SegmentDir, Failure> {
+    Ok(shm_layout::locate()?)
+}
+
+/// One sample of everything that runs. A dead process is left out: it holds nothing any more, though its slot may not
+/// be free yet.
+pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
+    let mut live = Live::new(&dir.path, true);
+    live.settle(NVML);
+    let mut sample = live.look()?;
+    for warning in sample
+        .warnings
+        .iter()
+        .filter(|warning| !warning.starts_with("NVML"))
+    {
+        note(warning);
+    }
+    sample
+        .processes
+        .retain(|process| process.state != ProcessState::Gone);
+    Ok(sample)
+}

@@ -1,0 +1,141 @@
+//! Weight, priority and cap as they are typed: `weight=200`, `priority=5`, `cap=30%`.
+
+use shm_layout::{Boost, Change, Set, SlotId};
+
+use crate::text::exit::Failure;
+use crate::text::quota::INHERIT;
+use crate::text::units::{TextError, parse_integer, parse_percent};
+
+/// What an edit changes of a process's share of the device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShareEdit {
+    /// 1 to 1000.
+    pub weight: Set<u32>,
+    /// -20 to 19.
+    pub priority: Set<i32>,
+    /// 1 to 100 per cent.
+    pub cap: Set<u32>,
+    /// Whether it may use the device at all.
+    pub paused: Set<bool>,
+    /// A priority that ends by itself.
+    pub boost: Set<Boost>,
+}
+
+impl ShareEdit {
+    /// The edit for one process.
+    pub fn change(self, slot: SlotId) -> Change {
+        let Self {
+            weight,
+            priority,
+            cap,
+            paused,
+            boost,
+        } = self;
+        Change::ProcessShare {
+            slot,
+            weight,
+            priority,
+            cap,
+            paused,
+            boost,
+        }
+    }
+
+    /// Reads one `KEY=VALUE`; a key given twice is refused.
+    pub fn read(&mut self, text: &str) -> Result<(), Failure> {
+        let (key, value) = text.split_once('=').ok_or_else(|| {
+            Failure::usage(format!(
+                "{text:?} has no value; known are weight=, priority= and cap="
+            ))
+        })?;
+        let before = *self;
+        self.set(key, value).map_err(Failure::usage)?;
+        let twice = match key {
+            "weight" => before.weight != Set::Keep,
+            "priority" => before.priority != Set::Keep,
+            _ => before.cap != Set::Keep,
+        };
+        if twice {
+            return Err(Failure::usage(format!("{key}= is given twice")));
+        }
+        Ok(())
+    }
+
+    /// Sets one value by its key; `inherit` unsets it, and a cap of `none` allows the whole device.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+        match key {
+            "weight" => {
+                self.weight = value(key, text, |text| {
+                    Ok(u32::try_from(parse_integer(text, 1, 1000)?).unwrap_or(u32::MAX))
+                })?;
+            }
+            "priority" => {
+                self.priority = value(key, text, |text| {
+                    Ok(i32::try_from(parse_integer(text, -20, 19)?).unwrap_or(0))
+                })?;
+            }
+            "cap" if text == "none" => self.cap = Set::To(100),
+            "cap" => self.cap = value(key, text, parse_percent)?,
+            _ => {
+                return Err(format!(
+                    "{key:?} is not known; known are weight=, priority= and cap="
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn value<T>(
+    key: &str,
+    text: &str,
+    read: impl Fn(&str) -> Result<T, TextError>,
+) -> Result<Set<T>, String> {
+    match text {
+        INHERIT | "none" => Ok(Set::Inherit),
+        text => read(text)
+            .map(Set::To)
+            .map_err(|error| format!("{key}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(texts: &[&str]) -> Result<ShareEdit, Failure> {
+        let mut share = ShareEdit::default();
+        texts.iter().try_for_each(|text| share.read(text))?;
+        Ok(share)
+    }
+
+    #[test]
+    fn only_what_is_said_changes() {
+        let share = read(&["weight=200", "cap=inherit"]).expect("well formed");
+        assert_eq!(
+            share,
+            ShareEdit {
+                weight: Set::To(200),
+                cap: Set::Inherit,
+                ..ShareEdit::default()
+            }
+        );
+        assert_eq!(read(&["cap=none"]).expect("well formed").cap, Set::To(100));
+    }
+
+    #[test]
+    fn values_out_of_range_and_unknown_keys_are_refused() {
+        for text in [
+            "weight=0",
+            "weight=1001",
+            "priority=20",
+            "cap=0",
+            "cap=101%",
+            "speed=1",
+            "weight",
+        ] {
+            assert!(read(&[text]).is_err(), "{text}");
+        }
+        assert!(read(&["weight=1", "weight=2"]).is_err());
+    }
+}

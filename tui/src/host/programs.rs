@@ -1,0 +1,50 @@
+//! Programs: found by path or in PATH, and whether this user may execute them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::text::exit::{Exit, Failure};
+
+/// The file a shell would run for this word.
+pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
+    let found = if word.as_encoded_bytes().contains(&b'/') {
+        Some(PathBuf::from(word)).filter(|path| path.exists())
+    } else {
+        search_path(word)
+    };
+    let Some(program) = found else {
+        let place = if word.as_encoded_bytes().contains(&b'/') {
+            "there is no such file"
+        } else {
+            "it is not in PATH"
+        };
+        return Err(Failure {
+            exit: Exit::NotFound,
+            sentence: format!("cannot run {word:?}: {place}; check the spelling or give its path"),
+        });
+    };
+    let cannot = |why: &str| Failure {
+        exit: Exit::CannotExecute,
+        sentence: format!("cannot run {}: {why}", program.display()),
+    };
+    if program.is_dir() {
+        return Err(cannot("it is a directory"));
+    }
+    if !is_executable(&program) {
+        return Err(cannot(
+            "you may not execute it; chmod +x it or start it through its interpreter",
+        ));
+    }
+    Ok(program)
+}
+
+/// Looks a name up in PATH.
+pub fn search_path(name: &OsStr) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
+    places.find(|place| place.is_file() && is_executable(place))
+}
+
+fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
