@@ -4,7 +4,7 @@
 //! program fail to start. So the unwinder is linked in (libgcc_eh.a), and the dynamic linker, which is always
 //! there, is not named: two small linker scripts stand in front of the system's `libgcc_s.so` and `libc.so`.
 //! Where the pieces are not found (a linker that is no C compiler) the ordinary link goes on as ever. That no
-//! newer libc than glibc 2.17 is asked for is `src/floor.rs`.
+//! newer libc than glibc 2.17 is asked for is `src/sys/old_libc.rs`.
 
 use std::{
     env, fs,

@@ -18,10 +18,6 @@ const HOOKS: &[(&str, &str)] = &[
         "answers with our function where we have one",
     ),
     (
-        "lookup::proc_address_v2",
-        "answers with our function where we have one",
-    ),
-    (
         "context::changes",
         "notes that the thread's device may change",
     ),

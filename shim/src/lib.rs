@@ -5,21 +5,33 @@
 //! process it runs on as if we were not there, and one line on stderr says why. `shim/GUESTS.md` tells a user all
 //! that we do there, system call by system call.
 //!
-//! # Where things are
+//! # Floors
 //!
 //! ```text
-//! resolve   dlsym, dlvsym, dlopen      ┐ how an application      the table (gpushare_abi::driver_table!)
-//! lookup    cuGetProcAddress           ├ reaches us              one row a function; exports, addresses,
-//! entry     the exported functions     ┘                         names and call codes come from it
-//! launch, transfer, memset, fast       the launch path           submit rows
-//! copy, sync, stream, context, life    everything else           call rows
-//! memory    allocations, quota, views  call rows, table/memory.rs and table/nvml.rs
-//! thread → gate → admission → turn → drain, keeper               who may submit, and when
-//! trace     what is called, written down on demand; the files of PFLOG
-//! guest     the registration, the devices, the memory books
-//! driver    the driver's own functions, typed
-//! floor     what an older libc has not, or elsewhere
+//! face        face                  exports, fast: the functions an application calls; dlsym, proc_address: how it finds them
+//! hooks       hooks                 what we do at each of the driver's functions
+//! admission   admission             a submission that the fast path does not settle
+//! life        life                  how a process becomes a guest
+//! keeper      keeper                the thread that watches the clock
+//! departure   departure             the end of a guest
+//! tracer      tracer                a trace is switched on and off
+//! turn        turn                  who may submit, and when: the lock of each device
+//! subjects    trace, place, real    calls are written down; which device a thread is on; the caller's own call
+//! guest       guest                 the registration, the devices, what is kept for them; the page that a fork wipes
+//! state       books, turn::state, tracer::state    what a guest keeps, as plain data
+//! drain       turn::drain, turn::pace              waiting until submitted work is done
+//! ask         ask                   what we ask the driver on our own account
+//! thread      thread                one thread's record
+//! gate        gate                  the word that a submission looks at
+//! driver      driver                the driver's functions: the table, addresses, typed calls
+//! sys         sys                   the kernel, libc and the dynamic linker
+//! protocol    protocol              how threads agree by words (loom)
+//! plain       bypass, environment, notice, primitive
 //! ```
+//!
+//! A file uses what stands below it; `tests/floors.rs` names a line that climbs. `shim/ARCHITECTURE.md` follows a call through
+//! the floors. The driver's functions are declared once, a row each, in `gpushare_abi::driver_table!`: exports, addresses,
+//! names and call codes come from it.
 //!
 //! # How to hook a function
 //!
@@ -29,7 +41,7 @@
 //! ```text
 //! pub fn alloc(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>, bytes: usize) -> CUresult {
 //!     let Some(guest) = guest() else { return real.call() };          // unmanaged: as if we were not there
-//!     let Some(entry) = guest.current_entry() else { return real.call() };
+//!     let Some(device) = place::current_device(guest) else { return real.call() };
 //!     …
 //! }
 //! ```
@@ -60,26 +72,20 @@ pub mod departure;
 #[cfg(test)]
 mod documented;
 pub mod driver;
-pub mod entry;
 pub mod environment;
-pub mod fast;
-mod floor;
+mod face;
 pub mod gate;
 pub mod guest;
 pub mod hooks;
 pub mod keeper;
 pub mod life;
-pub mod lookup;
 pub mod notice;
 pub mod place;
 mod primitive;
 pub mod protocol;
 pub mod real;
-pub mod resolve;
-pub mod symbols;
-pub mod sys;
+mod sys;
 pub mod thread;
 pub mod trace;
 pub mod tracer;
 pub mod turn;
-pub mod unwind;

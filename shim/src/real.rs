@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use gpushare_abi::errors::CUresult;
 
-use crate::{guest::Guest, symbols::Symbol, thread::Thread};
+use crate::{driver::Symbol, guest::Guest, thread::Thread};
 
 /// Where a call comes from: looked up once for a call.
 #[derive(Clone, Copy)]

@@ -1,6 +1,10 @@
-//! The kernel and libc, as far as we use them past std.
+//! The kernel, libc and the dynamic linker, as far as we use them past std.
 
 pub mod barrier;
+pub mod elf;
 pub mod futex;
+pub mod libc_dl;
 pub mod no_cancel;
+mod old_libc;
 pub mod own_thread;
+mod unwind;

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use shm_layout::{Reason, clock, trace::Call};
 
 use crate::{
+    driver::Symbol,
     guest::{guest, page},
     protocol::quiescence,
-    symbols::Symbol,
     thread::{self, Thread},
     tracer::state::Trace,
 };

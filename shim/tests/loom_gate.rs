@@ -7,7 +7,7 @@
 //!   process has passed a state where all its accesses of memory match its program order, and one that does not run
 //!   passes a full barrier when it is scheduled. The manual's table of pairs says the same: `barrier()` against
 //!   `sys_membarrier()` is ordered as `smp_mb()` against `smp_mb()` is.
-//! * **The assembly of `cuLaunchKernel`** (`src/fast.rs`), which loom cannot run, is these steps by plain moves:
+//! * **The assembly of `cuLaunchKernel`** (`src/face/fast.rs`), which loom cannot run, is these steps by plain moves:
 //!   `mov [inside], submitting` is `step_in`; `cmp [gate], open` is `is_open`; `mov [inside], 0` behind `2:` is
 //!   `step_back`, and before `ret` it is `step_out`: on x86-64 every store releases.
 //! * **The device** is one word, changed only by read-modify-write, so that who is in the driver is told without lending

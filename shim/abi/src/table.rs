@@ -14,7 +14,7 @@
 //!   version (`major * 1000 + minor * 10`) whose answer is this function;
 //! * `call` rows run inside the re-entrancy guard and the panic boundary; `submit` rows are the launch
 //!   path, which brings its own; the `fast` row is a submission with its own assembly where there is one;
-//! * the path is the hook, seen from `shim/src/entry.rs`; the names in brackets behind it are those arguments that it
+//! * the path is the hook, seen from `shim/src/face/exports.rs`; the names in brackets behind it are those arguments that it
 //!   wants to know, in its own order; without brackets it gets them all;
 //! * the name after `fn` is the exported symbol;
 //! * `twin` is the per-thread default stream form (`_ptsz`, `_ptds`) with the same signature and hook;
@@ -33,7 +33,7 @@ macro_rules! driver_table {
             // ---- start, and how functions are found ----
             "cuInit" 2000 call life::init fn cuInit(flags: u32);
             "cuGetProcAddress" 11030 call lookup::proc_address fn cuGetProcAddress(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64);
-            "cuGetProcAddress" 12000 call lookup::proc_address_v2 fn cuGetProcAddress_v2(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>);
+            "cuGetProcAddress" 12000 call lookup::proc_address(name, pfn, version, flags) fn cuGetProcAddress_v2(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>);
 
             // ---- contexts ----
             "cuCtxCreate" 2000 call context::changes() fn cuCtxCreate(ctx: Out<CUcontext>, flags: u32, device: CUdevice);

@@ -7,8 +7,8 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::*},
 };
 
-use super::{elf, real};
-use crate::symbols::{COUNT, Symbol};
+use super::symbols::{COUNT, Symbol};
+use crate::sys::{elf, libc_dl};
 
 /// Handles of the libraries the first definitions came from: the driver's, NVML's.
 static HOMES: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
@@ -29,12 +29,12 @@ pub fn pin(symbol: Symbol, address: *mut c_void) {
     if path.is_empty() {
         return; // defined by the main program itself
     }
-    let handle = real::dlopen(
+    let handle = libc_dl::dlopen(
         path,
         libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
     );
     if handle.is_null() {
-        real::clear_error();
+        libc_dl::clear_error();
         return;
     }
     // Losing a race leaves one more reference to a library that stays anyway.
@@ -47,16 +47,16 @@ pub fn find(symbol: Symbol) -> *mut c_void {
     let handle = home(symbol).load(Relaxed);
     let mut found = null_mut();
     if !handle.is_null() {
-        found = real::dlsym(handle, name);
+        found = libc_dl::dlsym(handle, name);
     } else {
-        found = first(found, || real::dlsym(libc::RTLD_NEXT, name));
+        found = first(found, || libc_dl::dlsym(libc::RTLD_NEXT, name));
         found = first(found, || in_library(symbol, name));
     }
     if found.is_null() {
-        real::clear_error();
+        libc_dl::clear_error();
     }
     // Our own export is no definition.
-    if found == symbol.export() {
+    if elf::is_own(found as usize) {
         null_mut()
     } else {
         found
@@ -74,12 +74,12 @@ fn in_library(symbol: Symbol, name: &CStr) -> *mut c_void {
     } else {
         c"libcuda.so.1"
     };
-    let handle = real::dlopen(usual, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+    let handle = libc_dl::dlopen(usual, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
     if handle.is_null() {
         return null_mut();
     }
-    let found = real::dlsym(handle, name);
-    real::dlclose(handle);
+    let found = libc_dl::dlsym(handle, name);
+    libc_dl::dlclose(handle);
     found
 }
 
@@ -88,12 +88,12 @@ pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
     let Some(path) = path_of(caller).filter(|path| !path.is_empty()) else {
         return null_mut();
     };
-    let handle = real::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+    let handle = libc_dl::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
     if handle.is_null() {
         return null_mut();
     }
-    let found = real::dlsym(handle, c_name(symbol));
-    real::dlclose(handle);
+    let found = libc_dl::dlsym(handle, c_name(symbol));
+    libc_dl::dlclose(handle);
     found
 }
 
@@ -163,9 +163,9 @@ pub fn find_by_name(name: &CStr) -> *mut c_void {
     if handle.is_null() {
         return null_mut();
     }
-    let found = real::dlsym(handle, name);
+    let found = libc_dl::dlsym(handle, name);
     if found.is_null() {
-        real::clear_error();
+        libc_dl::clear_error();
     }
     found
 }

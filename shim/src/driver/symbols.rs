@@ -2,8 +2,6 @@
 
 mod index;
 
-use std::ffi::c_void;
-
 /// What the table says of one exported symbol.
 pub struct Info {
     /// The exported symbol.
@@ -74,11 +72,6 @@ impl Symbol {
     /// The hooked symbols that `cuGetProcAddress` calls by this name, in the order of the table.
     pub fn by_base(base: &[u8]) -> impl Iterator<Item = Symbol> {
         index::by_base(base)
-    }
-
-    /// Our own export of a hooked symbol.
-    pub fn export(self) -> *mut c_void {
-        crate::entry::export(self)
     }
 
     /// Whether it belongs to NVML rather than to the driver.

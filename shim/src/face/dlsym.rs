@@ -7,18 +7,17 @@
 //! the program itself exports by that name.
 #![allow(unsafe_code, reason = "calls libc's own look-ups")]
 
-pub mod elf;
-pub mod library;
-mod real;
-mod trampoline;
-
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
     panic::catch_unwind,
-    ptr::{null_mut, without_provenance},
+    ptr::without_provenance,
 };
 
-use crate::{driver, symbols::Symbol};
+use super::exports::export;
+use crate::{
+    driver::{Symbol, addresses, library},
+    sys::libc_dl,
+};
 
 /// What a trampoline does: return `value` if `answered`, else jump to libc with `value` as the second argument.
 #[repr(C)]
@@ -40,13 +39,13 @@ fn jump(second: *const c_char) -> Answer {
 }
 
 /// `dlsym(handle, name)` called from `caller`.
-extern "C" fn answer(
+pub extern "C" fn answer(
     handle: *mut c_void,
     name: *const c_char,
     _third: usize,
     caller: usize,
 ) -> Answer {
-    real::prepare();
+    libc_dl::prepare();
     let Some(symbol) = hooked(name) else {
         return jump(name);
     };
@@ -55,25 +54,25 @@ extern "C" fn answer(
 }
 
 /// `dlvsym(handle, name, version)`: the driver has no versions, but a caller may ask all the same.
-extern "C" fn answer_versioned(
+pub extern "C" fn answer_versioned(
     handle: *mut c_void,
     name: *const c_char,
     version: *const c_char,
 ) -> Answer {
-    real::prepare();
+    libc_dl::prepare();
     let Some(symbol) = hooked(name) else {
         return jump(name);
     };
     if is_pseudo(handle) {
         return jump(name);
     }
-    let real = real::dlvsym(handle, name, version);
+    let real = libc_dl::dlvsym(handle, name, version);
     found(ours_or(symbol, real))
 }
 
 /// `dlopen(path, flags)`: RTLD_DEEPBIND would let a library past us, so it is taken out.
-extern "C" fn answer_flags(_path: *const c_char, flags: c_int) -> Answer {
-    real::prepare();
+pub extern "C" fn answer_flags(_path: *const c_char, flags: c_int) -> Answer {
+    libc_dl::prepare();
     let flags = flags & !libc::RTLD_DEEPBIND;
     jump(without_provenance(flags as usize))
 }
@@ -101,17 +100,6 @@ fn hooked(name: *const c_char) -> Option<Symbol> {
     Symbol::by_name(name)
 }
 
-/// A function of libc's by name, whichever of its libraries has it; NULL while none is loaded that does. Somebody who
-/// stands in front of libc (a sanitizer) is found first, as by any caller.
-pub fn of_libc(name: &CStr) -> *mut c_void {
-    let found = real::dlsym(libc::RTLD_DEFAULT, name);
-    if !found.is_null() {
-        return found;
-    }
-    real::clear_error();
-    real::find(name).unwrap_or(null_mut())
-}
-
 fn is_pseudo(handle: *mut c_void) -> bool {
     handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
 }
@@ -125,8 +113,8 @@ fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_voi
     let real = if handle == libc::RTLD_NEXT {
         behind_us(symbol, caller, false)
     } else {
-        let first = real::dlsym(handle, name);
-        if first == symbol.export() {
+        let first = libc_dl::dlsym(handle, name);
+        if first == export(symbol) {
             behind_us(symbol, caller, handle == libc::RTLD_DEFAULT)
         } else {
             first
@@ -139,14 +127,14 @@ fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_voi
 /// itself was linked with (a plugin opened RTLD_LOCAL).
 fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_void {
     let name = library::c_name(symbol);
-    let real = real::dlsym(libc::RTLD_NEXT, name);
+    let real = libc_dl::dlsym(libc::RTLD_NEXT, name);
     if !real.is_null() || !in_callers_scope {
         return real;
     }
     let local = library::in_scope_of(caller, symbol);
     if local.is_null() {
         // Asked again so that `dlerror` tells of the look-up, not of what we did in between.
-        return real::dlsym(libc::RTLD_NEXT, name);
+        return libc_dl::dlsym(libc::RTLD_NEXT, name);
     }
     local
 }
@@ -154,10 +142,10 @@ fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_vo
 /// Our export if this is the definition we wrap, else the definition itself, which may be none. What a program, or a
 /// library loaded before us, exports by this name is its own and no driver's: it is not even a function perhaps.
 fn ours_or(symbol: Symbol, real: *mut c_void) -> *mut c_void {
-    let wrapped = driver::known(symbol) == real
-        || !library::is_before_us(real as usize) && driver::adopt(symbol, real);
+    let wrapped = addresses::known(symbol) == real
+        || !library::is_before_us(real as usize) && addresses::adopt(symbol, real);
     if !real.is_null() && wrapped {
-        symbol.export()
+        export(symbol)
     } else {
         real
     }

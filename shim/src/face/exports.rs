@@ -12,14 +12,30 @@ use std::{
 
 use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
+use super::proc_address;
 use crate::{
-    driver, guest,
+    driver::{self, Symbol},
+    guest,
     hooks::{context, copy, launch, memory, memset, multi_device, stream, sync, transfer},
-    life, lookup,
+    life,
     real::{Real, Submission},
-    symbols::Symbol,
     thread, trace,
 };
+
+/// The hook that hands out our exports is told where they are.
+mod lookup {
+    use super::*;
+
+    pub fn proc_address(
+        real: Real<'_, impl FnOnce() -> CUresult>,
+        name: *const c_char,
+        pfn: Out<*mut c_void>,
+        version: i32,
+        flags: u64,
+    ) -> CUresult {
+        proc_address::answer(real, name, pfn, version, flags, export)
+    }
+}
 
 /// Runs a hook behind the re-entrancy guard and the panic boundary.
 #[inline(always)]
@@ -110,7 +126,7 @@ macro_rules! export_fast {
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            crate::fast::launch_kernel!($name)
+            super::fast::launch_kernel!($name)
         }
     };
 }

@@ -61,7 +61,7 @@ macro_rules! launch_kernel {
             return_address = const $crate::thread::offset::RETURN_ADDRESS,
             saved_register = const $crate::thread::offset::SAVED_REGISTER,
             open = const $crate::gate::OPEN,
-            addresses = sym $crate::driver::ADDRESSES,
+            addresses = sym $crate::driver::addresses::ADDRESSES,
             address = const 8 * Symbol::$name as usize,
             slow = sym $name::slow,
         )

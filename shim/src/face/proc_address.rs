@@ -15,54 +15,34 @@ use gpushare_abi::{
 };
 
 use crate::{
-    driver,
+    driver::{Symbol, addresses, library, symbols::HOOKED},
     real::Real,
-    resolve::library,
-    symbols::{HOOKED, Symbol},
     trace::early::LookUp,
 };
 
-/// `cuGetProcAddress` as of CUDA 11.3.
-pub fn proc_address(
+/// `cuGetProcAddress`; `export` tells where our functions are.
+pub fn answer(
     real: Real<'_, impl FnOnce() -> CUresult>,
     name: *const c_char,
     pfn: Out<*mut c_void>,
     version: i32,
     flags: u64,
+    export: impl FnOnce(Symbol) -> *mut c_void,
 ) -> CUresult {
     let _early = LookUp::begins(real.symbol());
     real.call()?;
-    swap(name, pfn, version, flags);
-    Ok(())
-}
-
-/// `cuGetProcAddress` as of CUDA 12.0, with a status.
-pub fn proc_address_v2(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    name: *const c_char,
-    pfn: Out<*mut c_void>,
-    version: i32,
-    flags: u64,
-    _status: Out<u32>,
-) -> CUresult {
-    let _early = LookUp::begins(real.symbol());
-    real.call()?;
-    swap(name, pfn, version, flags);
-    Ok(())
-}
-
-fn swap(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64) {
     let Some(theirs) = pfn.get().filter(|address| !address.is_null()) else {
-        return;
+        return Ok(());
     };
     if name.is_null() {
-        return;
+        return Ok(());
     }
     // SAFETY: the driver has just read the same C string.
     let name = unsafe { CStr::from_ptr(name) };
     if let Some(symbol) = recognise(name, theirs, version, flags) {
-        pfn.set(symbol.export());
+        pfn.set(export(symbol));
     }
+    Ok(())
 }
 
 /// The hooked symbol that the driver answered with.
@@ -71,7 +51,10 @@ fn recognise(name: &CStr, theirs: *mut c_void, version: i32, flags: u64) -> Opti
     rows.peek()?;
     learn_all();
     let rows = rows.collect::<Rows>();
-    if let Some(symbol) = rows.iter().find(|&symbol| driver::known(symbol) == theirs) {
+    if let Some(symbol) = rows
+        .iter()
+        .find(|&symbol| addresses::known(symbol) == theirs)
+    {
         return Some(symbol);
     }
     let meant = meant(&rows, version, flags & PER_THREAD != 0)?;
@@ -79,7 +62,7 @@ fn recognise(name: &CStr, theirs: *mut c_void, version: i32, flags: u64) -> Opti
         return None;
     }
     // The first definition, or another door to the same driver: both are ours to wrap.
-    driver::adopt(meant, theirs);
+    addresses::adopt(meant, theirs);
     Some(meant)
 }
 
@@ -122,7 +105,7 @@ fn learn_all() {
     }
     for &symbol in HOOKED {
         if !symbol.is_nvml() {
-            driver::address(symbol);
+            addresses::address(symbol);
         }
     }
     LEARNED.store(true, Relaxed);

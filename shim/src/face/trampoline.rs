@@ -1,7 +1,7 @@
 //! `dlsym`, `dlvsym` and `dlopen` as the rest of the process sees them.
 //!
 //! Each asks one of our functions with the caller's own arguments and its return address, and either returns
-//! what it [answers](super::Answer) or jumps to libc with every argument (the second as the answer has it), the
+//! what it [answers](super::dlsym::Answer) or jumps to libc with every argument (the second as the answer has it), the
 //! stack and the return address as the caller left them: libc then sees the caller, not us.
 #![allow(unsafe_code, reason = "naked functions")]
 
@@ -10,7 +10,8 @@ use std::{
     ffi::{c_char, c_int, c_void},
 };
 
-use super::{answer, answer_flags, answer_versioned, real};
+use super::dlsym::{answer, answer_flags, answer_versioned};
+use crate::sys::libc_dl;
 
 /// The body of a function of three arguments at most.
 #[cfg(target_arch = "x86_64")]
@@ -93,7 +94,7 @@ macro_rules! ask {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    ask!(answer, else real::DLSYM)
+    ask!(answer, else libc_dl::DLSYM)
 }
 
 /// `dlvsym`: ours for a hooked name on a handle, libc's for all else.
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn dlvsym(
     name: *const c_char,
     version: *const c_char,
 ) -> *mut c_void {
-    ask!(answer_versioned, else real::DLVSYM)
+    ask!(answer_versioned, else libc_dl::DLVSYM)
 }
 
 /// `dlopen`: libc's, without RTLD_DEEPBIND.
@@ -119,5 +120,5 @@ pub unsafe extern "C" fn dlvsym(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
-    ask!(answer_flags, else real::DLOPEN)
+    ask!(answer_flags, else libc_dl::DLOPEN)
 }

@@ -16,9 +16,9 @@ use gpushare_abi::{
 use super::memory;
 use crate::{
     admission::{self, Admission},
+    driver::Symbol,
     guest::{self, guest},
     real::Submission,
-    symbols::Symbol,
     sys::no_cancel::Uncancelled,
     thread::{self, Work, stream_key},
     trace,

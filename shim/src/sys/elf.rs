@@ -5,7 +5,10 @@
 //! constructors have run and in races at first use.
 #![allow(unsafe_code, reason = "reads the tables of loaded objects")]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    sync::atomic::{AtomicUsize, Ordering::*},
+};
 
 use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
 
@@ -73,6 +76,24 @@ pub fn visit<T>(mut visit: impl FnMut(Object) -> Option<T>) -> Option<T> {
     // SAFETY: `step` matches the type `walk` has.
     unsafe { libc::dl_iterate_phdr(Some(step::<T>), std::ptr::from_mut(&mut walk).cast()) };
     walk.found
+}
+
+/// Whether an address lies in this library.
+pub fn is_own(address: usize) -> bool {
+    static START: AtomicUsize = AtomicUsize::new(0);
+    static END: AtomicUsize = AtomicUsize::new(0);
+    // ORDER: pairs with the Release below; the start is there.
+    let mut end = END.load(Acquire);
+    if end == 0 {
+        let code = is_own as *const () as usize;
+        let own = visit(|object| object.contains(code).then(|| object.span()));
+        let (start, behind) = own.unwrap_or_default();
+        START.store(start, Relaxed);
+        // ORDER: publishes the start.
+        END.store(behind, Release);
+        end = behind;
+    }
+    (START.load(Relaxed)..end).contains(&address)
 }
 
 impl Object {

@@ -153,3 +153,14 @@ pub fn clear_error() {
     // SAFETY: no arguments.
     unsafe { real() };
 }
+
+/// A function of libc's by name, whichever of its libraries has it; NULL while none is loaded that does. Somebody who
+/// stands in front of libc (a sanitizer) is found first, as by any caller.
+pub fn of_libc(name: &CStr) -> *mut c_void {
+    let found = dlsym(libc::RTLD_DEFAULT, name);
+    if !found.is_null() {
+        return found;
+    }
+    clear_error();
+    find(name).unwrap_or(null_mut())
+}

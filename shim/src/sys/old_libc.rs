@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicI32, AtomicPtr, Ordering::*},
 };
 
-use crate::resolve;
+use super::libc_dl;
 
 /// Gives a function of ours a C name that only this library sees.
 macro_rules! hidden {
@@ -115,7 +115,7 @@ macro_rules! wherever_it_is {
             static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             let mut known = KNOWN.load(Relaxed);
             if known.is_null() {
-                known = resolve::of_libc($name);
+                known = libc_dl::of_libc($name);
                 KNOWN.store(known, Relaxed);
             }
             if known.is_null() {

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::{floor::hidden, resolve::elf};
+use super::{elf, old_libc::hidden};
 
 /// glibc's `struct dl_find_object`, on the architectures we build for.
 #[repr(C)]

@@ -16,10 +16,9 @@ use super::{
     tracing::Tracing,
 };
 use crate::{
-    driver,
+    driver::{Symbol, addresses},
     gate::{self, Gate},
     protocol::submission::{self, OUTSIDE, SUBMITTING},
-    symbols::Symbol,
 };
 
 /// A thread is in a hook that submits nothing.
@@ -51,7 +50,7 @@ pub struct Thread {
     pub(super) last: [AtomicUsize; 2],
     /// What the thread does on the device it is settled on.
     pub(super) tally: AtomicPtr<Tally>,
-    /// Where [`fast`](crate::fast) keeps its caller's return address and register meanwhile.
+    /// Where [`fast`](crate::face::fast) keeps its caller's return address and register meanwhile.
     pub(super) return_address: Cell<usize>,
     pub(super) saved_register: Cell<usize>,
     /// Kernels that `fast` launched on the device the thread is settled on; they are in no tally yet.
@@ -68,7 +67,7 @@ pub struct Thread {
     pub(super) tallies: [Tally; DEVICES_PER_PROCESS],
 }
 
-/// Where the assembly of [`fast`](crate::fast) finds the fields.
+/// Where the assembly of [`fast`](crate::face::fast) finds the fields.
 #[allow(missing_docs, reason = "named after the fields")]
 pub mod offset {
     use std::mem::offset_of;
@@ -298,10 +297,10 @@ impl Thread {
     /// trusts that its function is known.
     #[inline(always)]
     fn note_last(&self, key: usize) {
-        if !driver::known(Symbol::cuLaunchKernel).is_null() {
+        if !addresses::known(Symbol::cuLaunchKernel).is_null() {
             self.last[0].store(if key == 1 { 0 } else { key }, Relaxed);
         }
-        if !driver::known(Symbol::cuLaunchKernel_ptsz).is_null() {
+        if !addresses::known(Symbol::cuLaunchKernel_ptsz).is_null() {
             self.last[1].store(if key == 2 { 0 } else { key }, Relaxed);
         }
     }

@@ -1,7 +1,7 @@
 //! The thread-local slot: eight bytes of initial-exec TLS, reached in two loads.
 //!
 //! `thread_local!` would go through `__tls_get_addr`. The slot's symbol is also read by the assembly of
-//! [`fast`](crate::fast).
+//! [`fast`](crate::face::fast).
 #![allow(unsafe_code, reason = "reads and writes the slot")]
 
 use std::arch::{asm, global_asm};

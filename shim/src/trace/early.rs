@@ -10,7 +10,7 @@ use shm_layout::{
     trace::{Buffer, Call},
 };
 
-use crate::{guest::guest, symbols::Symbol};
+use crate::{driver::Symbol, guest::guest};
 
 /// What a function came to before the process was registered. Any thread adds.
 struct Sum {

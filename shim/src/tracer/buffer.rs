@@ -8,13 +8,13 @@ use shm_layout::{
 };
 
 use crate::{
+    driver::symbols::INFO,
     guest::Guest,
     notice::{self, Cause},
-    symbols::INFO,
 };
 
 // A buffer has a name and a row for every function of the table.
-const _: () = assert!(crate::symbols::COUNT <= trace::CALLS);
+const _: () = assert!(crate::driver::symbols::COUNT <= trace::CALLS);
 
 /// The exported names by call code.
 pub fn names() -> Vec<&'static str> {

@@ -9,10 +9,10 @@ use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation,
 use crate::books::live::Record;
 use crate::books::physical::Id;
 use crate::books::record::{self, Counted, Kind};
+use crate::driver::Symbol;
 use crate::guest::{Device, Guest, guest};
 use crate::place;
 use crate::real::Real;
-use crate::symbols::Symbol;
 use crate::thread::{self, Thread};
 use crate::trace;
 

@@ -8,9 +8,9 @@ use shm_layout::Reservation;
 
 use crate::books::graph::plan::Need;
 use crate::books::graph::pool::Claim;
+use crate::driver::Symbol;
 use crate::guest::{Guest, guest};
 use crate::hooks::memory::account;
-use crate::symbols::Symbol;
 
 /// What a launch was promised on all its devices; given back unless it is settled otherwise.
 pub struct Claims {

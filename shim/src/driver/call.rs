@@ -1,0 +1,63 @@
+//! Typed calls of the driver's own functions, past all hooks.
+#![allow(unsafe_code, reason = "calls through the driver's addresses")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "each is the driver's function: its documentation tells"
+)]
+#![allow(
+    clippy::too_many_arguments,
+    non_snake_case,
+    reason = "the driver's own signatures"
+)]
+#![allow(missing_docs, reason = "the driver's own names")]
+#![allow(dead_code, reason = "the table gives every function a call")]
+
+use std::ffi::{c_char, c_void};
+
+use gpushare_abi::{
+    In, Out,
+    errors::{CUDA_ERROR_NOT_FOUND, CUresult},
+    types::*,
+};
+
+use super::{addresses::address, symbols::Symbol};
+
+/// What a call answers that the driver does not have. Without any driver there is nothing better to say.
+#[cold]
+fn missing() -> CUresult {
+    Err(CUDA_ERROR_NOT_FOUND)
+}
+
+macro_rules! function {
+    (fn $name:ident ($($arg:ident: $type:ty),* $(,)?)) => {
+        #[inline(always)]
+        pub unsafe fn $name($($arg: $type),*) -> CUresult {
+            let real = address(Symbol::$name);
+            if real.is_null() {
+                return missing();
+            }
+            // SAFETY: the address is the driver's function of this name, and a test compares the table's
+            // signature with the driver's header.
+            let real = unsafe {
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> CUresult>(real)
+            };
+            // SAFETY: the caller passes what the driver's documentation asks for.
+            unsafe { real($($arg),*) }
+        }
+    };
+}
+
+macro_rules! functions {
+    (
+        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        used { $(fn $used:ident $used_args:tt;)* }
+    ) => {
+        $(
+            function!(fn $name $args);
+            $(function!(fn $twin $args);)?
+        )*
+        $(function!(fn $used $used_args);)*
+    };
+}
+
+gpushare_abi::driver_table!(functions);

@@ -1,0 +1,6 @@
+//! Imports point down the floors that `lib.rs` lists.
+
+#[test]
+fn no_import_climbs() {
+    gpushare_testbed::floors::check(env!("CARGO_MANIFEST_DIR"));
+}
