@@ -197,9 +197,10 @@ fn read_switch(text: &str) -> Result<bool, TextError> {
 
 /// A name that the segments have room for and a table on a screen can show.
 fn read_name(text: &str, longest: usize) -> Result<String, TextError> {
-    if text.len() > longest || text.chars().any(char::is_control) {
+    text::visible(text)?;
+    if text.len() > longest {
         let start: String = text.chars().take(longest).collect();
-        let why = format!("{start:?} is no name: at most {longest} bytes, all of them visible");
+        let why = format!("{start:?} is no name: at most {longest} bytes");
         return Err(TextError::Conflict { why });
     }
     Ok(text.to_owned())

@@ -11,12 +11,14 @@
 
 use std::fmt;
 
+mod label;
 mod memory;
 mod number;
 mod policy;
 mod size;
 mod span;
 
+pub use label::{is_hidden, shown, visible};
 pub use memory::{Amount, MemoryList, parse_amount, parse_memory_list};
 pub use number::{parse_integer, parse_percent};
 pub use policy::{POLICY_FIELDS, PolicyEdit, PolicyField, format_policy, parse_policy};

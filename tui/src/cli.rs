@@ -146,7 +146,7 @@ impl From<serde_json::Error> for Failure {
 
 /// Writes a document for programs, which is all there is to be written.
 fn json(out: &mut dyn Write, document: &impl serde::Serialize) -> Done {
-    serde_json::to_writer_pretty(&mut *out, document)?;
+    serde_json::to_writer_pretty(Plain::json(&mut *out), document)?;
     writeln!(out)?;
     Ok(Exit::Done)
 }

@@ -263,3 +263,51 @@ fn nothing_that_was_typed_acts_on_the_terminal() {
         assert!(!said.out.contains(acts), "{words:?}: {said:?}");
     }
 }
+
+#[test]
+fn json_stays_json_with_the_true_characters_of_a_hostile_label() {
+    let world = World::new();
+    let label = "=a\u{202e}b\u{200b}\u{e0041}";
+    let train = world.actor(label);
+    train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    for (words, at) in [
+        (&["ps", "--json"][..], "/processes/0/name"),
+        (&["quota", "show", "--json"], ""),
+        (&["policy", "show", "--json"], ""),
+        (&["group", "show", "--json"], ""),
+        (&["trace", "show", "--json"], ""),
+        (&["audit", "--json"], "/edits/0/target"),
+        (&["doctor", "--json"], ""),
+    ] {
+        let output = world.command(words).output().expect("the program is built");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let document: serde_json::Value = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"));
+        assert!(
+            !text.contains(|c| shm_layout::text::is_hidden(c) && c != '\n'),
+            "{words:?}"
+        );
+        if !at.is_empty() {
+            let shown = document
+                .pointer(at)
+                .and_then(|value| value.as_str())
+                .unwrap_or_default();
+            assert!(shown.contains(label), "{words:?}: {text}");
+        }
+    }
+    world
+        .gpushare(&["quota", "set", "all", "1GiB", "--reason", "a\u{202e}b"])
+        .refused(2, &["U+202E"]);
+    world
+        .gpushare(&["group", "create", "a\u{2066}b"])
+        .refused(2, &["U+2066"]);
+}
+
+#[test]
+fn an_unknown_option_of_run_is_a_usage_error_and_no_program() {
+    let world = World::new();
+    world
+        .gpushare(&["run", "--memroy", "8G", "--", "true"])
+        .refused(2, &["--memroy", "not an option"]);
+}

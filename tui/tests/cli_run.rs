@@ -44,7 +44,9 @@ fn wrong_settings_are_refused_before_anything_starts() {
         ("--priority", "20", "between -20 and 19"),
         ("--cap", "0%", "between 1% and 100%"),
         ("--group", "", "empty"),
-        ("--name", "a\nb", "control characters"),
+        ("--name", "a\nb", "control character U+000A"),
+        ("--name", "a\u{202e}b", "U+202E"),
+        ("--group", "a\u{200b}b", "U+200B"),
         ("--policy", "timeslice=5", "unknown unit"),
     ] {
         run(&world, &[option, value, "--", "sh", "-c", &touch]).refused(2, &[option, word]);
@@ -174,7 +176,7 @@ fn a_library_that_is_not_there_ends_it_with_what_to_do() {
 }
 
 #[test]
-fn a_static_program_runs_with_a_warning() {
+fn a_static_program_runs_with_a_warning_and_not_at_all_with_a_limit() {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static.c");
     fs::write(&source, "int main(void) { return 3; }\n").expect("ours");
     let program = gpushare_testbed::cc(&source, "static-program", &["-static"])
@@ -183,6 +185,10 @@ fn a_static_program_runs_with_a_warning() {
     let said = run(&World::new(), &["--", &program]);
     assert_eq!(said.code, 3);
     assert!(said.err.contains("statically linked"), "{said:?}");
+    run(&World::new(), &["--memory", "1G", "--", &program])
+        .refused(1, &["not started", "--memory", "statically linked"]);
+    let options = ["--memory", "1G", "--best-effort", "--", &program];
+    assert_eq!(run(&World::new(), &options).code, 3);
 }
 
 /// A program that its caller gains rights by, if this machine lets us have one.

@@ -46,9 +46,9 @@ pub(crate) fn text_of(words: &[u64]) -> String {
         .collect()
 }
 
-/// A group's name as words; `None` if it is empty, too long or has control characters.
+/// A group's name as words; `None` if it is empty, too long or has characters that do not show.
 pub(crate) fn name_words(name: &str) -> Option<NameWords> {
-    let fits = !name.is_empty() && name.len() <= 31 && !name.chars().any(char::is_control);
+    let fits = !name.is_empty() && name.len() <= 31 && !name.chars().any(crate::text::is_hidden);
     fits.then(|| {
         let mut words = [0; 4];
         text_words(name, &mut words);

@@ -46,6 +46,8 @@ struct Document<'a> {
     uuid: &'a str,
     gpu: usize,
     claimed: bool,
+    /// Why not.
+    unclaimed_because: Option<String>,
     devices: &'a [Candidate],
 }
 
@@ -77,8 +79,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let allowed = picking::allowed()?;
     let candidates = picking::candidates(&sample, wanted, allowed.as_deref());
     let chosen = picking::choose(&candidates, named, wanted)?;
-    let claimed = claim(&dir, &sample.devices[chosen]);
-    write(args, &candidates, chosen, claimed, out)?;
+    let unclaimed_because = claim(&dir, &sample.devices[chosen]).err();
+    write(args, &candidates, chosen, unclaimed_because, out)?;
     Ok(Exit::Done)
 }
 
@@ -94,23 +96,25 @@ fn take_turn(dir: &Path) -> Option<File> {
     Some(file)
 }
 
-fn claim(dir: &SegmentDir, device: &DeviceSample) -> bool {
+/// Holds a claim, or says why not.
+fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<(), String> {
     let Some(uuid) = uuids::parse(&device.uuid) else {
-        return false;
+        return Err("the device has no readable UUID".into());
     };
     let now = clock::now();
     let until = now.saturating_add(u64::try_from(CLAIM.as_nanos()).unwrap_or(0));
-    match Segments::open_operator(&dir.path) {
-        Ok(operator) => operator.claim_pick(uuid, &device.name, device.total_bytes, until, now),
-        Err(_) => false,
-    }
+    let operator = Segments::open_operator(&dir.path)
+        .map_err(|error| format!("only who may edit the segments can claim: {error}"))?;
+    let held = operator.claim_pick(uuid, &device.name, device.total_bytes, until, now);
+    let full = || "all its claims are held by other picks".to_owned();
+    held.then_some(()).ok_or_else(full)
 }
 
 fn write(
     args: &Args,
     candidates: &[Candidate],
     chosen: usize,
-    claimed: bool,
+    unclaimed_because: Option<String>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let uuid = &candidates[chosen].uuid;
@@ -119,15 +123,18 @@ fn write(
             schema_version: SCHEMA_VERSION,
             uuid,
             gpu: chosen,
-            claimed,
+            claimed: unclaimed_because.is_none(),
+            unclaimed_because,
             devices: candidates,
         };
         return json(out, &document).map(drop);
     }
     if args.explain {
         explain(candidates, chosen).write(&mut std::io::stderr())?;
-        if !claimed {
-            note("no claim could be held on it, so a pick at the same moment may choose it too");
+        if let Some(why) = unclaimed_because {
+            note(&format!(
+                "no claim is held on it, so a pick at the same moment may choose it too: {why}"
+            ));
         }
     }
     writeln!(out, "{uuid}")?;

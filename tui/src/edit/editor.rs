@@ -7,7 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use shm_layout::{Change, Operator, SegmentDir, Segments, SlotId, clock, snapshot};
+use shm_layout::{
+    Change, EditError, Operator, SegmentDir, Segments, SlotId, clock, snapshot, text,
+};
 
 use super::StoredChange;
 use crate::edit::audit::{AuditLog, Outcome, Place, Record, SCHEMA_VERSION};
@@ -153,7 +155,15 @@ impl Editor {
     }
 
     fn submit_as(&self, request: EditRequest, undoes: Option<u64>) -> Result<Applied, EditFailure> {
-        let done = self.operator().and_then(|operator| {
+        let reason = request.reason.as_deref().unwrap_or_default();
+        let visible = text::visible(reason).map_err(|error| EditFailure::Edit {
+            target: request.target.clone(),
+            error: EditError::Invalid {
+                field: "reason",
+                why: error.to_string(),
+            },
+        });
+        let done = visible.and_then(|()| self.operator()).and_then(|operator| {
             operator
                 .edit(request.expected_generation, &request.change, clock::now())
                 .map_err(|error| EditFailure::Edit {

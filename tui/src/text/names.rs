@@ -30,10 +30,5 @@ fn check_name(what: &str, text: &str, most: usize) -> Result<(), Failure> {
             text.len()
         )));
     }
-    if text.chars().any(char::is_control) {
-        return Err(Failure::usage(format!(
-            "{what}: {text:?} has control characters; use printable ones"
-        )));
-    }
-    Ok(())
+    shm_layout::text::visible(text).map_err(|error| Failure::usage(format!("{what}: {error}")))
 }

@@ -10,27 +10,43 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Whether a character may do something to a terminal instead of standing on it.
-fn acts(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
+use shm_layout::text::is_hidden;
 
 /// The text with what acts written out.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    escaped(text, &[])
+    escaped(text, &[], as_rust)
 }
 
-fn escaped<'t>(text: &'t str, kept: &[char]) -> Cow<'t, str> {
-    let hides = |c: char| acts(c) && !kept.contains(&c);
+/// A cell of CSV that a spreadsheet takes for text and not for a formula. Numbers stay what they are.
+pub fn cell(text: &str) -> Cow<'_, str> {
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.len() > 1;
+    if formula && text.parse::<f64>().is_err() {
+        return Cow::Owned(format!("'{text}"));
+    }
+    Cow::Borrowed(text)
+}
+
+fn as_rust(shown: &mut String, c: char) {
+    shown.extend(c.escape_default());
+}
+
+/// JSON's own form, which a reader turns back into the character.
+fn as_json(shown: &mut String, c: char) {
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        // Memory takes all that is written.
+        let _ = write!(shown, "\\u{unit:04x}");
+    }
+}
+
+fn escaped<'t>(text: &'t str, kept: &[char], write_out: fn(&mut String, char)) -> Cow<'t, str> {
+    let hides = |c: char| is_hidden(c) && !kept.contains(&c);
     if !text.contains(hides) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if hides(c) {
-            // Memory takes all that is written.
-            let _ = write!(shown, "{}", c.escape_default());
+            write_out(&mut shown, c);
         } else {
             shown.push(c);
         }
@@ -46,6 +62,7 @@ pub struct Plain<W: Write> {
     to: W,
     /// The beginning of a character whose rest has not come yet.
     begun: Vec<u8>,
+    write_out: fn(&mut String, char),
 }
 
 impl<W: Write> Plain<W> {
@@ -54,13 +71,22 @@ impl<W: Write> Plain<W> {
         Self {
             to,
             begun: Vec::new(),
+            write_out: as_rust,
+        }
+    }
+
+    /// Puts it before a writer of JSON: what does not show is escaped as JSON does, and the document stays the same.
+    pub fn json(to: W) -> Self {
+        Self {
+            write_out: as_json,
+            ..Self::new(to)
         }
     }
 
     fn text(&mut self, bytes: &[u8]) -> io::Result<()> {
         for chunk in bytes.utf8_chunks() {
             self.to
-                .write_all(escaped(chunk.valid(), &['\n', '\t']).as_bytes())?;
+                .write_all(escaped(chunk.valid(), &['\n', '\t'], self.write_out).as_bytes())?;
             if !chunk.invalid().is_empty() {
                 self.to.write_all("\u{fffd}".as_bytes())?;
             }
@@ -134,6 +160,29 @@ mod tests {
         assert_eq!(plain("\u{9b}2J \u{202e}txt"), "\\u{9b}2J \\u{202e}txt");
         assert_eq!(written(&[b"PID\tNAME\n"]), "PID\tNAME\n");
         assert_eq!(written(&[b"a\x1b]0;title\x07b"]), "a\\u{1b}]0;title\\u{7}b");
+    }
+
+    #[test]
+    fn json_keeps_every_character_and_shows_none_that_acts() {
+        let text = "\u{202e}a\u{9b}\u{7f}\u{e0041}\u{1b}\n\u{200b}";
+        let mut out = Vec::new();
+        serde_json::to_writer_pretty(Plain::json(&mut out), &[text]).expect("memory");
+        let out = String::from_utf8(out).expect("text");
+        assert!(!out.contains(|c| is_hidden(c) && c != '\n'), "{out:?}");
+        let back: Vec<String> = serde_json::from_str(&out).expect("JSON");
+        assert_eq!(back, [text]);
+    }
+
+    #[test]
+    fn a_cell_that_would_be_a_formula_is_text_and_a_number_is_a_number() {
+        assert_eq!(cell("=cmd()"), "'=cmd()");
+        assert_eq!(cell("+x"), "'+x");
+        assert_eq!(cell("-x"), "'-x");
+        assert_eq!(cell("@x"), "'@x");
+        assert_eq!(cell("\tx"), "'\tx");
+        for number in ["-3", "+4.5", "-1e9", "-", "", "a=b"] {
+            assert_eq!(cell(number), number);
+        }
     }
 
     #[test]

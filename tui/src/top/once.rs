@@ -14,6 +14,7 @@ use super::state::alerts::Severity;
 use super::state::blame::Pair;
 use crate::sample::report::{self, ProcessReport};
 use crate::sample::{DeviceSample, GroupSample, SCHEMA_VERSION, quantile};
+use crate::text::plain::{Plain, cell};
 
 /// The document of `--format json`.
 #[derive(Serialize)]
@@ -142,7 +143,7 @@ fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> 
         alerts: alerts(state, only),
         warnings: &sample.warnings,
     };
-    serde_json::to_writer(&mut *out, &document)?;
+    serde_json::to_writer(Plain::json(&mut *out), &document)?;
     Ok(writeln!(out)?)
 }
 
@@ -223,7 +224,7 @@ fn csv(out: &mut impl Write, state: &State, first: bool) -> Result<()> {
     for row in state.rows() {
         let time = sample.unix_ms.to_string();
         let values: Vec<Value<'_>> = COLUMNS.iter().map(|column| (column.value)(&row)).collect();
-        let cells = values.iter().map(|value| value.raw().into_owned());
+        let cells = values.iter().map(|value| cell(&value.raw()).into_owned());
         writer.write_record(std::iter::once(time).chain(cells))?;
     }
     Ok(writer.flush()?)

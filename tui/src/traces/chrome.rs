@@ -24,6 +24,7 @@ use super::ring::{self, Edits};
 use super::{Account, Found};
 use crate::sample::Sample;
 use crate::text::exit::Failure;
+use crate::text::plain::Plain;
 
 mod event;
 mod lanes;
@@ -48,7 +49,7 @@ pub fn write(
         done: RefCell::default(),
         failure: RefCell::default(),
     };
-    if let Err(error) = serde_json::to_writer(&mut *out, &document) {
+    if let Err(error) = serde_json::to_writer(Plain::json(&mut *out), &document) {
         return Err(match document.failure.take() {
             Some(failure) => failure,
             None => error.into(),

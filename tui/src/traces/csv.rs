@@ -8,6 +8,7 @@ use shm_layout::trace::{Kind, Record};
 use super::{Account, Found, device_name, device_names};
 use crate::sample::{End, Sample};
 use crate::text::exit::Failure;
+use crate::text::plain::cell;
 use crate::text::uuids;
 
 /// The headings: also a trace without a record has them.
@@ -68,7 +69,7 @@ pub fn write(
         for record in reader.records() {
             let row = Row {
                 pid: account.pid,
-                name: &header.label,
+                name: &cell(&header.label),
                 tid: record.tid,
                 kind: kind(record.kind),
                 call: record.name.unwrap_or_default(),

@@ -46,14 +46,38 @@ impl Launch {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;
+        if program.as_encoded_bytes().starts_with(b"-") {
+            let unknown = Failure::usage(format!(
+                "{program:?} is not an option of gpushare run; gpushare run --help lists them (a program of that name \
+                 is started as ./NAME)"
+            ));
+            return Err(taken_for_scenario(settings).unwrap_or(unknown));
+        }
         let program = find_program(program)
             .map_err(|failure| taken_for_scenario(settings).unwrap_or(failure))?;
         let library = artifacts::library()?;
         let obstacle = elf::obstacle(&program);
         let sentence = |obstacle: &Obstacle| obstacle.sentence(&program);
+        // The linker splits the list of preloads at blanks and colons.
+        let unreachable = library
+            .as_os_str()
+            .as_encoded_bytes()
+            .iter()
+            .any(|byte| byte.is_ascii_whitespace() || *byte == b':');
+        let hindrance = if unreachable {
+            Some(format!(
+                "{} has a blank or a colon in its path, where the dynamic linker splits LD_PRELOAD; install gpushare \
+                 at a path without",
+                library.display()
+            ))
+        } else {
+            obstacle.as_ref().map(sentence)
+        };
+        let limited = !settings.limits().is_empty();
         let (futile, warning) = match &obstacle {
-            Some(Obstacle::Privileged) => (obstacle.as_ref().map(sentence), None),
-            _ => (disabled(), obstacle.as_ref().map(sentence)),
+            Some(Obstacle::Privileged) => (hindrance, None),
+            _ if limited && hindrance.is_some() => (hindrance, None),
+            _ => (disabled(), hindrance),
         };
         let mut launch = Self {
             warnings: warning.into_iter().collect(),

@@ -134,7 +134,7 @@ impl Report {
 
     /// As JSON.
     pub fn write_json(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
+        serde_json::to_writer_pretty(crate::text::plain::Plain::json(&mut *out), self)?;
         Ok(writeln!(out)?)
     }
 

@@ -83,7 +83,7 @@ pub fn json(rows: &[Measured], simulated: bool, out: &mut dyn Write) -> Result<(
         simulated,
         results: rows,
     };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    serde_json::to_writer_pretty(crate::text::plain::Plain::json(&mut *out), &document)?;
     Ok(writeln!(out)?)
 }
 

@@ -1,0 +1,82 @@
+//! Labels, groups and reasons: text that shows as it is written.
+
+use super::TextError;
+
+/// Whether a character hides, reorders or acts instead of showing: controls, format characters (zero-width, bidi
+/// overrides and isolates, tags), separators of lines, blanks without ink, private use and noncharacters.
+pub const fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}'
+        | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e000}'..='\u{f8ff}' | '\u{fdd0}'..='\u{fdef}' | '\u{fffe}' | '\u{ffff}'
+        | '\u{e0000}'..='\u{10ffff}')
+}
+
+/// Refuses a text in which a character does not show.
+pub fn visible(text: &str) -> Result<(), TextError> {
+    match text.chars().find(|c| is_hidden(*c)) {
+        None => Ok(()),
+        Some(c) => Err(TextError::Conflict {
+            why: format!(
+                "\"{}\" has the invisible or control character U+{:04X}; use printable ones",
+                shown(text),
+                u32::from(c)
+            ),
+        }),
+    }
+}
+
+/// The text with every hidden character written out, as `\u{202e}`.
+pub fn shown(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, c| {
+        if is_hidden(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_or_reorders_is_refused_and_writing_of_every_kind_is_not() {
+        for text in [
+            "a\u{1b}[2J",
+            "a\u{9b}",
+            "a\u{7f}",
+            "a\u{202e}b",
+            "a\u{2066}b",
+            "a\u{200b}b",
+            "a\u{200d}b",
+            "\u{feff}a",
+            "a\u{2028}b",
+            "a\u{ad}b",
+            "a\u{e0041}b",
+            "a\u{e000}b",
+            "a\nb",
+            "a\u{2064}b",
+            "\u{3164}",
+        ] {
+            let error = visible(text).expect_err(text).to_string();
+            assert!(!error.chars().any(is_hidden), "{error}");
+        }
+        for text in [
+            "train",
+            "über 8GiB",
+            "日本語",
+            "עברית",
+            "résumé",
+            "=1+1",
+            "",
+        ] {
+            assert_eq!(visible(text), Ok(()), "{text}");
+        }
+    }
+}
