@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::answer::{Fault, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, NvmlReturn};
-use crate::c::{Handle, InText, Out, OutText, PciInfo};
+use crate::answer::{
+    ARGUMENT_VERSION_MISMATCH, Fault, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, NvmlReturn,
+};
+use crate::c::{Handle, InText, Out, OutText, PciInfo, PciInfoExt, version_1};
 use crate::session;
 use crate::view::{Gpu, Instance, View};
 
@@ -159,6 +161,96 @@ pub(crate) fn pci_info(device: Handle, pci: Out<PciInfo>) -> NvmlReturn {
     info.bus_id[..bus_id.len()].copy_from_slice(bus_id.as_bytes());
     info.bus_id_legacy[..bus_id.len() - 4].copy_from_slice(&bus_id.as_bytes()[4..]);
     pci.set(info)
+}
+
+/// The newer call: the class too, a 3D controller.
+pub(crate) fn pci_info_ext(device: Handle, pci: Out<PciInfoExt>) -> NvmlReturn {
+    let board = Board::of(device)?;
+    let gpu = board.whole_gpu()?;
+    let mut info = pci.get()?;
+    if info.version != version_1::<PciInfoExt>() {
+        return Err(ARGUMENT_VERSION_MISMATCH);
+    }
+    let bus_id = pci_bus_id(gpu);
+    info = PciInfoExt {
+        version: info.version,
+        domain: 0,
+        bus: gpu.pci_bus,
+        device: 0,
+        device_id: 0x10de,
+        subsystem_id: 0,
+        base_class: 3,
+        sub_class: 2,
+        bus_id: [0; 32],
+    };
+    info.bus_id[..bus_id.len()].copy_from_slice(bus_id.as_bytes());
+    pci.set(info)
+}
+
+/// NVML's number for the generation that a compute capability is of.
+pub(crate) fn architecture(device: Handle, architecture: Out<u32>) -> NvmlReturn {
+    const UNKNOWN: u32 = u32::MAX;
+    let board = Board::of(device)?;
+    architecture.set(match board.gpu().compute {
+        (3, _) => 2,
+        (5, _) => 3,
+        (6, _) => 4,
+        (7, 5) => 6,
+        (7, _) => 5,
+        (8, 9) => 8,
+        (8, _) => 7,
+        (9, _) => 9,
+        (10.., _) => 10,
+        _ => UNKNOWN,
+    })
+}
+
+/// Peers do not reach each other's memory, as `cuDeviceCanAccessPeer` says.
+pub(crate) fn p2p_status(
+    device: Handle,
+    peer: Handle,
+    capability: u32,
+    status: Out<u32>,
+) -> NvmlReturn {
+    const CAPABILITIES: u32 = 5;
+    const STATUS_NOT_SUPPORTED: u32 = 5;
+    let (one, other) = (Board::of(device)?, Board::of(peer)?);
+    one.whole_gpu()?;
+    other.whole_gpu()?;
+    if capability >= CAPABILITIES || device == peer {
+        return Err(INVALID_ARGUMENT);
+    }
+    status.set(STATUS_NOT_SUPPORTED)
+}
+
+/// The processors near the GPU: all there are.
+pub(crate) fn cpu_affinity(device: Handle, words: u32, set: Out<u64>) -> NvmlReturn {
+    Board::of(device)?;
+    if words == 0 {
+        return Err(INVALID_ARGUMENT);
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let word = |first: usize| match processors.saturating_sub(first) {
+        0 => 0,
+        64.. => u64::MAX,
+        some => (1 << some) - 1,
+    };
+    let all: Vec<u64> = (0..processors).step_by(64).map(word).collect();
+    set.fill_all(words, &all)
+}
+
+/// The same for a node or a socket.
+pub(crate) fn cpu_affinity_within(
+    device: Handle,
+    words: u32,
+    set: Out<u64>,
+    scope: u32,
+) -> NvmlReturn {
+    const SOCKET: u32 = 1;
+    if scope > SOCKET {
+        return Err(INVALID_ARGUMENT);
+    }
+    cpu_affinity(device, words, set)
 }
 
 fn pci_bus_id(gpu: &Gpu) -> String {

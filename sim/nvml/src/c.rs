@@ -35,6 +35,22 @@ impl<T: Copy> Out<T> {
         Ok(unsafe { source.read() })
     }
 
+    /// Fills the caller's array of `room` values; those that are not given become the default.
+    pub(crate) fn fill_all(self, room: u32, values: &[T]) -> NvmlReturn
+    where
+        T: Default,
+    {
+        let target = self.0.ok_or(INVALID_ARGUMENT)?;
+        for index in 0..room as usize {
+            let value = values.get(index).copied().unwrap_or_default();
+            // SAFETY: one of the caller's `room` values, by NVML's contract.
+            let place = unsafe { target.add(index) };
+            // SAFETY: as above.
+            unsafe { place.write(value) };
+        }
+        Ok(())
+    }
+
     /// Whether the caller gave no place.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_none()
@@ -127,4 +143,16 @@ structs! {
         bus_id_legacy: [u8; 16], domain: u32, bus: u32, device: u32, device_id: u32, subsystem_id: u32,
         bus_id: [u8; 32],
     }
+    /// `nvmlPciInfoExt_v1_t`.
+    PciInfoExt: 64 {
+        version: u32, domain: u32, bus: u32, device: u32, device_id: u32, subsystem_id: u32, base_class: u32,
+        sub_class: u32, bus_id: [u8; 32],
+    }
+    /// `nvmlSystemDriverBranchInfo_v1_t`.
+    DriverBranch: 84 { version: u32, branch: [u8; 80], }
+}
+
+/// What a struct of NVML's first version says in its `version`: its size, and the version on top.
+pub(crate) const fn version_1<T>() -> u32 {
+    size_of::<T>() as u32 | 1 << 24
 }

@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::answer::{NOT_SUPPORTED, NvmlReturn, UNKNOWN};
 use crate::c::{
-    Handle, InText, Memory, MemoryV2, Out, OutText, PciInfo, ProcessInfo, ProcessInfoV1,
-    ProcessSample, Temperature, Utilization,
+    DriverBranch, Handle, InText, Memory, MemoryV2, Out, OutText, PciInfo, PciInfoExt, ProcessInfo,
+    ProcessInfoV1, ProcessSample, Temperature, Utilization,
 };
 use crate::{board, memory, mig, processes, sensors, session, system};
 
@@ -48,6 +48,7 @@ exports! {
     fn nvmlSystemGetNVMLVersion(version: OutText, room: u32) = system::nvml_version;
     fn nvmlSystemGetCudaDriverVersion(version: Out<i32>) = system::cuda_version;
     fn nvmlSystemGetCudaDriverVersion_v2(version: Out<i32>) = system::cuda_version;
+    fn nvmlSystemGetDriverBranch(branch: Out<DriverBranch>, room: u32) = system::driver_branch;
     fn nvmlSystemGetProcessName(pid: u32, name: OutText, room: u32) = processes::name;
 
     fn nvmlDeviceGetCount(count: Out<u32>) = board::count;
@@ -64,6 +65,11 @@ exports! {
     fn nvmlDeviceGetPciInfo(device: Handle, pci: Out<PciInfo>) = board::pci_info;
     fn nvmlDeviceGetPciInfo_v2(device: Handle, pci: Out<PciInfo>) = board::pci_info;
     fn nvmlDeviceGetPciInfo_v3(device: Handle, pci: Out<PciInfo>) = board::pci_info;
+    fn nvmlDeviceGetPciInfoExt(device: Handle, pci: Out<PciInfoExt>) = board::pci_info_ext;
+    fn nvmlDeviceGetArchitecture(device: Handle, architecture: Out<u32>) = board::architecture;
+    fn nvmlDeviceGetP2PStatus(device: Handle, peer: Handle, capability: u32, status: Out<u32>) = board::p2p_status;
+    fn nvmlDeviceGetCpuAffinity(device: Handle, words: u32, set: Out<u64>) = board::cpu_affinity;
+    fn nvmlDeviceGetCpuAffinityWithinScope(device: Handle, words: u32, set: Out<u64>, scope: u32) = board::cpu_affinity_within;
     fn nvmlDeviceGetCudaComputeCapability(device: Handle, major: Out<i32>, minor: Out<i32>) = board::compute_capability;
 
     fn nvmlDeviceGetMigMode(device: Handle, current: Out<u32>, pending: Out<u32>) = mig::mode;
@@ -108,7 +114,7 @@ exports! {
 }
 
 not_supported! {
-    nvmlDeviceGetArchitecture nvmlDeviceGetBrand nvmlDeviceGetCurrPcieLinkGeneration
+    nvmlDeviceGetBrand nvmlDeviceGetCurrPcieLinkGeneration
     nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons
     nvmlDeviceGetDisplayActive nvmlDeviceGetDisplayMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2 nvmlDeviceGetEccMode nvmlDeviceGetFanSpeedRPM
     nvmlDeviceGetFieldValues nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth

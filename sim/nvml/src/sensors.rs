@@ -4,12 +4,10 @@ use crate::answer::{
     ARGUMENT_VERSION_MISMATCH, Fault, INVALID_ARGUMENT, NOT_SUPPORTED, NvmlReturn,
 };
 use crate::board::Board;
-use crate::c::{Handle, Out, Temperature, Utilization};
+use crate::c::{Handle, Out, Temperature, Utilization, version_1};
 
 const POWER_LIMIT_MW: u32 = 350_000;
 const IDLE_POWER_MW: u32 = 60_000;
-/// `nvmlTemperature_v1`: the struct's size, and version 1 on top.
-const TEMPERATURE_VERSION_1: u32 = size_of::<Temperature>() as u32 | 1 << 24;
 /// Graphics, multiprocessors, memory, video: clocks at rest and at work, in MHz.
 const CLOCKS_MHZ: [(u32, u32); 4] = [(345, 1980), (345, 1980), (2619, 2619), (765, 1545)];
 
@@ -49,7 +47,7 @@ pub(crate) fn temperature(device: Handle, sensor: u32, celsius: Out<u32>) -> Nvm
 /// The newer call, with sensor and answer in one struct.
 pub(crate) fn temperature_v(device: Handle, temperature: Out<Temperature>) -> NvmlReturn {
     let mut asked = temperature.get()?;
-    if asked.version != TEMPERATURE_VERSION_1 {
+    if asked.version != version_1::<Temperature>() {
         return Err(ARGUMENT_VERSION_MISMATCH);
     }
     asked.celsius = celsius(device, asked.sensor)? as i32;

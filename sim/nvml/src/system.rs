@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use crate::answer::{NvmlReturn, text};
-use crate::c::{Out, OutText};
+use crate::answer::{ARGUMENT_VERSION_MISMATCH, INSUFFICIENT_SIZE, NvmlReturn, text};
+use crate::c::{DriverBranch, Out, OutText, version_1};
 use crate::session;
 
 /// What the simulated driver answers to `cuDriverGetVersion`.
@@ -11,6 +11,23 @@ const CUDA_VERSION: i32 = 13000;
 
 pub(crate) fn driver_version(version: OutText, room: u32) -> NvmlReturn {
     version.set(room, session::view()?.driver_version())
+}
+
+/// The branch that the driver is a release of: `r580_00` for 580.159.04.
+pub(crate) fn driver_branch(branch: Out<DriverBranch>, room: u32) -> NvmlReturn {
+    let view = session::view()?;
+    let mut info = branch.get()?;
+    if info.version != version_1::<DriverBranch>() {
+        return Err(ARGUMENT_VERSION_MISMATCH);
+    }
+    let major = view.driver_version().split('.').next().unwrap_or_default();
+    let name = format!("r{major}_00");
+    if name.len() >= info.branch.len().min(room as usize) {
+        return Err(INSUFFICIENT_SIZE);
+    }
+    info.branch = [0; 80];
+    info.branch[..name.len()].copy_from_slice(name.as_bytes());
+    branch.set(info)
 }
 
 /// NVML's own version is the CUDA major version and the driver's.
