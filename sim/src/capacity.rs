@@ -8,8 +8,9 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Process};
 use crate::process;
+use crate::world::World;
 use crate::{MAX_PROCESSES, Member};
 
 /// How often a process tries again when only other announcements stand in its way.
@@ -37,40 +38,54 @@ fn total(layout: &Layout, device: usize) -> (u64, u64) {
     sums
 }
 
+/// Takes `bytes` of a device's memory for a process.
+pub(crate) fn take(
+    world: &World,
+    process: &Process,
+    device: usize,
+    bytes: u64,
+) -> Result<(), OutOfMemory> {
+    try_take(world, process, device, bytes).or_else(|_| {
+        // The dead may still hold some.
+        process::reap(world);
+        try_take(world, process, device, bytes)
+    })
+}
+
+fn try_take(
+    world: &World,
+    process: &Process,
+    device: usize,
+    bytes: u64,
+) -> Result<(), OutOfMemory> {
+    let capacity = world.devices()[device].memory;
+    if bytes > capacity {
+        return Err(OutOfMemory);
+    }
+    let own = &process.devices[device];
+    for _ in 0..TRIES {
+        // ORDER: SeqCst, see `total`.
+        own.trying.fetch_add(bytes, SeqCst);
+        let (held, announced) = total(world.layout(), device);
+        if announced <= capacity {
+            // ORDER: `used` grows before `trying` shrinks, so a sum never misses these bytes.
+            own.used.fetch_add(bytes, SeqCst);
+            own.trying.fetch_sub(bytes, SeqCst);
+            return Ok(());
+        }
+        own.trying.fetch_sub(bytes, SeqCst);
+        if held + bytes > capacity {
+            return Err(OutOfMemory);
+        }
+        std::thread::yield_now();
+    }
+    Err(OutOfMemory)
+}
+
 impl Member {
     /// Takes `bytes` of a device's memory.
     pub fn take_memory(&self, device: usize, bytes: u64) -> Result<(), OutOfMemory> {
-        self.try_memory(device, bytes).or_else(|_| {
-            // The dead may still hold some.
-            process::reap(self.world());
-            self.try_memory(device, bytes)
-        })
-    }
-
-    fn try_memory(&self, device: usize, bytes: u64) -> Result<(), OutOfMemory> {
-        let layout = self.world().layout();
-        let capacity = self.world().devices()[device].memory;
-        if bytes > capacity {
-            return Err(OutOfMemory);
-        }
-        let own = &self.process().devices[device];
-        for _ in 0..TRIES {
-            // ORDER: SeqCst, see `total`.
-            own.trying.fetch_add(bytes, SeqCst);
-            let (held, announced) = total(layout, device);
-            if announced <= capacity {
-                // ORDER: `used` grows before `trying` shrinks, so a sum never misses these bytes.
-                own.used.fetch_add(bytes, SeqCst);
-                own.trying.fetch_sub(bytes, SeqCst);
-                return Ok(());
-            }
-            own.trying.fetch_sub(bytes, SeqCst);
-            if held + bytes > capacity {
-                return Err(OutOfMemory);
-            }
-            std::thread::yield_now();
-        }
-        Err(OutOfMemory)
+        take(self.world(), self.process(), device, bytes)
     }
 
     /// Gives `bytes` of a device's memory back.

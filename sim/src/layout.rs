@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use crate::{MAX_DEVICES, MAX_PROCESSES};
 
 /// `GPUSIM` and the version of this layout; written last when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x04");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x05");
 
 /// Words of scenario text a world keeps.
 pub(crate) const SCENARIO_WORDS: usize = 2048;
@@ -70,6 +70,14 @@ pub(crate) struct Process {
     pub pid_namespace: AtomicU64,
     /// Start time in clock ticks, from `/proc/PID/stat`.
     pub start_time: AtomicU64,
+    /// What [`crate::checkpoint`] has come to; written by whoever takes a step.
+    pub checkpoint: AtomicU32,
+    /// Threads inside a call.
+    pub inside: AtomicU32,
+    /// Pieces of work queued and not done.
+    pub queued: AtomicU64,
+    /// Managed allocations.
+    pub managed: AtomicU64,
     pub devices: [ProcessDevice; MAX_DEVICES],
 }
 
@@ -80,6 +88,8 @@ pub(crate) struct ProcessDevice {
     pub used: AtomicU64,
     /// Bytes it is about to hold.
     pub trying: AtomicU64,
+    /// Bytes that a checkpoint took away; written by whoever takes its steps.
+    pub away: AtomicU64,
     /// Live contexts.
     pub contexts: AtomicU64,
     /// Engine time it has had; added by whoever notices the end of a kernel.

@@ -8,6 +8,7 @@
 //! * [`world`]: opening and creating a world; its name; its devices.
 //! * [`process`]: who takes part, and how a process's death is noticed.
 //! * [`capacity`]: device memory, shared by all processes of the world.
+//! * [`checkpoint`]: a process is locked, its memory leaves the devices and comes back.
 //! * [`timeline`]: the engine: one kernel at a time over all processes.
 //! * [`usage`]: what NVML wants to know: who is on a device, with how much memory and work.
 //! * [`visible`]: the devices that `CUDA_VISIBLE_DEVICES` leaves a program.
@@ -18,6 +19,7 @@
 //! pid namespaces are fine, time namespaces are not.
 
 pub mod capacity;
+pub mod checkpoint;
 pub mod clock;
 mod layout;
 pub mod locks;

@@ -164,7 +164,9 @@ fn sweep(layout: &'static Layout, path: &Path) {
     }
 }
 
-fn taken_slots(layout: &'static Layout) -> impl Iterator<Item = (usize, &'static Process)> {
+pub(crate) fn taken_slots(
+    layout: &'static Layout,
+) -> impl Iterator<Item = (usize, &'static Process)> {
     // ORDER: pairs with the SeqCst in `join`; slots below it have been claimed once.
     let high = (layout.processes_high.load(Acquire) as usize).min(MAX_PROCESSES);
     let slots = layout.processes[..high].iter().enumerate();
@@ -182,12 +184,17 @@ fn forget_memory(process: &Process) {
     for device in &process.devices {
         device.used.store(0, Relaxed);
         device.trying.store(0, Relaxed);
+        device.away.store(0, Relaxed);
         device.contexts.store(0, Relaxed);
     }
 }
 
 fn clear(process: &Process) {
     forget_memory(process);
+    process.checkpoint.store(0, Relaxed);
+    process.inside.store(0, Relaxed);
+    process.queued.store(0, Relaxed);
+    process.managed.store(0, Relaxed);
     for device in &process.devices {
         device.busy.store(0, Relaxed);
         for bucket in &device.buckets {

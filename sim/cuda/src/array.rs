@@ -64,13 +64,13 @@ fn create(
         0
     } else {
         let device = context.device;
-        heap::allocate(bytes, heap::STEP, device, context.handle, Kind::Array)?.base
+        heap::allocate(bytes, heap::STEP, device, context.owner, Kind::Array)?.base
     };
     let array = Array {
         shape,
         levels,
         address,
-        context: context.handle,
+        context: context.owner,
         is_part: false,
         parts: Mutex::default(),
     };

@@ -2,6 +2,7 @@
 //! work is submitted. What needs only its own subject has its interface there.
 
 pub mod capture;
+pub mod checkpoint;
 pub mod context;
 pub mod copy;
 pub mod event;
@@ -10,6 +11,7 @@ pub mod graph_edit;
 pub mod graph_exec;
 pub mod graph_exec_params;
 pub mod graph_params;
+pub mod green;
 pub mod launch;
 pub mod managed;
 pub mod memory;

@@ -22,6 +22,8 @@ use crate::stream::{self, Mark, Stream, Streams};
 pub struct Context {
     /// Its handle.
     pub handle: u64,
+    /// The handle of the context that what is made in it belongs to: of a green context the primary one.
+    pub owner: u64,
     /// The device's ordinal.
     pub device: i32,
     /// It is the device's primary context.
@@ -127,8 +129,13 @@ impl Context {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
         let handle = fresh();
+        Ok(Self::keep(handle, handle, ordinal, flags, primary))
+    }
+
+    fn keep(handle: u64, owner: u64, ordinal: i32, flags: u32, primary: bool) -> Arc<Self> {
         let context = Arc::new(Self {
             handle,
+            owner,
             device: ordinal,
             primary,
             flags: AtomicU32::new(flags),
@@ -136,10 +143,27 @@ impl Context {
             limits: Mutex::default(),
             cache: AtomicU32::new(0),
             shared_banks: AtomicU32::new(0),
-            streams: Streams::new(handle, ordinal),
+            streams: Streams::new(handle, owner, ordinal),
         });
         CONTEXTS.insert(handle, Arc::clone(&context));
-        Ok(context)
+        context
+    }
+
+    /// The context of a green context, on the same device as this primary one, which it belongs to.
+    pub fn make_green(&self) -> Arc<Self> {
+        Self::keep(fresh(), self.handle, self.device, 0, false)
+    }
+
+    /// It is the context of a green context.
+    pub fn is_green(&self) -> bool {
+        self.owner != self.handle
+    }
+
+    /// The contexts of the green contexts that it is the primary one of.
+    pub fn greens(&self) -> Vec<Arc<Self>> {
+        let mut all = CONTEXTS.all();
+        all.retain(|context| context.is_green() && context.owner == self.handle);
+        all
     }
 
     fn check(&self) -> CUresult {
@@ -157,9 +181,13 @@ impl Context {
         }
     }
 
-    /// Marks of all work of the context.
+    /// Marks of all work of the context, of a primary one also those of the device's green contexts.
     pub fn tails(&self) -> Vec<Mark> {
-        self.streams.tails()
+        let mut tails = self.streams.tails();
+        for green in self.greens() {
+            tails.extend(green.streams.tails());
+        }
+        tails
     }
 
     /// Gives back the memory that was taken for the process's first context on the device, if this was the last.

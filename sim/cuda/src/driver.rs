@@ -12,6 +12,7 @@ use gpushare_abi::errors::{
 };
 use gpushare_sim::{Device, Member, World, visible};
 
+use crate::faces;
 use crate::handles::lock;
 
 /// The version of the driver API: 13.0.
@@ -98,8 +99,22 @@ fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "gpushare simulator: {line}");
 }
 
-/// The driver, if it is initialised in this process.
+/// The driver, if it is initialised in this process. While a checkpoint has the process locked, a call waits here.
 pub fn driver() -> Result<&'static Driver, CUerror> {
+    let driver = driver_while_locked()?;
+    faces::enter(|| driver.member.enter(), leave);
+    Ok(driver)
+}
+
+/// A call has ended that a checkpoint had to wait for.
+fn leave() {
+    if let Ok(driver) = driver_while_locked() {
+        driver.member.leave();
+    }
+}
+
+/// The same for the calls that a locked process may make.
+pub fn driver_while_locked() -> Result<&'static Driver, CUerror> {
     if FORKED.load(Relaxed) {
         return Err(CUDA_ERROR_NOT_INITIALIZED);
     }

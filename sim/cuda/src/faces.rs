@@ -12,6 +12,7 @@
 //! A body is plain safe Rust: the arguments' types ([`crate::c`]) check pointers where they are used.
 //! Nothing unwinds into the caller.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpushare_abi::errors::{CUDA_ERROR_UNKNOWN, CUresult};
@@ -48,8 +49,45 @@ pub struct Address(pub *const ());
 #[allow(unsafe_code)]
 unsafe impl Sync for Address {}
 
+/// How far a thread's call has come.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    /// There is none: the thread is one of ours.
+    None,
+    /// It has not needed the driver yet.
+    Begun,
+    /// It has, and says so when it ends.
+    Inside(fn()),
+}
+
+thread_local! {
+    static CALL: Cell<Call> = const { Cell::new(Call::None) };
+}
+
+/// The call that this thread makes needs the driver, which `enter` may let wait; `leave` is called at the call's end.
+pub fn enter(enter: impl FnOnce(), leave: fn()) {
+    if matches!(CALL.get(), Call::Begun) {
+        enter();
+        CALL.set(Call::Inside(leave));
+    }
+}
+
 /// Runs a body; a panic becomes an error code.
 pub fn guarded(body: impl FnOnce() -> CUresult) -> CUresult {
+    struct End(Call);
+    impl Drop for End {
+        fn drop(&mut self) {
+            if let Call::Inside(leave) = CALL.replace(self.0) {
+                leave();
+            }
+        }
+    }
+    let before = CALL.get();
+    // A call made within a call, by a destructor of the application's, is a part of it.
+    let _end = (!matches!(before, Call::Inside(_))).then(|| {
+        CALL.set(Call::Begun);
+        End(before)
+    });
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(CUDA_ERROR_UNKNOWN))
 }
 

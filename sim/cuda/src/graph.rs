@@ -4,6 +4,7 @@
 //! * [`node`]: what a node does, and its parameters.
 //! * [`sequences`]: the rules of stream capture; `crate::capture` applies them.
 //! * `add`, `params`, `edit`: the calls that make and change graphs.
+//! * [`conditional`]: nodes whose graphs run or not.
 //! * [`exec`]: graphs ready to launch; `exec_params` changes them.
 //! * [`memory`]: memory that a graph allocates and frees.
 //! * `user_object`: the application's objects that graphs keep alive.
@@ -12,6 +13,7 @@
 //! A launch queues the nodes in one stream, one after the other: every order the driver may choose gives
 //! the same result as this one.
 
+pub mod conditional;
 pub mod dag;
 pub mod exec;
 pub mod node;
@@ -29,6 +31,7 @@ use crate::driver::driver;
 use crate::handles::{NodeId, Table, fresh, lock};
 use dag::Dag;
 use node::Node;
+use user_object::Held;
 
 /// A graph.
 #[derive(Debug)]
@@ -37,14 +40,14 @@ pub struct Graph {
     pub handle: u64,
     /// Its nodes and edges.
     pub dag: Mutex<Dag<Node>>,
-    /// It belongs to a child graph node.
+    /// It belongs to a node.
     is_child: AtomicBool,
     /// The latest executable made of it.
     pub ready: Mutex<Weak<exec::Exec>>,
     /// If it is a clone: the nodes of the original, and their copies here.
     pub originals: HashMap<NodeId, NodeId>,
-    /// References to the application's objects, by handle.
-    pub objects: Mutex<HashMap<u64, u32>>,
+    /// References to the application's objects.
+    pub objects: Mutex<Held>,
 }
 
 static GRAPHS: Table<Graph> = Table::new();
@@ -68,17 +71,27 @@ pub fn home(handle: CUgraphNode) -> Result<(Arc<Graph>, NodeId), CUerror> {
 impl Graph {
     /// A new graph without nodes.
     pub fn create() -> Arc<Self> {
-        Self::keep(Dag::default(), HashMap::new(), false)
+        Self::keep(Dag::default(), HashMap::new(), Held::default(), false)
     }
 
-    fn keep(dag: Dag<Node>, originals: HashMap<NodeId, NodeId>, is_child: bool) -> Arc<Self> {
+    /// The same, for a node that it belongs to.
+    pub fn create_inside() -> Arc<Self> {
+        Self::keep(Dag::default(), HashMap::new(), Held::default(), true)
+    }
+
+    fn keep(
+        dag: Dag<Node>,
+        originals: HashMap<NodeId, NodeId>,
+        objects: Held,
+        is_child: bool,
+    ) -> Arc<Self> {
         let graph = Arc::new(Self {
             handle: fresh(),
             dag: Mutex::new(dag),
             is_child: AtomicBool::new(is_child),
             ready: Mutex::default(),
             originals,
-            objects: Mutex::default(),
+            objects: Mutex::new(objects),
         });
         for id in lock(&graph.dag).nodes() {
             HOMES.insert(*id, Arc::new(Arc::downgrade(&graph)));
@@ -87,16 +100,17 @@ impl Graph {
         graph
     }
 
-    /// A copy with nodes of its own, and child graphs of its own.
+    /// A copy with nodes of its own, child graphs of its own and references of its own.
     pub fn copy(&self, is_child: bool) -> Arc<Self> {
         let dag = lock(&self.dag);
         let names: HashMap<_, _> = dag.nodes().iter().map(|id| (*id, fresh())).collect();
         let copied = dag.renamed(|id| names[&id], Node::copied);
         drop(dag);
-        Self::keep(copied, names, is_child)
+        let objects = lock(&self.objects).copied();
+        Self::keep(copied, names, objects, is_child)
     }
 
-    /// Whether it belongs to a child graph node.
+    /// Whether it belongs to a node.
     pub fn is_child(&self) -> bool {
         self.is_child.load(Relaxed)
     }
@@ -111,12 +125,32 @@ impl Graph {
 
     /// Whether it allocates or frees memory.
     pub fn has_memory(&self) -> bool {
+        self.has(&|node| matches!(node, Node::Alloc(_) | Node::Free(_)))
+    }
+
+    /// Whether it may be cloned, and copied into a child graph.
+    pub fn may_be_copied(&self) -> bool {
+        let fixed =
+            |node: &Node| matches!(node, Node::Alloc(_) | Node::Free(_) | Node::Conditional(_));
+        !self.has(&fixed)
+    }
+
+    /// Whether it, or a graph in it, has such a node.
+    fn has(&self, which: &dyn Fn(&Node) -> bool) -> bool {
         let dag = lock(&self.dag);
-        dag.nodes().iter().any(|id| match dag.get(*id) {
-            Some(Node::Alloc(_) | Node::Free(_)) => true,
-            Some(Node::Child(child)) => child.has_memory(),
-            _ => false,
-        })
+        let mut nodes = dag.nodes().iter().filter_map(|id| dag.get(*id));
+        nodes.any(|node| which(node) || node.inside().iter().any(|graph| graph.has(which)))
+    }
+
+    /// References of its own to all that it and the graphs in it keep alive.
+    pub fn objects_inside(&self) -> Held {
+        let mut held = lock(&self.objects).copied();
+        let dag = lock(&self.dag);
+        for node in dag.nodes().iter().filter_map(|id| dag.get(*id)) {
+            let inside = node.inside().iter();
+            inside.for_each(|graph| held.take_over(graph.objects_inside()));
+        }
+        held
     }
 
     /// Adds a node that waits for others.
@@ -132,28 +166,24 @@ impl Graph {
     pub fn remove(&self, id: NodeId) -> CUresult {
         let node = lock(&self.dag).remove(id).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         HOMES.remove(id);
-        if let Node::Child(child) = node {
-            child.forget();
-        }
+        node.forget();
         Ok(())
     }
 
     /// Forgets the graph, its nodes and its child graphs, and releases what it kept alive.
     pub fn forget(&self) {
         GRAPHS.remove(self.handle);
-        let children: Vec<_> = {
+        let nodes: Vec<_> = {
             let dag = lock(&self.dag);
-            let child = |id: &NodeId| match dag.get(*id) {
-                Some(Node::Child(child)) => Some(Arc::clone(child)),
-                _ => None,
-            };
             dag.nodes().iter().for_each(|id| drop(HOMES.remove(*id)));
-            dag.nodes().iter().filter_map(child).collect()
+            let nodes = dag.nodes().iter().filter_map(|id| dag.get(*id).cloned());
+            nodes.collect()
         };
-        children.iter().for_each(|child| child.forget());
+        nodes.iter().for_each(Node::forget);
+        conditional::forget_handles(self.handle);
         // The destructors are the application's: no lock is held.
         let held = std::mem::take(&mut *lock(&self.objects));
-        user_object::release_all(held);
+        drop(held);
     }
 
     /// Looks at a node.

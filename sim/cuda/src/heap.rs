@@ -158,7 +158,27 @@ pub fn unmap_host(address: u64, bytes: u64) {
     unsafe { libc::munmap(address as *mut _, bytes as usize) };
 }
 
+/// Managed memory keeps a process from being checkpointed.
+fn count_managed(block: &Block, more: bool) {
+    if block.kind == Kind::Managed
+        && let Ok(driver) = driver()
+    {
+        driver.member.managed(more);
+    }
+}
+
 impl Heap {
+    fn insert(&mut self, base: u64, block: Block) {
+        count_managed(&block, true);
+        self.blocks.insert(base, block);
+    }
+
+    fn remove(&mut self, base: u64) -> Option<Block> {
+        let block = self.blocks.remove(&base)?;
+        count_managed(&block, false);
+        Some(block)
+    }
+
     /// Takes a range of free addresses.
     fn take(&mut self, bytes: u64, align: u64) -> Option<u64> {
         let wanted = (bytes + align.saturating_sub(STEP), 0);
@@ -252,7 +272,7 @@ pub fn place(
         kind,
         id: fresh_id(),
     };
-    heap.blocks.insert(base, block.clone());
+    heap.insert(base, block.clone());
     Ok(block)
 }
 
@@ -280,7 +300,7 @@ pub fn note(
         kind,
         id: fresh_id(),
     };
-    heap.blocks.insert(base, block.clone());
+    heap.insert(base, block.clone());
     Ok(block)
 }
 
@@ -289,7 +309,7 @@ pub fn forget(base: u64, which: impl FnOnce(&Block) -> bool) -> Result<Block, CU
     let mut heap = lock(&HEAP);
     let block = heap.blocks.get(&base).filter(|block| which(block)).cloned();
     let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    heap.blocks.remove(&base);
+    heap.remove(base);
     Ok(block)
 }
 
@@ -369,10 +389,7 @@ pub fn free_all(context: u64) {
             .filter(|b| owned(b))
             .map(|b| b.base)
             .collect();
-        bases
-            .iter()
-            .filter_map(|base| heap.blocks.remove(base))
-            .collect()
+        bases.iter().filter_map(|base| heap.remove(*base)).collect()
     };
     for block in gone {
         // The driver is there: a context of it was.

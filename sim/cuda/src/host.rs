@@ -31,7 +31,7 @@ fn allocate(out: Out<u64>, bytes: usize, flags: u32) -> CUresult {
     capture::forbid_unsafe()?;
     let address = heap::map_host(bytes as u64).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let kind = Kind::Host(flags | DEVICE_MAP);
-    let noted = heap::note(address, bytes as u64, context.device, context.handle, kind);
+    let noted = heap::note(address, bytes as u64, context.device, context.owner, kind);
     noted.inspect_err(|_| heap::unmap_host(address, bytes as u64))?;
     out.set(address)
 }
@@ -46,7 +46,7 @@ fn register(address: u64, bytes: usize, flags: u32) -> CUresult {
         .checked_add(bytes as u64)
         .ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let kind = Kind::Registered(flags);
-    let noted = heap::note(address, bytes as u64, context.device, context.handle, kind);
+    let noted = heap::note(address, bytes as u64, context.device, context.owner, kind);
     noted
         .map(|_| ())
         .map_err(|_| CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)

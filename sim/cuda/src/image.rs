@@ -1,7 +1,7 @@
-//! What a module's image says of itself: the entry points and variables of PTX text, the entry points of
-//! an ELF image. Images that are only known by their first bytes (fatbinaries) have any name asked for.
+//! What a module's image says of itself: the entry points and variables of PTX text and of an ELF image (a
+//! cubin). Images that are only known by their first bytes (fatbinaries) have any name asked for.
 
-#![allow(unsafe_code)]
+mod elf;
 
 use crate::c;
 
@@ -10,19 +10,41 @@ use crate::c;
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// The sizes of its parameters; `None` if the image does not tell.
-    pub parameters: Option<Vec<usize>>,
+    /// Its parameters; `None` if the image does not tell.
+    pub parameters: Option<Vec<Parameter>>,
+    /// Bytes of shared memory that it declares.
+    pub shared: u32,
+}
+
+/// One parameter of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Where it begins among the packed parameters.
+    pub offset: usize,
+    /// Its bytes.
+    pub size: usize,
+}
+
+/// A variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its bytes.
+    pub size: usize,
+    /// What is in it first; zeros where there is less of this.
+    pub initial: Vec<u8>,
 }
 
 /// An image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Image {
-    /// All its entry points and variables (name and bytes) are known.
+    /// All its entry points and variables are known.
     Known {
         /// Entry points.
         entries: Vec<Entry>,
         /// Variables.
-        variables: Vec<(String, usize)>,
+        variables: Vec<Variable>,
     },
     /// It has whatever name is asked for.
     Opaque,
@@ -41,7 +63,7 @@ impl Image {
         }
         let magic: [u8; 4] = c::read_bytes(address, 4).try_into().ok()?;
         if magic == *ELF {
-            return Some(Self::elf(address).unwrap_or(Self::Opaque));
+            return Some(elf::read(address).unwrap_or(Self::Opaque));
         }
         if matches!(u32::from_le_bytes(magic), FATBIN | FATBIN_WRAPPER) {
             return Some(Self::Opaque);
@@ -56,35 +78,6 @@ impl Image {
         Some(Self::Known {
             entries: entries(&text),
             variables: variables(&text),
-        })
-    }
-
-    /// Reads the section names of a 64-bit ELF image: `.text.NAME` is an entry point.
-    fn elf(address: u64) -> Option<Self> {
-        let word = |offset: u64, bytes: usize| {
-            let mut word = [0; 8];
-            word[..bytes].copy_from_slice(&c::read_bytes(address + offset, bytes));
-            u64::from_le_bytes(word)
-        };
-        let (table, size, count) = (word(0x28, 8), word(0x3a, 2), word(0x3c, 2));
-        if word(4, 1) != 2 || size < 0x40 || table == 0 {
-            return None;
-        }
-        let names = word(table + word(0x3e, 2) * size + 0x18, 8);
-        let sections = (0..count).filter_map(|index| {
-            let name = names + word(table + index * size, 4);
-            c::Text((address + name) as *const _).get().ok()
-        });
-        let entries = sections.filter_map(|name| {
-            let name = name.strip_prefix(".text.")?.to_owned();
-            Some(Entry {
-                name,
-                parameters: None,
-            })
-        });
-        Some(Self::Known {
-            entries: entries.collect(),
-            variables: Vec::new(),
         })
     }
 }
@@ -121,17 +114,43 @@ fn entries(text: &str) -> Vec<Entry> {
         let list = after
             .strip_prefix('(')
             .and_then(|list| list.split_once(')'));
-        let parameters = list.map_or(Vec::new(), |(list, _)| {
-            list.split(',').filter_map(size).collect()
-        });
+        let parameters = list.map_or(Vec::new(), |(list, _)| placed(list));
         if !name.is_empty() && entries.iter().all(|entry| entry.name != name) {
             entries.push(Entry {
                 name,
                 parameters: Some(parameters),
+                shared: 0,
             });
         }
     }
     entries
+}
+
+/// The parameters of a list of declarations, each where its alignment puts it.
+fn placed(list: &str) -> Vec<Parameter> {
+    let mut end = 0_usize;
+    let parameter = |declaration| {
+        let (size, align) = (size(declaration)?, align(declaration)?);
+        let offset = end.next_multiple_of(align);
+        end = offset.checked_add(size)?;
+        Some(Parameter { offset, size })
+    };
+    list.split(',').filter_map(parameter).collect()
+}
+
+/// The alignment of a declaration: what it says, else that of its type.
+fn align(declaration: &str) -> Option<usize> {
+    let mut words = declaration.split_whitespace();
+    let said = words.by_ref().find(|word| *word == ".align");
+    let said = said.and_then(|_| words.next()?.parse().ok());
+    let own = || {
+        declaration
+            .split_whitespace()
+            .filter_map(type_size)
+            .next_back()
+    };
+    said.or_else(own)
+        .filter(|align: &usize| align.is_power_of_two())
 }
 
 /// The bytes of a declaration such as `.param .align 8 .b8 name[24]`.
@@ -158,7 +177,7 @@ fn type_size(word: &str) -> Option<usize> {
 }
 
 /// `.global .align 4 .u32 counter;` and `.visible .const .b8 table[64] = { … };` at the top level.
-fn variables(text: &str) -> Vec<(String, usize)> {
+fn variables(text: &str) -> Vec<Variable> {
     let statements = text.split([';', '{', '}']);
     let found = statements.filter_map(|statement| {
         let start = statement
@@ -173,7 +192,11 @@ fn variables(text: &str) -> Vec<(String, usize)> {
             .next_back()?;
         // Instructions such as `ld.global .u32 r, [x]` have no bare name at the end.
         let plain = name.chars().all(is_name) && !declaration.contains(',');
-        plain.then(|| (name.to_owned(), bytes.max(1)))
+        plain.then(|| Variable {
+            name: name.to_owned(),
+            size: bytes.max(1),
+            initial: Vec::new(),
+        })
     });
     found.collect()
 }
@@ -201,15 +224,23 @@ mod tests {
         };
         assert_eq!(entries.len(), 2);
         assert_eq!(entries[0].name, "gpushare_spin");
-        assert_eq!(entries[0].parameters, Some(vec![8, 24]));
-        assert_eq!(
-            entries[1],
-            Entry {
-                name: "plain".into(),
-                parameters: Some(vec![])
-            }
-        );
-        assert_eq!(variables, [("counter".into(), 4), ("table".into(), 64)]);
+        let at = |offset, size| Parameter { offset, size };
+        assert_eq!(entries[0].parameters, Some(vec![at(0, 8), at(8, 24)]));
+        assert_eq!(entries[1].name, "plain");
+        assert_eq!(entries[1].parameters, Some(vec![]));
+        let found: Vec<_> = variables
+            .iter()
+            .map(|v| (v.name.as_str(), v.size))
+            .collect();
+        assert_eq!(found, [("counter", 4), ("table", 64)]);
+    }
+
+    #[test]
+    fn a_parameter_is_where_its_alignment_puts_it() {
+        let list =
+            ".param .u32 a, .param .align 1 .b8 b[3], .param .align 16 .b8 c[4], .param .f64 d";
+        let offsets: Vec<_> = placed(list).iter().map(|one| one.offset).collect();
+        assert_eq!(offsets, [0, 4, 16, 24]);
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub fn show(file: &File, offset: u64, bytes: u64, context: &Context) -> Result<u
     let (first, within) = (offset / PAGE * PAGE, offset % PAGE);
     let mapped = heap::map(file.as_raw_fd(), first, within + bytes);
     let address = mapped.ok_or(CUDA_ERROR_MAP_FAILED)? + within;
-    let (device, handle) = (context.device, context.handle);
+    let (device, handle) = (context.device, context.owner);
     heap::note(address, bytes, device, handle, Kind::Imported)?;
     Ok(address)
 }

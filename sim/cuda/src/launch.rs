@@ -6,22 +6,19 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUerror, CUresult,
-};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
 use gpushare_abi::types::{
     CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
 };
 
 use crate::c::In;
 use crate::driver::Driver;
-use crate::module::{self, Function};
+use crate::image::Parameter;
+use crate::module::Function;
 use crate::work::Work;
 
 /// Threads a block may have.
 pub const BLOCK_LIMIT: u64 = 1024;
-/// Shared memory a block may ask for.
-pub const SHARED_LIMIT: u32 = 227 << 10;
 /// Blocks a multiprocessor holds at once.
 pub const RESIDENT: u64 = 2;
 
@@ -52,9 +49,6 @@ impl Shape {
         if !fits || !grid || threads > BLOCK_LIMIT {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if self.shared > SHARED_LIMIT {
-            return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-        }
         Ok(())
     }
 
@@ -73,26 +67,26 @@ pub fn arguments(
     if !extra.is_null() {
         return packed(extra);
     }
-    let sizes = match &function.entry.parameters {
-        Some(sizes) => sizes.clone(),
+    let expected = match &function.entry.parameters {
+        Some(known) => known.clone(),
         // Of an opaque kernel only the spinning ones' argument is known.
-        None if reads_duration(&function.entry.name) => vec![8],
+        None if reads_duration(&function.entry.name) => vec![Parameter { offset: 0, size: 8 }],
         None => Vec::new(),
     };
     if parameters.is_null() {
-        return if sizes.is_empty() {
+        return if expected.is_empty() {
             Ok(Vec::new())
         } else {
             Err(CUDA_ERROR_INVALID_VALUE)
         };
     }
     let mut bytes = Vec::new();
-    for (index, size) in sizes.iter().enumerate() {
-        bytes.resize(bytes.len().next_multiple_of(module::align(*size)), 0);
+    for (index, Parameter { offset, size }) in expected.iter().enumerate() {
         let argument = parameters.at(index)?;
         if argument == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        bytes.resize(*offset, 0);
         bytes.extend(crate::c::read_bytes(argument, *size));
     }
     Ok(bytes)
@@ -168,16 +162,9 @@ impl Launch {
     /// A launch with its arguments packed already.
     pub fn new(function: &Arc<Function>, shape: Shape, arguments: Vec<u8>) -> Arc<Self> {
         let ns = duration(&function.entry.name, &arguments, shape);
-        let sizes = function.entry.parameters.iter().flatten();
-        let mut at = 0;
-        let offsets = sizes.map(|size| {
-            let start = usize::next_multiple_of(at, module::align(*size));
-            at = start + size;
-            start
-        });
-        let pointers = offsets
-            .map(|start| arguments.as_ptr() as u64 + start as u64)
-            .collect();
+        let known = function.entry.parameters.iter().flatten();
+        let at = |parameter: &Parameter| arguments.as_ptr() as u64 + parameter.offset as u64;
+        let pointers = known.map(at).collect();
         Arc::new(Self {
             ns,
             function: Arc::clone(function),
@@ -218,7 +205,8 @@ pub fn prepare(
     extra: In<usize>,
 ) -> Result<Arc<Launch>, CUerror> {
     shape.check()?;
-    if !parameters.is_null() && !extra.is_null() {
+    let asks_too_much = shape.shared > function.dynamic_limit();
+    if asks_too_much || (!parameters.is_null() && !extra.is_null()) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let arguments = arguments(function, parameters, extra)?;

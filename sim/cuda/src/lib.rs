@@ -25,6 +25,7 @@
 //! work       work                                      what is done
 //! memory     heap                                      addresses
 //! capacity   capacity                                  a device's bytes
+//! jit        jit                                       where the compiler's logs go
 //! driver     driver                                    this process's part in the world
 //! edge       faces, handles, image                     one row a function, handles, what is in a module's image
 //! c          c                                         what comes over the C interface
@@ -35,8 +36,8 @@
 //! Where it differs from a driver: kernels compute nothing; copies take the time they take on the host;
 //! a graph's nodes run one after the other; peer devices never reach each other's memory directly;
 //! memory shared between processes is charged to the one that made it, and events are not shared; a sparse
-//! array is never mapped; a multicast mapping shows bytes of its own; graphs have no conditional nodes;
-//! functions that are exported but not simulated answer `CUDA_ERROR_NOT_SUPPORTED`; NVIDIA's private
+//! array is never mapped; a multicast mapping shows bytes of its own; a conditional node goes by the value that its
+//! handle was made with; functions that are exported but not simulated answer `CUDA_ERROR_NOT_SUPPORTED`; NVIDIA's private
 //! export tables are not answered, so programs on the CUDA runtime library do not start.
 
 #![recursion_limit = "512"]
@@ -63,6 +64,7 @@ mod host;
 pub mod image;
 mod init;
 mod ipc;
+pub mod jit;
 pub mod launch;
 mod link;
 pub mod module;

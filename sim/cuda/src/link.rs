@@ -17,6 +17,7 @@ use crate::context::current;
 use crate::faces::faces;
 use crate::handles::{Table, fresh, lock};
 use crate::image::{FATBIN, Image};
+use crate::jit::{Logs, Options};
 
 /// What has been added, and the image once it is complete.
 #[derive(Debug, Default)]
@@ -24,6 +25,7 @@ struct Link {
     text: Vec<u8>,
     opaque: bool,
     image: Vec<u8>,
+    logs: Logs,
 }
 
 static LINKS: Table<Mutex<Link>> = Table::new();
@@ -36,11 +38,17 @@ fn link(handle: CUlinkState) -> Result<Arc<Mutex<Link>>, CUerror> {
     LINKS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)
 }
 
-fn create(out: Out<CUlinkState>) -> CUresult {
+fn create(out: Out<CUlinkState>, options: Options) -> CUresult {
     current()?;
     out.check()?;
     let handle = fresh();
-    LINKS.insert(handle, Arc::default());
+    let logs = Logs::of(options)?;
+    logs.took_text("");
+    let link = Link {
+        logs,
+        ..Link::default()
+    };
+    LINKS.insert(handle, Arc::new(Mutex::new(link)));
     out.set(handle as CUlinkState)
 }
 
@@ -52,7 +60,11 @@ fn add(handle: CUlinkState, kind: u32, bytes: &[u8]) -> CUresult {
     }
     let text = String::from_utf8_lossy(bytes);
     if kind == PTX {
-        Image::ptx(&text).ok_or(CUDA_ERROR_INVALID_PTX)?;
+        let Some(image) = Image::ptx(&text) else {
+            link.logs.refused();
+            return Err(CUDA_ERROR_INVALID_PTX);
+        };
+        link.logs.took(&image);
         link.text.extend(text.trim_end_matches('\0').bytes());
         link.text.push(b'\n');
     } else {
@@ -77,12 +89,10 @@ fn add_file(handle: CUlinkState, kind: u32, path: Text) -> CUresult {
 
 faces! {
     "cuLinkCreate" 5050 cuLinkCreate (count: u32, options: In<u32>, values: In<*mut c_void>, out: Out<CUlinkState>) {
-        let _ = (count, options, values);
-        create(out)
+        create(out, Options { count, keys: options, values })
     }
     "cuLinkCreate" 6050 cuLinkCreate_v2 (count: u32, options: In<u32>, values: In<*mut c_void>, out: Out<CUlinkState>) {
-        let _ = (count, options, values);
-        create(out)
+        create(out, Options { count, keys: options, values })
     }
     "cuLinkAddData" 5050 cuLinkAddData (state: CUlinkState, kind: u32, data: u64, bytes: usize, name: u64, count: u32, options: In<u32>, values: In<*mut c_void>) {
         let _ = (name, count, options, values);

@@ -63,6 +63,11 @@ pub struct Legacy {
     pub arguments: Vec<u8>,
 }
 
+/// Shared memory that a block has without asking; more dynamic memory is there when the function's attribute says so.
+const SHARED_UNASKED: u32 = 48 << 10;
+/// Shared memory that a block may ask for.
+pub const SHARED_LIMIT: u32 = 227 << 10;
+
 static MODULES: Table<Module> = Table::new();
 static FUNCTIONS: Table<Function> = Table::new();
 
@@ -113,6 +118,7 @@ impl Module {
             Image::Opaque => Entry {
                 name: name.to_owned(),
                 parameters: None,
+                shared: 0,
             },
             Image::Known { entries, .. } => {
                 let found = entries.iter().find(|entry| entry.name == name);
@@ -151,9 +157,10 @@ impl Module {
         let Image::Known { variables, .. } = &self.image else {
             return Err(CUDA_ERROR_NOT_FOUND);
         };
-        let found = variables.iter().find(|(known, _)| known == name);
-        let bytes = found.ok_or(CUDA_ERROR_NOT_FOUND)?.1;
-        let key = (context.handle, name.to_owned());
+        let found = variables.iter().find(|known| known.name == name);
+        let variable = found.ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let bytes = variable.size;
+        let key = (context.owner, name.to_owned());
         let mut globals = lock(&self.globals);
         if let Some(global) = globals.get(&key) {
             return Ok(*global);
@@ -162,10 +169,12 @@ impl Module {
             bytes as u64,
             heap::STEP,
             context.device,
-            context.handle,
+            context.owner,
             Kind::Array,
         )?;
         crate::c::fill(block.base, 0u8, bytes);
+        let initial = &variable.initial;
+        crate::c::copy_bytes(block.base, initial.as_ptr() as u64, initial.len());
         globals.insert(key, (block.base, bytes));
         Ok((block.base, bytes))
     }
@@ -184,6 +193,14 @@ impl Module {
     }
 }
 
+impl Function {
+    /// Dynamic shared memory that a launch may ask for.
+    pub fn dynamic_limit(&self) -> u32 {
+        const MAX_DYNAMIC_SHARED_SIZE_BYTES: u32 = 8;
+        attribute(self, MAX_DYNAMIC_SHARED_SIZE_BYTES).unwrap_or(0) as u32
+    }
+}
+
 /// An attribute of a function: what was set, or what any simulated kernel has.
 fn attribute(function: &Function, attribute: u32) -> Result<i32, CUerror> {
     if let Some(value) = lock(&function.attributes).get(&attribute) {
@@ -191,22 +208,14 @@ fn attribute(function: &Function, attribute: u32) -> Result<i32, CUerror> {
     }
     match attribute {
         0 => Ok(1024),
-        1..=3 => Ok(0),
+        1 => Ok(function.entry.shared as i32),
+        2 | 3 => Ok(0),
         4 => Ok(32),
         5 | 6 => Ok(90),
         7 => Ok(0),
-        8 => Ok(48 << 10),
+        8 => Ok((SHARED_UNASKED.saturating_sub(function.entry.shared)) as i32),
         9 => Ok(-1),
         10..=15 => Ok(0),
         _ => Err(CUDA_ERROR_INVALID_VALUE),
-    }
-}
-
-/// How a parameter of this size is aligned.
-pub fn align(size: usize) -> usize {
-    if size.is_power_of_two() {
-        size.min(16)
-    } else {
-        8
     }
 }

@@ -13,8 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_OPERATING_SYSTEM, CUerror,
-    CUresult,
+    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_OPERATING_SYSTEM,
+    CUDA_ERROR_STREAM_DETACHED, CUerror, CUresult,
 };
 use gpushare_abi::types::CU_STREAM_NON_BLOCKING;
 use gpushare_sim::clock;
@@ -33,6 +33,10 @@ pub struct Stream {
     pub handle: u64,
     /// Its context's handle.
     pub context: u64,
+    /// The handle of the context whose events it records.
+    pub owner: u64,
+    /// Its green context is gone.
+    is_detached: AtomicBool,
     /// Its device's ordinal.
     pub device: i32,
     /// `CU_STREAM_…`.
@@ -70,6 +74,8 @@ struct Queued {
 pub struct Streams {
     /// The context's handle.
     context: u64,
+    /// The handle of the context that what is made in it belongs to.
+    owner: u64,
     /// Its device's ordinal.
     device: i32,
     closed: AtomicBool,
@@ -118,19 +124,21 @@ impl Mark {
 
 impl Streams {
     /// The streams of a context that is being made: the legacy default stream.
-    pub fn new(context: u64, device: i32) -> Arc<Self> {
+    pub fn new(context: u64, owner: u64, device: i32) -> Arc<Self> {
+        let place = (context, owner, device);
         Arc::new_cyclic(|streams| Self {
             context,
+            owner,
             device,
             closed: AtomicBool::new(false),
-            legacy: Stream::new((context, device), Weak::clone(streams), (0, 0), true),
+            legacy: Stream::new(place, Weak::clone(streams), (0, 0), true),
             others: Mutex::default(),
         })
     }
 
     fn stream(self: &Arc<Self>, flags: u32, priority: i32) -> Arc<Stream> {
         let streams = Arc::downgrade(self);
-        let place = (self.context, self.device);
+        let place = (self.context, self.owner, self.device);
         Stream::new(place, streams, (flags, priority.clamp(-5, 0)), false)
     }
 
@@ -174,6 +182,14 @@ impl Streams {
         self.live().iter().map(Stream::tail).collect()
     }
 
+    /// Its green context is gone: all that can be done with these streams is to destroy them.
+    pub fn detach(&self) {
+        self.closed.store(true, Relaxed);
+        for stream in self.live() {
+            stream.is_detached.store(true, Relaxed);
+        }
+    }
+
     /// Takes no more work, forgets the streams' handles, and ends their threads when what is queued is done.
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
@@ -184,7 +200,7 @@ impl Streams {
 
 impl Stream {
     fn new(
-        (context, device): (u64, i32),
+        (context, owner, device): (u64, u64, i32),
         streams: Weak<Streams>,
         (flags, priority): (u32, i32),
         is_legacy: bool,
@@ -192,6 +208,8 @@ impl Stream {
         Arc::new(Self {
             handle: fresh(),
             context,
+            owner,
+            is_detached: AtomicBool::new(false),
             device,
             flags,
             priority,
@@ -238,7 +256,7 @@ impl Stream {
         work: Arc<dyn Work>,
         mut after: Vec<Mark>,
     ) -> Result<Mark, CUerror> {
-        driver()?;
+        let driver = driver()?;
         let streams = self.streams()?;
         // Held until the work is queued: no other stream's work comes between the order and the queue.
         let others = lock(&streams.others);
@@ -253,6 +271,7 @@ impl Stream {
             ready: clock::now(),
             work,
         });
+        driver.member.queued(true);
         queue.submitted += 1;
         let mark = Mark {
             stream: Arc::clone(self),
@@ -331,6 +350,9 @@ impl Stream {
                 Err(_) => ready,
             };
             drop(next);
+            if let Ok(driver) = driver() {
+                driver.member.queued(false);
+            }
             let mut queue = self.queue();
             queue.completed += 1;
             queue.ended = ended;
@@ -364,7 +386,11 @@ fn start_thread(stream: Arc<Stream>) -> CUresult {
 /// The stream that the application made under this handle.
 pub fn by_handle(handle: u64) -> Result<Arc<Stream>, CUerror> {
     driver()?;
-    STREAMS.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)
+    let stream = STREAMS.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    if stream.is_detached.load(Relaxed) {
+        return Err(CUDA_ERROR_STREAM_DETACHED);
+    }
+    Ok(stream)
 }
 
 /// Forgets a stream that the application destroys; what is queued is still done.

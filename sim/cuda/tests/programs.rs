@@ -47,6 +47,8 @@ programs! {
     capture_leaves_the_legacy_stream_alone
     capture_modes_decide_who_is_forbidden
     capture_of_per_thread_stream_and_events
+    clones_and_executables_keep_objects_alive
+    conditional_nodes_run_their_bodies
     copies_come_in_batches
     graph_is_built_by_hand
     graph_keeps_objects_alive

@@ -199,6 +199,10 @@ fn end(context: &Context) {
     context.synchronize();
     let captures = capture::context_gone(context.handle);
     captures.into_iter().for_each(submit::discard);
+    for green in context.greens() {
+        green.retire();
+        green.streams.close();
+    }
     context.streams.close();
     module::unload_all(context.handle);
     array::forget_all(context.handle);
@@ -207,7 +211,7 @@ fn end(context: &Context) {
 }
 
 /// The primary context of a device, active or not: retained for the caller.
-fn retain_primary(ordinal: i32) -> Result<Arc<Context>, CUerror> {
+pub fn retain_primary(ordinal: i32) -> Result<Arc<Context>, CUerror> {
     let driver = driver()?;
     driver.device(ordinal)?;
     let mut primaries = lock(&PRIMARIES);
@@ -253,7 +257,7 @@ fn create(out: Out<CUcontext>, flags: u32, ordinal: i32) -> CUresult {
 /// Ends the context of a forgotten handle, wherever it is current.
 fn destroy(handle: CUcontext) -> CUresult {
     let context = by_handle(handle)?;
-    if context.primary {
+    if context.primary || context.is_green() {
         return Err(CUDA_ERROR_INVALID_CONTEXT);
     }
     if top().is_some_and(|current| current.handle == context.handle) {
@@ -263,7 +267,8 @@ fn destroy(handle: CUcontext) -> CUresult {
     Ok(())
 }
 
-fn release_primary(ordinal: i32) -> CUresult {
+/// The caller lets a primary context go; the last one resets it.
+pub fn release_primary(ordinal: i32) -> CUresult {
     driver()?.device(ordinal)?;
     let last = {
         let mut primaries = lock(&PRIMARIES);

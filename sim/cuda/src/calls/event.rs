@@ -26,7 +26,7 @@ fn record(default: DefaultStream, event: CUevent, stream: CUstream, flags: u32) 
     let handle = event;
     let event = by_handle(event)?;
     let stream = context::stream(default, stream)?;
-    if stream.context != event.context {
+    if stream.owner != event.context {
         return Err(CUDA_ERROR_INVALID_HANDLE);
     }
     if flags == EXTERNAL && submit::capture_node(&stream, || Node::record(handle))?.is_some() {
@@ -106,7 +106,7 @@ faces! {
         if flags & !7 != 0 || alone {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        out.set(Event::create(context.handle, flags) as CUevent)
+        out.set(Event::create(context.owner, flags) as CUevent)
     }
     "cuEventDestroy" 2000 cuEventDestroy (event: CUevent) { event::destroy(event) }
     "cuEventDestroy" 4000 cuEventDestroy_v2 (event: CUevent) { event::destroy(event) }

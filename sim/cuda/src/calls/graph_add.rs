@@ -1,6 +1,8 @@
 //! Adding nodes to a graph by hand.
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
+use std::sync::Arc;
+
+use gpushare_abi::errors::{CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{
     CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
     CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphEdgeData,
@@ -11,6 +13,7 @@ use crate::c::{In, Out};
 use crate::calls::graph_params::{AnyParams, WordsParams};
 use crate::context;
 use crate::faces::faces;
+use crate::graph::conditional::Conditional;
 use crate::graph::node::Node;
 use crate::graph::{by_handle, names};
 use crate::graph_memory::Allocation;
@@ -36,8 +39,20 @@ fn add_any(
     params: Out<CUgraphNodeParams>,
 ) -> CUresult {
     let given = AnyParams::of(params)?;
-    add(out, graph, after, count, || given.node())?;
-    Ok(())
+    let Some(conditional) = given.conditional() else {
+        return add(out, graph, after, count, || given.node());
+    };
+    let home = by_handle(graph)?;
+    let mut made = None;
+    let added = add(out, graph, after, count, || {
+        let node = Conditional::make(&home, conditional)?;
+        made = Some(Arc::clone(&node));
+        Ok(Node::Conditional(node))
+    });
+    if let (Err(_), Some(made)) = (added, made) {
+        made.forget();
+    }
+    added
 }
 
 faces! {
@@ -113,12 +128,5 @@ faces! {
         (out: Out<CUgraphNode>, graph: CUgraph, after: In<CUgraphNode>, count: usize, params: In<u64>) {
         let _ = params;
         add(out, graph, after, count, || Err(CUDA_ERROR_NOT_SUPPORTED))
-    }
-    "cuGraphConditionalHandleCreate" 12030 cuGraphConditionalHandleCreate
-        (out: Out<u64>, graph: CUgraph, context: CUcontext, value: u32, flags: u32) {
-        let _ = (context, value);
-        by_handle(graph)?;
-        out.check()?;
-        Err(if flags > 1 { CUDA_ERROR_INVALID_VALUE } else { CUDA_ERROR_NOT_SUPPORTED })
     }
 }

@@ -154,7 +154,7 @@ faces! {
     "cuGraphClone" 10000 cuGraphClone (out: Out<CUgraph>, original: CUgraph) {
         let original = by_handle(original)?;
         out.check()?;
-        if original.has_memory() {
+        if !original.may_be_copied() {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         out.set(original.copy(false).handle as CUgraph)

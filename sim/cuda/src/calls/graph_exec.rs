@@ -10,8 +10,8 @@ use gpushare_abi::types::{
 
 use crate::c::{Out, put_text};
 use crate::faces::{DefaultStream, faces};
-use crate::graph::by_handle;
 use crate::graph::exec::{Different, Exec, destroy, exec};
+use crate::graph::{by_handle, conditional};
 use crate::{capture, context, submit};
 
 fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
@@ -43,6 +43,7 @@ fn instantiate_with_params(
 ) -> CUresult {
     const SUCCESS: u32 = 0;
     const ERROR: u32 = 1;
+    const CONDITIONAL_HANDLE_UNUSED: u32 = 5;
     const UPLOAD: u64 = 2;
     let mut given = params.input().get()?;
     let answer = instantiate(out, graph, given.flags);
@@ -57,7 +58,11 @@ fn instantiate_with_params(
         other => other,
     };
     given.hErrNode_out = std::ptr::null_mut();
-    given.result_out = if answer.is_ok() { SUCCESS } else { ERROR };
+    given.result_out = match answer {
+        Ok(()) => SUCCESS,
+        Err(_) if conditional::any_unused(graph as u64) => CONDITIONAL_HANDLE_UNUSED,
+        Err(_) => ERROR,
+    };
     params.set(given)?;
     answer
 }

@@ -12,7 +12,7 @@ use gpushare_abi::types::{
 use crate::c::{In, Out, Plain};
 use crate::faces::faces;
 use crate::graph::node::{Node, kernel_params};
-use crate::graph::{by_handle, home};
+use crate::graph::{by_handle, conditional, home};
 use crate::graph_memory::Allocation;
 use crate::work::{Host, Word};
 
@@ -52,7 +52,13 @@ impl AnyParams {
         In(self.at.cast_const().cast())
     }
 
-    /// The node they describe. What the driver writes back (an address, a child's handle) is written.
+    /// The parameters of a conditional node, if they are for one.
+    pub fn conditional(&self) -> Option<Out<conditional::Params>> {
+        const CONDITIONAL: u32 = 13;
+        (self.kind == CONDITIONAL).then(|| Out(self.at.cast()))
+    }
+
+    /// The node they describe, of any kind but a conditional one, which needs its graph. What the driver writes back (an address, a child's handle) is written.
     pub fn node(&self) -> Result<Node, CUerror> {
         match self.kind {
             0 => Node::kernel(self.read()),

@@ -17,7 +17,8 @@ use crate::driver::driver;
 use crate::faces::{DefaultStream, faces};
 use crate::graph::node::Node;
 use crate::handles::lock;
-use crate::launch::{BLOCK_LIMIT, Launch, RESIDENT, SHARED_LIMIT, Shape, prepare};
+use crate::launch::{BLOCK_LIMIT, Launch, RESIDENT, Shape, prepare};
+use crate::module::SHARED_LIMIT;
 use crate::work::{Callback, Host};
 use crate::{capture, module, submit};
 

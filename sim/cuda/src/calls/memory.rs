@@ -26,7 +26,7 @@ fn allocate(out: Out<CUdeviceptr>, bytes: usize, kind: Kind) -> CUresult {
         bytes as u64,
         heap::STEP,
         context.device,
-        context.handle,
+        context.owner,
         kind,
     )?;
     out.set(block.base)

@@ -7,6 +7,7 @@ use gpushare_abi::types::{
 };
 
 use crate::c::{In, Out};
+use crate::calls::green;
 use crate::context::current;
 use crate::faces::{DefaultStream, faces};
 use crate::graph::node::Node;
@@ -102,9 +103,9 @@ faces! {
     "cuStreamGetCtx" 9020 cuStreamGetCtx (stream: CUstream, out: Out<CUcontext>) / cuStreamGetCtx_ptsz 9020 |default| {
         context_of(default, stream, out)
     }
-    "cuStreamGetCtx" 12050 cuStreamGetCtx_v2 (stream: CUstream, out: Out<CUcontext>, green: Out<CUgreenCtx>) / cuStreamGetCtx_v2_ptsz 12050 |default| {
+    "cuStreamGetCtx" 12050 cuStreamGetCtx_v2 (stream: CUstream, out: Out<CUcontext>, green_out: Out<CUgreenCtx>) / cuStreamGetCtx_v2_ptsz 12050 |default| {
         context_of(default, stream, out)?;
-        green.set(std::ptr::null_mut())
+        green_out.set(green::of_stream(&*context::stream(default, stream)?))
     }
     "cuStreamCopyAttributes" 11000 cuStreamCopyAttributes (to: CUstream, from: CUstream) / cuStreamCopyAttributes_ptsz 11000 |default| {
         context::stream(default, to)?;

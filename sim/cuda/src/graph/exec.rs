@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::CUgraphExec;
 
-use super::Graph;
 use super::node::Node;
+use super::user_object::Held;
+use super::{Graph, conditional};
 use crate::driver::driver;
 use crate::graph_memory::{self, Allocation};
 use crate::handles::{NodeId, Table, fresh, lock};
@@ -25,6 +26,8 @@ pub struct Exec {
     /// What it was instantiated with.
     pub flags: u64,
     steps: Mutex<Vec<Step>>,
+    /// What it keeps alive.
+    objects: Mutex<Arc<Held>>,
     /// Its latest launch; two launches never run at once.
     latest: Mutex<Option<Mark>>,
 }
@@ -38,8 +41,8 @@ pub struct Step {
     pub node: Node,
     /// Whether it does it.
     pub enabled: bool,
-    /// For a child graph: its steps.
-    inner: Vec<Step>,
+    /// For a node that holds graphs: the steps of each.
+    inner: Vec<Vec<Step>>,
     /// The steps it waits for, by place.
     after: Vec<usize>,
 }
@@ -59,8 +62,11 @@ pub fn destroy(handle: CUgraphExec) -> CUresult {
     known.map(|_| ()).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
-/// A graph's nodes in an order to run them in; a cycle is an invalid value.
-fn steps(graph: &Graph) -> Result<Vec<Step>, CUerror> {
+/// A graph's nodes in an order to run them in; a cycle is an invalid value, as is a handle that no node has.
+fn steps(graph: &Graph, is_conditional: bool) -> Result<Vec<Step>, CUerror> {
+    if conditional::any_unused(graph.handle) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
     let dag = lock(&graph.dag);
     let order = dag.sorted().map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
     let places: HashMap<_, _> = order
@@ -71,11 +77,13 @@ fn steps(graph: &Graph) -> Result<Vec<Step>, CUerror> {
     let mut steps = Vec::with_capacity(order.len());
     for id in order {
         let node = dag.get(id).ok_or(CUDA_ERROR_INVALID_VALUE)?.clone();
-        let inner = if let Node::Child(child) = &node {
-            self::steps(child)?
-        } else {
-            Vec::new()
-        };
+        if is_conditional && !node.may_be_conditional() {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let is_conditional = is_conditional || matches!(node, Node::Conditional(_));
+        let inside = node.inside().iter();
+        let inner = inside.map(|graph| self::steps(graph, is_conditional));
+        let inner = inner.collect::<Result<_, _>>()?;
         let mut after: Vec<_> = dag
             .before(id)
             .unwrap_or_default()
@@ -96,19 +104,23 @@ fn steps(graph: &Graph) -> Result<Vec<Step>, CUerror> {
 
 fn work(steps: &[Step], into: &mut Vec<Arc<dyn Work>>) {
     for step in steps.iter().filter(|step| step.enabled) {
-        match step.node.work() {
-            Some(one) => into.push(one),
-            None => work(&step.inner, into),
+        match (step.node.work(), &step.node) {
+            (Some(one), _) => into.push(one),
+            (None, Node::Conditional(conditional)) => {
+                let chosen = conditional.chosen().and_then(|body| step.inner.get(body));
+                chosen.into_iter().for_each(|body| work(body, into));
+            }
+            (None, _) => step.inner.iter().for_each(|child| work(child, into)),
         }
     }
 }
 
-/// All steps, those of child graphs too.
+/// All steps, those of the graphs inside too.
 fn flat(steps: &[Step]) -> Vec<&Step> {
     let mut all = Vec::new();
     for step in steps {
         all.push(step);
-        all.extend(flat(&step.inner));
+        step.inner.iter().for_each(|inner| all.extend(flat(inner)));
     }
     all
 }
@@ -135,7 +147,8 @@ impl Exec {
         }
         let exec = Arc::new(Self {
             flags,
-            steps: Mutex::new(steps(graph)?),
+            steps: Mutex::new(steps(graph, false)?),
+            objects: Mutex::new(Arc::new(graph.objects_inside())),
             latest: Mutex::default(),
         });
         *ready = Arc::downgrade(&exec);
@@ -150,7 +163,10 @@ impl Exec {
             let place = steps.iter().position(|step| step.id == id);
             match place {
                 Some(place) => steps.get_mut(place),
-                None => steps.iter_mut().find_map(|step| find(&mut step.inner, id)),
+                None => {
+                    let mut inner = steps.iter_mut().flat_map(|step| &mut step.inner);
+                    inner.find_map(|steps| find(steps, id))
+                }
             }
         }
         let mut steps = lock(&self.steps);
@@ -168,6 +184,7 @@ impl Exec {
         self.allocate(&steps)?;
         let mut all = Vec::new();
         work(&steps, &mut all);
+        all.push(Arc::<Held>::clone(&lock(&self.objects)));
         drop(steps);
         let mut latest = lock(&self.latest);
         let after = latest
@@ -204,10 +221,14 @@ impl Exec {
     /// Takes another graph's parameters over, if it has the same shape. Else: the driver's reason, and
     /// the node that differs.
     pub fn update(&self, graph: &Graph) -> Result<(), Different> {
-        let new = steps(graph).map_err(|_| (ERROR, 0))?;
+        let new = steps(graph, false).map_err(|_| (ERROR, 0))?;
         let mut old = lock(&self.steps);
         same_shape(&old, &new)?;
         adopt(&mut old, new);
+        drop(old);
+        let objects = Arc::new(graph.objects_inside());
+        let before = std::mem::replace(&mut *lock(&self.objects), objects);
+        drop(before);
         Ok(())
     }
 }
@@ -230,7 +251,12 @@ fn same_shape(old: &[Step], new: &[Step]) -> Result<(), Different> {
         if before.after != now.after {
             return Err((TOPOLOGY_CHANGED, now.id));
         }
-        same_shape(&before.inner, &now.inner)?;
+        if before.inner.len() != now.inner.len() {
+            return Err((TOPOLOGY_CHANGED, now.id));
+        }
+        for (before, now) in before.inner.iter().zip(&now.inner) {
+            same_shape(before, now)?;
+        }
     }
     Ok(())
 }
@@ -239,22 +265,28 @@ fn same_shape(old: &[Step], new: &[Step]) -> Result<(), Different> {
 fn adopt(old: &mut [Step], new: Vec<Step>) {
     for (before, now) in old.iter_mut().zip(new) {
         before.node = now.node;
-        adopt(&mut before.inner, now.inner);
+        let inner = before.inner.iter_mut().zip(now.inner);
+        inner.for_each(|(before, now)| adopt(before, now));
     }
 }
 
 impl Step {
     /// Takes over what a graph does, if it has the shape of this step's child graph.
     pub fn adopt_child(&mut self, graph: &Graph) -> CUresult {
-        let new = steps(graph)?;
-        same_shape(&self.inner, &new).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        adopt(&mut self.inner, new);
+        let new = steps(graph, false)?;
+        let own = self.inner.first_mut().ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        same_shape(own, &new).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        adopt(own, new);
         Ok(())
     }
 }
 
 /// A graph that does these steps one after the other; it belongs to a child graph node.
 fn chain(steps: &[Step]) -> Result<Arc<Graph>, CUerror> {
+    let is_conditional = |step: &&Step| matches!(step.node, Node::Conditional(_));
+    if flat(steps).iter().any(is_conditional) {
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
+    }
     let graph = Graph::create();
     let mut after = Vec::new();
     for step in steps {

@@ -9,6 +9,7 @@ use gpushare_abi::types::{
 };
 
 use super::Graph;
+use super::conditional::Conditional;
 use crate::c::{In, Plain};
 use crate::copy;
 use crate::event::{self, Event};
@@ -44,6 +45,8 @@ pub enum Node {
     Free(u64),
     /// Waits for and writes words.
     Words(Arc<[Word]>),
+    /// Graphs that run or not.
+    Conditional(Arc<Conditional>),
 }
 
 /// A `CUgraphNodeType`.
@@ -64,6 +67,7 @@ impl Node {
             Self::Alloc(_) => 10,
             Self::Free(_) => 11,
             Self::Words(_) => 12,
+            Self::Conditional(_) => 13,
         }
     }
 
@@ -75,14 +79,14 @@ impl Node {
         }
     }
 
-    /// What a stream does when it comes to the node. `None` for a child graph, which is many pieces of work.
+    /// What a stream does when it comes to the node. `None` for one that holds graphs: it is many pieces of work.
     pub fn work(&self) -> Option<Arc<dyn Work>> {
         Some(match self {
             Self::Kernel(launch) => Arc::<Launch>::clone(launch),
             Self::Copy(_, copy) => Arc::new(copy.clone()),
             Self::Fill(_, fill) => Arc::new(*fill),
             Self::Host(host) => Arc::new(*host),
-            Self::Child(_) => return None,
+            Self::Child(_) | Self::Conditional(_) => return None,
             Self::Empty => Arc::new(Nothing),
             // Its memory is taken when the graph is launched, and must outlast what is queued.
             Self::Alloc(allocation) => Arc::<Allocation>::clone(allocation),
@@ -185,9 +189,40 @@ impl Node {
         Ok(Self::Await(event as u64, event::by_handle(event)?))
     }
 
+    /// The graphs that belong to it.
+    pub fn inside(&self) -> &[Arc<Graph>] {
+        match self {
+            Self::Child(child) => std::slice::from_ref(child),
+            Self::Conditional(conditional) => &conditional.bodies,
+            _ => &[],
+        }
+    }
+
+    /// It was taken out of its graph: what belongs to it goes.
+    pub fn forget(&self) {
+        match self {
+            Self::Child(child) => child.forget(),
+            Self::Conditional(conditional) => conditional.forget(),
+            _ => {}
+        }
+    }
+
+    /// Whether a conditional node's body may hold it.
+    pub fn may_be_conditional(&self) -> bool {
+        matches!(
+            self,
+            Self::Kernel(_)
+                | Self::Copy(..)
+                | Self::Fill(..)
+                | Self::Empty
+                | Self::Child(_)
+                | Self::Conditional(_)
+        )
+    }
+
     /// A child graph node.
     pub fn child(graph: &Graph) -> Result<Self, CUerror> {
-        if graph.has_memory() {
+        if !graph.may_be_copied() {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         Ok(Self::Child(graph.copy(true)))

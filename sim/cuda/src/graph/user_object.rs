@@ -1,7 +1,8 @@
 //! User objects: things of the application that graphs keep alive, and that are destroyed by a call back.
 //!
 //! An object has references; the last one released calls its destructor. A graph's references are released
-//! when the graph is destroyed.
+//! when the graph is destroyed. A clone has as many of its own; so has an executable, until it is destroyed and its
+//! launches are done.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -11,10 +12,11 @@ use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
 use gpushare_abi::types::{CUgraph, CUhostFn, CUuserObject};
 
 use crate::c::{self, Out};
-use crate::driver::driver;
+use crate::driver::{Driver, driver};
 use crate::faces::faces;
 use crate::graph;
 use crate::handles::{Table, fresh, lock};
+use crate::work::Work;
 
 #[derive(Debug)]
 struct Object {
@@ -59,11 +61,47 @@ fn release(handle: u64, count: u32) -> CUresult {
     Ok(())
 }
 
-/// Releases all that a graph holds.
-pub fn release_all(held: HashMap<u64, u32>) {
-    for (handle, count) in held {
-        // The graph's references keep the object there.
-        let _ = release(handle, count);
+/// References that a graph or an executable holds, by the object's handle. Dropping them releases them.
+#[derive(Debug, Default)]
+pub struct Held(HashMap<u64, u32>);
+
+impl Held {
+    /// As many references once more.
+    pub fn copied(&self) -> Self {
+        let mut copy = Self::default();
+        for (handle, count) in &self.0 {
+            if retain(*handle, *count).is_ok() {
+                copy.add(*handle, *count);
+            }
+        }
+        copy
+    }
+
+    /// Another's become these.
+    pub fn take_over(&mut self, mut other: Self) {
+        for (handle, count) in std::mem::take(&mut other.0) {
+            self.add(handle, count);
+        }
+    }
+
+    fn add(&mut self, handle: u64, count: u32) {
+        *self.0.entry(handle).or_default() += count;
+    }
+}
+
+/// Nothing is done; they are held until a launch has come here.
+impl Work for Held {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        ready
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for (handle, count) in self.0.drain() {
+            // These references keep the object there.
+            let _ = release(handle, count);
+        }
     }
 }
 
@@ -100,14 +138,14 @@ faces! {
         if flags != MOVE {
             retain(object as u64, count)?;
         }
-        *lock(&graph.objects).entry(object as u64).or_default() += count;
+        lock(&graph.objects).add(object as u64, count);
         Ok(())
     }
     "cuGraphReleaseUserObject" 11030 cuGraphReleaseUserObject (graph: CUgraph, object: CUuserObject, count: u32) {
         let graph = graph::by_handle(graph)?;
         {
             let mut held = lock(&graph.objects);
-            let own = held.get_mut(&(object as u64)).filter(|_| count > 0);
+            let own = held.0.get_mut(&(object as u64)).filter(|_| count > 0);
             let own = own.ok_or(CUDA_ERROR_INVALID_VALUE)?;
             let Some(left) = own.checked_sub(count) else {
                 // More than the graph has: the driver says yes and releases none.

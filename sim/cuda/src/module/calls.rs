@@ -2,18 +2,18 @@
 
 use super::*;
 use crate::faces::faces;
+use crate::jit::{Logs, Options};
 
 faces! {
     "cuModuleLoad" 2000 cuModuleLoad (out: Out<CUmodule>, path: Text) {
         current()?;
-        from_file(path, |image| load_module(out, image))
+        from_file(path, |image| load_module(out, image, Logs::default()))
     }
-    "cuModuleLoadData" 2000 cuModuleLoadData (out: Out<CUmodule>, image: u64) { load_module(out, image) }
+    "cuModuleLoadData" 2000 cuModuleLoadData (out: Out<CUmodule>, image: u64) { load_module(out, image, Logs::default()) }
     "cuModuleLoadDataEx" 2010 cuModuleLoadDataEx (out: Out<CUmodule>, image: u64, count: u32, options: In<u32>, values: In<*mut c_void>) {
-        let _ = (count, options, values);
-        load_module(out, image)
+        load_module(out, image, Logs::of(Options { count, keys: options, values })?)
     }
-    "cuModuleLoadFatBinary" 2000 cuModuleLoadFatBinary (out: Out<CUmodule>, image: u64) { load_module(out, image) }
+    "cuModuleLoadFatBinary" 2000 cuModuleLoadFatBinary (out: Out<CUmodule>, image: u64) { load_module(out, image, Logs::default()) }
     "cuModuleUnload" 2000 cuModuleUnload (handle: CUmodule) {
         let module = module(handle as u64)?;
         if let Ok(context) = context::by_handle(module.context as _) {
@@ -45,13 +45,14 @@ faces! {
         Ok(())
     }
     "cuLibraryLoadData" 12000 cuLibraryLoadData (out: Out<CUlibrary>, image: u64, jit: In<u32>, jit_values: In<*mut c_void>, jit_count: u32, options: In<u32>, values: In<*mut c_void>, count: u32) {
-        let _ = (jit, jit_values, jit_count, options, values, count);
-        load_library(out, image)
+        let _ = (options, values, count);
+        load_library(out, image, Logs::of(Options { count: jit_count, keys: jit, values: jit_values })?)
     }
     "cuLibraryLoadFromFile" 12000 cuLibraryLoadFromFile (out: Out<CUlibrary>, path: Text, jit: In<u32>, jit_values: In<*mut c_void>, jit_count: u32, options: In<u32>, values: In<*mut c_void>, count: u32) {
-        let _ = (jit, jit_values, jit_count, options, values, count);
+        let _ = (options, values, count);
         driver()?;
-        from_file(path, |image| load_library(out, image))
+        let logs = Logs::of(Options { count: jit_count, keys: jit, values: jit_values })?;
+        from_file(path, |image| load_library(out, image, logs))
     }
     "cuLibraryUnload" 12000 cuLibraryUnload (library: CUlibrary) {
         let library = module(library as u64)?;
@@ -79,8 +80,8 @@ faces! {
         out.check()?;
         let mut modules = lock(&library.modules);
         let handle = *modules
-            .entry(context.handle)
-            .or_insert_with(|| Module::load(library.image.clone(), context.handle).handle);
+            .entry(context.owner)
+            .or_insert_with(|| Module::load(library.image.clone(), context.owner).handle);
         out.set(handle as CUmodule)
     }
     "cuLibraryGetGlobal" 12000 cuLibraryGetGlobal (address: Out<CUdeviceptr>, bytes: Out<usize>, library: CUlibrary, name: Text) {
@@ -120,7 +121,7 @@ faces! {
         Ok(())
     }
     "cuKernelGetName" 12030 cuKernelGetName (out: Out<*const c_char>, handle: CUkernel) {
-        out.set(kernel(handle)?.name.as_ptr())
+        name_of(out, handle.cast())
     }
     "cuKernelGetParamInfo" 12040 cuKernelGetParamInfo (handle: CUkernel, index: usize, offset: Out<usize>, bytes: Out<usize>) {
         parameter(&*kernel(handle)?, index, offset, bytes)
@@ -147,7 +148,7 @@ faces! {
         out.set(function.module as CUmodule)
     }
     "cuFuncGetName" 12030 cuFuncGetName (out: Out<*const c_char>, handle: CUfunction) {
-        out.set(function(handle)?.name.as_ptr())
+        name_of(out, handle)
     }
     "cuFuncGetParamInfo" 12040 cuFuncGetParamInfo (handle: CUfunction, index: usize, offset: Out<usize>, bytes: Out<usize>) {
         parameter(&*function(handle)?, index, offset, bytes)
@@ -159,15 +160,33 @@ faces! {
     "cuFuncLoad" 12040 cuFuncLoad (handle: CUfunction) { function(handle).map(|_| ()) }
 }
 
-fn load_module(out: Out<CUmodule>, image: u64) -> CUresult {
-    let context = current()?;
-    out.check()?;
-    capture::forbid_unsafe()?;
+/// A name is asked of no function with an invalid value; all else is with an invalid handle.
+fn name_of(out: Out<*const c_char>, handle: CUfunction) -> CUresult {
+    if handle.is_null() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    out.set(function(handle)?.name.as_ptr())
+}
+
+/// Reads the image at an address, and says in the logs what there is to say.
+fn read(image: u64, logs: Logs) -> Result<Image, CUerror> {
     if image == 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let image = Image::at(image).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
-    out.set(Module::load(image, context.handle).handle as CUmodule)
+    let Some(image) = Image::at(image) else {
+        logs.refused();
+        return Err(CUDA_ERROR_INVALID_IMAGE);
+    };
+    logs.took(&image);
+    Ok(image)
+}
+
+fn load_module(out: Out<CUmodule>, image: u64, logs: Logs) -> CUresult {
+    let context = current()?;
+    out.check()?;
+    capture::forbid_unsafe()?;
+    let image = read(image, logs)?;
+    out.set(Module::load(image, context.owner).handle as CUmodule)
 }
 
 fn from_file<T>(path: Text, with: impl FnOnce(u64) -> Result<T, CUerror>) -> Result<T, CUerror> {
@@ -176,13 +195,10 @@ fn from_file<T>(path: Text, with: impl FnOnce(u64) -> Result<T, CUerror>) -> Res
     with(bytes.as_ptr() as u64)
 }
 
-fn load_library(out: Out<CUlibrary>, image: u64) -> CUresult {
+fn load_library(out: Out<CUlibrary>, image: u64, logs: Logs) -> CUresult {
     driver()?;
     out.check()?;
-    if image == 0 {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let image = Image::at(image).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+    let image = read(image, logs)?;
     out.set(Module::load(image, 0).handle as CUlibrary)
 }
 
@@ -190,7 +206,8 @@ fn set_attribute(function: &Function, attribute: u32, value: i32) -> CUresult {
     if !matches!(attribute, 8..=15) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    if attribute == 8 && !(0..=227 << 10).contains(&value) {
+    let most = SHARED_LIMIT.saturating_sub(function.entry.shared) as i32;
+    if attribute == 8 && !(0..=most).contains(&value) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     lock(&function.attributes).insert(attribute, value);
@@ -198,16 +215,10 @@ fn set_attribute(function: &Function, attribute: u32, value: i32) -> CUresult {
 }
 
 fn parameter(function: &Function, index: usize, offset: Out<usize>, bytes: Out<usize>) -> CUresult {
-    let sizes = function
-        .entry
-        .parameters
-        .as_ref()
-        .ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let size = *sizes.get(index).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let before = sizes[..index]
-        .iter()
-        .fold(0usize, |at, size| at.next_multiple_of(align(*size)) + size);
-    offset.set(before.next_multiple_of(align(size)))?;
-    bytes.set_if_wanted(size);
+    let known = function.entry.parameters.as_ref();
+    let parameter = known.and_then(|all| all.get(index));
+    let parameter = parameter.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    offset.set(parameter.offset)?;
+    bytes.set_if_wanted(parameter.size);
     Ok(())
 }
