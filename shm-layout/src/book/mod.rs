@@ -3,25 +3,24 @@
 //! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
 //! leaves what was known before.
 
-mod bell;
 mod resolve;
 mod shares;
 
-pub use bell::{control_bell, wait_bell};
-pub(crate) use resolve::{
-    device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
-};
+pub(crate) use resolve::{bytes_of, device_limit, launch_policy, resolve_policy, resolve_quota};
 pub(crate) use shares::Shares;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
-    clock,
+    DEVICES_PER_PROCESS, clock,
     codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
+    ids::Entry,
     ledger::Limits,
+    limits::Source,
     primitive::{AtomicU64, Ordering},
     register::Registration,
-    value::{DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, Share, Source, TraceOrder},
+    settings::{LockPolicy, Order, Pace, Share, resolve_share},
+    trace,
 };
 
 /// The cache in a registration.
@@ -77,7 +76,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// What the operator wants traced.
-    pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
+    pub(crate) fn trace_order(&self) -> Option<trace::Order> {
         self.slot.trace
     }
 }
@@ -258,7 +257,7 @@ impl Registration {
             cached
                 .source
                 .store(codec::source_byte(quota.source), Ordering::Relaxed);
-            let group = group.memory.of_device(total).flatten();
+            let group = bytes_of(group.memory, total).flatten();
             cached
                 .group
                 .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);

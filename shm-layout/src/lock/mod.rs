@@ -28,17 +28,20 @@ mod watch;
 use crate::{
     clock,
     crash::crash_point,
+    events::{Event, EventKind, Reason},
+    ids::{Entry, SlotId},
     primitive::{AtomicU32, Ordering},
     protocol::{
         bell,
         turn::{self, BITMAP, Passed, Turn, who},
     },
-    register::Registration,
+    register::{Registration, event},
+    settings::Order,
     state::{Device, DeviceEntry},
-    value::{Entry, Event, EventKind, Order, Reason, SlotId},
 };
 
 pub(crate) use pass::{nudge_waiters, withdraw};
+pub(crate) use stats::bucket_middle;
 
 /// How waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +167,7 @@ impl<'r> DeviceLock<'r> {
         self.publish(Event {
             arg0: held,
             arg1: next,
-            ..Event::of(now_ns, self.registration.slot(), kind)
+            ..event(now_ns, self.registration.slot(), kind)
         });
         SlotId::from_word(next)
     }
@@ -273,7 +276,7 @@ impl<'r> DeviceLock<'r> {
         let kind = EventKind::Hold;
         self.publish(Event {
             arg0: waited.unwrap_or(0),
-            ..Event::of(now_ns, self.registration.slot(), kind)
+            ..event(now_ns, self.registration.slot(), kind)
         });
         true
     }

@@ -17,25 +17,26 @@ pub use self::{
     error::{DevicesFull, RegisterError},
 };
 use crate::{
-    book::Book,
+    DEVICES_PER_PROCESS, MAX_DEVICES,
+    book::{self, Book},
     clock,
-    codec::{self, LaunchShare, NameWords},
-    counters::Counters,
+    codec::{self, NameWords},
     crash::crash_point,
-    ledger::Ledger,
+    edit::QuotaValue,
+    events::{Event, EventKind},
+    ids::{Entry, SlotId, Uuid},
+    ledger::{Counters, Ledger},
+    limits::{MemoryLimit, Source},
     liveness::{self, Alive, RobustList},
     lock::DeviceLock,
     primitive::Ordering,
     protocol::claim,
     reap::{Cause, give_back},
     segment::Segments,
+    settings::{LaunchShare, LockPolicy},
     state::{Device, DeviceEntry, Slot},
-    value::{
-        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, QuotaValue, SlotId,
-        Source, Uuid,
-    },
 };
-pub use crate::{reap::reap, value::Identity};
+pub use crate::{identity::Identity, reap::reap};
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {
@@ -64,6 +65,21 @@ pub struct KeeperMark {
     slot: SlotId,
     list: &'static RobustList,
     _not_send: PhantomData<*const ()>,
+}
+
+/// An event of a slot, without device, call or arguments.
+pub(crate) fn event(now: u64, slot: SlotId, kind: EventKind) -> Event {
+    Event {
+        seq: 0,
+        time_ns: now,
+        slot: slot.index,
+        epoch: slot.epoch,
+        device: u8::MAX,
+        kind,
+        arg0: 0,
+        arg1: 0,
+        call: u16::MAX,
+    }
 }
 
 impl Registration {
@@ -167,7 +183,7 @@ impl Registration {
             MemoryLimit::None => (1, 0),
             MemoryLimit::Bytes(bytes) => (2, bytes),
             MemoryLimit::Percent(percent) => {
-                let share = QuotaValue::Percent(percent).of_device(total_bytes);
+                let share = book::bytes_of(QuotaValue::Percent(percent), total_bytes);
                 (2, share.flatten().unwrap_or(total_bytes))
             }
         };

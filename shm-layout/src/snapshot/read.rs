@@ -4,17 +4,21 @@ use super::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
 };
 use crate::{
-    book::{self, resolve_share},
-    codec::{self, DeviceSettings, GroupSettings, LaunchShare, SlotSettings},
+    book,
+    codec::{self, DeviceSettings, GroupSettings, SlotSettings},
     control::SMALL_WORDS,
+    ids::SlotId,
+    limits::Source,
     liveness::{self, Bytes, Mark},
     lock,
     primitive::Ordering,
     protocol::{claim, seqlock, turn::who},
     records::RecordId,
+    register::Identity,
     segment::Segments,
+    settings::{LaunchShare, LockPolicy, Share, resolve_share},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
-    value::{Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView},
+    trace::{Order, TraceView},
 };
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
@@ -151,7 +155,7 @@ impl<'s> Reading<'s> {
             acked: slot.acked.load(Ordering::Relaxed),
             invalid,
             trace: TraceView {
-                wanted: order.and_then(TraceOrder::room),
+                wanted: order.and_then(Order::room),
                 progress: slot.trace_progress(),
             },
             devices,

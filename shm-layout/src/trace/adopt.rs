@@ -20,9 +20,9 @@ use crate::{
     clock, codec,
     crash::crash_point,
     create::boot_id,
+    ids::{SlotId, Uuid},
     locate::check_owner,
     primitive::Ordering,
-    value::{SlotId, Uuid},
 };
 
 /// What a process tells about itself when it takes a buffer over.

@@ -20,15 +20,15 @@ use super::{
     path, size,
 };
 use crate::{
-    clock, codec,
+    MAX_PROCESSES, clock, codec,
     crash::crash_point,
     create::{self, Cleanup},
+    ids::SlotId,
     locate,
     protocol::claim,
     reap,
     segment::Segments,
     snapshot::ProcessView,
-    value::{MAX_PROCESSES, SlotId},
 };
 
 /// How long [`sweep`] leaves the buffer of a process that has ended, for whoever wants to export it.

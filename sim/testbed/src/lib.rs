@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use artifact::{artifact, artifact_for, target_dir};
 pub use cc::{cc, cc_by, cc_driver};
-pub use python::python;
+pub use python::{newest_python, python};
 pub use wait::eventually;
 pub use watched::Watched;
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::artifact::{lock, target_dir};
 
@@ -15,8 +16,26 @@ use crate::artifact::{lock, target_dir};
 ///
 /// In CI, when the packages cannot be had.
 pub fn python(packages: &[&str]) -> Option<PathBuf> {
+    provided("python", packages, None)
+}
+
+/// How long the newest release of yesterday is new enough.
+const NEW_ENOUGH: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The interpreter of an environment that has the newest releases of `packages`; otherwise as [`python`].
+///
+/// They are in an environment of their own, beside the fixed versions.
+///
+/// # Panics
+///
+/// In CI, when the packages cannot be had.
+pub fn newest_python(packages: &[&str]) -> Option<PathBuf> {
+    provided("newest-python", packages, Some(NEW_ENOUGH))
+}
+
+fn provided(name: &str, packages: &[&str], renewed: Option<Duration>) -> Option<PathBuf> {
     let clients = target_dir().join("clients");
-    match provide(&clients, packages) {
+    match provide(&clients, name, packages, renewed) {
         Ok(python) => Some(python),
         Err(reason) => {
             assert!(std::env::var_os("CI").is_none(), "{reason}");
@@ -26,18 +45,27 @@ pub fn python(packages: &[&str]) -> Option<PathBuf> {
     }
 }
 
-fn provide(clients: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+fn provide(
+    clients: &Path,
+    name: &str,
+    packages: &[&str],
+    renewed: Option<Duration>,
+) -> Result<PathBuf, String> {
     std::fs::create_dir_all(clients).map_err(|error| error.to_string())?;
     let _one_at_a_time = lock(&clients.join("lock"));
-    let environment = clients.join("python");
+    let environment = clients.join(name);
     let python = environment.join("bin/python");
-    let stamps = clients.join("installed");
+    // Those of the first environment have been where they are for long.
+    let stamps = clients.join(match renewed {
+        None => "installed".to_owned(),
+        Some(_) => format!("installed-{name}"),
+    });
     std::fs::create_dir_all(&stamps).map_err(|error| error.to_string())?;
 
     let missing: Vec<&str> = packages
         .iter()
         .copied()
-        .filter(|package| !stamps.join(package).exists())
+        .filter(|package| !is_there(&stamps.join(package), renewed))
         .collect();
     if missing.is_empty() && python.exists() {
         return Ok(python);
@@ -52,6 +80,7 @@ fn provide(clients: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     succeed(
         Command::new(&python)
             .args(["-m", "pip", "install", "--quiet", "--prefer-binary"])
+            .args(renewed.map(|_| "--upgrade"))
             .arg("--disable-pip-version-check")
             .args(&missing),
     )?;
@@ -59,6 +88,14 @@ fn provide(clients: &Path, packages: &[&str]) -> Result<PathBuf, String> {
         std::fs::write(stamps.join(package), "").map_err(|error| error.to_string())?;
     }
     Ok(python)
+}
+
+/// It was installed, and not too long ago.
+fn is_there(stamp: &Path, renewed: Option<Duration>) -> bool {
+    let Ok(installed) = stamp.metadata().and_then(|stamp| stamp.modified()) else {
+        return false;
+    };
+    renewed.is_none_or(|often| installed.elapsed().is_ok_and(|age| age < often))
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {

@@ -9,4 +9,5 @@ mod cuda_core;
 mod cudarc_program;
 mod each_way;
 mod ffmpeg;
+mod newest;
 mod tinygrad;

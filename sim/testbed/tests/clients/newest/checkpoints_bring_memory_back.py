@@ -1,0 +1,136 @@
+"""A process locks itself from a second thread, its memory leaves the device and comes back; so does another's."""
+
+import os
+import subprocess
+import sys
+import threading
+
+from cuda.bindings import driver
+
+MIB = 1 << 20
+STATES = driver.CUprocessState
+
+
+def done(answer):
+    error, *values = answer
+    assert int(error) == 0, error
+    return values[0] if len(values) == 1 else values
+
+
+def start():
+    done(driver.cuInit(0))
+    context = done(driver.cuDevicePrimaryCtxRetain(0))
+    done(driver.cuCtxSetCurrent(context))
+    return context
+
+
+def used():
+    free, total = done(driver.cuMemGetInfo())
+    return total - free
+
+
+def state(pid):
+    return done(driver.cuCheckpointProcessGetState(pid))
+
+
+class Other:
+    """Another process with so many bytes, which says a word of its memory when asked."""
+
+    def __init__(self, what):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.line() == "ready"
+        self.pid = self.process.pid
+
+    def line(self):
+        return self.process.stdout.readline().strip()
+
+    def say(self):
+        self.process.stdin.write("word\n")
+        self.process.stdin.flush()
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(30) == 0
+
+
+def be_another(what):
+    start()
+    if what == "managed":
+        memory = done(driver.cuMemAllocManaged(MIB, driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL))
+    else:
+        memory = done(driver.cuMemAlloc(512 * MIB))
+    done(driver.cuMemsetD32(memory, 77, 1))
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        word = bytearray(4)
+        done(driver.cuMemcpyDtoH(word, memory, 4))
+        print(int.from_bytes(word, "little"), flush=True)
+
+
+if len(sys.argv) > 1:
+    be_another(sys.argv[1])
+    sys.exit()
+
+# Another process: it waits while it is locked, and finds its memory where it was.
+start()
+other = Other("plain")
+pid = other.pid
+before = used()
+done(driver.cuCheckpointProcessLock(pid, None))
+assert state(pid) == STATES.CU_PROCESS_STATE_LOCKED
+other.say()
+done(driver.cuCheckpointProcessCheckpoint(pid, None))
+assert state(pid) == STATES.CU_PROCESS_STATE_CHECKPOINTED
+assert before - used() >= 500 * MIB, (before, used())
+illegal = (driver.CUresult.CUDA_ERROR_ILLEGAL_STATE,)
+assert driver.cuCheckpointProcessUnlock(pid, None) == illegal
+done(driver.cuCheckpointProcessRestore(pid, None))
+assert used() == before
+done(driver.cuCheckpointProcessUnlock(pid, None))
+assert other.line() == "77"
+other.end()
+
+# Managed memory is refused, and the process goes on.
+other = Other("managed")
+done(driver.cuCheckpointProcessLock(other.pid, None))
+refused = (driver.CUresult.CUDA_ERROR_NOT_SUPPORTED,)
+assert driver.cuCheckpointProcessCheckpoint(other.pid, None) == refused
+assert driver.cuCheckpointProcessRestore(other.pid, None) == illegal
+done(driver.cuCheckpointProcessUnlock(other.pid, None))
+other.say()
+assert other.line() == "77"
+other.end()
+
+# Oneself, from a second thread, while the first one works.
+memory = done(driver.cuMemAlloc(64 * MIB))
+rounds, ends = [], threading.Event()
+
+
+def checkpoint():
+    try:
+        for step in (
+            driver.cuCheckpointProcessLock,
+            driver.cuCheckpointProcessCheckpoint,
+            driver.cuCheckpointProcessRestore,
+            driver.cuCheckpointProcessUnlock,
+        ):
+            done(step(os.getpid(), None))
+            rounds.append(step.__name__)
+    finally:
+        ends.set()
+
+
+thread = threading.Thread(target=checkpoint)
+thread.start()
+while not ends.is_set():
+    done(driver.cuMemsetD32(memory, 5, MIB))
+    done(driver.cuCtxSynchronize())
+thread.join()
+assert len(rounds) == 4, rounds
+assert state(os.getpid()) == STATES.CU_PROCESS_STATE_RUNNING
+word = bytearray(4)
+done(driver.cuMemcpyDtoH(word, memory, 4))
+assert word == b"\5\0\0\0"
+print("done")

@@ -1,0 +1,33 @@
+"""What monitors ask NVML beside figures: what the machine is, and how its parts are connected."""
+
+import ctypes
+
+import pynvml as nvml
+
+nvml.nvmlInit()
+branch = nvml.nvmlSystemGetDriverBranch().branch
+major = nvml.nvmlSystemGetDriverVersion().split(".")[0]
+assert branch == f"r{major}_00", branch
+one, other = (nvml.nvmlDeviceGetHandleByIndex(index) for index in range(2))
+major, _ = nvml.nvmlDeviceGetCudaComputeCapability(one)
+generations = {8: nvml.NVML_DEVICE_ARCH_AMPERE, 9: nvml.NVML_DEVICE_ARCH_HOPPER}
+assert nvml.nvmlDeviceGetArchitecture(one) == generations[major]
+
+plain, extended = nvml.nvmlDeviceGetPciInfo(one), nvml.nvmlPciInfoExt_v1_t()
+extended.version = nvml.nvmlPciInfoExt_v1
+nvml.nvmlDeviceGetPciInfoExt(one, ctypes.byref(extended))
+assert (plain.bus, plain.busId) == (extended.bus, extended.busId)
+assert extended.baseClass == 3
+
+for scope in (nvml.NVML_AFFINITY_SCOPE_NODE, nvml.NVML_AFFINITY_SCOPE_SOCKET):
+    assert any(nvml.nvmlDeviceGetCpuAffinityWithinScope(one, 4, scope))
+status = nvml.nvmlDeviceGetP2PStatus(one, other, 0)  # read; the constant is a tuple
+print(branch, "peers" if status == nvml.NVML_P2P_STATUS_OK else "no peers")
+
+# The two say the same of peers.
+from cuda.bindings import driver
+
+assert driver.cuInit(0) == (0,)
+assert driver.cuDeviceCanAccessPeer(0, 1) == (0, int(status == nvml.NVML_P2P_STATUS_OK))
+nvml.nvmlShutdown()
+print("done")
