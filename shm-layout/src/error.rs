@@ -48,6 +48,18 @@ pub enum OpenError {
         /// The owner it must have.
         want: u32,
     },
+    /// The file or directory is of a kind, or open to others in a way, that lets somebody else in.
+    Unsafe {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: &'static str,
+    },
+    /// The `control` of segments that are gone: nobody obeys it, and this caller does not set it aside.
+    OtherInstance {
+        /// The file.
+        path: PathBuf,
+    },
     /// Left over from before the last boot, and this caller does not create.
     StaleBoot {
         /// The file.
@@ -69,6 +81,20 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl OpenError {
+    /// Whether a right is what is missing, or somebody else may have a hand in it.
+    pub fn not_permitted(&self) -> bool {
+        match self {
+            Self::WrongOwner { .. } | Self::Unsafe { .. } => true,
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for OpenError {
@@ -102,7 +128,18 @@ impl fmt::Display for OpenError {
             ),
             Self::WrongOwner { path, owner, want } => write!(
                 f,
-                "{} belongs to user {owner}, not to user {want}; remove it, or set GPUSHARE_DIR to a directory of your own",
+                "{} belongs to user {owner}, not to user {want}, and is not used; \
+                 set GPUSHARE_DIR to a directory of your own",
+                path.display()
+            ),
+            Self::Unsafe { path, why } => write!(
+                f,
+                "{} is not safe to use: {why}, or set GPUSHARE_DIR to a directory of your own",
+                path.display()
+            ),
+            Self::OtherInstance { path } => write!(
+                f,
+                "{} holds the settings of earlier segments; the next `gpushare run` sets it aside",
                 path.display()
             ),
             Self::StaleBoot { path } => write!(
@@ -132,5 +169,19 @@ impl std::error::Error for OpenError {
             Self::Io { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        let kind = match &error {
+            OpenError::Missing { .. } => io::ErrorKind::NotFound,
+            OpenError::WrongOwner { .. } | OpenError::Unsafe { .. } => {
+                io::ErrorKind::PermissionDenied
+            }
+            OpenError::Io { source, .. } => source.kind(),
+            _ => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
     }
 }

@@ -68,6 +68,7 @@ mod control;
 #[doc(hidden)]
 pub mod crash;
 mod create;
+pub mod dir;
 pub mod edit;
 pub mod error;
 pub mod events;
@@ -122,8 +123,12 @@ pub const MAX_DEVICES: usize = 64;
 pub const MAX_GROUPS: usize = 64;
 /// Records in the event ring.
 pub const EVENT_RING: usize = 65536;
-/// The layout's version; grows whenever a shared offset moves.
-pub const ABI_VERSION: u32 = 1;
+/// The version of what the two files mean. It grows by one in every change after which a program built before and one
+/// built after must not share segments: when an offset, a size or a unit in [`layout`] changes, when a word gets a
+/// meaning that an older program would get wrong (a new kind, flag or state that it would take for another), and when a
+/// protocol on the words changes. A new word in reserved space that an older program may go on leaving at zero does not
+/// count. The trace buffers have a version of their own.
+pub const ABI_VERSION: u32 = 2;
 /// Buckets of a log2 histogram of nanoseconds.
 pub const HISTOGRAM: usize = 32;
 

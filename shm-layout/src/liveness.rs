@@ -17,13 +17,9 @@
 )]
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
-    os::{
-        fd::AsRawFd,
-        unix::fs::{MetadataExt, OpenOptionsExt},
-    },
-    path::Path,
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
     sync::atomic::AtomicUsize,
 };
 
@@ -62,13 +58,8 @@ impl FileId {
 }
 
 impl Bytes {
-    /// Opens the file to lock bytes (`write`) or only to look at them.
-    pub(crate) fn open(path: &Path, id: FileId, write: bool) -> io::Result<Bytes> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-            .open(path)?;
+    /// To lock bytes (of a file open for writing) or only to look at them.
+    pub(crate) fn of(file: File, id: FileId) -> io::Result<Bytes> {
         if FileId::of(&file)? != id {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,

@@ -14,15 +14,14 @@ use std::{
     sync::Arc,
 };
 
-use memmap2::MmapRaw;
-
 pub use crate::{control::Control, state::State};
 use crate::{
-    create::{self, Kind, Want},
+    create::{self, Kind, Mapped, Pair, Want},
+    dir::Dir,
     edit::Operator,
     error::OpenError,
-    liveness::{Bytes, FileId},
-    locate,
+    liveness::Bytes,
+    locate::Mode,
 };
 
 /// Both segments of a directory. Cloning is cheap.
@@ -31,10 +30,8 @@ pub struct Segments(Arc<Inner>);
 
 struct Inner {
     dir: PathBuf,
-    state: MmapRaw,
-    control: MmapRaw,
-    state_id: FileId,
-    control_id: FileId,
+    mode: Mode,
+    pair: Pair,
     may_write: bool,
 }
 
@@ -54,8 +51,9 @@ impl Segments {
         Self::open(dir, Want::Make, true, true).map(Operator::new)
     }
 
-    /// Creates a system installation: directory 0755, state 0664 `group`, control 0644. Needs root.
-    pub fn init_system(dir: &Path, group: Option<u32>) -> Result<(), OpenError> {
+    /// Creates a system installation: directory 0755, state 0664 `group`, control 0644. Needs root. Where `state` was
+    /// removed, the `control` that belonged to it is set aside; its new name.
+    pub fn init_system(dir: &Path, group: Option<u32>) -> Result<Option<PathBuf>, OpenError> {
         create::system(dir, group)
     }
 
@@ -65,16 +63,12 @@ impl Segments {
         state_rw: bool,
         control_rw: bool,
     ) -> Result<Segments, OpenError> {
-        locate::check(dir)?;
-        let (control, control_id) = create::open(dir, Kind::Control, want, control_rw)?;
-        let (state, state_id) = create::open(dir, Kind::State, want, state_rw)?;
-        let dir = dir.to_path_buf();
+        let dir = Dir::open(dir)?;
+        let pair = create::open(&dir, want, state_rw, control_rw)?;
         Ok(Segments(Arc::new(Inner {
-            dir,
-            state,
-            control,
-            state_id,
-            control_id,
+            mode: dir.mode(),
+            dir: dir.path().to_path_buf(),
+            pair,
             may_write: state_rw,
         })))
     }
@@ -83,13 +77,13 @@ impl Segments {
     pub fn state(&self) -> &State {
         // SAFETY: create::open checked the length, a mapping is page-aligned and lives as long as `self`, and State
         // is Shared: atomics only, any bytes valid.
-        unsafe { &*self.0.state.as_ptr().cast::<State>() }
+        unsafe { &*self.0.pair.state.map.as_ptr().cast::<State>() }
     }
 
     /// The control segment.
     pub fn control(&self) -> &Control {
         // SAFETY: as for state.
-        unsafe { &*self.0.control.as_ptr().cast::<Control>() }
+        unsafe { &*self.0.pair.control.map.as_ptr().cast::<Control>() }
     }
 
     /// The directory both are in.
@@ -102,17 +96,25 @@ impl Segments {
         self.0.may_write
     }
 
+    /// Settings of earlier segments that were found here and set aside, by the file's new name: its `state` had been
+    /// removed. Nobody obeys them.
+    pub fn set_aside(&self) -> Option<&Path> {
+        self.0.pair.set_aside.as_deref()
+    }
+
     /// The slots' bytes, to lock (`write`) or only to look at them.
     pub(crate) fn slot_bytes(&self, write: bool) -> std::io::Result<Bytes> {
-        Bytes::open(&self.0.dir.join(Kind::State.name()), self.0.state_id, write)
+        self.bytes(Kind::State, &self.0.pair.state, write)
     }
 
     /// The control file, to keep other operators out.
     pub(crate) fn control_bytes(&self) -> std::io::Result<Bytes> {
-        Bytes::open(
-            &self.0.dir.join(Kind::Control.name()),
-            self.0.control_id,
-            true,
-        )
+        self.bytes(Kind::Control, &self.0.pair.control, true)
+    }
+
+    fn bytes(&self, kind: Kind, mapped: &Mapped, write: bool) -> std::io::Result<Bytes> {
+        let dir = Dir::open(&self.0.dir)?;
+        let file = dir.existing(kind.name(), write, kind.names(self.0.mode))?;
+        Bytes::of(file, mapped.id)
     }
 }

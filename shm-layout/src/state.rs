@@ -24,8 +24,7 @@ shared! {
         0 magic: AtomicU64,
         /// [`crate::ABI_VERSION`]; written last.
         8 version: AtomicU32,
-        /// 1: made by `gpushare init` for everybody.
-        12 system: AtomicU32,
+        12 _reserved1: AtomicU32,
         /// The file's size.
         16 size: AtomicU64,
         /// The boot it belongs to.
@@ -35,7 +34,9 @@ shared! {
         /// By whom.
         48 uid: AtomicU32,
         52 _reserved0: AtomicU32,
-        56 _reserved: [AtomicU64; 9],
+        /// The instance: random, and the same in the two files that belong together.
+        56 instance: [AtomicU64; 2],
+        72 _reserved: [AtomicU64; 7],
     }
 }
 

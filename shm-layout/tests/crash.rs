@@ -146,12 +146,35 @@ fn a_creator_may_die_at_any_step() {
         "create:allocated",
         "create:initialised",
         "create:named",
+        "pair:state",
     ] {
         let dir = Dir::new();
         dies(
             spawn("a_creator_may_die_at_any_step", &dir, point, "create"),
             point,
         );
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn who_sets_old_settings_aside_may_die_at_any_step() {
+    child();
+    let test = "who_sets_old_settings_aside_may_die_at_any_step";
+    for point in ["create:named", "pair:state", "pair:set-aside"] {
+        let dir = Dir::new();
+        let everywhere = Change::Policy {
+            device: None,
+            policy: Some(LockPolicy::default()),
+        };
+        let operator = dir.operator();
+        operator
+            .edit(None, &everywhere, clock::now())
+            .expect("edited");
+        std::fs::remove_file(dir.path().join("state")).expect("ours");
+        dies(spawn(test, &dir, point, "create"), point);
+        let anew = look(&dir.open());
+        assert_eq!((anew.default_policy, anew.generation), (None, 0), "{point}");
         healthy(&dir, point);
     }
 }

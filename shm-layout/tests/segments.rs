@@ -201,7 +201,7 @@ fn a_link_to_elsewhere_is_not_followed() {
     drop(other.open());
     std::os::unix::fs::symlink(other.path().join("state"), dir.path().join("state"))
         .expect("linked");
-    assert!(matches!(refuse(&dir), OpenError::Io { .. }));
+    assert!(matches!(refuse(&dir), OpenError::Unsafe { .. }));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_directory_in_the_place_of_a_segment_is_refused() {
     fs::create_dir(dir.path().join("control")).expect("made");
     assert!(matches!(
         refuse(&dir),
-        OpenError::Foreign { .. } | OpenError::Io { .. }
+        OpenError::Unsafe { .. } | OpenError::Io { .. }
     ));
 }
 
@@ -237,6 +237,11 @@ fn every_refusal_says_what_to_do() {
             want: 2,
         },
         OpenError::StaleBoot { path: path.clone() },
+        OpenError::OtherInstance { path: path.clone() },
+        OpenError::Unsafe {
+            path: path.clone(),
+            why: "others may write it",
+        },
         OpenError::NoSpace { path, want: 2 },
     ];
     for error in all {
@@ -270,30 +275,6 @@ fn a_system_installation_has_its_own_modes() {
     let (_process, _) = process(&dir.open(), "");
 }
 
-/// Runs the named test of this binary as another user; its output, or `None` where that is not possible.
-fn as_nobody(test: &str, dir: &Dir) -> Option<String> {
-    use std::os::unix::process::CommandExt as _;
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
-    let copy = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(0o755))
-        .tempfile_in("/tmp")
-        .ok()?;
-    let (_, path) = copy.keep().ok()?;
-    fs::copy(std::env::current_exe().ok()?, &path).ok()?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).ok()?;
-    let output = std::process::Command::new(&path)
-        .args(["--exact", test, "--nocapture"])
-        .env("GPUSHARE_TEST_ROLE", "nobody")
-        .env("GPUSHARE_TEST_DIR", dir.path())
-        .uid(65534)
-        .gid(65534)
-        .output();
-    let _ = fs::remove_file(&path);
-    Some(String::from_utf8_lossy(&output.ok()?.stdout).into_owned())
-}
-
 #[test]
 fn strangers_may_look_at_a_system_installation_and_change_nothing() {
     if let Some((_, dir)) = role() {
@@ -312,7 +293,7 @@ fn strangers_may_look_at_a_system_installation_and_change_nothing() {
         Segments::init_system(dir.path(), Some(0)).expect("made");
     }
     let test = "strangers_may_look_at_a_system_installation_and_change_nothing";
-    let Some(said) = as_nobody(test, &dir) else {
+    let Some(said) = as_user(NOBODY, test, &dir) else {
         return;
     };
     assert!(
@@ -335,7 +316,7 @@ fn a_directory_of_somebody_else_is_refused() {
         std::os::unix::fs::chown(dir.path(), Some(12345), None).expect("given away");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("opened");
     }
-    let Some(said) = as_nobody("a_directory_of_somebody_else_is_refused", &dir) else {
+    let Some(said) = as_user(NOBODY, "a_directory_of_somebody_else_is_refused", &dir) else {
         return;
     };
     assert!(
@@ -351,7 +332,7 @@ fn a_full_file_system_is_an_error_and_not_a_signal() {
     }
     let dir = Dir::new();
     let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m", "none"])
+        .args(["-t", "tmpfs", "-o", "size=1m,mode=700", "none"])
         .arg(dir.path())
         .status()
         .is_ok_and(|status| status.success());

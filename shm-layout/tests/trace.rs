@@ -219,7 +219,7 @@ fn a_wrong_file_is_refused_by_both_sides() {
     symlink("/etc/passwd", &path).expect("a link");
     assert!(matches!(
         both(&dir, slot),
-        (TraceError::Io { .. }, TraceError::Io { .. })
+        (TraceError::Foreign { .. }, TraceError::Io { .. })
     ));
     fs::remove_file(&path).expect("ours");
     made(&dir, &process);

@@ -33,7 +33,7 @@ pub mod view;
 use crate::source::Source;
 use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
-use crate::text::exit::{Exit, is_not_permitted};
+use crate::text::exit::Exit;
 use config::{Background, Config};
 use options::Options;
 use palette::{Depth, Palette, When};
@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "gpushare-top: {}", sentence(&error));
             match error
                 .downcast_ref::<OpenError>()
-                .is_some_and(is_not_permitted)
+                .is_some_and(OpenError::not_permitted)
             {
                 true => Exit::NotPermitted.into(),
                 false => Exit::Failed.into(),

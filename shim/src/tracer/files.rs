@@ -11,9 +11,8 @@
 
 use std::{
     ffi::c_void,
-    fs::OpenOptions,
     io::{self, Write as _},
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::FileExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -22,7 +21,10 @@ use std::{
 
 use shm_layout::{
     clock,
-    trace::{Buffer, Kind, Record, alnair, claim::Claim},
+    trace::{
+        Buffer, Kind, Record, alnair,
+        claim::{self, Claim},
+    },
 };
 
 use super::buffer::{self, names};
@@ -178,16 +180,10 @@ impl Log {
             )
         });
         let text = alnair::metrics(calls.filter(|(_, count, _)| *count != 0));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(&self.metrics)
-            .and_then(|file| {
-                file.write_all_at(text.as_bytes(), 0)?;
-                file.set_len(text.len() as u64)
-            });
+        let written = claim::write(&self.metrics).and_then(|file| {
+            file.write_all_at(text.as_bytes(), 0)?;
+            file.set_len(text.len() as u64)
+        });
         complain(&self.metrics, written);
     }
 }
@@ -206,12 +202,7 @@ fn append(timeline: &Path, lines: &mut String) {
     if lines.is_empty() {
         return;
     }
-    // A pipe that nobody reads is an error, not a wait.
-    let opened = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(timeline);
+    let opened = claim::append(timeline);
     complain(
         timeline,
         opened.and_then(|mut file| file.write_all(lines.as_bytes())),

@@ -1,14 +1,17 @@
 //! A file's first bytes: written last by its maker, checked first by everybody else.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Read as _},
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::FileExt as _,
     path::Path,
 };
 
 use super::Kind;
-use crate::{ABI_VERSION, clock, error::OpenError, locate::Mode};
+use crate::{ABI_VERSION, clock, error::OpenError};
+
+/// As much of a file as is checked.
+pub(super) const BYTES: usize = 72;
 
 pub(super) fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
@@ -26,10 +29,10 @@ pub(super) fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize
 pub(super) fn check(
     path: &Path,
     kind: Kind,
-    bytes: &[u8; 48],
+    bytes: &[u8; BYTES],
     got: usize,
     len: u64,
-) -> Result<(), OpenError> {
+) -> Result<Instance, OpenError> {
     let path = path.to_path_buf();
     let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
     let want = kind.size();
@@ -66,20 +69,12 @@ pub(super) fn check(
     if boot != now && now != [0, 0] && boot != [0, 0] {
         return Err(OpenError::StaleBoot { path });
     }
-    Ok(())
+    Ok(instance(bytes))
 }
 
-/// Whether a state file's header says that it was made for everybody.
-pub(crate) fn says_system(path: &Path) -> bool {
-    let mut header = [0u8; 16];
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path);
-    let whole = opened
-        .and_then(|mut file| read_up_to(&mut file, &mut header))
-        .is_ok_and(|got| got == header.len());
-    whole && header[..8] == Kind::State.magic().to_ne_bytes() && header[12..] == 1u32.to_ne_bytes()
+pub(super) fn instance(bytes: &[u8; BYTES]) -> Instance {
+    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+    Instance([word(56), word(64)])
 }
 
 /// This boot's id; zero where the system does not tell.
@@ -94,9 +89,31 @@ pub(crate) fn boot_id() -> [u64; 2] {
     }
 }
 
+/// What the two files that belong together have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instance(pub(crate) [u64; 2]);
+
+impl Instance {
+    pub(super) fn fresh() -> Instance {
+        let mut bytes = [0u8; 16];
+        let flags = libc::GRND_NONBLOCK;
+        #[expect(unsafe_code, reason = "of rustix we use no random numbers")]
+        // SAFETY: the place is ours and as long as we say.
+        let got =
+            unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), flags) };
+        if got == bytes.len() as libc::c_long {
+            return Instance(
+                [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]))),
+            );
+        }
+        // Early in a boot, or where a sandbox forbids it: different will do, for it is no secret.
+        Instance([clock::now(), u64::from(std::process::id())])
+    }
+}
+
 /// The header by plain writes, the version word by one of its own at the end: nobody has the file mapped yet, and
 /// `link` publishes it.
-pub(super) fn write(file: &File, kind: Kind, mode: Mode) -> io::Result<()> {
+pub(super) fn write(file: &File, kind: Kind, instance: Instance) -> io::Result<()> {
     let boot = boot_id();
     let word = |at: u64, value: u64| file.write_all_at(&value.to_ne_bytes(), at);
     word(0, kind.magic())?;
@@ -105,6 +122,7 @@ pub(super) fn write(file: &File, kind: Kind, mode: Mode) -> io::Result<()> {
     word(32, boot[1])?;
     word(40, clock::now())?;
     word(48, u64::from(rustix::process::geteuid().as_raw()))?;
-    let version = u64::from(ABI_VERSION) | u64::from(mode == Mode::System) << 32;
-    word(8, version)
+    word(56, instance.0[0])?;
+    word(64, instance.0[1])?;
+    word(8, u64::from(ABI_VERSION))
 }

@@ -1,40 +1,51 @@
-//! The two files: how they come to be, and what is checked before they are mapped.
+//! The two files: how they come to be, what is checked before they are mapped, and that they belong together.
 //!
 //! ```text
 //!   nameless file ─▶ fallocate ─▶ header ─▶ version word ─▶ link(name)     nobody ever sees half of one
+//!
+//!   state (with a fresh instance) ─▶ control (with the same)               a control without its state is set aside
 //! ```
 //!
-//! `link` does not replace, so of two creators one wins and the other opens the winner's. Only a file of an earlier
-//! boot is replaced, under a lock on the directory. Nothing in use is ever truncated or unlinked. Space is
-//! allocated first, so that a full file system is an error now and not a SIGBUS later.
+//! `link` does not replace, so of two creators one wins and the other opens the winner's. A file of an earlier boot is
+//! replaced, and a `control` whose `state` was removed is renamed ([`SET_ASIDE`]), both only under a lock on the directory.
+//! Nothing in use is ever truncated or unlinked. Space is allocated first, so that a full file system is an error now
+//! and not a SIGBUS later.
+//!
+//! **The instance.** Who has `state` and `control` mapped has a pair, and goes on with it whatever becomes of the names:
+//! a process whose files were removed obeys the settings it has mapped and meets only those who mapped the same. Who
+//! comes later makes or finds another pair, and never obeys the earlier one's settings.
+//!
+//! **In a system installation** nothing is made or replaced but by `gpushare init`, and the header of `state` is not
+//! believed at all: members of the group may write it. `control`, which root alone may write, is checked for both.
 
 mod header;
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, Permissions},
     io::{self, Write as _},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown},
-    },
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-pub(crate) use header::{boot_id, says_system};
+pub(crate) use header::{Instance, boot_id};
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, fallocate, flock, linkat};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::{
-    clock,
     control::Control,
     crash::crash_point,
+    dir::{CONTROL, Dir, Names},
     error::OpenError,
     liveness::FileId,
-    locate::{Mode, check_owner, mode_of},
+    locate::Mode,
     state::State,
 };
+
+/// What the name of a `control` that was set aside begins with; its instance follows.
+pub(crate) const SET_ASIDE: &str = "control.set-aside-";
+/// How many of them are kept.
+const KEPT_ASIDE: usize = 3;
 
 /// Which of the two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +65,15 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::State => "state",
-            Kind::Control => "control",
+            Kind::Control => CONTROL,
+        }
+    }
+
+    /// Members of the group may link the state of a system installation elsewhere.
+    pub(crate) fn names(self, mode: Mode) -> Names {
+        match (self, mode) {
+            (Kind::State, Mode::System) => Names::Any,
+            _ => Names::One,
         }
     }
 
@@ -73,19 +92,57 @@ impl Kind {
     }
 }
 
-/// Maps a file of `dir`, after making it where that is wanted and allowed.
+/// One file, mapped.
+pub(crate) struct Mapped {
+    pub(crate) map: MmapRaw,
+    pub(crate) id: FileId,
+    instance: Instance,
+}
+
+/// Two files that belong together.
+pub(crate) struct Pair {
+    pub(crate) state: Mapped,
+    pub(crate) control: Mapped,
+    /// A `control` of earlier segments that was in the way, by its new name.
+    pub(crate) set_aside: Option<PathBuf>,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// Whether a file's header is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Header {
+    Checked,
+    /// Others may write it: only the file itself is checked.
+    Ignored,
+}
+
+/// Maps both files of `dir`, after making them where that is wanted and allowed.
 pub(crate) fn open(
-    dir: &Path,
-    kind: Kind,
+    dir: &Dir,
     want: Want,
-    write: bool,
-) -> Result<(MmapRaw, FileId), OpenError> {
-    let path = dir.join(kind.name());
-    let make = want == Want::Make && mode_of(dir) == Mode::User;
+    state_rw: bool,
+    control_rw: bool,
+) -> Result<Pair, OpenError> {
+    let mode = dir.mode();
+    let access = |write| if write { Access::Write } else { Access::Read };
+    let make = want == Want::Make && mode == Mode::User;
+    let mut set_aside = None;
     let mut attempts = 0;
     loop {
-        let error = match open_checked(&path, kind, write) {
-            Ok(mapped) => return Ok(mapped),
+        let error = match both(dir, mode, access(state_rw), access(control_rw)) {
+            Ok((state, control)) => {
+                return Ok(Pair {
+                    state,
+                    control,
+                    set_aside,
+                });
+            }
             Err(error) => error,
         };
         attempts += 1;
@@ -93,131 +150,223 @@ pub(crate) fn open(
             return Err(error);
         }
         match error {
-            OpenError::Missing { .. } => publish(dir, kind, Mode::User, None, false)?,
-            OpenError::StaleBoot { .. } => replace_stale(dir, kind)?,
+            OpenError::Missing { .. }
+            | OpenError::StaleBoot { .. }
+            | OpenError::OtherInstance { .. } => settle(dir, &mut set_aside)?,
             OpenError::NotReady { .. } => std::thread::sleep(Duration::from_millis(10)),
             other => return Err(other),
         }
     }
 }
 
-/// Makes both files of a system installation.
-pub(crate) fn system(dir: &Path, group: Option<u32>) -> Result<(), OpenError> {
-    let io = |op: &'static str| {
-        move |source| OpenError::Io {
-            path: dir.to_path_buf(),
-            op,
-            source,
-        }
-    };
-    fs::create_dir_all(dir).map_err(io("create the directory"))?;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(io("set the mode of"))?;
-    for kind in [Kind::Control, Kind::State] {
-        match open_checked(&dir.join(kind.name()), kind, true) {
-            Ok(_) => {}
-            Err(OpenError::Missing { .. }) => publish(dir, kind, Mode::System, group, false)?,
-            Err(OpenError::StaleBoot { .. }) => publish(dir, kind, Mode::System, group, true)?,
-            Err(other) => return Err(other),
-        }
+fn both(
+    dir: &Dir,
+    mode: Mode,
+    state: Access,
+    control: Access,
+) -> Result<(Mapped, Mapped), OpenError> {
+    if mode == Mode::System {
+        let control = open_checked(dir, Kind::Control, control, mode, Header::Checked)?;
+        let state = open_checked(dir, Kind::State, state, mode, Header::Ignored)?;
+        return Ok((state, control));
     }
+    let state = open_checked(dir, Kind::State, state, mode, Header::Checked)?;
+    let control = open_checked(dir, Kind::Control, control, mode, Header::Checked)?;
+    if state.instance != control.instance {
+        return Err(OpenError::OtherInstance {
+            path: dir.path().join(CONTROL),
+        });
+    }
+    Ok((state, control))
+}
+
+/// Makes what is missing, replaces what is of an earlier boot, and sets aside a `control` that is not the state's. The
+/// state decides, and is made first: a maker that is killed in between leaves a state to which the next one makes
+/// the `control`.
+fn settle(dir: &Dir, set_aside: &mut Option<PathBuf>) -> Result<(), OpenError> {
+    // What replaces nothing is safe without the lock, which a sandbox may forbid.
+    let locked = dir.lock().ok().flatten();
+    let alone = |kind: Kind| match &locked {
+        Some(_) => Ok(()),
+        None => Err(OpenError::NotReady {
+            path: dir.path().join(kind.name()),
+        }),
+    };
+    let look = |kind| open_checked(dir, kind, Access::Read, Mode::User, Header::Checked);
+    let make = |kind, instance, replace| publish(dir, kind, Mode::User, None, instance, replace);
+    let instance = match look(Kind::State) {
+        Ok(state) => state.instance,
+        Err(error @ (OpenError::Missing { .. } | OpenError::StaleBoot { .. })) => {
+            let replace = matches!(error, OpenError::StaleBoot { .. });
+            if replace {
+                alone(Kind::State)?;
+            }
+            let instance = Instance::fresh();
+            if !make(Kind::State, instance, replace)? {
+                // Somebody was faster: theirs decides, at the next look.
+                return Ok(());
+            }
+            crash_point!("pair:state");
+            instance
+        }
+        Err(other) => return Err(other),
+    };
+    match look(Kind::Control) {
+        Ok(control) if control.instance == instance => return Ok(()),
+        Ok(control) => {
+            alone(Kind::Control)?;
+            *set_aside = Some(put_aside(dir, control.instance)?);
+            crash_point!("pair:set-aside");
+            make(Kind::Control, instance, false)?
+        }
+        Err(OpenError::Missing { .. }) => make(Kind::Control, instance, false)?,
+        Err(OpenError::StaleBoot { .. }) => {
+            alone(Kind::Control)?;
+            make(Kind::Control, instance, true)?
+        }
+        Err(other) => return Err(other),
+    };
     Ok(())
 }
 
-fn open_checked(path: &Path, kind: Kind, write: bool) -> Result<(MmapRaw, FileId), OpenError> {
-    let io = |op: &'static str| {
-        move |source| OpenError::Io {
-            path: path.to_path_buf(),
-            op,
-            source,
-        }
+/// Renames `control`, and removes the oldest of those renamed before.
+fn put_aside(dir: &Dir, instance: Instance) -> Result<PathBuf, OpenError> {
+    let [first, second] = instance.0;
+    let name = format!("{SET_ASIDE}{first:016x}{second:016x}");
+    dir.rename(CONTROL, &name)
+        .map_err(failed(&dir.path().join(CONTROL), "set aside"))?;
+    let names = dir.names().unwrap_or_default().into_iter();
+    let mut earlier: Vec<(Duration, String)> = names
+        .filter(|other| is_set_aside(other) && *other != name)
+        .map(|other| (dir.age(&other).unwrap_or(Duration::MAX), other))
+        .collect();
+    earlier.sort();
+    for (_, other) in earlier.iter().skip(KEPT_ASIDE - 1) {
+        let _ = dir.remove(other);
+    }
+    Ok(dir.path().join(name))
+}
+
+fn is_set_aside(name: &str) -> bool {
+    let instance = name.strip_prefix(SET_ASIDE);
+    instance.is_some_and(|hex| hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Makes both files of a system installation; the `control` that was in the way, if so.
+pub(crate) fn system(path: &Path, group: Option<u32>) -> Result<Option<PathBuf>, OpenError> {
+    let mut maker = std::fs::DirBuilder::new();
+    maker.recursive(true).mode(0o755);
+    maker
+        .create(path)
+        .map_err(failed(path, "create the directory"))?;
+    let dir = Dir::open(path)?;
+    dir.set_bits(0o755)
+        .map_err(failed(path, "set the mode of"))?;
+    // Any user may hold this lock; that is no reason to wait for good, and two who make the same do no harm.
+    let _lock = dir.lock().ok().flatten();
+    let look = |kind, header| open_checked(&dir, kind, Access::Write, Mode::System, header);
+    let make = |kind, instance, replace| {
+        publish(&dir, kind, Mode::System, group, instance, replace).map(drop)
     };
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(write)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path);
-    let mut file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(OpenError::Missing {
-                path: path.to_path_buf(),
+    // What control says of the boot holds for both: a tenant may have written over the state's word.
+    let mut control = look(Kind::Control, Header::Checked);
+    let stale = matches!(control, Err(OpenError::StaleBoot { .. }));
+    let mut set_aside = None;
+    let instance = match look(Kind::State, Header::Ignored) {
+        Ok(state) if !stale => state.instance,
+        Ok(_) | Err(OpenError::Missing { .. }) => {
+            if let Ok(earlier) = &control {
+                // Ahead of the state: whoever finds a control may believe it.
+                set_aside = Some(put_aside(&dir, earlier.instance)?);
+                crash_point!("pair:set-aside");
+                control = look(Kind::Control, Header::Checked);
+            }
+            let instance = Instance::fresh();
+            make(Kind::State, instance, stale)?;
+            instance
+        }
+        Err(other) => return Err(other),
+    };
+    match control {
+        Ok(_) => {}
+        Err(OpenError::Missing { .. }) => make(Kind::Control, instance, false)?,
+        Err(OpenError::StaleBoot { .. }) => make(Kind::Control, instance, true)?,
+        Err(other) => return Err(other),
+    }
+    Ok(set_aside)
+}
+
+fn failed(path: &Path, op: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+    let path = path.to_path_buf();
+    move |source| OpenError::Io { path, op, source }
+}
+
+fn open_checked(
+    dir: &Dir,
+    kind: Kind,
+    access: Access,
+    mode: Mode,
+    header: Header,
+) -> Result<Mapped, OpenError> {
+    let path = dir.path().join(kind.name());
+    let write = access == Access::Write;
+    let mut file = dir.existing(kind.name(), write, kind.names(mode))?;
+    let meta = file.metadata().map_err(failed(&path, "look at"))?;
+    if kind == Kind::Control && mode == Mode::System && meta.mode() & 0o022 != 0 {
+        let why = "other users may write to it; run chmod go-w on it";
+        return Err(OpenError::Unsafe { path, why });
+    }
+    let mut bytes = [0u8; header::BYTES];
+    let got = header::read_up_to(&mut file, &mut bytes).map_err(failed(&path, "read"))?;
+    let instance = match header {
+        Header::Checked => header::check(&path, kind, &bytes, got, meta.len())?,
+        Header::Ignored if meta.len() < kind.size() => {
+            return Err(OpenError::Truncated {
+                path,
+                len: meta.len(),
+                want: kind.size(),
             });
         }
-        Err(source) => return Err(io(if write { "open for writing" } else { "open" })(source)),
+        Header::Ignored => header::instance(&bytes),
     };
-    let meta = file.metadata().map_err(io("look at"))?;
-    if !meta.is_file() {
-        return Err(OpenError::Foreign {
-            path: path.to_path_buf(),
-        });
-    }
-    check_owner(path, meta.uid())?;
-    let mut bytes = [0u8; 48];
-    let got = header::read_up_to(&mut file, &mut bytes).map_err(io("read"))?;
-    header::check(path, kind, &bytes, got, meta.len())?;
     let mut options = MmapOptions::new();
     options.len(kind.size() as usize);
-    let mapped = if write {
+    let map = if write {
         options.map_raw(&file)
     } else {
         options.map_raw_read_only(&file)
     };
-    let id = FileId {
-        dev: meta.dev(),
-        ino: meta.ino(),
-    };
-    Ok((mapped.map_err(io("map"))?, id))
+    Ok(Mapped {
+        map: map.map_err(failed(&path, "map"))?,
+        id: FileId {
+            dev: meta.dev(),
+            ino: meta.ino(),
+        },
+        instance,
+    })
 }
 
-/// Replaces a file of an earlier boot; nobody maps it any more.
-fn replace_stale(dir: &Path, kind: Kind) -> Result<(), OpenError> {
-    let io = |op: &'static str| {
-        move |source| OpenError::Io {
-            path: dir.to_path_buf(),
-            op,
-            source,
-        }
-    };
-    let lock = File::open(dir).map_err(io("open"))?;
-    let mut attempts = 0;
-    while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        attempts += 1;
-        if attempts > 200 {
-            return Err(OpenError::NotReady {
-                path: dir.join(kind.name()),
-            });
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    match open_checked(&dir.join(kind.name()), kind, false) {
-        Err(OpenError::StaleBoot { .. }) => publish(dir, kind, Mode::User, None, true),
-        _ => Ok(()),
-    }
-}
-
-/// Makes a whole file and gives it its name.
+/// Makes a whole file and gives it its name; false if somebody else's has it.
 fn publish(
-    dir: &Path,
+    dir: &Dir,
     kind: Kind,
     mode: Mode,
     group: Option<u32>,
+    instance: Instance,
     replace: bool,
-) -> Result<(), OpenError> {
-    let path = dir.join(kind.name());
-    let io = |op: &'static str| {
-        let path = path.clone();
-        move |source| OpenError::Io { path, op, source }
-    };
-    let (file, temporary) = scratch(dir, kind.name(), replace).map_err(io("create"))?;
-    // A temporary name does not outlive us; unless we are killed just here, which costs a hidden file.
-    let _cleanup = Cleanup(temporary.clone());
+) -> Result<bool, OpenError> {
+    let path = dir.path().join(kind.name());
+    let scratch = dir
+        .scratch(kind.name(), replace)
+        .map_err(failed(&path, "create"))?;
+    let file = &scratch.file;
     crash_point!("create:made");
-    allocate(&file, kind.size()).map_err(|source| match source.raw_os_error() {
+    allocate(file, kind.size()).map_err(|source| match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => OpenError::NoSpace {
             path: path.clone(),
             want: kind.size(),
         },
-        _ => io("allocate")(source),
+        _ => failed(&path, "allocate")(source),
     })?;
     crash_point!("create:allocated");
     let bits = match (mode, kind) {
@@ -225,65 +374,16 @@ fn publish(
         (Mode::System, Kind::State) => 0o664,
         (Mode::System, Kind::Control) => 0o644,
     };
-    file.set_permissions(fs::Permissions::from_mode(bits))
-        .map_err(io("set the mode of"))?;
-    header::write(&file, kind, mode).map_err(io("initialise"))?;
+    file.set_permissions(Permissions::from_mode(bits))
+        .map_err(failed(&path, "set the mode of"))?;
+    header::write(file, kind, instance).map_err(failed(&path, "initialise"))?;
     crash_point!("create:initialised");
-    let proc_name = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     if let (Some(group), Kind::State) = (group, kind) {
-        chown(temporary.as_ref().unwrap_or(&proc_name), None, Some(group))
-            .map_err(io("give to the group"))?;
+        fchown(file, None, Some(group)).map_err(failed(&path, "give to the group"))?;
     }
-    let named = match (&temporary, replace) {
-        (Some(name), true) => fs::rename(name, &path),
-        (Some(name), false) => fs::hard_link(name, &path),
-        (None, _) => {
-            linkat(CWD, &proc_name, CWD, &path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
-        }
-    };
+    let named = scratch.publish(kind.name(), replace);
     crash_point!("create:named");
-    match named {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other.map_err(io("name")),
-    }
-}
-
-/// A file nobody can find, or (where the file system has no such thing, or it is to replace another) a hidden one.
-pub(crate) fn scratch(dir: &Path, what: &str, named: bool) -> io::Result<(File, Option<PathBuf>)> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    if !named && Path::new("/proc/self/fd").exists() {
-        let nameless = options
-            .clone()
-            .custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC)
-            .open(dir);
-        if let Ok(file) = nameless {
-            return Ok((file, None));
-        }
-    }
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = dir.join(format!(
-        ".{what}.{}.{count}.{}",
-        std::process::id(),
-        clock::now()
-    ));
-    let file = options
-        .create_new(true)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(&name)?;
-    Ok((file, Some(name)))
-}
-
-/// Takes the hidden name back when it is dropped; after a rename there is nothing left of it.
-pub(crate) struct Cleanup(pub(crate) Option<PathBuf>);
-
-impl Drop for Cleanup {
-    fn drop(&mut self) {
-        if let Some(name) = &self.0 {
-            let _ = fs::remove_file(name);
-        }
-    }
+    named.map_err(failed(&path, "name"))
 }
 
 /// The largest file this process may write; where a sandbox does not say, there is none.

@@ -1,10 +1,6 @@
 //! How a process comes to a buffer: a file, checked from end to end, or memory of its own.
 
-use std::{
-    fs::{File, OpenOptions},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::Path,
-};
+use std::{fs::File, os::unix::fs::MetadataExt as _, path::Path};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::{
@@ -14,14 +10,14 @@ use rustix::{
 
 use super::{
     Buffer, CALLS, Line, RECORDS, TraceError, VERSION, create::moment, layout::MAGIC,
-    mapped::Mapped, path, size,
+    mapped::Mapped, name_of, path, size,
 };
 use crate::{
     clock, codec,
     crash::crash_point,
-    create::boot_id,
+    create::{Kind, boot_id},
+    dir::Dir,
     ids::{SlotId, Uuid},
-    locate::check_owner,
     primitive::Ordering,
 };
 
@@ -52,21 +48,14 @@ impl Buffer {
     /// first; what it holds already stays.
     pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
         let path = path(dir, slot);
+        let dir = Dir::open(dir).map_err(TraceError::Dir)?;
         let foreign = |why| TraceError::Foreign {
             path: path.clone(),
             why,
         };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&path)
-            .map_err(TraceError::io(&path, "open for writing"))?;
+        let names = Kind::State.names(dir.mode());
+        let file = dir.existing(&name_of(slot), true, names)?;
         let meta = file.metadata().map_err(TraceError::io(&path, "look at"))?;
-        if !meta.is_file() {
-            return Err(foreign("it is no plain file"));
-        }
-        check_owner(&path, meta.uid()).map_err(TraceError::Dir)?;
         let least = size(*RECORDS.start());
         if meta.len() < least || meta.len() > size(*RECORDS.end()) {
             return Err(foreign("its size is no buffer's"));

@@ -3,9 +3,14 @@
 //! The claim is a lock on a byte far behind the file's end, held by a mapping ([`liveness`](crate::liveness)): it outlives
 //! close-all-fds, ends with the address space, and is not inherited.
 
-use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{fs::File, io, path::Path};
 
-use crate::liveness::{Alive, Bytes, FileId};
+use rustix::fs::OFlags;
+
+use crate::{
+    dir,
+    liveness::{Alive, Bytes, FileId},
+};
 
 /// Holds a name until it is dropped, or the process is gone.
 pub struct Claim {
@@ -15,17 +20,9 @@ pub struct Claim {
 impl Claim {
     /// Claims a file, made where it is missing; `None` if another process has it.
     pub fn of(path: &Path) -> io::Result<Option<Claim>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK)
-            .open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        }
-        let bytes = Bytes::open(path, FileId::of(&file)?, true)?;
+        let file = dir::file_of_ours(path, OFlags::RDWR | OFlags::CREATE, 0o666)?;
+        let id = FileId::of(&file)?;
+        let bytes = Bytes::of(file, id)?;
         if !bytes.try_lock(0)? {
             return Ok(None);
         }
@@ -33,4 +30,19 @@ impl Claim {
             _alive: bytes.keep()?,
         }))
     }
+}
+
+/// Opens a file of the same kind to write it anew.
+pub fn write(path: &Path) -> io::Result<File> {
+    Ok(dir::file_of_ours(
+        path,
+        OFlags::WRONLY | OFlags::CREATE,
+        0o666,
+    )?)
+}
+
+/// Opens a file of the same kind to add to its end.
+pub fn append(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+    Ok(dir::file_of_ours(path, flags, 0o666)?)
 }

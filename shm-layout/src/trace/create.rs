@@ -17,14 +17,14 @@ use std::{
 use super::{
     RECORDS, Reader, TraceError, VERSION,
     layout::{EXE_WORDS, Head, LABEL_WORDS, MAGIC},
-    path, size,
+    name_of, path, size,
 };
 use crate::{
     MAX_PROCESSES, clock, codec,
     crash::crash_point,
-    create::{self, Cleanup},
+    create::{self, Kind},
+    dir::Dir,
     ids::SlotId,
-    locate,
     protocol::claim,
     reap,
     segment::Segments,
@@ -42,28 +42,32 @@ pub fn create(dir: &Path, process: &ProcessView, records: u32) -> Result<PathBuf
     if !RECORDS.contains(&records) {
         return Err(TraceError::Records { asked: records });
     }
-    locate::check(dir).map_err(TraceError::Dir)?;
-    forget_earlier_lives(dir, process.slot);
-    let path = path(dir, process.slot);
-    let state = fs::metadata(dir.join("state"))
+    let dir = Dir::open(dir).map_err(TraceError::Dir)?;
+    forget_earlier_lives(&dir, process.slot);
+    let path = path(dir.path(), process.slot);
+    let state = dir
+        .existing(Kind::State.name(), false, Kind::State.names(dir.mode()))
+        .map_err(TraceError::Dir)?
+        .metadata()
         .map_err(TraceError::io(&path, "look at the state beside"))?;
-    let (file, temporary) =
-        create::scratch(dir, "trace", true).map_err(TraceError::io(&path, "create"))?;
-    let cleanup = Cleanup(temporary);
+    let scratch = dir
+        .scratch("trace", true)
+        .map_err(TraceError::io(&path, "create"))?;
+    let file = &scratch.file;
     crash_point!("trace:made");
-    allocate(&path, &file, records)?;
+    allocate(&path, file, records)?;
     file.set_permissions(fs::Permissions::from_mode(state.mode() & 0o660))
         .map_err(TraceError::io(&path, "set the mode of"))?;
     let made = file.metadata().map_err(TraceError::io(&path, "look at"))?;
     if (made.uid(), made.gid()) != (state.uid(), state.gid()) {
-        fchown(&file, Some(state.uid()), Some(state.gid()))
+        fchown(file, Some(state.uid()), Some(state.gid()))
             .map_err(TraceError::io(&path, "give to the state's owner"))?;
     }
-    write_head(&file, process, records).map_err(TraceError::io(&path, "initialise"))?;
+    write_head(file, process, records).map_err(TraceError::io(&path, "initialise"))?;
     crash_point!("trace:initialised");
-    if let Some(temporary) = &cleanup.0 {
-        fs::rename(temporary, &path).map_err(TraceError::io(&path, "name"))?;
-    }
+    scratch
+        .publish(&name_of(process.slot), true)
+        .map_err(TraceError::io(&path, "name"))?;
     Ok(path)
 }
 
@@ -143,13 +147,22 @@ pub(super) fn moment() -> (u64, u64) {
 
 /// The buffers in a directory, by slot and epoch.
 pub fn list(dir: &Path) -> Result<Vec<(SlotId, PathBuf)>, TraceError> {
-    let entries = fs::read_dir(dir).map_err(TraceError::io(dir, "list"))?;
-    let mut found: Vec<(SlotId, PathBuf)> = entries
-        .flatten()
-        .filter_map(|entry| Some((slot_of(entry.file_name().to_str()?)?, entry.path())))
+    let dir = Dir::open(dir).map_err(TraceError::Dir)?;
+    let slots = slots(&dir).map_err(TraceError::io(dir.path(), "list"))?;
+    Ok(slots
+        .into_iter()
+        .map(|slot| (slot, path(dir.path(), slot)))
+        .collect())
+}
+
+fn slots(dir: &Dir) -> io::Result<Vec<SlotId>> {
+    let mut slots: Vec<SlotId> = dir
+        .names()?
+        .iter()
+        .filter_map(|name| slot_of(name))
         .collect();
-    found.sort();
-    Ok(found)
+    slots.sort();
+    Ok(slots)
 }
 
 fn slot_of(name: &str) -> Option<SlotId> {
@@ -160,26 +173,30 @@ fn slot_of(name: &str) -> Option<SlotId> {
     };
     let ours = usize::from(slot.index) < MAX_PROCESSES && slot.epoch != 0;
     // Written as we write it: no sign, no leading zero.
-    (ours && name == format!("trace-{}-{}", slot.index, slot.epoch)).then_some(slot)
+    (ours && name == name_of(slot)).then_some(slot)
 }
 
 /// Removes a buffer. Whoever writes it goes on writing what nobody will read.
 pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
     let path = path(dir, slot);
-    fs::remove_file(&path).map_err(TraceError::io(&path, "remove"))
+    let dir = Dir::open(dir).map_err(TraceError::Dir)?;
+    dir.remove(&name_of(slot))
+        .map_err(TraceError::io(&path, "remove"))
 }
 
 /// Removes what processes left that have ended more than `keep` ago, and what belongs to nobody at all. Returns how many
 /// files it removed.
 pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
-    let dir = segments.dir();
+    let Ok(dir) = Dir::open(segments.dir()) else {
+        return 0;
+    };
     let mut removed = 0;
-    for (slot, path) in list(dir).unwrap_or_default() {
+    for slot in slots(&dir).unwrap_or_default() {
         if lives(segments, slot) {
             continue;
         }
         let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
-        let wanted = Reader::open(&path).is_ok_and(|reader| {
+        let wanted = Reader::open(&path(dir.path(), slot)).is_ok_and(|reader| {
             let header = reader.header();
             let last = header
                 .seen_ns
@@ -187,11 +204,11 @@ pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
                 .max(header.boottime_ns);
             now_ns.saturating_sub(last) < keep_ns
         });
-        if !wanted && fs::remove_file(&path).is_ok() {
+        if !wanted && dir.remove(&name_of(slot)).is_ok() {
             removed += 1;
         }
     }
-    removed + sweep_hidden(dir)
+    removed + sweep_hidden(&dir)
 }
 
 fn lives(segments: &Segments, slot: SlotId) -> bool {
@@ -205,27 +222,20 @@ fn lives(segments: &Segments, slot: SlotId) -> bool {
 }
 
 /// What makers left that were killed halfway: nobody takes a minute to make one.
-fn sweep_hidden(dir: &Path) -> usize {
-    let Ok(entries) = fs::read_dir(dir) else {
-        return 0;
-    };
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(".trace."))
-        .filter(|entry| {
-            let modified = entry.metadata().and_then(|meta| meta.modified());
-            let age = modified.map(|then| then.elapsed().unwrap_or_default());
-            age.is_ok_and(|age| age > Duration::from_secs(60))
-        })
-        .filter(|entry| fs::remove_file(entry.path()).is_ok())
+fn sweep_hidden(dir: &Dir) -> usize {
+    let names = dir.names().unwrap_or_default().into_iter();
+    names
+        .filter(|name| name.starts_with(".trace."))
+        .filter(|name| dir.age(name).is_ok_and(|age| age > Duration::from_secs(60)))
+        .filter(|name| dir.remove(name).is_ok())
         .count()
 }
 
 /// The slot has a new life: what its earlier ones left has had its time.
-fn forget_earlier_lives(dir: &Path, slot: SlotId) {
-    for (other, path) in list(dir).unwrap_or_default() {
+fn forget_earlier_lives(dir: &Dir, slot: SlotId) {
+    for other in slots(dir).unwrap_or_default() {
         if other.index == slot.index && other.epoch != slot.epoch {
-            let _ = fs::remove_file(path);
+            let _ = dir.remove(&name_of(other));
         }
     }
 }

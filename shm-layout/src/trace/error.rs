@@ -69,6 +69,18 @@ impl TraceError {
     }
 }
 
+/// A file that could not be opened.
+impl From<OpenError> for TraceError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Missing { path } => Self::Missing { path },
+            OpenError::Unsafe { path, why } => Self::Foreign { path, why },
+            OpenError::Io { path, op, source } => Self::Io { path, op, source },
+            other => Self::Dir(other),
+        }
+    }
+}
+
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

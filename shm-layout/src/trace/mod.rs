@@ -65,7 +65,11 @@ pub const CALLS: usize = 1024;
 
 /// Where the buffer of one life of a slot is.
 pub fn path(dir: &Path, slot: SlotId) -> PathBuf {
-    dir.join(format!("trace-{}-{}", slot.index, slot.epoch))
+    dir.join(name_of(slot))
+}
+
+fn name_of(slot: SlotId) -> String {
+    format!("trace-{}-{}", slot.index, slot.epoch)
 }
 
 /// A buffer's size in bytes.

@@ -69,6 +69,41 @@ pub fn look(segments: &Segments) -> Snapshot {
     snapshot(segments, clock::now())
 }
 
+pub const NOBODY: u32 = 65534;
+
+/// Whether tests may play several users; says so where they may not.
+pub fn may_be_others() -> bool {
+    let may = rustix::process::geteuid().is_root();
+    if !may {
+        eprintln!("skipped: only root can become another user");
+    }
+    may
+}
+
+/// Runs the named test of this binary as another user; its output, or `None` where that is not possible.
+pub fn as_user(uid: u32, test: &str, dir: &Dir) -> Option<String> {
+    use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
+    if !may_be_others() {
+        return None;
+    }
+    let place = tempfile::Builder::new()
+        .permissions(std::fs::Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("a directory");
+    let copy = place.path().join("test");
+    std::fs::copy(std::env::current_exe().expect("our own path"), &copy).expect("copied");
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let output = Command::new(&copy)
+        .args(["--exact", test, "--nocapture"])
+        .env(ROLE, "other")
+        .env(DIR, dir.path())
+        .uid(uid)
+        .gid(uid)
+        .output()
+        .expect("started");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Polls until something holds; a watchdog, not a measurement.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();

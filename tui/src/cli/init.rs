@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Mode, Segments};
 
 use super::{Done, segments};
+use crate::edit::audit::{AuditLog, SYSTEM_LOGS};
 use crate::text::exit::{Exit, Failure};
 
 /// Make the shared segments: your own, or with --group one installation for the whole machine
@@ -21,8 +22,6 @@ pub struct Args {
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
 }
-
-const LOGS: &str = "/var/log/gpushare";
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     match &args.group {
@@ -41,7 +40,8 @@ fn user(out: &mut dyn Write) -> Done {
         )?;
         return Ok(Exit::Done);
     }
-    Segments::open_operator(&dir.path)?;
+    let operator = Segments::open_operator(&dir.path)?;
+    segments::say_set_aside(operator.segments().set_aside());
     writeln!(
         out,
         "{}: ready; start programs with gpushare run -- CMD",
@@ -57,13 +57,16 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
         ));
     }
     let gid = group_number(group)?;
-    Segments::init_system(Path::new(SYSTEM_DIR), Some(gid))?;
+    let set_aside = Segments::init_system(Path::new(SYSTEM_DIR), Some(gid))?;
+    segments::say_set_aside(set_aside.as_deref());
     make_log().map_err(|error| {
-        Failure::failed(format!("{LOGS} for the audit log cannot be made: {error}"))
+        Failure::failed(format!(
+            "{SYSTEM_LOGS} for the audit log cannot be made: {error}"
+        ))
     })?;
     writeln!(
         out,
-        "{SYSTEM_DIR}: ready for the members of {group}; edits are logged in {LOGS}/audit.jsonl"
+        "{SYSTEM_DIR}: ready for the members of {group}; edits are logged in {SYSTEM_LOGS}/audit.jsonl"
     )?;
     writeln!(
         out,
@@ -76,14 +79,8 @@ fn make_log() -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
-        .create(LOGS)?;
-    let log = Path::new(LOGS).join("audit.jsonl");
-    fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o644)
-        .open(log)
-        .map(drop)
+        .create(SYSTEM_LOGS)?;
+    AuditLog::of_the_system().open_to_append().map(drop)
 }
 
 /// The number of a group given by name or number.

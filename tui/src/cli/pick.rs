@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
+use shm_layout::dir::Dir;
 use shm_layout::{SegmentDir, Segments, clock};
 
 use super::table::{Side, Table};
@@ -37,6 +39,8 @@ pub struct Args {
     json: bool,
 }
 
+/// How long a pick waits for its turn: each takes as long as NVML does to answer.
+const TURN: Duration = Duration::from_secs(10);
 /// Long enough for a program to reach its first allocation, short enough not to matter if it never does.
 const CLAIM: Duration = Duration::from_secs(10);
 
@@ -84,15 +88,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// Waits for other picks to end; without rights to the directory there is no turn to take.
+/// Waits for other picks to end, but not for somebody who only holds the lock; without rights to the directory there
+/// is no turn to take.
 fn take_turn(dir: &Path) -> Option<File> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(dir.join("pick.lock"))
+    let file = Dir::open(dir)
+        .and_then(|dir| dir.write("pick.lock", 0o600))
         .ok()?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+    let begun = Instant::now();
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if begun.elapsed() > TURN {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
     Some(file)
 }
 
@@ -105,6 +113,7 @@ fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<(), String> {
     let until = now.saturating_add(u64::try_from(CLAIM.as_nanos()).unwrap_or(0));
     let operator = Segments::open_operator(&dir.path)
         .map_err(|error| format!("only who may edit the segments can claim: {error}"))?;
+    segments::say_set_aside(operator.segments().set_aside());
     let held = operator.claim_pick(uuid, &device.name, device.total_bytes, until, now);
     let full = || "all its claims are held by other picks".to_owned();
     held.then_some(()).ok_or_else(full)

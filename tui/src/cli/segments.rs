@@ -1,5 +1,6 @@
 //! The segments that a verb works on: where they are, and one sample of everything.
 
+use std::path::Path;
 use std::time::Duration;
 
 use shm_layout::{Mode, OpenError, SegmentDir};
@@ -45,4 +46,14 @@ pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
         .processes
         .retain(|process| process.state != ProcessState::Gone);
     Ok(sample)
+}
+
+/// Says that settings of earlier segments were found and are not in force.
+pub fn say_set_aside(file: Option<&Path>) {
+    if let Some(file) = file {
+        note(&format!(
+            "the settings of earlier segments are not in force any more, because their state was removed; {} keeps them",
+            file.display()
+        ));
+    }
 }

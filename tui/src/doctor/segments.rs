@@ -93,7 +93,10 @@ fn mend(error: &OpenError) -> &'static str {
         }
         OpenError::StaleBoot { .. } => "nothing to do: the next program makes them anew",
         OpenError::NotReady { .. } => "try again in a moment; if it stays, remove the file",
-        OpenError::WrongOwner { .. } => "use another GPUSHARE_DIR, or have its owner share it",
+        OpenError::OtherInstance { .. } => "nothing to do: the next program sets it aside",
+        OpenError::WrongOwner { .. } | OpenError::Unsafe { .. } => {
+            "set GPUSHARE_DIR to a directory of your own"
+        }
         OpenError::NoSpace { .. } => "free some memory in that file system",
         _ => "see the sentence",
     }

@@ -6,21 +6,23 @@
 //! edit back (`undo`), and the start time of the process it was meant for: a number used again by
 //! the kernel is not the same process.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use shm_layout::{Mode, SegmentDir};
+use shm_layout::dir::Dir;
+use shm_layout::{Mode, OpenError, SegmentDir};
 
 use crate::edit::StoredChange;
 
 /// Version of the record's shape.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The log of a system-wide installation.
-const SYSTEM_LOG: &str = "/var/log/gpushare/audit.jsonl";
+/// Where the log of a system-wide installation is.
+pub const SYSTEM_LOGS: &str = "/var/log/gpushare";
+/// Its name.
+const LOG: &str = "audit.jsonl";
 
 /// From where an edit was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,22 +95,34 @@ pub struct Record {
 /// A log file, which may not exist yet.
 #[derive(Debug, Clone)]
 pub struct AuditLog {
-    path: PathBuf,
+    dir: PathBuf,
+    /// Who may write it, and who may read it.
+    bits: u32,
 }
 
 impl AuditLog {
     /// The log that belongs to these segments.
     pub fn of(dir: &SegmentDir) -> Self {
-        let path = match dir.mode {
-            Mode::System => PathBuf::from(SYSTEM_LOG),
-            Mode::User => dir.path.join("audit.jsonl"),
-        };
-        Self { path }
+        match dir.mode {
+            Mode::System => Self::of_the_system(),
+            Mode::User => Self {
+                dir: dir.path.clone(),
+                bits: 0o640,
+            },
+        }
+    }
+
+    /// The log of the installation for all.
+    pub fn of_the_system() -> Self {
+        Self {
+            dir: SYSTEM_LOGS.into(),
+            bits: 0o644,
+        }
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(LOG)
     }
 
     /// Adds a line.
@@ -125,20 +139,17 @@ impl AuditLog {
         }
     }
 
-    fn open_to_append(&self) -> io::Result<File> {
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o640)
-            .open(&self.path)
+    /// Opens it, made where it is missing. What somebody else put into its place is refused.
+    pub fn open_to_append(&self) -> io::Result<File> {
+        Ok(Dir::open(&self.dir)?.append(LOG, self.bits)?)
     }
 
     /// All records, oldest first, each with its number from 1; a damaged line is skipped and counted.
     pub fn read(&self) -> io::Result<History> {
-        let file = match File::open(&self.path) {
+        let file = match Dir::open(&self.dir).and_then(|dir| dir.read(LOG)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(History::default()),
-            Err(error) => return Err(error),
+            Err(OpenError::Missing { .. }) => return Ok(History::default()),
+            Err(error) => return Err(error.into()),
         };
         let mut history = History::default();
         for (at, line) in BufReader::new(file).split(b'\n').enumerate() {

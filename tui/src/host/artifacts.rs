@@ -4,12 +4,13 @@
 //! names the library outright.
 
 use std::ffi::OsString;
-use std::os::unix::fs::symlink;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+
+use shm_layout::dir::Dir;
 
 use crate::environment;
-use crate::text::exit::{Exit, Failure};
+use crate::text::exit::Failure;
 
 /// The preloaded library's file name.
 pub const LIBRARY: &str = "libgpushare.so";
@@ -93,43 +94,38 @@ fn places(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes `<dir>/sim-lib` hold the simulator under the names programs ask for, and returns it.
+/// Makes `<dir>/sim-lib` hold the simulator under the names programs ask for, and returns it. Programs load what is in
+/// it, so it must be ours as the segments are.
 pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
-    let folder = dir.join(SIM_FOLDER);
-    fs::create_dir_all(&folder).map_err(|error| Failure {
-        exit: match error.kind() {
-            io::ErrorKind::PermissionDenied => Exit::NotPermitted,
-            _ => Exit::Failed,
-        },
-        sentence: format!(
-            "cannot make {} for the simulator: {error}; set {} to a directory of your own",
-            folder.display(),
-            environment::DIR
-        ),
-    })?;
+    let folder = Dir::open(dir)
+        .and_then(|dir| dir.inner_or_make(SIM_FOLDER))
+        .map_err(Failure::from)?;
     for (link, artifact) in SIM_LINKS {
         let target = find(artifact)?;
-        let link = folder.join(link);
-        if fs::read_link(&link).is_ok_and(|now| now == target) {
+        if folder.read_link(link).is_ok_and(|now| now == target) {
             continue;
         }
         // Rename over the old link: another program may be starting from this folder right now.
-        let fresh = folder.join(format!(
-            ".{}-{}",
-            link.file_name().unwrap_or_default().display(),
-            std::process::id()
-        ));
-        let _ = fs::remove_file(&fresh);
-        symlink(&target, &fresh)
-            .and_then(|()| fs::rename(&fresh, &link))
+        let fresh = format!(".{link}-{}", std::process::id());
+        let _ = folder.remove(&fresh);
+        folder
+            .make_link(&target, &fresh)
+            .and_then(|()| folder.rename(&fresh, link))
             .map_err(|error| {
                 Failure::failed(format!(
                     "cannot link {} to the simulator: {error}",
-                    link.display()
+                    folder.path().join(link).display()
                 ))
             })?;
     }
-    Ok(folder)
+    Ok(folder.path().to_path_buf())
+}
+
+/// A library of `<dir>/sim-lib`, where the simulator was used; never one that somebody else put there.
+pub fn in_sim_folder(dir: &Path, name: &str) -> Option<PathBuf> {
+    let folder = Dir::open(dir).and_then(|dir| dir.inner(SIM_FOLDER)).ok()?;
+    let library = folder.path().join(name);
+    library.exists().then_some(library)
 }
 
 /// `first:rest`, where `rest` is the variable's present value; each entry once.

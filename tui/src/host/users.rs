@@ -45,6 +45,14 @@ impl Users {
             .unwrap_or_else(|| uid.to_string())
     }
 
+    /// The number, with the name where there is one: `1000 (alice)`.
+    pub fn name_and_number(&self, uid: u32) -> String {
+        match self.by_uid.get(&uid) {
+            Some(name) => format!("{uid} ({name})"),
+            None => uid.to_string(),
+        }
+    }
+
     /// The number of a user given by name or by number.
     pub fn uid(&self, name: &str) -> Option<u32> {
         self.by_uid

@@ -76,6 +76,7 @@ impl Live {
             Err(
                 error @ (OpenError::Missing { .. }
                 | OpenError::NotReady { .. }
+                | OpenError::OtherInstance { .. }
                 | OpenError::StaleBoot { .. }),
             ) => segment.waiting = Some(error.to_string()),
             Err(error) => return Err(error),
@@ -87,7 +88,7 @@ impl Live {
     /// its end must not be touched.
     fn segments(&mut self) -> Result<(), OpenError> {
         let files = ["state", "control"].map(|name| {
-            let meta = fs::metadata(self.dir.join(name)).ok()?;
+            let meta = fs::symlink_metadata(self.dir.join(name)).ok()?;
             Some((meta.ino(), meta.len()))
         });
         if self.open.as_ref().is_some_and(|open| open.files == files) {

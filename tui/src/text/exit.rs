@@ -9,6 +9,9 @@ use std::io::ErrorKind;
 use shm_layout::OpenError;
 use shm_layout::trace::TraceError;
 
+use crate::environment;
+use crate::host::users::Users;
+
 /// Declares the codes once: the enum, its numbers and the table the help prints.
 macro_rules! exit_codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $meaning:literal;)*) => {
@@ -122,29 +125,30 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Whether only a missing right keeps this user from the segments.
-pub fn is_not_permitted(error: &OpenError) -> bool {
-    match error {
-        OpenError::WrongOwner { .. } => true,
-        OpenError::Io { source, .. } => matches!(
-            source.kind(),
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
-        ),
-        _ => false,
+/// Segments that cannot be used; missing rights have their own code, and another owner is named.
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Self::from(&error)
     }
 }
 
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Self {
-        let exit = if is_not_permitted(&error) {
+impl From<&OpenError> for Failure {
+    fn from(error: &OpenError) -> Self {
+        let exit = if error.not_permitted() {
             Exit::NotPermitted
         } else {
             Exit::Failed
         };
-        Self {
-            exit,
-            sentence: error.to_string(),
-        }
+        let sentence = match error {
+            OpenError::WrongOwner { path, owner, .. } => format!(
+                "{} belongs to user {}, not to you, and is not used; set {} to a directory of your own",
+                path.display(),
+                Users::of_this_machine().name_and_number(*owner),
+                environment::DIR
+            ),
+            other => other.to_string(),
+        };
+        Self { exit, sentence }
     }
 }
 

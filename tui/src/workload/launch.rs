@@ -91,7 +91,8 @@ impl Launch {
         if let Some(dir) = dir.filter(|dir| dir.path.is_relative())
             && std::env::var_os(environment::DIR).is_some()
         {
-            launch.set(environment::DIR, std::fs::canonicalize(&dir.path)?);
+            // Not by the links in it: what was checked is this name.
+            launch.set(environment::DIR, std::path::absolute(&dir.path)?);
         }
         if let Some(scenario) = &settings.sim {
             let dir = dir.ok_or_else(|| {
@@ -124,7 +125,7 @@ impl Launch {
     fn simulate(&mut self, scenario: Option<&str>, dir: &SegmentDir) -> Result<(), Failure> {
         // Others whose directories are gone left their worlds behind; nobody else would look after those.
         crate::workload::stage::sweep_worlds();
-        let folder = std::fs::canonicalize(artifacts::sim_folder(&dir.path)?)?;
+        let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
         self.set(
             "LD_LIBRARY_PATH",
             artifacts::prepend(&folder, "LD_LIBRARY_PATH"),

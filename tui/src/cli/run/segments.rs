@@ -3,6 +3,7 @@
 //! They are made here, ahead of the program, for only now can somebody be told why not: a directory
 //! without room or rights, a file of another version, a table without a free slot.
 
+use shm_layout::dir::Dir;
 use shm_layout::{
     Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
 };
@@ -33,11 +34,14 @@ pub fn ready() -> Ready {
         Err(failure) => return unusable(None, failure),
     };
     match Segments::open_workload(&dir.path) {
-        Ok(segments) => Ready {
-            dir: Some(dir),
-            unusable: None,
-            snapshot: snapshot(&segments, clock::now()),
-        },
+        Ok(segments) => {
+            segments::say_set_aside(segments.set_aside());
+            Ready {
+                dir: Some(dir),
+                unusable: None,
+                snapshot: snapshot(&segments, clock::now()),
+            }
+        }
         Err(error) => {
             let failure = refusal(&dir, error);
             unusable(Some(dir), failure)
@@ -46,7 +50,7 @@ pub fn ready() -> Ready {
 }
 
 fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
-    let there = dir.path.join("state").exists();
+    let there = Dir::open(&dir.path).is_ok_and(|dir| dir.has("state"));
     if there || may_write(&dir.path) {
         return error.into();
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use shm_layout::{EditError, OpenError};
 
-use crate::text::exit::{Exit, Failure, is_not_permitted};
+use crate::text::exit::{Exit, Failure};
 
 /// Why an edit was refused. Nothing changed.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl EditFailure {
     pub(super) fn open(dir: &std::path::Path, error: &OpenError) -> Self {
         Self::Open {
             dir: dir.to_owned(),
-            not_permitted: is_not_permitted(error),
-            why: error.to_string(),
+            not_permitted: error.not_permitted(),
+            why: Failure::from(error).sentence,
         }
     }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
+use crate::host::artifacts;
+
 const SONAME: &str = "libnvidia-ml.so.1";
 
 /// The library for the devices of this segment; `None` leaves the search to the loader.
@@ -14,10 +16,7 @@ const SONAME: &str = "libnvidia-ml.so.1";
 /// A simulated world leaves a `sim-lib` folder beside the segments. Its NVML is used when there is no real one, or when
 /// `GPUSHARE_SIM` asks for it.
 pub fn choose(segment: &Path) -> Option<OsString> {
-    let simulated = segment.join("sim-lib").join(SONAME);
-    if !simulated.exists() {
-        return None;
-    }
+    let simulated = artifacts::in_sim_folder(segment, SONAME)?;
     let asked = env::var_os("GPUSHARE_SIM").is_some_and(|value| value != "0");
     (asked || !real_one_is_found()).then(|| simulated.into_os_string())
 }
