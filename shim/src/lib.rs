@@ -47,7 +47,7 @@
 //! ```
 //!
 //! A hook that needs few of the arguments names them in its row, `transfer::bytes(stream, bytes)`, and serves every
-//! function whose row can name them. What it does there is one line in `documented.rs`, from which `DRIVER.md` comes.
+//! function whose row can name them. What it does there is the line above its first row; `DRIVER.md` is made from it.
 //!
 //! A hook runs behind the re-entrancy guard (what the driver calls meanwhile passes through) and the panic
 //! boundary (a panic counts as a fault; the driver's answer stands, and a call not yet forwarded is). It

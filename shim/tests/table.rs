@@ -78,7 +78,7 @@ mod fallback {
 
     macro_rules! stand_ins {
         (
-            hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+            hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
             used { $(fn $used:ident $used_args:tt;)* }
         ) => {
             $(stand_in!($name $args);)*
@@ -121,7 +121,7 @@ macro_rules! under {
 
 macro_rules! compare_all {
     (
-        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $(fn $used:ident $used_args:tt;)* }
     ) => {
         #[test]

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! hooked {
+//!     /// charged to the current device: the bytes asked for
 //!     "cuMemAlloc" 3020 call memory::alloc fn cuMemAlloc_v2(dptr: Out<CUdeviceptr>, bytes: usize);
 //!     "cuLaunchKernel" 4000 fast launch::kernel(stream) fn cuLaunchKernel(f: CUfunction, …, stream: CUstream, …) twin cuLaunchKernel_ptsz;
 //! }
@@ -18,6 +19,7 @@
 //!   wants to know, in its own order; without brackets it gets them all;
 //! * the name after `fn` is the exported symbol;
 //! * `twin` is the per-thread default stream form (`_ptsz`, `_ptds`) with the same signature and hook;
+//! * the line above the first row of a hook says what we do there; `DRIVER.md` shows it for all of the hook's rows;
 //! * `used` rows are functions we call and do not hook.
 //!
 //! The rows that have to do with memory are in `table/memory.rs`, those of NVML in `table/nvml.rs`.
@@ -31,31 +33,41 @@ macro_rules! driver_table {
     ($with:ident) => {
         $crate::memory_rows! { $with hooked {
             // ---- start, and how functions are found ----
+            /// registers the process after the driver's own start
             "cuInit" 2000 call life::init fn cuInit(flags: u32);
+            /// answers with our function where we have one
             "cuGetProcAddress" 11030 call lookup::proc_address fn cuGetProcAddress(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64);
             "cuGetProcAddress" 12000 call lookup::proc_address(name, pfn, version, flags) fn cuGetProcAddress_v2(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>);
 
             // ---- contexts ----
+            /// notes that the thread's device may change
             "cuCtxCreate" 2000 call context::changes() fn cuCtxCreate(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
             "cuCtxCreate" 3020 call context::changes() fn cuCtxCreate_v2(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
             "cuCtxCreate" 11040 call context::changes() fn cuCtxCreate_v3(ctx: Out<CUcontext>, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
             "cuCtxCreate" 12050 call context::changes() fn cuCtxCreate_v4(ctx: Out<CUcontext>, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
+            /// gives back what the context held
             "cuCtxDestroy" 2000 call context::destroy fn cuCtxDestroy(ctx: CUcontext);
             "cuCtxDestroy" 4000 call context::destroy fn cuCtxDestroy_v2(ctx: CUcontext);
+            /// gives back what the context held
             "cuCtxDetach" 2000 call context::detach fn cuCtxDetach(ctx: CUcontext);
+            /// notes that the thread's device may change
             "cuCtxSetCurrent" 4000 call context::set_current fn cuCtxSetCurrent(ctx: CUcontext);
             "cuCtxPushCurrent" 2000 call context::set_current fn cuCtxPushCurrent(ctx: CUcontext);
             "cuCtxPushCurrent" 4000 call context::set_current fn cuCtxPushCurrent_v2(ctx: CUcontext);
             "cuCtxPopCurrent" 2000 call context::changes() fn cuCtxPopCurrent(ctx: Out<CUcontext>);
             "cuCtxPopCurrent" 4000 call context::changes() fn cuCtxPopCurrent_v2(ctx: Out<CUcontext>);
+            /// gives back what the context held, at the last release
             "cuDevicePrimaryCtxRelease" 7000 call context::primary_release fn cuDevicePrimaryCtxRelease(device: CUdevice);
             "cuDevicePrimaryCtxRelease" 11000 call context::primary_release fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+            /// gives back what the context held
             "cuDevicePrimaryCtxReset" 7000 call context::primary_reset fn cuDevicePrimaryCtxReset(device: CUdevice);
             "cuDevicePrimaryCtxReset" 11000 call context::primary_reset fn cuDevicePrimaryCtxReset_v2(device: CUdevice);
 
             // ---- streams ----
+            /// forgets the stream
             "cuStreamDestroy" 2000 call stream::destroy fn cuStreamDestroy(stream: CUstream);
             "cuStreamDestroy" 4000 call stream::destroy fn cuStreamDestroy_v2(stream: CUstream);
+            /// leaves the stream alone while it captures
             "cuStreamBeginCapture" 10000 call stream::begin_capture(stream) fn cuStreamBeginCapture(stream: CUstream) twin cuStreamBeginCapture_ptsz;
             "cuStreamBeginCapture" 10010 call stream::begin_capture(stream) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) twin cuStreamBeginCapture_v2_ptsz;
             "cuStreamBeginCaptureToGraph" 12030 call stream::begin_capture(stream) fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) twin cuStreamBeginCaptureToGraph_ptsz;
@@ -63,12 +75,14 @@ macro_rules! driver_table {
             "cuStreamBeginRecaptureToGraph" 13030 call stream::begin_capture(stream) fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *const c_void, data: *mut c_void) twin cuStreamBeginRecaptureToGraph_ptsz;
 
             // ---- explicit synchronisations: release points ----
+            /// a release point of the lock
             "cuCtxSynchronize" 2000 call sync::wait() fn cuCtxSynchronize();
             "cuCtxSynchronize" 13000 call sync::wait() fn cuCtxSynchronize_v2(ctx: CUcontext);
             "cuStreamSynchronize" 2000 call sync::wait() fn cuStreamSynchronize(stream: CUstream) twin cuStreamSynchronize_ptsz;
             "cuEventSynchronize" 2000 call sync::wait() fn cuEventSynchronize(event: CUevent);
 
             // ---- synchronous copies: release points ----
+            /// counted with its bytes; a release point of the lock
             "cuMemcpy" 4000 call copy::bytes(bytes) fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) twin cuMemcpy_ptds;
             "cuMemcpyPeer" 4000 call copy::bytes(bytes) fn cuMemcpyPeer(dst: CUdeviceptr, dst_ctx: CUcontext, src: CUdeviceptr, src_ctx: CUcontext, bytes: usize) twin cuMemcpyPeer_ptds;
             "cuMemcpyHtoD" 3020 call copy::bytes(bytes) fn cuMemcpyHtoD_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize) twin cuMemcpyHtoD_v2_ptds;
@@ -79,22 +93,29 @@ macro_rules! driver_table {
             "cuMemcpyHtoA" 3020 call copy::bytes(bytes) fn cuMemcpyHtoA_v2(dst: CUarray, offset: usize, src: *const c_void, bytes: usize) twin cuMemcpyHtoA_v2_ptds;
             "cuMemcpyAtoH" 3020 call copy::bytes(bytes) fn cuMemcpyAtoH_v2(dst: *mut c_void, src: CUarray, offset: usize, bytes: usize) twin cuMemcpyAtoH_v2_ptds;
             "cuMemcpyAtoA" 3020 call copy::bytes(bytes) fn cuMemcpyAtoA_v2(dst: CUarray, dst_offset: usize, src: CUarray, src_offset: usize, bytes: usize) twin cuMemcpyAtoA_v2_ptds;
+            /// counted with its bytes; a release point of the lock
             "cuMemcpy2D" 3020 call copy::region(copy) fn cuMemcpy2D_v2(copy: In<CUDA_MEMCPY2D>) twin cuMemcpy2D_v2_ptds;
             "cuMemcpy2DUnaligned" 3020 call copy::region(copy) fn cuMemcpy2DUnaligned_v2(copy: In<CUDA_MEMCPY2D>) twin cuMemcpy2DUnaligned_v2_ptds;
             "cuMemcpy3D" 3020 call copy::region(copy) fn cuMemcpy3D_v2(copy: In<CUDA_MEMCPY3D>) twin cuMemcpy3D_v2_ptds;
             "cuMemcpy3DPeer" 4000 call copy::region(copy) fn cuMemcpy3DPeer(copy: In<CUDA_MEMCPY3D_PEER>) twin cuMemcpy3DPeer_ptds;
 
             // ---- kernels and graphs: locked ----
+            /// counted and locked
             "cuLaunchKernel" 4000 fast launch::kernel(stream) fn cuLaunchKernel(f: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void) twin cuLaunchKernel_ptsz;
+            /// counted and locked
             "cuLaunchKernelEx" 11060 submit launch::kernel_ex(config) fn cuLaunchKernelEx(config: In<CUlaunchConfig>, f: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void) twin cuLaunchKernelEx_ptsz;
             "cuLaunchCooperativeKernel" 9000 submit launch::kernel(stream) fn cuLaunchCooperativeKernel(f: CUfunction, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: CUstream, params: *mut *mut c_void) twin cuLaunchCooperativeKernel_ptsz;
+            /// counted and locked on each of its devices, all at once
             "cuLaunchCooperativeKernelMultiDevice" 9000 call multi_device::launch(list, count) fn cuLaunchCooperativeKernelMultiDevice(list: In<CUDA_LAUNCH_PARAMS>, count: u32, flags: u32);
+            /// counted and locked
             "cuLaunch" 2000 submit launch::kernel_now() fn cuLaunch(f: CUfunction);
             "cuLaunchGrid" 2000 submit launch::kernel_now() fn cuLaunchGrid(f: CUfunction, width: i32, height: i32);
             "cuLaunchGridAsync" 2000 submit launch::kernel(stream) fn cuLaunchGridAsync(f: CUfunction, width: i32, height: i32, stream: CUstream);
+            /// counted and locked; charged: what it needs beyond what the device keeps for graphs
             "cuGraphLaunch" 10000 submit launch::graph(graph, stream) fn cuGraphLaunch(graph: CUgraphExec, stream: CUstream) twin cuGraphLaunch_ptsz;
 
             // ---- asynchronous copies, memsets, prefetch: locked ----
+            /// counted with its bytes, and locked
             "cuMemcpyAsync" 4000 submit transfer::bytes(stream, bytes) fn cuMemcpyAsync(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyAsync_ptsz;
             "cuMemcpyPeerAsync" 4000 submit transfer::bytes(stream, bytes) fn cuMemcpyPeerAsync(dst: CUdeviceptr, dst_ctx: CUcontext, src: CUdeviceptr, src_ctx: CUcontext, bytes: usize, stream: CUstream) twin cuMemcpyPeerAsync_ptsz;
             "cuMemcpyHtoDAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoDAsync_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize, stream: CUstream) twin cuMemcpyHtoDAsync_v2_ptsz;
@@ -102,27 +123,34 @@ macro_rules! driver_table {
             "cuMemcpyDtoDAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyDtoDAsync_v2(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream) twin cuMemcpyDtoDAsync_v2_ptsz;
             "cuMemcpyHtoAAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyHtoAAsync_v2(dst: CUarray, offset: usize, src: *const c_void, bytes: usize, stream: CUstream) twin cuMemcpyHtoAAsync_v2_ptsz;
             "cuMemcpyAtoHAsync" 3020 submit transfer::bytes(stream, bytes) fn cuMemcpyAtoHAsync_v2(dst: *mut c_void, src: CUarray, offset: usize, bytes: usize, stream: CUstream) twin cuMemcpyAtoHAsync_v2_ptsz;
+            /// counted with its bytes, and locked
             "cuMemcpy2DAsync" 3020 submit transfer::region(stream, copy) fn cuMemcpy2DAsync_v2(copy: In<CUDA_MEMCPY2D>, stream: CUstream) twin cuMemcpy2DAsync_v2_ptsz;
             "cuMemcpy3DAsync" 3020 submit transfer::region(stream, copy) fn cuMemcpy3DAsync_v2(copy: In<CUDA_MEMCPY3D>, stream: CUstream) twin cuMemcpy3DAsync_v2_ptsz;
             "cuMemcpy3DPeerAsync" 4000 submit transfer::region(stream, copy) fn cuMemcpy3DPeerAsync(copy: In<CUDA_MEMCPY3D_PEER>, stream: CUstream) twin cuMemcpy3DPeerAsync_ptsz;
+            /// counted with its bytes, and locked
             "cuMemcpyBatchAsync" 12080 submit transfer::batch(stream, sizes, count) fn cuMemcpyBatchAsync(dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: In<usize>, count: usize, attrs: *mut CUmemcpyAttributes, attr_index: *mut usize, attr_count: usize, fail_index: *mut usize, stream: CUstream) twin cuMemcpyBatchAsync_ptsz;
             "cuMemcpyBatchAsync" 13000 submit transfer::batch(stream, sizes, count) fn cuMemcpyBatchAsync_v2(dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: In<usize>, count: usize, attrs: *mut CUmemcpyAttributes, attr_index: *mut usize, attr_count: usize, stream: CUstream) twin cuMemcpyBatchAsync_v2_ptsz;
+            /// counted with its bytes, and locked
             "cuMemcpy3DBatchAsync" 12080 submit transfer::regions(stream, list, count) fn cuMemcpy3DBatchAsync(count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, fail_index: *mut usize, flags: u64, stream: CUstream) twin cuMemcpy3DBatchAsync_ptsz;
             "cuMemcpy3DBatchAsync" 13000 submit transfer::regions(stream, list, count) fn cuMemcpy3DBatchAsync_v2(count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, flags: u64, stream: CUstream) twin cuMemcpy3DBatchAsync_v2_ptsz;
             "cuMemcpyWithAttributesAsync" 13020 submit transfer::bytes(stream, bytes) fn cuMemcpyWithAttributesAsync(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, attrs: *mut CUmemcpyAttributes, stream: CUstream) twin cuMemcpyWithAttributesAsync_ptsz;
             "cuMemcpy3DWithAttributesAsync" 13020 submit transfer::region(stream, copy) fn cuMemcpy3DWithAttributesAsync(copy: In<CUDA_MEMCPY3D_BATCH_OP>, flags: u64, stream: CUstream) twin cuMemcpy3DWithAttributesAsync_ptsz;
+            /// counted with its bytes, and locked
             "cuMemBatchDecompressAsync" 12060 submit transfer::decompressed(stream, list, count) fn cuMemBatchDecompressAsync(list: In<CUmemDecompressParams>, count: usize, flags: u32, error_index: *mut usize, stream: CUstream) twin cuMemBatchDecompressAsync_ptsz;
             "cuMemPrefetchAsync" 8000 submit transfer::bytes(stream, bytes) fn cuMemPrefetchAsync(ptr: CUdeviceptr, bytes: usize, device: CUdevice, stream: CUstream) twin cuMemPrefetchAsync_ptsz;
             "cuMemPrefetchAsync" 12020 submit transfer::bytes(stream, bytes) fn cuMemPrefetchAsync_v2(ptr: CUdeviceptr, bytes: usize, location: CUmemLocation, flags: u32, stream: CUstream) twin cuMemPrefetchAsync_v2_ptsz;
             "cuMemPrefetchBatchAsync" 13000 submit transfer::batch(stream, sizes, count) fn cuMemPrefetchBatchAsync(ptrs: *mut CUdeviceptr, sizes: In<usize>, count: usize, locations: *mut CUmemLocation, location_index: *mut usize, location_count: usize, flags: u64, stream: CUstream) twin cuMemPrefetchBatchAsync_ptsz;
+            /// counted with its bytes, and locked
             "cuMemDiscardBatchAsync" 13000 submit transfer::discarded(stream, count) fn cuMemDiscardBatchAsync(ptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, flags: u64, stream: CUstream) twin cuMemDiscardBatchAsync_ptsz;
             "cuMemDiscardAndPrefetchBatchAsync" 13000 submit transfer::batch(stream, sizes, count) fn cuMemDiscardAndPrefetchBatchAsync(ptrs: *mut CUdeviceptr, sizes: In<usize>, count: usize, locations: *mut CUmemLocation, location_index: *mut usize, location_count: usize, flags: u64, stream: CUstream) twin cuMemDiscardAndPrefetchBatchAsync_ptsz;
+            /// counted and locked
             "cuMemsetD8" 3020 submit memset::now() fn cuMemsetD8_v2(dst: CUdeviceptr, value: u8, count: usize) twin cuMemsetD8_v2_ptds;
             "cuMemsetD16" 3020 submit memset::now() fn cuMemsetD16_v2(dst: CUdeviceptr, value: u16, count: usize) twin cuMemsetD16_v2_ptds;
             "cuMemsetD32" 3020 submit memset::now() fn cuMemsetD32_v2(dst: CUdeviceptr, value: u32, count: usize) twin cuMemsetD32_v2_ptds;
             "cuMemsetD2D8" 3020 submit memset::now() fn cuMemsetD2D8_v2(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize) twin cuMemsetD2D8_v2_ptds;
             "cuMemsetD2D16" 3020 submit memset::now() fn cuMemsetD2D16_v2(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize) twin cuMemsetD2D16_v2_ptds;
             "cuMemsetD2D32" 3020 submit memset::now() fn cuMemsetD2D32_v2(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize) twin cuMemsetD2D32_v2_ptds;
+            /// counted and locked
             "cuMemsetD8Async" 3020 submit memset::on(stream) fn cuMemsetD8Async(dst: CUdeviceptr, value: u8, count: usize, stream: CUstream) twin cuMemsetD8Async_ptsz;
             "cuMemsetD16Async" 3020 submit memset::on(stream) fn cuMemsetD16Async(dst: CUdeviceptr, value: u16, count: usize, stream: CUstream) twin cuMemsetD16Async_ptsz;
             "cuMemsetD32Async" 3020 submit memset::on(stream) fn cuMemsetD32Async(dst: CUdeviceptr, value: u32, count: usize, stream: CUstream) twin cuMemsetD32Async_ptsz;

@@ -1,6 +1,6 @@
 //! Where the driver's own functions are.
 //!
-//! An address is learned once, from whoever finds it first: the application's `dlsym`, its
+//! An address is learned once, from the first that finds it: the application's `dlsym`, its
 //! `cuGetProcAddress`, or our own look-up in the library the first one came from. After that it never
 //! changes: the library is pinned, so `dlclose` leaves no address dangling. A second, different
 //! definition of a name is not ours to hook (a loader-style libcuda looks up the inner one): it passes through.

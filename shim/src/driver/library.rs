@@ -67,7 +67,7 @@ fn first(found: *mut c_void, otherwise: impl FnOnce() -> *mut c_void) -> *mut c_
     if found.is_null() { otherwise() } else { found }
 }
 
-/// In the library of the usual name, if somebody has loaded it.
+/// In the library of the usual name, if it is loaded.
 fn in_library(symbol: Symbol, name: &CStr) -> *mut c_void {
     let usual = if symbol.is_nvml() {
         c"libnvidia-ml.so.1"
@@ -97,7 +97,7 @@ pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
     found
 }
 
-/// The path of the object an address lies in, while that object stays loaded: whoever asks is running its code or
+/// The path of the object an address lies in, while that object stays loaded: the caller is running its code or
 /// has just found a function of it. Nothing is allocated in there: the linker's list is locked.
 fn path_of(address: usize) -> Option<&'static CStr> {
     let path = elf::visit(|object| object.contains(address).then(|| object.path().as_ptr()))?;
@@ -138,7 +138,7 @@ pub fn c_name(symbol: Symbol) -> &'static CStr {
 
 macro_rules! names {
     (
-        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $(fn $used:ident $used_args:tt;)* }
     ) => {
         static C_NAMES: [&CStr; COUNT] = [

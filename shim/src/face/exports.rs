@@ -158,7 +158,7 @@ macro_rules! row {
 
 macro_rules! exports {
     (
-        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $($used:tt)* }
     ) => {
         $(row!($kind [$($hook)::+] [$(($($given),*))?] fn $name $args $(twin $twin)?);)*

@@ -4,7 +4,7 @@ use gpushare_abi::call_code;
 
 macro_rules! names {
     (
-        hooked { $($base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
+        hooked { $($(#[doc = $about:literal])* $base:literal $since:literal $kind:ident $($hook:ident)::+ $(($($given:ident),*))? fn $name:ident $args:tt $(twin $twin:ident)?;)* }
         used { $(fn $used:ident $used_args:tt;)* }
     ) => {
         /// Every hooked function of the table.

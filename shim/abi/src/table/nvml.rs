@@ -10,7 +10,9 @@ macro_rules! nvml_rows {
     ($with:ident hooked { $($hooked:tt)* } used { $($used:tt)* }) => {
         $with! { hooked { $($hooked)*
             // ---- NVML ----
+            /// agrees with the quota, unless GPUSHARE_NVML_VIEW=0
             "nvmlDeviceGetMemoryInfo" 0 call memory::nvml::memory_info fn nvmlDeviceGetMemoryInfo(device: nvmlDevice_t, memory: Out<nvmlMemory_t>);
+            /// agrees with the quota, unless GPUSHARE_NVML_VIEW=0
             "nvmlDeviceGetMemoryInfo_v2" 0 call memory::nvml::memory_info_v2 fn nvmlDeviceGetMemoryInfo_v2(device: nvmlDevice_t, memory: Out<nvmlMemory_v2_t>);
         } used { $($used)*
             fn nvmlDeviceGetUUID(device: nvmlDevice_t, uuid: *mut c_char, len: u32);

@@ -1,6 +1,6 @@
 //! The table's rows by name, made by the compiler: one look for a name that is there, mostly one for one that is not.
 //!
-//! A CUDA runtime looks hundreds of names up when it starts; most of them are none of ours.
+//! A CUDA runtime looks hundreds of names up when it starts; most of them are not in the table.
 
 use super::{COUNT, HOOKED, INFO, Symbol};
 
