@@ -145,7 +145,7 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     })
 }
 
-/// The device, where nothing but a trace keeps the submission from the fast road: the thread is then inside its gate.
+/// The device, where nothing but a trace keeps the submission from the fast path: the thread is then inside its gate.
 fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<&'static Device> {
     let (_, ordinal) = thread.settled()?;
     let device = guest.device(ordinal.into())?;

@@ -36,7 +36,7 @@ pub extern "C" fn leave() {
     }
     guest.leaving.store(true, Relaxed);
     guest.ring();
-    // The keeper gives the lock up and leaves. It is not waited for long: a process that ends shall end.
+    // The keeper gives the lock up and leaves. It is not waited for long: the process has to end.
     let until = Instant::now() + Duration::from_millis(500);
     // ORDER: pairs with the Release at the keeper's end; what it gave up is seen.
     while guest.keeper_gone.load(Acquire) == 0 && Instant::now() < until {

@@ -1,4 +1,4 @@
-//! The gate that a submission looks at: open means "submit, the lock is ours or nobody asks for one".
+//! The gate that a submission looks at: open means "submit, the lock is ours or none is asked for".
 //!
 //! There is one for each device, on the page that a forked child finds empty ([`guest::page`](crate::guest::page)). A
 //! closed gate sends the submission to the slow path, which finds out what is wanted.

@@ -45,7 +45,7 @@ pub struct Guest {
     pub environment: Environment,
     /// What the memory side keeps.
     pub memory: Books,
-    /// Who wants calls written down.
+    /// What is traced.
     pub tracer: Tracer,
     /// Wakes the keeper: bump, then futex wake.
     pub doorbell: AtomicU32,

@@ -1,4 +1,4 @@
-//! The keeper: one quiet thread per guest that watches the clock so that launching threads need not.
+//! The keeper: one thread per guest that watches the clock so that launching threads need not.
 //!
 //! It shows that the process lives (heartbeat, robust mark), ends slices and idle holds, follows the
 //! operator's edits and acknowledges them, adds the threads' tallies up into the slot, and gives back what
@@ -49,7 +49,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
         guest::fault();
-        // Without a keeper nobody would end our holds: everything goes unlocked from here.
+        // Without a keeper nothing would end our holds: everything goes unlocked from here.
         guest.leaving.store(true, Relaxed);
     }
     // ORDER: pairs with the Acquire in `life::leave`; the locks are given up.
@@ -180,7 +180,7 @@ pub fn fold(guest: &Guest, now: u64) {
     }
 }
 
-/// All that was submitted; wraps, for anybody may have written anything there.
+/// All that was submitted; wraps, for another process may have written anything there.
 fn submissions(counters: &Counters) -> u64 {
     [
         &counters.launches,

@@ -46,7 +46,7 @@ const DECIDED: u32 = 2;
 
 /// `cuInit` has succeeded in this process or in the one it was forked from: a child arrives by itself.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
-/// Who arrived last; a child finds its parent here.
+/// The process that arrived last; a child finds its parent here.
 static ARRIVED_PID: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
 
@@ -130,7 +130,7 @@ fn decide(page: &'static Page) {
         thread::forget_after_fork();
         trace::forget_after_fork();
     }
-    notice::quiet_faults();
+    notice::print_faults_briefly();
     let _uncancelled = Uncancelled::enter();
     let arrived = catch_unwind(|| {
         let guest: &'static Guest = Box::leak(Box::new(make_guest()?));

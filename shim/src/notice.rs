@@ -12,7 +12,7 @@ use std::{
 pub enum Cause {
     /// The segments could not be opened.
     Segment,
-    /// Somebody wrote over the segment.
+    /// Another process wrote over the segment.
     Overwritten,
     /// Every slot is taken.
     SlotsFull,
@@ -45,11 +45,11 @@ pub fn once(cause: Cause, what: fmt::Arguments<'_>) {
     }
 }
 
-/// Faults of ours are one line, not a backtrace in somebody else's terminal. Called at arrival; a forked child has its
+/// A fault of ours is one line on the guest's terminal, not a backtrace. Called at arrival; a forked child has its
 /// parent's hook, and must not wait for the lock it is behind.
-pub fn quiet_faults() {
-    static QUIET: AtomicBool = AtomicBool::new(false);
-    if QUIET.swap(true, Relaxed) {
+pub fn print_faults_briefly() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Relaxed) {
         return;
     }
     std::panic::set_hook(Box::new(|fault| match fault.location() {

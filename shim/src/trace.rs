@@ -1,4 +1,4 @@
-//! Writing down what the guest calls, while somebody asked for it.
+//! Writing down what the guest calls, while a trace is asked for.
 //!
 //! ```text
 //!   operator ── edit ──▶ keeper: tracer ── opens the buffer, publishes it, turns the open gates to "traced"
@@ -8,7 +8,7 @@
 //!
 //! Off, it costs the launch path nothing: `fast` and [`submit`](crate::hooks::launch::submit) look at their gate and at nothing
 //! else. While a trace is on an open gate says `TRACED` instead of `OPEN`, which neither of them takes for open; the
-//! slow road takes it, and times the call. All other hooks ask one flag.
+//! slow path takes it, and times the call. All other hooks ask one flag.
 //!
 //! A call's time is the application's: from the hook to the answer. Waiting for the lock is part of it, told apart by
 //! its own record and sum. What a hook does for itself before it asks the driver is in there too.
@@ -30,7 +30,7 @@ use crate::{
     tracer::state::Trace,
 };
 
-/// Somebody wants calls written down. Only a hint: the page has the trace.
+/// A trace is asked for. Only a hint: the page has the trace.
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Whether a trace is on.

@@ -122,7 +122,7 @@ impl Tracer {
         self.lock().unread.take()
     }
 
-    /// Has the threads write to an empty buffer; from then on nobody writes to the one there was. False at the end.
+    /// Has the threads write to an empty buffer; from then on no thread writes to the one there was. False at the end.
     fn change_private(&self, guest: &Guest, empty: &Arc<Buffer>) -> bool {
         let mut current = self.lock();
         let Some(full) = current.private.replace(Arc::clone(empty)) else {

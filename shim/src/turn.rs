@@ -9,7 +9,7 @@
 //!
 //! With policy `off` the gate is open and the turn has nothing to say. With a time slice the gate is open
 //! while the lock is held, and the keeper closes it. With a counted policy (`launches=N`, `always`) the gate
-//! stays closed and every submission is counted here; when the count is full and somebody waits, the device
+//! stays closed and every submission is counted here; when the count is full and another process waits, the device
 //! finishes what it was given, and whose turn it is is decided anew. The mutex is held for moments only: never
 //! while waiting for the lock or for the device.
 
@@ -37,7 +37,7 @@ use crate::{
     trace,
 };
 
-/// So long after somebody waited, others are expected back.
+/// So long after another process waited, it is expected back.
 const MOMENT: u64 = 20_000_000;
 
 impl Turn {
@@ -100,7 +100,7 @@ impl Turn {
         }
     }
 
-    /// Whether anybody who may have the lock waits, or did a moment ago: who has just handed it over needs a moment to
+    /// Whether a process that may have the lock waits, or did a moment ago: one that has just handed it over needs a moment to
     /// come back for it, the longer the busier the machine is.
     fn is_contended(&self, lock: &DeviceLock<'_>) -> bool {
         let now = clock::now();

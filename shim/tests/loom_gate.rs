@@ -1,4 +1,4 @@
-//! Loom tries every interleaving of the gate's bargain, compiled here from its own source with loom's words.
+//! Loom tries every interleaving of the gate's protocol, compiled here from its own source with loom's words.
 //!
 //! # What stands for what
 //!
@@ -24,9 +24,8 @@ mod primitive {
 }
 
 #[path = "../src/protocol/submission.rs"]
-mod bargain;
+mod submission;
 
-use bargain::{CLOSED, OPEN, OUTSIDE, TRACED};
 use loom::{
     sync::{
         Arc, Condvar, Mutex,
@@ -38,6 +37,7 @@ use loom::{
     },
     thread,
 };
+use submission::{CLOSED, OPEN, OUTSIDE, TRACED};
 
 /// The device's word: another process holds; a call is under way; a submission waits to be drained.
 const OTHER: u32 = 1 << 16;
@@ -111,20 +111,20 @@ impl World {
             tally,
         } = &self.records[me];
         here.store(PLACE, Relaxed);
-        bargain::step_in(inside);
-        let mut passes = bargain::is_open(&self.gate);
+        submission::step_in(inside);
+        let mut passes = submission::is_open(&self.gate);
         if !passes {
-            bargain::step_back(inside);
-            bargain::step_in(inside);
-            passes = bargain::is_passable(&self.gate);
+            submission::step_back(inside);
+            submission::step_in(inside);
+            passes = submission::is_passable(&self.gate);
         }
         if !passes {
-            bargain::step_back(inside);
+            submission::step_back(inside);
             let mut phase = self.turn.lock().expect("sound");
             while *phase != Phase::Held {
                 phase = self.changed.wait(phase).expect("sound");
             }
-            bargain::admitted(inside);
+            submission::admitted(inside);
         }
         let found = self.device.fetch_add(CALL, Relaxed);
         assert_eq!(found & OTHER, 0, "submitted while another process holds");
@@ -132,18 +132,18 @@ impl World {
         let found = self.device.fetch_add(QUEUED, Relaxed);
         assert_eq!(found & OTHER, 0, "the lock was handed over during a call");
         self.device.fetch_sub(CALL, Relaxed);
-        bargain::step_out(inside);
+        submission::step_out(inside);
     }
 
     /// Gives the lock up as `Turn::give_way` does, lets another process hold it, and takes it again. Says how many
     /// submissions were drained so far, of which `before` in earlier turns.
     fn give_way(&self, before: u32) -> u32 {
         *self.turn.lock().expect("sound") = Phase::Draining;
-        bargain::close(&self.gate);
+        submission::close(&self.gate);
         if self.build.barrier {
             fence(SeqCst);
         }
-        let inside = |one: &Record| bargain::is_inside(&one.inside, &one.here, PLACE);
+        let inside = |one: &Record| submission::is_inside(&one.inside, &one.here, PLACE);
         while self.records.iter().any(inside) {
             thread::yield_now();
         }
@@ -158,7 +158,7 @@ impl World {
         let mut phase = self.turn.lock().expect("sound");
         *phase = Phase::Held;
         if self.build.opens {
-            bargain::open(&self.gate, self.build.traced);
+            submission::open(&self.gate, self.build.traced);
         }
         self.changed.notify_all();
         before + found

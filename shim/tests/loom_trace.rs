@@ -12,7 +12,7 @@ mod primitive {
 }
 
 #[path = "../src/protocol/quiescence.rs"]
-mod quiet;
+mod quiescence;
 
 use loom::{
     sync::{
@@ -32,13 +32,13 @@ struct World {
     /// 0 is none; else a buffer's place + 1.
     pointer: AtomicUsize,
     buffers: [Buffer; 2],
-    marks: Vec<quiet::Mark>,
+    marks: Vec<quiescence::Mark>,
     barrier: bool,
 }
 
 impl World {
     fn write(&self, me: usize) {
-        let Some(_writing) = quiet::enter(&self.marks[me]) else {
+        let Some(_writing) = quiescence::enter(&self.marks[me]) else {
             return;
         };
         if let Some(place) = self.pointer.load(Acquire).checked_sub(1) {
@@ -57,11 +57,11 @@ impl World {
     fn change(&self, to: usize) {
         let old = self.pointer.swap(to, AcqRel);
         if self.barrier {
-            quiet::changed();
+            quiescence::changed();
         }
         for mark in &self.marks {
-            let seen = quiet::look(mark);
-            while !quiet::has_left(mark, seen) {
+            let seen = quiescence::look(mark);
+            while !quiescence::has_left(mark, seen) {
                 thread::yield_now();
             }
         }
@@ -78,7 +78,10 @@ fn explore(barrier: bool, writers: &'static [u32]) {
         let world = Arc::new(World {
             pointer: AtomicUsize::new(1),
             buffers: Default::default(),
-            marks: writers.iter().map(|_| quiet::Mark::default()).collect(),
+            marks: writers
+                .iter()
+                .map(|_| quiescence::Mark::default())
+                .collect(),
             barrier,
         });
         for buffer in &world.buffers {
@@ -107,21 +110,21 @@ fn nobody_writes_to_a_trace_that_was_taken_down() {
 #[test]
 fn a_thread_that_writes_already_does_not_write_within() {
     loom::model(|| {
-        let mark = quiet::Mark::default();
-        let outer = quiet::enter(&mark);
-        assert!(outer.is_some() && quiet::enter(&mark).is_none());
-        let seen = quiet::look(&mark);
-        assert!(!quiet::has_left(&mark, seen));
+        let mark = quiescence::Mark::default();
+        let outer = quiescence::enter(&mark);
+        assert!(outer.is_some() && quiescence::enter(&mark).is_none());
+        let seen = quiescence::look(&mark);
+        assert!(!quiescence::has_left(&mark, seen));
         drop(outer);
-        assert!(quiet::has_left(&mark, seen));
-        let again = quiet::enter(&mark);
+        assert!(quiescence::has_left(&mark, seen));
+        let again = quiescence::enter(&mark);
         assert!(
-            again.is_some() && quiet::has_left(&mark, seen),
+            again.is_some() && quiescence::has_left(&mark, seen),
             "it is another write"
         );
         drop(again);
-        quiet::leave(&mark);
-        assert!(quiet::has_left(&mark, quiet::look(&mark)));
+        quiescence::leave(&mark);
+        assert!(quiescence::has_left(&mark, quiescence::look(&mark)));
     });
 }
 

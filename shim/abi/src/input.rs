@@ -1,4 +1,4 @@
-//! A caller's pointer to something a driver call reads, with the driver's own manners: NULL is allowed.
+//! A caller's pointer to something a driver call reads, as the driver treats it: NULL is allowed.
 #![allow(unsafe_code, reason = "reads through the caller's pointers")]
 
 /// What a driver call reads, as the caller passed it: the counterpart of [`Out`](crate::Out).

@@ -1,10 +1,10 @@
-//! A caller's pointer to a result, with the driver's own manners: NULL is allowed and means "not wanted".
+//! A caller's pointer to a result, as the driver treats it: NULL is allowed and means "not wanted".
 #![allow(unsafe_code, reason = "reads and writes through the caller's pointers")]
 
 /// Where a driver call leaves a result, as the caller passed it.
 ///
 /// The caller promises what the driver's documentation asks of it: NULL, or an address that may be
-/// read and written as `T` for the length of the call. Whoever breaks that promise crashes in the driver
+/// read and written as `T` for the length of the call. A caller that breaks that promise crashes in the driver
 /// as well, so the hooks may rely on it.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);

@@ -339,7 +339,7 @@ structs! {
     /// Where memory is.
     CUmemLocation: 8 { type_: CUmemLocationType, id: c_int, }
 
-    /// What physical memory `cuMemCreate` shall make.
+    /// What physical memory `cuMemCreate` is to make.
     CUmemAllocationProp: 32 {
         type_: c_uint, requestedHandleTypes: c_uint, location: CUmemLocation, win32HandleMetaData: *mut c_void,
         compressionType: u8, gpuDirectRDMACapable: u8, usage: u16, reserved: [u8; 4],
@@ -348,7 +348,7 @@ structs! {
     /// Who may reach mapped memory.
     CUmemAccessDesc: 12 { location: CUmemLocation, flags: c_uint, }
 
-    /// What pool `cuMemPoolCreate` shall make.
+    /// What pool `cuMemPoolCreate` is to make.
     CUmemPoolProps: 88 {
         allocType: c_uint, handleTypes: c_uint, location: CUmemLocation, win32SecurityAttributes: *mut c_void,
         maxSize: usize, usage: u16, reserved: [u8; 54],
@@ -357,7 +357,7 @@ structs! {
     /// A pool allocation on its way to another process.
     CUmemPoolPtrExportData: 64 { reserved: [u8; 64], }
 
-    /// What multicast object `cuMulticastCreate` shall make.
+    /// What multicast object `cuMulticastCreate` is to make.
     CUmulticastObjectProp: 32 { numDevices: c_uint, size: usize, handleTypes: u64, flags: u64, }
 
     /// Memory on its way to another process.

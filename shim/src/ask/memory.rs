@@ -37,7 +37,7 @@ pub fn shape_of(array: CUarray) -> Option<CUDA_ARRAY3D_DESCRIPTOR> {
 
 /// Gives memory back that the caller never learned of.
 pub fn free(dptr: CUdeviceptr) {
-    // SAFETY: the driver checks the address; nobody else was told of it.
+    // SAFETY: the driver checks the address; no other code was told of it.
     let _ = unsafe { call::cuMemFree_v2(dptr) };
 }
 
@@ -76,7 +76,7 @@ pub fn is_stream_idle(key: usize) -> bool {
     idle
 }
 
-/// Has the driver give back what a device keeps for graphs and nobody is using; false if it would not.
+/// Has the driver give back what a device keeps for graphs and nothing is using; false if it would not.
 pub fn trim_graphs(device: CUdevice) -> bool {
     let mut trimmed = false;
     stream::relaxed(|| {

@@ -22,7 +22,7 @@ pub fn is_capturing(key: usize) -> bool {
     }
 }
 
-/// A capture was begun in this process; until then nobody needs to ask for one.
+/// A capture was begun in this process; until then no call needs to ask for one.
 static EVER_CAPTURED: AtomicBool = AtomicBool::new(false);
 
 /// Whether a stream may be capturing.

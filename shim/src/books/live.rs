@@ -1,7 +1,7 @@
 //! What is allocated right now: from an address or handle to what it was charged.
 //!
 //! The reader may rely on this: putting in and taking out cost about the same with none and with 100 000 live; nothing
-//! here ever waits for another thread, so a thread that was stopped, killed or forked away in the middle holds nobody up;
+//! here ever waits for another thread, so a thread that was stopped, killed or forked away in the middle holds up no other;
 //! and of several threads that take the same key out, exactly one gets it.
 //!
 //! The map is a stack of tables, each sixteen times the one before. A table is an array of buckets of four places; a key
@@ -57,7 +57,7 @@ impl Live {
         }
     }
 
-    /// [`put`](Self::put) off the fast road: the first bucket is full, or there is none.
+    /// [`put`](Self::put) off the fast path: the first bucket is full, or there is none.
     #[cold]
     #[inline(never)]
     pub fn put_elsewhere(&self, key: u64, record: Record) {
@@ -117,7 +117,7 @@ impl Live {
         }
     }
 
-    /// The keeper's part: makes the next table before somebody has to wait for it.
+    /// The keeper's part: makes the next table before a thread has to wait for it.
     pub fn grow_if_wanted(&self) {
         let height = self.height();
         if self.wanted.swap(false, Ordering::Relaxed) && self.top.get().is_none_or(is_half_full) {

@@ -30,7 +30,7 @@ fn found(value: *mut c_void) -> Answer {
     Answer { value, answered: 1 }
 }
 
-/// libc shall answer; the second argument is the caller's own.
+/// libc answers; the second argument is the caller's own.
 fn jump(second: *const c_char) -> Answer {
     Answer {
         value: second.cast_mut().cast(),
@@ -91,7 +91,7 @@ fn hooked(name: *const c_char) -> Option<Symbol> {
     if name.is_null() {
         return None;
     }
-    // Most names are none of ours: their length is not even counted.
+    // Most names are not ours: their length is not even counted.
     if !(begins_with(name, b"cu") || begins_with(name, b"nvml")) {
         return None;
     }

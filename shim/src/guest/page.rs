@@ -25,7 +25,7 @@ pub struct Page {
     pub arrival: AtomicU32,
     /// Set once registration succeeded.
     pub guest: AtomicPtr<Guest>,
-    /// Where calls are written down, while somebody wants it.
+    /// Where calls are written down, while a trace is on.
     pub trace: AtomicPtr<Trace>,
     /// The devices' gates, by ordinal.
     pub gates: [Gate; DEVICES_PER_PROCESS],
@@ -84,7 +84,7 @@ pub fn make() -> Option<&'static Page> {
     match PAGE.compare_exchange(null_mut(), mapped.cast(), AcqRel, Acquire) {
         Ok(_) => {}
         Err(_) => {
-            // SAFETY: somebody was quicker; this mapping was shown to nobody.
+            // SAFETY: another thread was quicker; this mapping was shown to none.
             unsafe { libc::munmap(mapped, size_of::<Page>()) };
         }
     }

@@ -1,8 +1,8 @@
 //! A submission to several devices at once: a cooperative launch whose kernels wait for each other.
 //!
 //! Its locks are taken as one set, in device order like all locks, and kept from the first one on: the thread counts as
-//! inside each device it was admitted to, so no keeper gives that device away before the launch is made. Whoever waits
-//! for a later lock longer than an earlier device's `grace` loses the earlier one by force, and begins again.
+//! inside each device it was admitted to, so no keeper gives that device away before the launch is made. A launch that
+//! waits for a later lock longer than an earlier device's `grace` loses the earlier one by force, and begins again.
 
 use gpushare_abi::{In, errors::CUresult, types::CUDA_LAUNCH_PARAMS};
 

@@ -26,7 +26,7 @@ fn synchronised() {
     release_point();
 }
 
-/// The application has waited for the device: yield if somebody waits for us.
+/// The application has waited for the device: yield if another process waits.
 pub fn release_point() {
     let Some(guest) = guest() else { return };
     if guest.devices.iter().all(|device| !device.turn.is_held()) {

@@ -7,7 +7,7 @@
 //!   pointer? ── none ─▶ mark += 1        mark odd? wait until it is another number
 //!    │                                   unmap
 //!   write
-//!   mark += 1, even: quiet
+//!   mark += 1, even: not writing
 //! ```
 //!
 //! The keeper sees the mark, or the thread sees the new pointer. A thread that writes over and over is waited for once.
@@ -53,7 +53,7 @@ pub fn leave(mark: &Mark) {
     }
 }
 
-/// The pointer was changed. What is looked at from here on shows whoever may still have the old one.
+/// The pointer was changed. A look from here on shows each thread that may still have the old one.
 pub fn changed() {
     // ORDER: pairs with the full barrier in `enter`.
     full();

@@ -20,7 +20,7 @@ use crate::primitive::{AtomicU32, Ordering::*, light};
 pub const CLOSED: u32 = 0;
 /// A gate that lets submissions through.
 pub const OPEN: u32 = 1;
-/// A gate that lets submissions through on the slow road, where they are timed: a trace is on.
+/// A gate that lets submissions through on the slow path, where they are timed: a trace is on.
 pub const TRACED: u32 = 2;
 
 /// A thread is in no hook of ours.
@@ -35,13 +35,13 @@ pub fn step_in(inside: &AtomicU32) {
     light();
 }
 
-/// Whether the gate lets it through, on whichever road.
+/// Whether the gate lets it through, on whichever path.
 #[inline(always)]
 pub fn is_passable(gate: &AtomicU32) -> bool {
     gate.load(Relaxed) != CLOSED
 }
 
-/// Whether the gate lets it through on the fast road.
+/// Whether the gate lets it through on the fast path.
 #[inline(always)]
 pub fn is_open(gate: &AtomicU32) -> bool {
     gate.load(Relaxed) == OPEN

@@ -115,7 +115,7 @@ fn wait_one(watch: &Watch<'_>, timeout: Duration) {
     };
     let error = std::io::Error::last_os_error().raw_os_error();
     if result < 0 && !matches!(error, Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT)) {
-        // A sandbox has no futexes at all: nobody can wake us, so we look again soon.
+        // A sandbox has no futexes at all: nothing can wake us, so we look again soon.
         nap(timeout.min(BLIND));
     }
 }

@@ -154,7 +154,7 @@ pub fn clear_error() {
     unsafe { real() };
 }
 
-/// A function of libc's by name, whichever of its libraries has it; NULL while none is loaded that does. Somebody who
+/// A function of libc's by name, whichever of its libraries has it; NULL while none is loaded that does. A library that
 /// stands in front of libc (a sanitizer) is found first, as by any caller.
 pub fn of_libc(name: &CStr) -> *mut c_void {
     let found = dlsym(libc::RTLD_DEFAULT, name);

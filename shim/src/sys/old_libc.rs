@@ -163,7 +163,7 @@ wherever_it_is! {
 /// For libgcc's unwinder alone, which fills a table with constants: twice does as well as once.
 extern "C" fn once(control: *const AtomicI32, fill: extern "C" fn()) -> c_int {
     const DONE: c_int = 2;
-    // SAFETY: the caller's own word, written by nobody but us.
+    // SAFETY: the caller's own word, written only by us.
     let control = unsafe { &*control };
     // ORDER: pairs with the Release below; the table is filled.
     if control.load(Acquire) != DONE {

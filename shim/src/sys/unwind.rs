@@ -1,7 +1,7 @@
 //! The one thing libgcc's unwinder asks of a new glibc, so that it runs on older ones and on musl too.
 //!
 //! libgcc_eh of GCC 12 and later finds an object's unwind tables by `_dl_find_object`, which glibc has since
-//! 2.35 only. Ours does the same by `dl_iterate_phdr`. It is hidden: nobody outside this library sees it.
+//! 2.35 only. Ours does the same by `dl_iterate_phdr`. It is hidden: no other library sees it.
 #![allow(unsafe_code, reason = "fills the caller's record")]
 
 use std::ffi::{c_int, c_void};

@@ -156,7 +156,7 @@ fn exit_key() -> libc::pthread_key_t {
     match EXIT_KEY.compare_exchange(u32::MAX, key, Relaxed, Relaxed) {
         Ok(_) => key,
         Err(other) => {
-            // SAFETY: the key is ours and nobody knows it.
+            // SAFETY: the key is ours and no other thread knows it.
             unsafe { libc::pthread_key_delete(key) };
             other
         }

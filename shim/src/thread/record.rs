@@ -37,7 +37,7 @@ pub struct Used {
     pub ordinal: u8,
 }
 
-/// The ordinal of a stream that nobody will ask about.
+/// The ordinal of a stream that no drain asks about.
 pub const UNMANAGED: u8 = u8::MAX;
 
 /// One thread's record.
@@ -171,7 +171,7 @@ impl Thread {
     }
 
     /// Whether the thread is submitting to several devices and has been admitted to this one: under the turn's lock, which
-    /// whoever asks has held since. The set may grow meanwhile, and loses nothing before the thread is outside.
+    /// the asking thread has held since. The set may grow meanwhile, and loses nothing before the thread is outside.
     fn is_inside_together(&self, ordinal: u8) -> bool {
         // ORDER: pairs with the Release store in `submission::step_out`; the call's effects come with it.
         if self.inside.load(Acquire) != SUBMITTING {
@@ -255,7 +255,7 @@ impl Thread {
     }
 
     /// The thread submits to a stream of another context than its current one: like [`settle`](Self::settle), except
-    /// that nobody takes this for its own context.
+    /// that this is not taken for its own context.
     pub fn visit(&self, gate: &'static Gate, ordinal: u8, context: usize) {
         self.settle(gate, ordinal, context);
         self.home.set(0);

@@ -1,4 +1,4 @@
-//! What is over before anybody can want a trace: the look-ups before the first `cuInit`, and that call itself.
+//! What is over before a trace can begin: the look-ups before the first `cuInit`, and that call itself.
 //!
 //! The CUDA runtime asks for some hundred functions before it initialises anything. Their sums are kept; of the first
 //! successful `cuInit` also when it was.

@@ -5,7 +5,7 @@
 //! `timeline.log`: processes that share a directory share that file and lose nothing. `metrics.log` has the sums of one
 //! process: the first to come has the plain name for as long as it lives, others write `metrics.PID.log`. A half full
 //! buffer is changed for an empty one; one that fills before the thread comes to it counts what it drops, and the sums
-//! stay exact. A file system that hangs holds up this thread and nobody else: not the keeper, not the program, and its
+//! stay exact. A file system that hangs holds up this thread alone: not the keeper, not the program, and its
 //! end for two seconds at most. A program that is killed loses the lines of its last second.
 #![allow(unsafe_code, reason = "the thread's entry")]
 
@@ -138,7 +138,7 @@ impl Log {
         length.records > length.capacity / 2
     }
 
-    /// Nobody writes to the buffer we have any more: its last lines, its sums, and on with another one.
+    /// No thread writes to the buffer we have any more: its last lines, its sums, and on with another one.
     fn go_on_with(&mut self, next: Arc<Buffer>) {
         self.take_lines(true);
         for (code, sum) in self.sums.iter_mut().enumerate() {
@@ -149,17 +149,17 @@ impl Log {
         self.place = 0;
     }
 
-    /// Nobody writes any more at all.
+    /// No thread writes any more at all.
     fn end(mut self) {
         self.take_lines(true);
         self.write_metrics();
     }
 
-    fn take_lines(&mut self, nobody_writes: bool) {
+    fn take_lines(&mut self, is_final: bool) {
         let buffer = Arc::clone(&self.buffer);
         let mut lines = std::mem::take(&mut self.lines);
         let timeline = &self.timeline;
-        self.place = buffer.records_from(self.place, &self.names, nobody_writes, |record| {
+        self.place = buffer.records_from(self.place, &self.names, is_final, |record| {
             line(&record, &buffer, &mut lines);
             if lines.len() > PART {
                 append(timeline, &mut lines);

@@ -77,7 +77,7 @@ impl Outstanding {
         }
     }
 
-    /// These streams are none of our business any more.
+    /// These streams are not asked about any more.
     pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
         for item in self.0.extract_if(.., |item| which(&item.used)) {
             item.discard();

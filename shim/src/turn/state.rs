@@ -85,7 +85,7 @@ pub struct Turn {
     pub changed: Condvar,
     /// Mirrors the phase for those who only want to know whether to look closer.
     pub held: AtomicBool,
-    /// The rules changed: who waits for the lock shall think again.
+    /// The rules changed: a thread that waits for the lock has to look at them again.
     pub think_again: AtomicBool,
     /// What the threads had submitted when the keeper last saw something new ...
     pub seen_submitted: AtomicU64,
@@ -93,12 +93,12 @@ pub struct Turn {
     pub seen_ns: AtomicU64,
     /// What they had submitted when the keeper last found all of it done, plus one.
     pub done_submitted: AtomicU64,
-    /// When somebody last waited: for us, as the keeper saw it, or we for somebody.
+    /// When another process last waited for us, as the keeper saw it, or we for another.
     pub waited_ns: AtomicU64,
 }
 
 impl Default for Turn {
-    /// A turn under policy `off` that nobody holds.
+    /// A turn under policy `off` that is not held.
     fn default() -> Self {
         Self {
             state: Mutex::new(State {

@@ -26,7 +26,7 @@ const FORGET: u64 = 1_000_000_000;
 pub struct Next<'g> {
     /// At the latest.
     pub again: Duration,
-    /// Or when this word is not that any more: somebody has come.
+    /// Or when this word is not that any more: another process has come.
     pub bell: Option<(&'g AtomicU32, u32)>,
 }
 
@@ -89,7 +89,7 @@ impl Turn {
             Phase::Held => {}
             // Soon over, and then perhaps held on.
             Phase::Draining => return Some(Next::SOON),
-            // Whoever acquires it rings.
+            // The thread that acquires it rings.
             Phase::Free | Phase::Acquiring => return None,
         }
         let lock = guest.registration.lock(device.entry);
@@ -116,7 +116,7 @@ impl Turn {
         }
         let end = end(&policy, acquired_ns);
         let overtime = now >= end || goes_on;
-        // Before its end a slice is nobody's business; behind it, and with a count, whoever comes is to be heard.
+        // Before its end a slice is not to be disturbed; after it, and with a count, the keeper wakes when a waiter comes.
         let bell = (overtime || is_counted(policy.kind)).then(|| lock.listen());
         if let Some(reason) = due(&lock, &policy, acquired_ns, now) {
             self.give_way(guest, device, reason);
@@ -129,11 +129,11 @@ impl Turn {
             self.hurry(device);
         }
         if full && lock.is_wanted() {
-            // Who waits came after the last submission, and the application is busy elsewhere.
+            // The waiter came after the last submission, and the application is busy elsewhere.
             self.decide(guest, device);
             return Some(Next::SOON);
         }
-        // Whoever deserves it more may go on, but not with a device that stands still while others wait for it.
+        // A process that deserves it more may go on, but not with a device that stands still while others wait for it.
         if overtime
             && lock.is_wanted()
             && self.stands_still(device, submitted, now)
@@ -150,7 +150,7 @@ impl Turn {
         } else {
             idle_at - now
         };
-        // Behind its end a slice goes on only until somebody deserves the lock more, which time alone may bring to those
+        // Behind its end a slice goes on only until another process deserves the lock more, which time alone may bring to those
         // who wait.
         let slice_wait = match end.checked_sub(now).filter(|left| *left > 0) {
             _ if overtime && waited_for => OVERTIME,
@@ -193,7 +193,7 @@ impl Turn {
         (state.phase == Phase::Held).then_some(state.acquired_ns)
     }
 
-    /// Nobody waits any more, and has not for a while: the pace is the application's own.
+    /// No process waits any more, and none has for a while: the pace is the application's own.
     fn hurry(&self, device: &Device) {
         let mut state = self.lock();
         if state.pace.is_kept() && state.phase == Phase::Held {
@@ -214,7 +214,7 @@ impl Turn {
     }
 }
 
-/// When a hold ends that somebody else deserves.
+/// When a hold ends that another process deserves.
 fn end(policy: &LockPolicy, acquired_ns: u64) -> u64 {
     acquired_ns.saturating_add(match policy.kind {
         PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),

@@ -64,8 +64,8 @@ impl Turn {
         }
     }
 
-    /// The count is full: if anybody else wants the lock, waits until what was submitted is done, and only then
-    /// decides whose turn it is. Before that the time it takes is in nobody's account.
+    /// The count is full: if another process wants the lock, waits until what was submitted is done, and only then
+    /// decides whose turn it is. Before that the time it takes is charged to no process.
     pub(super) fn decide(&self, guest: &Guest, device: &Device) {
         let lock = guest.registration.lock(device.entry);
         if !self.is_contended(&lock) {
@@ -87,7 +87,7 @@ impl Turn {
         }
     }
 
-    /// The application has synchronised: yield if somebody waits and the skips are used up.
+    /// The application has synchronised: yield if another process waits and the skips are used up.
     pub fn at_release_point(&self, guest: &Guest, device: &Device) {
         let mut state = self.lock();
         if state.phase != Phase::Held {
@@ -186,7 +186,7 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    /// Nothing more goes in. `None` when the lock is not held, or somebody else stops it already.
+    /// Nothing more goes in. `None` when the lock is not held, or another thread stops it already.
     fn stop(&self, device: &Device) -> Option<Stopped> {
         let mut state = self.lock();
         if state.phase != Phase::Held {
@@ -204,7 +204,7 @@ impl Turn {
         Some(stopped)
     }
 
-    /// How much of a slice's submissions fit into a slice: next time no more go in while somebody waits.
+    /// How much of a slice's submissions fit into a slice: next time no more go in while another process waits.
     fn learn(&self, device: &Device) {
         let mut state = self.lock();
         let PolicyKind::Timeslice(slice) = state.rules.policy.kind else {

@@ -13,7 +13,7 @@ use super::plan::Part;
 #[derive(Debug, Default)]
 pub struct Pool {
     charged: u64,
-    /// Allocations that a launch has made and nobody has freed.
+    /// Allocations that a launch has made and nothing has freed.
     live: HashMap<u64, u64>,
     live_bytes: u64,
     /// The most that a launch in each stream has needed beside them, until that stream is seen idle.

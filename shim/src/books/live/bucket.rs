@@ -7,12 +7,12 @@ use crate::primitive::{AtomicU64, Ordering};
 
 /// No key has this value: the driver hands out neither 0 nor 1.
 pub const FREE: u64 = 0;
-/// Somebody fills or empties the place.
+/// A thread fills or empties the place.
 pub const BUSY: u64 = 1;
 /// Places of a bucket.
 pub const PLACES: usize = 4;
 
-/// Three words that go with a key; what they mean is the caller's affair.
+/// Three words that go with a key; the caller gives them their meaning.
 pub type Record = [u64; 3];
 
 /// A key and its record.
@@ -75,7 +75,7 @@ impl Bucket {
         false
     }
 
-    /// Finds a key whose record fits and claims its place: nobody else finds it any more.
+    /// Finds a key whose record fits and claims its place: no other thread finds it any more.
     #[inline(always)]
     pub fn claim(&self, key: u64, fits: impl Fn(&Record) -> bool) -> Option<&Place> {
         for place in &self.0 {

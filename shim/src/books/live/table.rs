@@ -42,7 +42,7 @@ impl Table {
         Some(Self(mapped as usize | (64 - bits as usize)))
     }
 
-    /// Takes back a table that nobody was shown.
+    /// Takes back a table that no thread was shown.
     fn unmake(self) {
         // SAFETY: the mapping is ours alone and not used again.
         unsafe {

@@ -1,4 +1,4 @@
-//! Memory that another process or another interface allocated: shown as imported, charged to whoever made it.
+//! Memory that another process or another interface allocated: shown as imported, charged to the process that made it.
 
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory};

@@ -88,7 +88,7 @@ pub fn bind_address_for(
     )
 }
 
-/// Memory of a pool has an address and no handle; its binding is the application's affair.
+/// Memory of a pool has an address and no handle; its binding is up to the application.
 fn hold_at(guest: &Guest, address: CUdeviceptr) -> Option<Id> {
     let mut book = guest.memory.physical.lock();
     let id = book.mapping_at(address)?;

@@ -1,6 +1,6 @@
 //! Memory that is kept and not in use: given back to the driver before a limit is exceeded or an allocation is denied.
 //!
-//! A pool with a release threshold keeps freed memory reserved. It is not charged, since nobody asked for it any more; but
+//! A pool with a release threshold keeps freed memory reserved. It is not charged, since the application has freed it; but
 //! the device lacks it. So when a process with a limit allocates elsewhere, its pools are trimmed down to what the limit
 //! leaves: memory held and memory kept together stay within it. A process that sets no threshold never comes here, and
 //! neither does an allocation from a pool, which uses up what is kept.
