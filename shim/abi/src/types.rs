@@ -168,8 +168,12 @@ pub const CU_MEM_LOCATION_TYPE_DEVICE: CUmemLocationType = 1;
 pub const CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: CUmemLocationType = 6;
 /// On the host.
 pub const CU_MEM_LOCATION_TYPE_HOST: CUmemLocationType = 2;
+/// On one node of the host; the id is its number.
+pub const CU_MEM_LOCATION_TYPE_HOST_NUMA: CUmemLocationType = 3;
 /// `CUmemAllocationProp::type_`: pinned.
 pub const CU_MEM_ALLOCATION_TYPE_PINNED: c_uint = 1;
+/// `CUmemPoolProps::allocType`: managed.
+pub const CU_MEM_ALLOCATION_TYPE_MANAGED: c_uint = 2;
 /// Export as a POSIX file descriptor.
 pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: c_uint = 1;
 /// Export to other hosts of a fabric.

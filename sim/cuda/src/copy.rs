@@ -30,6 +30,8 @@ pub struct Plan {
     pub from_host: bool,
     /// The destination is memory of the host.
     pub to_host: bool,
+    /// Both contexts are named, so neither device need reach the other's memory.
+    pub between_peers: bool,
 }
 
 impl Plan {
@@ -61,6 +63,7 @@ impl Plan {
             copy: Copy::linear(to.0, from.0, bytes),
             from_host,
             to_host,
+            between_peers: false,
         })
     }
 
@@ -164,6 +167,7 @@ fn plan(
             copy,
             from_host: false,
             to_host: false,
+            between_peers: false,
         });
     }
     let (from, from_host) = from.resolve(width, height, depth)?;
@@ -179,6 +183,7 @@ fn plan(
         },
         from_host,
         to_host,
+        between_peers: false,
     })
 }
 

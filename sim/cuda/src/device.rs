@@ -3,16 +3,19 @@
 use std::ffi::c_char;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED,
-    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUerror, CUresult,
+    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror,
+    CUresult,
 };
-use gpushare_abi::types::{CUcontext, CUdevice, CUdevprop, CUuuid};
+use gpushare_abi::types::{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUdevice, CUdevprop, CUuuid};
 use gpushare_sim::Device;
 
 use crate::c::{Out, Text, put_text};
-use crate::context::{by_handle, current};
+use crate::context::current;
 use crate::driver::driver;
 use crate::faces::faces;
+
+/// The handle types that pools can be shared by: `CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES`.
+pub const POOL_HANDLE_TYPES: u32 = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// An attribute by its number in the driver's header.
 fn attribute(device: &Device, attribute: u32) -> Result<i32, CUerror> {
@@ -116,19 +119,20 @@ fn attribute(device: &Device, attribute: u32) -> Result<i32, CUerror> {
         116 => 0,
         117 => 0,
         118 => 0,
-        119 => 0,
+        119 => POOL_HANDLE_TYPES as i32,
         120 => 1,
         121 => 0,
         122 => 1,
         123 => 1,
         124 => 0,
-        125 => 0,
+        125 => 1, // events of other processes
         126 => 1,
         127 | 128 => 0,
         129 => 0,
         130 => 0,
         131 => 0,
         132 => i32::from(driver()?.devices.len() > 1), // multicast objects
+        142 | 144 => 1,                                // pools of the host
         133..=148 => 0,
         _ => return Err(CUDA_ERROR_INVALID_VALUE),
     })
@@ -141,17 +145,6 @@ fn uuid(out: Out<CUuuid>, bytes: [u8; 16]) -> CUresult {
 /// `0000:10:00.0`.
 fn bus_id(device: &Device) -> String {
     format!("0000:{:02X}:00.0", device.pci_bus())
-}
-
-fn peers(one: CUdevice, other: CUdevice) -> CUresult {
-    let driver = driver()?;
-    driver.device(one)?;
-    driver.device(other)?;
-    if one == other {
-        Err(CUDA_ERROR_INVALID_DEVICE)
-    } else {
-        Ok(())
-    }
 }
 
 faces! {
@@ -228,32 +221,6 @@ faces! {
         let _ = kind;
         driver()?.device(device)?;
         out.set(0)
-    }
-    "cuDeviceCanAccessPeer" 4000 cuDeviceCanAccessPeer (out: Out<i32>, one: CUdevice, other: CUdevice) {
-        let driver = driver()?;
-        driver.device(one)?;
-        driver.device(other)?;
-        out.set(0)
-    }
-    "cuDeviceGetP2PAttribute" 8000 cuDeviceGetP2PAttribute (out: Out<i32>, attribute: u32, one: CUdevice, other: CUdevice) {
-        peers(one, other)?;
-        if attribute == 0 || attribute > 5 {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        out.set(0)
-    }
-    "cuCtxEnablePeerAccess" 4000 cuCtxEnablePeerAccess (peer: CUcontext, flags: u32) {
-        current()?;
-        by_handle(peer)?;
-        if flags != 0 {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        Err(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
-    }
-    "cuCtxDisablePeerAccess" 4000 cuCtxDisablePeerAccess (peer: CUcontext) {
-        current()?;
-        by_handle(peer)?;
-        Err(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
     }
     "cuFlushGPUDirectRDMAWrites" 11030 cuFlushGPUDirectRDMAWrites (target: u32, scope: u32) {
         let _ = (target, scope);

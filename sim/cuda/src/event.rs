@@ -1,4 +1,6 @@
-//! Events: marks in streams, with the time the work before them ended.
+//! Events: marks in streams, with the time the work before them ended. [`shared`] is what other processes see of one.
+
+pub mod shared;
 
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +13,7 @@ use crate::driver::{Driver, driver};
 use crate::handles::{Table, fresh, lock};
 use crate::stream::Mark;
 use crate::work::Work;
+use shared::Shared;
 
 /// An event.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub struct Event {
     pub context: u64,
     flags: u32,
     state: Mutex<State>,
+    /// For `CU_EVENT_INTERPROCESS`: its records are counted there, too.
+    pub shared: Option<Shared>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +62,30 @@ impl Work for Record {
     }
 }
 
+/// Marks an event that other processes see: its record of this number.
+#[derive(Debug)]
+struct Publish(Arc<Event>, u64);
+
+impl Work for Publish {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        if let Some(shared) = &self.0.shared {
+            shared.happen(self.1);
+        }
+        ready
+    }
+}
+
+/// Waits for such a record.
+#[derive(Debug)]
+struct AwaitShared(Arc<Event>, u64);
+
+impl Work for AwaitShared {
+    fn run(&self, _: &Driver, _: i32, ready: u64) -> u64 {
+        let shared = self.0.shared.as_ref();
+        shared.map_or(ready, |shared| shared.wait(self.1).max(ready))
+    }
+}
+
 /// Waits for an event's latest mark.
 #[derive(Debug)]
 pub struct Await(pub Arc<Event>);
@@ -69,7 +98,7 @@ impl Work for Await {
 
 impl Event {
     /// A new event of a context; tells its handle.
-    pub fn create(context: u64, flags: u32) -> u64 {
+    pub fn create(context: u64, flags: u32, shared: Option<Shared>) -> u64 {
         let handle = fresh();
         let state = Mutex::default();
         EVENTS.insert(
@@ -78,6 +107,7 @@ impl Event {
                 context,
                 flags,
                 state,
+                shared,
             }),
         );
         handle
@@ -86,10 +116,32 @@ impl Event {
     /// The work before its record is done; it ended then.
     fn happened(&self, time: u64) {
         lock(&self.state).time = time;
+        if let Some(shared) = &self.shared {
+            shared.happen(shared.ask());
+        }
+    }
+
+    /// What records it. Other processes learn of it now.
+    pub fn recording(self: &Arc<Self>) -> Arc<dyn Work> {
+        match &self.shared {
+            Some(shared) => Arc::new(Publish(Arc::clone(self), shared.ask())),
+            None => Arc::new(Record(Arc::clone(self))),
+        }
+    }
+
+    /// What waits for the latest record of one that other processes see, unless that has happened.
+    pub fn awaiting(self: &Arc<Self>) -> Option<Arc<dyn Work>> {
+        let shared = self.shared.as_ref()?;
+        let number = shared.asked();
+        let work = || Arc::new(AwaitShared(Arc::clone(self), number)) as Arc<dyn Work>;
+        (!shared.has_happened(number)).then(work)
     }
 
     /// Waits for its latest record; returns when that was.
     pub fn wait(&self) -> u64 {
+        if let Some(shared) = &self.shared {
+            return shared.wait(shared.asked());
+        }
         let mark = lock(&self.state).mark.clone();
         mark.map_or(0, |mark| mark.wait())
     }
@@ -119,6 +171,9 @@ impl Event {
         let state = lock(&self.state);
         if let Some(mark) = &state.captured {
             capture::forbid_captured(mark)?;
+        }
+        if let Some(shared) = &self.shared {
+            return Ok(shared.has_happened(shared.asked()));
         }
         Ok(state.mark.as_ref().is_none_or(Mark::is_done))
     }

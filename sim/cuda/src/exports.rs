@@ -40,6 +40,7 @@ pub const ALL: &[&[Face]] = &[
     crate::calls::managed::FACES,
     crate::calls::memory::FACES,
     crate::module::FACES,
+    crate::peer::FACES,
     crate::pointer::FACES,
     crate::calls::ordered::FACES,
     crate::pool::calls::FACES,

@@ -94,7 +94,7 @@ faces! {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let context = current()?;
-        let address = ipc::show(&external.file, part.offset, part.size, &context)?;
+        let address = ipc::show(&external.file, part.offset, part.size, context.device, context.owner)?;
         BUFFERS.insert(address, Arc::new(()));
         out.set(address)
     }

@@ -14,8 +14,8 @@ pub fn freeable(address: CUdeviceptr) -> Result<Block, CUerror> {
     let block = heap::find(address).filter(|block| block.base == address);
     let block = block.ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let ours = match block.kind {
-        Kind::Ordered | Kind::Graph | Kind::Device | Kind::Managed => true,
-        Kind::Imported => share::is_import(address) || external::is_buffer(address),
+        Kind::Ordered(_) | Kind::Graph | Kind::Device | Kind::Managed => true,
+        Kind::Imported => share::imported_from(address).is_some() || external::is_buffer(address),
         _ => false,
     };
     if ours {
@@ -28,7 +28,7 @@ pub fn freeable(address: CUdeviceptr) -> Result<Block, CUerror> {
 /// Frees it now.
 pub fn now(address: CUdeviceptr) -> CUresult {
     match freeable(address)?.kind {
-        Kind::Ordered => pool::free(address),
+        Kind::Ordered(_) => pool::free(address),
         Kind::Graph => graph_memory::free(address),
         Kind::Imported if external::is_buffer(address) => external::close(address),
         Kind::Imported => share::close(address),

@@ -32,7 +32,7 @@ pub enum Kind {
     /// `cuMemAllocManaged`.
     Managed,
     /// `cuMemAllocAsync`: from a pool, which holds the capacity.
-    Ordered,
+    Ordered(Medium),
     /// An array's memory.
     Array,
     /// Allocated by a graph, which holds the capacity.
@@ -49,10 +49,29 @@ pub enum Kind {
     Imported,
 }
 
+/// What a pool's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// A device's.
+    Device,
+    /// Pinned memory of the host.
+    Host,
+    /// Managed memory.
+    Managed,
+}
+
 impl Kind {
     /// It is memory of the host.
     pub fn is_host(self) -> bool {
-        matches!(self, Self::Host(_) | Self::Registered(_))
+        matches!(
+            self,
+            Self::Host(_) | Self::Registered(_) | Self::Ordered(Medium::Host)
+        )
+    }
+
+    /// It is managed memory.
+    pub fn is_managed(self) -> bool {
+        matches!(self, Self::Managed | Self::Ordered(Medium::Managed))
     }
 }
 
@@ -73,6 +92,8 @@ pub struct Block {
     pub kind: Kind,
     /// A number no other block has.
     pub id: u64,
+    /// `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
+    pub sync_memops: bool,
 }
 
 #[derive(Default)]
@@ -141,6 +162,12 @@ pub fn map(file: i32, offset: u64, bytes: u64) -> Option<u64> {
     // SAFETY: a new mapping where the kernel likes.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, file, offset) };
     (address != libc::MAP_FAILED).then_some(address as u64)
+}
+
+/// Where an open file is read next; -1 for what is none.
+pub fn place_in(file: i32) -> i64 {
+    // SAFETY: asks the kernel about a number; no pointers.
+    unsafe { libc::lseek(file, 0, libc::SEEK_CUR) }
 }
 
 /// Zeroed memory of the host.
@@ -271,6 +298,7 @@ pub fn place(
         context,
         kind,
         id: fresh_id(),
+        sync_memops: false,
     };
     heap.insert(base, block.clone());
     Ok(block)
@@ -299,6 +327,7 @@ pub fn note(
         context,
         kind,
         id: fresh_id(),
+        sync_memops: false,
     };
     heap.insert(base, block.clone());
     Ok(block)
@@ -354,6 +383,18 @@ pub fn give_addresses(base: u64, bytes: u64) {
 /// The block that an address is in.
 pub fn find(address: u64) -> Option<Block> {
     lock(&HEAP).find(address).cloned()
+}
+
+/// Sets `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of the block that an address is in; whether there is one.
+pub fn set_sync_memops(address: u64, value: bool) -> bool {
+    let mut heap = lock(&HEAP);
+    let Some(base) = heap.find(address).map(|block| block.base) else {
+        return false;
+    };
+    heap.blocks
+        .entry(base)
+        .and_modify(|block| block.sync_memops = value);
+    true
 }
 
 /// The block that holds all of a range, or its start where a range runs over several mappings; what is not

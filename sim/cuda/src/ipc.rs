@@ -2,8 +2,8 @@
 //!
 //! All device memory of a process lies in one unnamed file ([`heap::region`]). A handle says which process,
 //! which of its descriptors and which bytes; the importer opens that file through `/proc` and maps the
-//! bytes, so both see the same. Imported memory is charged to its exporter only. It works between
-//! processes of one user and one pid namespace. Events are not shared: the simulator says so.
+//! bytes, so both see the same. Imported memory is charged to its exporter only. An event is
+//! found in the same way. It works between processes of one user and one pid namespace.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -12,24 +12,29 @@ use std::sync::Mutex;
 
 use gpushare_abi::errors::{
     CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE,
-    CUDA_ERROR_MAP_FAILED, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult,
+    CUDA_ERROR_MAP_FAILED, CUerror, CUresult,
 };
-use gpushare_abi::types::{CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle};
+use gpushare_abi::types::{
+    CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS, CUdeviceptr, CUevent, CUipcEventHandle,
+    CUipcMemHandle,
+};
 
 use crate::c::Out;
 use crate::capture;
-use crate::context::{Context, current};
+use crate::context::current;
 use crate::driver::driver;
-use crate::event;
+use crate::event::{self, Event, shared::Shared};
 use crate::faces::faces;
 use crate::handles::lock;
 use crate::heap::{self, Kind};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0I");
+/// What a handle of memory begins with, and one of an event.
+const MEMORY: u64 = u64::from_le_bytes(*b"GPUSIM\0I");
+const EVENT: u64 = u64::from_le_bytes(*b"GPUSIM\0E");
 const PAGE: u64 = 4096;
 
 /// What a handle's 64 bytes say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Told {
     pid: u64,
     descriptor: u64,
@@ -43,9 +48,9 @@ struct Told {
 }
 
 impl Told {
-    fn write(self) -> [u8; 64] {
+    fn write(self, magic: u64) -> [u8; 64] {
         let words = [
-            MAGIC,
+            magic,
             self.pid,
             self.descriptor,
             self.offset,
@@ -61,7 +66,7 @@ impl Told {
         bytes
     }
 
-    fn read(bytes: &[u8; 64]) -> Result<Self, CUerror> {
+    fn read(bytes: &[u8; 64], wanted: u64) -> Result<Self, CUerror> {
         let mut words = [0; 8];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             let mut eight = [0; 8];
@@ -69,8 +74,8 @@ impl Told {
             *word = u64::from_le_bytes(eight);
         }
         let [magic, pid, descriptor, offset, bytes, id, device, _] = words;
-        let sane = offset.checked_add(bytes).is_some_and(|end| end < 1 << 48) && bytes > 0;
-        if magic != MAGIC || !sane {
+        let sane = offset.checked_add(bytes).is_some_and(|end| end < 1 << 48);
+        if magic != wanted || !sane || (bytes == 0 && wanted == MEMORY) {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
         Ok(Self {
@@ -120,7 +125,8 @@ fn open(told: Told) -> Result<u64, CUerror> {
     }
     let path = format!("/proc/{}/fd/{}", told.pid, told.descriptor);
     let file = region_of(&path).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-    let address = show(&file, told.offset, told.bytes, &context)?;
+    let (device, handle) = (context.device, context.owner);
+    let address = show(&file, told.offset, told.bytes, device, handle)?;
     imports.insert(
         told,
         Import {
@@ -157,13 +163,18 @@ pub fn region_of(path: &str) -> Option<File> {
     OpenOptions::new().read(true).write(true).open(path).ok()
 }
 
-/// Maps bytes of such a file, for the current context.
-pub fn show(file: &File, offset: u64, bytes: u64, context: &Context) -> Result<u64, CUerror> {
+/// Maps bytes of such a file, for a device and a context.
+pub fn show(
+    file: &File,
+    offset: u64,
+    bytes: u64,
+    device: i32,
+    context: u64,
+) -> Result<u64, CUerror> {
     let (first, within) = (offset / PAGE * PAGE, offset % PAGE);
     let mapped = heap::map(file.as_raw_fd(), first, within + bytes);
     let address = mapped.ok_or(CUDA_ERROR_MAP_FAILED)? + within;
-    let (device, handle) = (context.device, context.owner);
-    heap::note(address, bytes, device, handle, Kind::Imported)?;
+    heap::note(address, bytes, device, context, Kind::Imported)?;
     Ok(address)
 }
 
@@ -182,14 +193,14 @@ fn open_checked(out: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32) -> CU
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     capture::forbid_unsafe()?;
-    out.set(open(Told::read(&handle.reserved)?)?)
+    out.set(open(Told::read(&handle.reserved, MEMORY)?)?)
 }
 
 faces! {
     "cuIpcGetMemHandle" 4010 cuIpcGetMemHandle (out: Out<CUipcMemHandle>, address: CUdeviceptr) {
         driver()?;
         out.check()?;
-        out.set(CUipcMemHandle { reserved: export(address)?.write() })
+        out.set(CUipcMemHandle { reserved: export(address)?.write(MEMORY) })
     }
     "cuIpcOpenMemHandle" 4010 cuIpcOpenMemHandle (out: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32) {
         open_checked(out, handle, flags)
@@ -203,15 +214,26 @@ faces! {
         close(address)
     }
     "cuIpcGetEventHandle" 4010 cuIpcGetEventHandle (out: Out<CUipcEventHandle>, event: CUevent) {
-        event::by_handle(event)?;
+        let event = event::by_handle(event)?;
         out.check()?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
+        let shared = event.shared.as_ref().ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let told = Told {
+            pid: std::process::id().into(),
+            descriptor: shared.descriptor(),
+            ..Told::default()
+        };
+        out.set(CUipcEventHandle { reserved: told.write(EVENT) })
     }
     "cuIpcOpenEventHandle" 4010 cuIpcOpenEventHandle (out: Out<CUevent>, handle: CUipcEventHandle) {
-        let _ = handle;
-        driver()?;
+        let context = current()?;
         out.check()?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
+        let told = Told::read(&handle.reserved, EVENT)?;
+        if told.pid == u64::from(std::process::id()) {
+            return Err(CUDA_ERROR_INVALID_CONTEXT);
+        }
+        let shared = Shared::open(told.pid, told.descriptor).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+        out.set(Event::create(context.owner, flags, Some(shared)) as CUevent)
     }
 }
 
@@ -229,13 +251,19 @@ mod tests {
             id: 9,
             device: 1,
         };
-        assert_eq!(Told::read(&told.write()), Ok(told));
-        assert_eq!(Told::read(&[0; 64]), Err(CUDA_ERROR_INVALID_HANDLE));
-        assert_eq!(Told::read(&[0xff; 64]), Err(CUDA_ERROR_INVALID_HANDLE));
+        assert_eq!(Told::read(&told.write(MEMORY), MEMORY), Ok(told));
+        assert_eq!(Told::read(&[0; 64], MEMORY), Err(CUDA_ERROR_INVALID_HANDLE));
+        assert_eq!(
+            Told::read(&[0xff; 64], MEMORY),
+            Err(CUDA_ERROR_INVALID_HANDLE)
+        );
         let huge = Told {
             offset: u64::MAX,
             ..told
         };
-        assert_eq!(Told::read(&huge.write()), Err(CUDA_ERROR_INVALID_HANDLE));
+        assert_eq!(
+            Told::read(&huge.write(MEMORY), MEMORY),
+            Err(CUDA_ERROR_INVALID_HANDLE)
+        );
     }
 }

@@ -46,7 +46,7 @@ mod attribute {
 fn value(which: u32, block: &Block, address: u64) -> Option<Value> {
     use Value::{Half, Word};
     let host = block.kind.is_host();
-    let managed = block.kind == Kind::Managed;
+    let managed = block.kind.is_managed();
     Some(match which {
         attribute::CONTEXT => Word(block.context),
         attribute::MEMORY_TYPE => Half(if host {
@@ -56,7 +56,7 @@ fn value(which: u32, block: &Block, address: u64) -> Option<Value> {
         }),
         attribute::DEVICE_POINTER => Word(address),
         attribute::HOST_POINTER if host || managed => Word(address),
-        attribute::SYNC_MEMOPS => Half(1),
+        attribute::SYNC_MEMOPS => Half(block.sync_memops.into()),
         attribute::BUFFER_ID | attribute::BLOCK_ID => Word(block.id),
         attribute::IS_MANAGED => Half(managed.into()),
         attribute::DEVICE_ORDINAL => Half(block.device as u32),
@@ -64,7 +64,7 @@ fn value(which: u32, block: &Block, address: u64) -> Option<Value> {
         attribute::RANGE_START | attribute::MAPPING_START => Word(block.base),
         attribute::RANGE_SIZE | attribute::MAPPING_SIZE => Word(block.bytes),
         attribute::MAPPED => Half(1),
-        attribute::HANDLE_TYPES => Word(0),
+        attribute::HANDLE_TYPES => Word(pool::handle_types_at(block.base).into()),
         attribute::RDMA_CAPABLE | attribute::DECOMPRESS => Half(0),
         attribute::ACCESS => Half(3),
         attribute::POOL => Word(pool::of_address(block.base).unwrap_or(0)),
@@ -117,8 +117,11 @@ faces! {
     }
     "cuPointerSetAttribute" 6000 cuPointerSetAttribute (given: In<u32>, which: u32, address: CUdeviceptr) {
         driver()?;
-        given.get()?;
-        let known = heap::find(address).is_some();
-        if known && which == attribute::SYNC_MEMOPS { Ok(()) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+        let given = given.get()?;
+        if which == attribute::SYNC_MEMOPS && heap::set_sync_memops(address, given != 0) {
+            Ok(())
+        } else {
+            Err(CUDA_ERROR_INVALID_VALUE)
+        }
     }
 }

@@ -3,10 +3,11 @@
 //! An allocation can be used as soon as its call returns; a free takes effect when its stream comes to it,
 //! for others than that stream. [`books`] says what is where, this file takes and gives the device's memory, [`calls`]
 //! is the interface. A pool keeps memory that nobody uses until a synchronisation finds more than its release
-//! threshold, until it is trimmed, or until the device runs out.
+//! threshold, until it is trimmed, or until the device runs out. [`home`] says where pools can be.
 
 pub mod books;
 pub mod calls;
+pub mod home;
 pub mod share;
 
 use std::collections::BTreeMap;
@@ -15,24 +16,28 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
-use gpushare_abi::types::{CUdeviceptr, CUmemoryPool};
+use gpushare_abi::types::{CU_MEM_LOCATION_TYPE_DEVICE, CUdeviceptr, CUmemLocation, CUmemoryPool};
 
 use crate::capacity;
 use crate::driver::{Driver, driver};
 use crate::handles::{Table, fresh, lock};
-use crate::heap::{self, Kind};
+use crate::heap::{self, Kind, Medium};
 use crate::stream::Stream;
 use crate::work::Work;
 use books::{Books, CHUNK, CHUNK_GRAIN, Rest};
+use home::Home;
 
-/// A pool of a device's memory.
+/// Read and write: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+const READ_WRITE: u32 = 3;
+
+/// A pool.
 #[derive(Debug)]
 pub struct Pool {
     /// Its handle.
     pub handle: u64,
-    /// Its device's ordinal.
-    pub device: i32,
-    /// The device's own pool, which is never destroyed.
+    /// Where its memory is.
+    pub home: Home,
+    /// The place's own pool, which is never destroyed.
     is_default: bool,
     books: Mutex<Books>,
     settings: Mutex<Settings>,
@@ -56,9 +61,9 @@ struct Settings {
     access: BTreeMap<i32, u32>,
 }
 
-/// A device's pools.
+/// A place's pools.
 #[derive(Clone, Debug)]
-struct OfDevice {
+struct AtHome {
     /// Its own.
     default: Arc<Pool>,
     /// The one that allocations come from when none is named.
@@ -68,7 +73,7 @@ struct OfDevice {
 static POOLS: Table<Pool> = Table::new();
 /// The pool of each allocation in use, by address.
 static OWNERS: Table<Pool> = Table::new();
-static OF_DEVICE: Mutex<BTreeMap<i32, OfDevice>> = Mutex::new(BTreeMap::new());
+static AT_HOME: Mutex<BTreeMap<Home, AtHome>> = Mutex::new(BTreeMap::new());
 /// Something was freed since the last synchronisation.
 static FREED: AtomicBool = AtomicBool::new(false);
 
@@ -78,16 +83,21 @@ pub fn by_handle(handle: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
     POOLS.get(handle as u64).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
-/// A device's pools, made at their first use.
-fn of_device(ordinal: i32) -> Result<OfDevice, CUerror> {
-    driver()?.device(ordinal)?;
-    let mut all = lock(&OF_DEVICE);
-    let pools = all.entry(ordinal).or_insert_with(|| {
-        let default = Pool::keep(ordinal, true, Settings::default());
+/// A place's pools, made at their first use.
+fn at(home: Home) -> AtHome {
+    let mut all = lock(&AT_HOME);
+    let pools = all.entry(home).or_insert_with(|| {
+        let default = Pool::keep(home, true, Settings::default(), None);
         let current = Arc::clone(&default);
-        OfDevice { default, current }
+        AtHome { default, current }
     });
-    Ok(pools.clone())
+    pools.clone()
+}
+
+/// The pools of a device's own memory.
+fn of_device(ordinal: i32) -> Result<AtHome, CUerror> {
+    driver()?.device(ordinal)?;
+    Ok(at(Home::on_device(ordinal)))
 }
 
 /// The pool that a device's allocations come from when none is named.
@@ -112,36 +122,56 @@ impl Work for Settle {
 }
 
 impl Pool {
-    fn keep(device: i32, is_default: bool, settings: Settings) -> Arc<Self> {
+    fn keep(
+        home: Home,
+        is_default: bool,
+        settings: Settings,
+        elsewhere: Option<File>,
+    ) -> Arc<Self> {
         let (books, settings) = (Mutex::default(), Mutex::new(settings));
         let pool = Arc::new(Self {
             handle: fresh(),
-            device,
+            home,
             is_default,
             books,
             settings,
-            elsewhere: None,
+            elsewhere,
         });
         POOLS.insert(pool.handle, Arc::clone(&pool));
         capacity::reclaim_by(trim_device);
         pool
     }
 
-    /// Whether so many bytes can be asked of it.
-    pub fn check(&self, bytes: u64) -> CUresult {
-        if bytes == 0 || self.elsewhere.is_some() {
+    /// Whether it allocates: another process's does not.
+    pub fn check(&self) -> CUresult {
+        if self.elsewhere.is_some() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         Ok(())
     }
 
-    /// Allocates in the order of a stream.
+    /// The access that a location has: `CU_MEM_ACCESS_FLAGS_PROT_…`.
+    pub fn access_from(&self, location: CUmemLocation) -> u32 {
+        let given = location
+            .device()
+            .and_then(|ordinal| lock(&self.settings).access.get(&ordinal).copied());
+        given.unwrap_or(if self.home.is_reached_from(location) {
+            READ_WRITE
+        } else {
+            0
+        })
+    }
+
+    /// Allocates in the order of a stream; no bytes are address 0.
     pub fn allocate(
         self: &Arc<Self>,
         bytes: u64,
         stream: &Arc<Stream>,
     ) -> Result<CUdeviceptr, CUerror> {
-        self.check(bytes)?;
+        self.check()?;
+        if bytes == 0 {
+            return Ok(0);
+        }
         let driver = driver()?;
         if !driver.slow_alloc.is_zero() {
             std::thread::sleep(driver.slow_alloc);
@@ -156,7 +186,9 @@ impl Pool {
                     .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
             }
         };
-        heap::note(address, bytes, self.device, stream.context, Kind::Ordered)?;
+        let device = self.home.device().unwrap_or(stream.device);
+        let kind = Kind::Ordered(self.home.medium());
+        heap::note(address, bytes, device, stream.context, kind)?;
         OWNERS.insert(address, Arc::clone(self));
         Ok(address)
     }
@@ -170,25 +202,25 @@ impl Pool {
         let exact = books::rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         for size in [needed.max(CHUNK), needed, exact] {
             if fits(books, limit, size)
-                && let Ok(base) = take(self.device, size)
+                && let Ok(base) = take(self.home, size)
             {
                 books.grow(base, size);
                 return Ok(());
             }
         }
         // What other pools do not use is for those who need it, and what this one has in pieces too.
-        give(self.device, books.trim(0));
+        give(self.home, books.trim(0));
         trim_others(self);
         if !fits(books, limit, exact) {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
-        books.grow(take(self.device, exact)?, exact);
+        books.grow(take(self.home, exact)?, exact);
         Ok(())
     }
 
     /// Gives unused memory back while more than `keep` bytes are held.
     pub fn trim(&self, keep: u64) {
-        give(self.device, lock(&self.books).trim(keep));
+        give(self.home, lock(&self.books).trim(keep));
     }
 }
 
@@ -199,20 +231,25 @@ fn fits(books: &Books, limit: u64, size: u64) -> bool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        give(self.device, lock(&self.books).chunks().collect());
+        give(self.home, lock(&self.books).chunks().collect());
     }
 }
 
-/// Takes a chunk of a device's memory, and addresses for it.
-fn take(ordinal: i32, bytes: u64) -> Result<u64, CUerror> {
+/// Takes a chunk of memory, of a device's if it is there, and addresses for it.
+fn take(home: Home, bytes: u64) -> Result<u64, CUerror> {
+    let Some(ordinal) = home.device() else {
+        return heap::take_addresses(bytes);
+    };
     capacity::take_free(ordinal, bytes)?;
     heap::take_addresses(bytes).inspect_err(|_| capacity::give(ordinal, bytes))
 }
 
-fn give(ordinal: i32, chunks: Vec<(u64, u64)>) {
+fn give(home: Home, chunks: Vec<(u64, u64)>) {
     for (base, bytes) in chunks {
         heap::give_addresses(base, bytes);
-        capacity::give(ordinal, bytes);
+        if let Some(ordinal) = home.device() {
+            capacity::give(ordinal, bytes);
+        }
     }
 }
 
@@ -220,19 +257,21 @@ fn give(ordinal: i32, chunks: Vec<(u64, u64)>) {
 /// about to do the same.
 fn trim_others(own: &Pool) {
     for pool in POOLS.all() {
-        if pool.device == own.device
+        if pool.home.device() == own.home.device()
             && pool.handle != own.handle
             && let Ok(mut books) = pool.books.try_lock()
         {
-            give(pool.device, books.trim(0));
+            give(pool.home, books.trim(0));
         }
     }
 }
 
 /// The device has run out: what its pools do not use is given back.
 fn trim_device(ordinal: i32) {
-    for pool in POOLS.all().iter().filter(|pool| pool.device == ordinal) {
-        pool.trim(0);
+    for pool in POOLS.all() {
+        if pool.home.device() == Some(ordinal) {
+            pool.trim(0);
+        }
     }
 }
 
@@ -264,6 +303,29 @@ pub fn of_address(address: u64) -> Option<u64> {
     OWNERS.get(address).map(|pool| pool.handle)
 }
 
+/// The handle types of the pool that an allocation came from.
+pub fn handle_types_at(address: u64) -> u32 {
+    OWNERS
+        .get(address)
+        .map_or(0, |pool| lock(&pool.settings).handle_types)
+}
+
+/// Whether a device may reach an address: memory of a pool may be closed to it.
+pub fn is_reached(address: u64, ordinal: i32) -> bool {
+    let Some(block) = heap::find(address) else {
+        return true;
+    };
+    let pool = OWNERS
+        .get(block.base)
+        .or_else(|| share::imported_from(block.base));
+    let from = CUmemLocation {
+        type_: CU_MEM_LOCATION_TYPE_DEVICE,
+        id: ordinal,
+    };
+    // Any device reaches what is pinned on the host through the host's own addresses.
+    pool.is_none_or(|pool| pool.home.medium() != Medium::Device || pool.access_from(from) != 0)
+}
+
 /// An allocation goes out of use; tells its pool.
 fn leave<T>(
     address: u64,
@@ -271,7 +333,7 @@ fn leave<T>(
 ) -> Result<(Arc<Pool>, T), CUerror> {
     let pool = OWNERS.remove(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     let mut books = lock(&pool.books);
-    heap::forget(address, |block| block.kind == Kind::Ordered)?;
+    heap::forget(address, |block| matches!(block.kind, Kind::Ordered(_)))?;
     let done = how(&mut books).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     drop(books);
     Ok((pool, done))

@@ -50,6 +50,7 @@ programs! {
     clones_and_executables_keep_objects_alive
     conditional_nodes_run_their_bodies
     copies_come_in_batches
+    event_is_shared_between_processes
     graph_is_built_by_hand
     graph_keeps_objects_alive
     graph_memory_comes_with_the_launch
@@ -61,8 +62,13 @@ programs! {
     mipmap_levels_are_arrays
     multicast_keeps_what_is_bound
     null_arguments_are_errors
+    peers_reach_each_other
+    pointer_attribute_is_set
     pool_allocates_in_stream_order
+    pool_allocates_nothing_for_no_bytes
+    pool_is_of_the_host_or_managed
     pool_is_shared_between_processes
+    pool_memory_outlives_its_context
     pool_trim_returns_what_is_reserved
     vmm_alias_sees_the_same_bytes
     vmm_segment_grows

@@ -97,7 +97,7 @@ faces! {
         event_calls::record_all(&*by_handle_or_current(context)?, &event::by_handle(event)?)
     }
     "cuCtxWaitEvent" 12050 cuCtxWaitEvent (context: CUcontext, event: CUevent) {
-        event_calls::await_in_all(&*by_handle_or_current(context)?, &*event::by_handle(event)?)
+        event_calls::await_in_all(&*by_handle_or_current(context)?, &event::by_handle(event)?)
     }
     "cuCtxGetApiVersion" 3020 cuCtxGetApiVersion (context: CUcontext, out: Out<u32>) {
         by_handle_or_current(context)?;

@@ -11,9 +11,11 @@ use gpushare_abi::types::{
 use crate::c::{In, Out};
 use crate::context::{self, current};
 use crate::copy::{End, Plan, plan_2d, plan_3d, plan_ends, plan_op};
+use crate::driver::driver;
 use crate::faces::{DefaultStream, faces};
 use crate::graph::node::Node;
-use crate::{capture, heap, submit};
+use crate::work::Side;
+use crate::{capture, heap, pool, submit};
 
 const DEVICE: Option<bool> = Some(true);
 const HOST: Option<bool> = Some(false);
@@ -24,11 +26,34 @@ fn is_pageable(address: u64) -> bool {
 }
 
 impl Plan {
+    /// The same, of a call that names both contexts.
+    fn between_peers(self) -> Self {
+        Self {
+            between_peers: true,
+            ..self
+        }
+    }
+
+    /// A device does it, and has to reach the memory.
+    fn check_reach(&self, ordinal: i32) -> CUresult {
+        if self.between_peers || self.copy.width == 0 || driver()?.devices.len() < 2 {
+            return Ok(());
+        }
+        let reached = |side: &Side, host| host || pool::is_reached(side.address, ordinal);
+        if reached(&self.copy.to, self.to_host) && reached(&self.copy.from, self.from_host) {
+            Ok(())
+        } else {
+            Err(CUDA_ERROR_INVALID_VALUE)
+        }
+    }
+
     /// Does it now, after what it has to wait for.
     fn run(self, default: DefaultStream) -> CUresult {
         current()?;
         capture::forbid_unsafe()?;
-        submit::synchronize(&context::stream(default, std::ptr::null_mut())?)?;
+        let stream = context::stream(default, std::ptr::null_mut())?;
+        self.check_reach(stream.device)?;
+        submit::synchronize(&stream)?;
         if self.copy.width > 0 {
             self.copy.now();
         }
@@ -42,6 +67,7 @@ impl Plan {
         if self.copy.width == 0 {
             return Ok(());
         }
+        self.check_reach(stream.device)?;
         let capturing = capture::is_capturing(&stream);
         if self.from_host && !capturing && is_pageable(self.copy.from.address) {
             self.copy.stage();
@@ -92,12 +118,12 @@ faces! {
     "cuMemcpyPeer" 4000 cuMemcpyPeer (to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize) / cuMemcpyPeer_ptds 7000 |default| {
         context::by_handle(to_context)?;
         context::by_handle(from_context)?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.run(default)
+        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.between_peers().run(default)
     }
     "cuMemcpyPeerAsync" 4000 cuMemcpyPeerAsync (to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize, stream: CUstream) / cuMemcpyPeerAsync_ptsz 7000 |default| {
         context::by_handle(to_context)?;
         context::by_handle(from_context)?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.queue(default, stream)
+        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.between_peers().queue(default, stream)
     }
     "cuMemcpyDtoA" 3020 cuMemcpyDtoA_v2 (to: CUarray, at: usize, from: CUdeviceptr, bytes: usize) / cuMemcpyDtoA_v2_ptds 7000 |default| {
         current()?;
@@ -149,11 +175,11 @@ faces! {
     }
     "cuMemcpy3DPeer" 4000 cuMemcpy3DPeer (copy: In<CUDA_MEMCPY3D_PEER>) / cuMemcpy3DPeer_ptds 7000 |default| {
         current()?;
-        plan_peer(copy)?.run(default)
+        plan_peer(copy)?.between_peers().run(default)
     }
     "cuMemcpy3DPeerAsync" 4000 cuMemcpy3DPeerAsync (copy: In<CUDA_MEMCPY3D_PEER>, stream: CUstream) / cuMemcpy3DPeerAsync_ptsz 7000 |default| {
         current()?;
-        plan_peer(copy)?.queue(default, stream)
+        plan_peer(copy)?.between_peers().queue(default, stream)
     }
     "cuMemcpyBatchAsync" 12080 cuMemcpyBatchAsync (to: In<CUdeviceptr>, from: In<CUdeviceptr>, sizes: In<usize>, count: usize, attributes: u64, starts: u64, attribute_count: usize, failed: Out<usize>, stream: CUstream) / cuMemcpyBatchAsync_ptsz 12080 |default| {
         described(attributes, starts, attribute_count)?;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUresult,
+    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY,
+    CUDA_ERROR_OUT_OF_MEMORY, CUresult,
 };
 use gpushare_abi::types::{CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS, CUevent, CUstream};
 
 use crate::c::Out;
 use crate::context::{self, Context, current};
-use crate::event::{self, Event, Record, by_handle};
+use crate::event::{self, Event, by_handle, shared::Shared};
 use crate::faces::{DefaultStream, faces};
 use crate::graph::node::Node;
 use crate::stream::{Mark, Stream};
@@ -41,7 +42,7 @@ fn record(default: DefaultStream, event: CUevent, stream: CUstream, flags: u32) 
 
 /// Records an event in a stream's queue.
 fn record_behind(stream: &Arc<Stream>, event: Arc<Event>, after: Vec<Mark>) -> CUresult {
-    let mark = stream.queue_behind(Arc::new(Record(Arc::clone(&event))), after)?;
+    let mark = stream.queue_behind(event.recording(), after)?;
     event.set_recorded(mark);
     Ok(())
 }
@@ -54,8 +55,17 @@ pub fn record_all(context: &Context, event: &Arc<Event>) -> CUresult {
 }
 
 /// Lets all streams of a context wait for an event.
-pub fn await_in_all(context: &Context, event: &Event) -> CUresult {
+pub fn await_in_all(context: &Context, event: &Arc<Event>) -> CUresult {
     capture::forbid_in_context(context.handle)?;
+    if event.shared.is_some() {
+        let Some(work) = event.awaiting() else {
+            return Ok(());
+        };
+        for stream in context.streams.live() {
+            stream.queue_behind(Arc::clone(&work), Vec::new())?;
+        }
+        return Ok(());
+    }
     let (mark, _) = event.latest();
     let Some(mark) = mark else { return Ok(()) };
     for stream in context.streams.live() {
@@ -75,12 +85,18 @@ fn wait(default: DefaultStream, stream: CUstream, event: CUevent, flags: u32) ->
         return Ok(());
     }
     let (mark, captured) = event.latest();
-    if captured.is_none() && mark.is_none() {
+    if captured.is_none() && mark.is_none() && event.shared.is_none() {
         // Never recorded: there is nothing to wait for, in a capture neither.
         return Ok(());
     }
     if capture::wait(&stream, captured.as_ref())? {
         return Ok(());
+    }
+    if event.shared.is_some() {
+        return match event.awaiting() {
+            Some(work) => stream.queue_behind(work, Vec::new()).map(|_| ()),
+            None => Ok(()),
+        };
     }
     match mark {
         Some(mark) if !mark.is_done() => {
@@ -106,7 +122,12 @@ faces! {
         if flags & !7 != 0 || alone {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        out.set(Event::create(context.owner, flags) as CUevent)
+        let shared = if flags & CU_EVENT_INTERPROCESS == 0 {
+            None
+        } else {
+            Some(Shared::new().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?)
+        };
+        out.set(Event::create(context.owner, flags, shared) as CUevent)
     }
     "cuEventDestroy" 2000 cuEventDestroy (event: CUevent) { event::destroy(event) }
     "cuEventDestroy" 4000 cuEventDestroy_v2 (event: CUevent) { event::destroy(event) }

@@ -282,7 +282,7 @@ faces! {
     }
     "cuGreenCtxWaitEvent" 12040 cuGreenCtxWaitEvent (handle: CUgreenCtx, event: CUevent) {
         let green = green(handle)?;
-        await_in_all(&green.context, &*event::by_handle(event)?)
+        await_in_all(&green.context, &event::by_handle(event)?)
     }
     "cuStreamGetGreenCtx" 12040 cuStreamGetGreenCtx (stream: CUstream, out: Out<CUgreenCtx>) {
         if stream.is_null() {

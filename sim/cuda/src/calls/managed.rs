@@ -18,7 +18,7 @@ use crate::driver::driver;
 use crate::faces::{DefaultStream, faces};
 use crate::graph::node::Node;
 use crate::handles::lock;
-use crate::heap::{self, Block, Kind};
+use crate::heap::{self, Block};
 use crate::{context, submit};
 
 /// The host as a device: `CU_DEVICE_CPU`.
@@ -46,7 +46,7 @@ fn managed(address: CUdeviceptr, bytes: usize) -> Result<Block, CUerror> {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let block = heap::check(address, bytes as u64)?;
-    if block.kind == Kind::Managed {
+    if block.kind.is_managed() {
         Ok(block)
     } else {
         Err(CUDA_ERROR_INVALID_VALUE)
@@ -159,8 +159,14 @@ fn tell(out: Out<i32>, size: usize, attribute: u32, block: &Block) -> CUresult {
         1 => out.set(wishes.read_mostly.into()),
         2 => out.set(wishes.preferred.unwrap_or(NOWHERE)),
         ACCESSED_BY => {
-            let devices = wishes.accessed_by.iter().copied();
-            let padded = devices.chain(std::iter::repeat(NOWHERE)).take(room);
+            // The devices by their numbers, then the host.
+            let all = wishes.accessed_by.iter().copied();
+            let devices = all.clone().filter(|place| *place != HOST);
+            let host = all.filter(|place| *place == HOST);
+            let padded = devices
+                .chain(host)
+                .chain(std::iter::repeat(NOWHERE))
+                .take(room);
             padded
                 .enumerate()
                 .try_for_each(|(index, device)| out.set_at(index, device))

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror, CUresult};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
 use gpushare_abi::types::{CUdeviceptr, CUmemoryPool, CUstream};
 
 use crate::c::Out;
+use crate::driver::driver;
 use crate::faces::{DefaultStream, faces};
 use crate::free::{self, Free};
 use crate::graph::{self, node::Node};
 use crate::graph_memory::Allocation;
-use crate::heap::Kind;
+use crate::heap::{Kind, Medium};
 use crate::pool::{self, Pool};
 use crate::stream::Stream;
 use crate::{capture, context, submit};
@@ -22,7 +23,7 @@ fn allocate(
     pool: Option<CUmemoryPool>,
     stream: CUstream,
 ) -> CUresult {
-    context::current()?;
+    driver()?;
     out.check()?;
     let stream = context::stream(default, stream)?;
     let pool = match pool {
@@ -34,8 +35,13 @@ fn allocate(
 
 /// Allocates in the order of a stream; in a capturing one the graph does.
 fn allocate_in(pool: &Arc<Pool>, bytes: u64, stream: &Arc<Stream>) -> Result<CUdeviceptr, CUerror> {
-    pool.check(bytes)?;
-    let allocation = || Allocation::captured(bytes as usize, pool.device);
+    pool.check()?;
+    let allocation = || {
+        // A graph allocates a device's own memory only.
+        let on_device = pool.home.medium() == Medium::Device;
+        let ordinal = pool.home.device().filter(|_| on_device);
+        Allocation::captured(bytes as usize, ordinal.ok_or(CUDA_ERROR_NOT_SUPPORTED)?)
+    };
     let captured = submit::capture_node(stream, || Ok(Node::Alloc(allocation()?)))?;
     match captured {
         Some(node) => graph::allocated_by(node),
@@ -52,7 +58,7 @@ fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> CUresult {
     if capture::is_capturing(stream) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    if kind == Kind::Ordered {
+    if matches!(kind, Kind::Ordered(_)) {
         submit::queue(stream, Arc::new(pool::free_behind(address, stream.handle)?))
     } else {
         submit::queue(stream, Arc::new(Free(address)))
@@ -68,7 +74,6 @@ faces! {
         allocate(default, out, bytes, Some(pool), stream)
     }
     "cuMemFreeAsync" 11020 cuMemFreeAsync (address: CUdeviceptr, stream: CUstream) / cuMemFreeAsync_ptsz 11020 |default| {
-        context::current()?;
         let stream = context::stream(default, stream)?;
         if address == 0 {
             return Ok(());

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUerror, CUresult};
-use gpushare_abi::types::{
-    CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, CUdevice, CUmemAccessDesc,
-    CUmemLocation, CUmemPoolProps, CUmemoryPool,
-};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUresult};
+use gpushare_abi::types::{CUdevice, CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemoryPool};
 
-use super::{OF_DEVICE, POOLS, Pool, Settings, by_handle, current, of_device};
+use super::home::Home;
+use super::{AT_HOME, POOLS, Pool, READ_WRITE, Settings, at, by_handle, current, of_device};
 use crate::c::{In, Out};
 use crate::driver::driver;
 use crate::faces::faces;
 use crate::handles::lock;
+use crate::peer;
 
 /// `CUmemPool_attribute`.
 mod attribute {
@@ -30,9 +29,6 @@ mod attribute {
     pub const HW_DECOMPRESS: u32 = 14;
 }
 
-/// Read and write: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
-const READ_WRITE: u32 = 3;
-
 fn get(pool: &Pool, which: u32, out: Out<u64>) -> CUresult {
     let small = Out::<i32>(out.0.cast());
     let (books, settings) = (lock(&pool.books), lock(&pool.settings));
@@ -45,10 +41,10 @@ fn get(pool: &Pool, which: u32, out: Out<u64>) -> CUresult {
         attribute::RESERVED_HIGH => out.set(books.reserved_high()),
         attribute::USED => out.set(books.used()),
         attribute::USED_HIGH => out.set(books.used_high()),
-        attribute::ALLOCATION_TYPE => small.set(CU_MEM_ALLOCATION_TYPE_PINNED as i32),
+        attribute::ALLOCATION_TYPE => small.set(pool.home.kind as i32),
         attribute::HANDLE_TYPES => small.set(settings.handle_types as i32),
-        attribute::LOCATION_ID => small.set(pool.device),
-        attribute::LOCATION_TYPE => small.set(CU_MEM_LOCATION_TYPE_DEVICE as i32),
+        attribute::LOCATION_ID => small.set(pool.home.id),
+        attribute::LOCATION_TYPE => small.set(pool.home.place as i32),
         attribute::MAX_SIZE => out.set(settings.max_size),
         attribute::HW_DECOMPRESS => small.set(0),
         _ => Err(CUDA_ERROR_INVALID_VALUE),
@@ -69,29 +65,20 @@ fn set(pool: &Pool, which: u32, value: In<u64>) -> CUresult {
     Ok(())
 }
 
-/// Of a location only a device of this process has pools.
-fn device_of(location: In<CUmemLocation>, kind: u32) -> Result<i32, CUerror> {
-    let location = location.get()?;
-    if location.type_ != CU_MEM_LOCATION_TYPE_DEVICE || kind != CU_MEM_ALLOCATION_TYPE_PINNED {
-        return Err(CUDA_ERROR_NOT_SUPPORTED);
-    }
-    Ok(location.id)
-}
-
-fn set_current(ordinal: i32, pool: CUmemoryPool) -> CUresult {
+fn set_current(home: Home, pool: CUmemoryPool) -> CUresult {
     let pool = by_handle(pool)?;
-    let mut pools = of_device(ordinal)?;
-    if pool.device != ordinal {
+    if pool.home != home || pool.elsewhere.is_some() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
+    let mut pools = at(home);
     pools.current = pool;
-    lock(&OF_DEVICE).insert(ordinal, pools);
+    lock(&AT_HOME).insert(home, pools);
     Ok(())
 }
 
-/// Makes a device's default pool current again if this one is.
+/// Makes a place's default pool current again if this one is.
 fn leave_current(pool: &Pool) {
-    if let Some(pools) = lock(&OF_DEVICE).get_mut(&pool.device)
+    if let Some(pools) = lock(&AT_HOME).get_mut(&pool.home)
         && pools.current.handle == pool.handle
     {
         pools.current = Arc::clone(&pools.default);
@@ -109,38 +96,38 @@ faces! {
         out.check()?;
         out.set(current(device)?.handle as CUmemoryPool)
     }
-    "cuDeviceSetMemPool" 11020 cuDeviceSetMemPool (device: CUdevice, pool: CUmemoryPool) { set_current(device, pool) }
+    "cuDeviceSetMemPool" 11020 cuDeviceSetMemPool (device: CUdevice, pool: CUmemoryPool) {
+        driver()?.device(device)?;
+        set_current(Home::on_device(device), pool)
+    }
     "cuMemGetDefaultMemPool" 13000 cuMemGetDefaultMemPool (out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32) {
         driver()?;
         out.check()?;
-        out.set(of_device(device_of(location, kind)?)?.default.handle as CUmemoryPool)
+        out.set(at(Home::of(location.get()?, kind)?).default.handle as CUmemoryPool)
     }
     "cuMemGetMemPool" 13000 cuMemGetMemPool (out: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32) {
         driver()?;
         out.check()?;
-        out.set(current(device_of(location, kind)?)?.handle as CUmemoryPool)
+        out.set(at(Home::of(location.get()?, kind)?).current.handle as CUmemoryPool)
     }
     "cuMemSetMemPool" 13000 cuMemSetMemPool (location: In<CUmemLocation>, kind: u32, pool: CUmemoryPool) {
         driver()?;
-        set_current(device_of(location, kind)?, pool)
+        set_current(Home::of(location.get()?, kind)?, pool)
     }
     "cuMemPoolCreate" 11020 cuMemPoolCreate (out: Out<CUmemoryPool>, props: In<CUmemPoolProps>) {
-        let driver = driver()?;
+        driver()?;
         out.check()?;
         let props = props.get()?;
-        if props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED {
+        let home = Home::of(props.location, props.allocType)?;
+        if !home.is_shareable_by(props.handleTypes) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if props.location.type_ != CU_MEM_LOCATION_TYPE_DEVICE {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
-        }
-        driver.device(props.location.id)?;
         let settings = Settings {
             max_size: props.maxSize as u64,
             handle_types: props.handleTypes,
             ..Settings::default()
         };
-        out.set(Pool::keep(props.location.id, false, settings).handle as CUmemoryPool)
+        out.set(Pool::keep(home, false, settings, None).handle as CUmemoryPool)
     }
     "cuMemPoolDestroy" 11020 cuMemPoolDestroy (pool: CUmemoryPool) {
         let pool = by_handle(pool)?;
@@ -172,10 +159,16 @@ faces! {
         let pool = by_handle(pool)?;
         let list = list.all(count)?;
         for one in &list {
-            driver()?.device(one.location.id)?;
-            let own_taken = one.location.id == pool.device && one.flags != READ_WRITE;
-            if one.location.type_ != CU_MEM_LOCATION_TYPE_DEVICE || own_taken {
+            let ordinal = one.location.device().ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            driver()?.device(ordinal)?;
+            let own_taken = pool.home.is_reached_from(one.location) && one.flags != READ_WRITE;
+            if !matches!(one.flags, 0 | 1 | READ_WRITE) || own_taken {
                 return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+            if let Some(home) = pool.home.device()
+                && !peer::can_reach(ordinal, home)?
+            {
+                return Err(CUDA_ERROR_INVALID_DEVICE);
             }
         }
         let mut settings = lock(&pool.settings);
@@ -186,9 +179,9 @@ faces! {
         let pool = by_handle(pool)?;
         out.check()?;
         let location = location.get()?;
-        driver()?.device(location.id)?;
-        let own = if location.id == pool.device { READ_WRITE } else { 0 };
-        let given = lock(&pool.settings).access.get(&location.id).copied();
-        out.set(given.unwrap_or(own))
+        if let Some(ordinal) = location.device() {
+            driver()?.device(ordinal)?;
+        }
+        out.set(pool.access_from(location))
     }
 }

@@ -3,21 +3,23 @@
 //! An imported pool allocates nothing here. An imported allocation is freed like any other, which unmaps it; its
 //! exporter stays charged for it and frees it too.
 
-use std::sync::{Arc, Mutex};
+use std::io::{Seek, SeekFrom};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::sync::Arc;
 
 use gpushare_abi::errors::{
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUresult,
 };
-use gpushare_abi::types::{
-    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUdeviceptr, CUmemPoolPtrExportData, CUmemoryPool,
-};
+use gpushare_abi::types::{CUdeviceptr, CUmemPoolPtrExportData, CUmemoryPool};
 
-use super::{OWNERS, POOLS, Pool, Settings, by_handle};
+use super::home::Home;
+use super::{OWNERS, Pool, Settings, by_handle};
 use crate::c::{In, Out};
 use crate::context::current;
+use crate::device::POOL_HANDLE_TYPES;
 use crate::driver::driver;
 use crate::faces::faces;
-use crate::handles::{Table, fresh, lock};
+use crate::handles::{Table, lock};
 use crate::heap::{self, Kind};
 use crate::ipc;
 
@@ -32,14 +34,14 @@ pub fn close(address: u64) -> CUresult {
     ipc::hide(address)
 }
 
-/// An allocation of an imported pool.
-pub fn is_import(address: u64) -> bool {
-    IMPORTS.get(address).is_some()
+/// The imported pool that an allocation is of.
+pub fn imported_from(address: u64) -> Option<Arc<Pool>> {
+    IMPORTS.get(address)
 }
 
 /// Where an allocation is in its process's device memory, in 64 bytes.
 fn told(address: u64) -> Option<[u8; 64]> {
-    let block = heap::find(address).filter(|block| block.kind == Kind::Ordered)?;
+    let block = heap::find(address).filter(|block| matches!(block.kind, Kind::Ordered(_)))?;
     let region = heap::region().ok()?;
     let words = [MAGIC, block.base - region.base, block.bytes];
     let mut data = [0; 64];
@@ -62,7 +64,7 @@ fn descriptors_only(kind: u32, flags: u64) -> CUresult {
     if kind == 0 || flags != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    if kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+    if kind == POOL_HANDLE_TYPES {
         Ok(())
     } else {
         Err(CUDA_ERROR_NOT_SUPPORTED)
@@ -77,8 +79,12 @@ faces! {
         if lock(&pool.settings).handle_types & kind == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let file = heap::region()?.file.try_clone();
-        out.set(std::os::fd::IntoRawFd::into_raw_fd(file.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?))
+        let region = format!("/proc/self/fd/{}", heap::region()?.file.as_raw_fd());
+        let mut file = ipc::region_of(&region).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        // A file that is opened anew has a place of its own to read from, which says what pool it is.
+        let told = file.seek(SeekFrom::Start(pool.home.number()? as u64));
+        told.map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+        out.set(file.into_raw_fd())
     }
     "cuMemPoolImportFromShareableHandle" 11020 cuMemPoolImportFromShareableHandle (out: Out<CUmemoryPool>, descriptor: usize, kind: u32, flags: u64) {
         driver()?;
@@ -86,16 +92,9 @@ faces! {
         descriptors_only(kind, flags)?;
         let file = ipc::region_of(&format!("/proc/self/fd/{descriptor}"));
         let file = file.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let pool = Arc::new(Pool {
-            handle: fresh(),
-            device: 0,
-            is_default: false,
-            books: Mutex::default(),
-            settings: Mutex::new(Settings { handle_types: kind, ..Settings::default() }),
-            elsewhere: Some(file),
-        });
-        POOLS.insert(pool.handle, Arc::clone(&pool));
-        out.set(pool.handle as CUmemoryPool)
+        let home = Home::from_number(heap::place_in(descriptor as i32))?;
+        let settings = Settings { handle_types: kind, ..Settings::default() };
+        out.set(Pool::keep(home, false, settings, Some(file)).handle as CUmemoryPool)
     }
     "cuMemPoolExportPointer" 11020 cuMemPoolExportPointer (out: Out<CUmemPoolPtrExportData>, address: CUdeviceptr) {
         driver()?;
@@ -109,10 +108,11 @@ faces! {
     "cuMemPoolImportPointer" 11020 cuMemPoolImportPointer (out: Out<CUdeviceptr>, pool: CUmemoryPool, data: In<CUmemPoolPtrExportData>) {
         let pool = by_handle(pool)?;
         out.check()?;
-        let context = current()?;
+        let context = current().map_or(0, |context| context.owner);
         let (offset, bytes) = understood(data.get()?.reserved).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let file = pool.elsewhere.as_ref().ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let address = ipc::show(file, offset, bytes, &context)?;
+        let device = pool.home.device().unwrap_or(0);
+        let address = ipc::show(file, offset, bytes, device, context)?;
         IMPORTS.insert(address, Arc::clone(&pool));
         out.set(address)
     }

@@ -33,6 +33,9 @@ int main(void) {
     int devices[3];
     DO(cuMemRangeGetAttribute(devices, sizeof devices, ACCESSED_BY, memory, size));
     TRUE(devices[0] == accessor && devices[1] == NOBODY && devices[2] == NOBODY);
+    DO(cuMemAdvise(memory, size, 5, CPU)); // The host comes last.
+    DO(cuMemRangeGetAttribute(devices, sizeof devices, ACCESSED_BY, memory, size));
+    TRUE(devices[0] == accessor && devices[1] == CPU && devices[2] == NOBODY);
     DO(cuMemAdvise(memory, size, 4, 0));
     TRUE(attribute(memory, PREFERRED) == NOBODY);
 

@@ -3,8 +3,21 @@
 
 enum { SIZE = 1 << 20 };
 
-static void give(void) {
+static int last_device(void) {
+    int count;
+    DO(cuDeviceGetCount(&count));
+    return count - 1;
+}
+
+static void start_there(void) {
+    Any context;
     start();
+    DO(cuDevicePrimaryCtxRetain(&context, last_device()));
+    DO(cuCtxSetCurrent(context));
+}
+
+static void give(void) {
+    start_there();
     Any stream, pool;
     Ptr memory;
     IpcHandle data;
@@ -14,6 +27,10 @@ static void give(void) {
     DO(cuStreamCreate(&stream, NON_BLOCKING));
     DO(cuDeviceGetDefaultMemPool(&pool, 0));
     EXPECT(cuMemPoolExportToShareableHandle(&descriptor, pool, 1, 0), INVALID_VALUE); // It was not made for it.
+    int supported;
+    DO(cuDeviceGetAttribute(&supported, 119, 0));
+    TRUE(supported & 1); // The device says so.
+    props.location.id = last_device();
     DO(cuMemPoolCreate(&pool, &props));
     DO(cuMemPoolExportToShareableHandle(&descriptor, pool, 1, 0));
     DO(cuMemAllocFromPoolAsync(&memory, SIZE, pool, stream));
@@ -30,7 +47,7 @@ static void give(void) {
 }
 
 static void take(void) {
-    start();
+    start_there();
     Any stream, pool;
     Ptr memory, other;
     IpcHandle data, wrong = {{0}};
@@ -41,6 +58,10 @@ static void take(void) {
     size_t before = free_bytes();
     EXPECT(cuMemPoolImportFromShareableHandle(&pool, (void *)0L, 1, 0), INVALID_VALUE); // Some other file.
     DO(cuMemPoolImportFromShareableHandle(&pool, (void *)descriptor, 1, 0));
+    int device = 99, type = 99;
+    DO(cuMemPoolGetAttribute(pool, 11, &device)); // It is where it was made.
+    DO(cuMemPoolGetAttribute(pool, 12, &type));
+    TRUE(device == last_device() && type == 1);
     EXPECT(cuMemPoolImportPointer(&memory, pool, &wrong), INVALID_VALUE);
     DO(cuMemPoolImportPointer(&memory, pool, &data));
     TRUE(free_bytes() == before);
