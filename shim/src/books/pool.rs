@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use gpushare_abi::types::{CU_MEM_LOCATION_TYPE_INVALID, CUdevice, CUmemLocation, CUmemoryPool};
+use gpushare_abi::types::{
+    CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_INVALID, CUdevice, CUmemLocation,
+    CUmemoryPool,
+};
 
 /// Where a pool's memory is.
 #[derive(Clone, Copy)]
@@ -16,11 +19,12 @@ pub enum Home {
 }
 
 impl Home {
-    /// Nowhere in particular is no home: such memory is where the current device wants it.
-    pub fn at(location: CUmemLocation) -> Option<Self> {
+    /// Managed memory that is on no device, or nowhere in particular, has no home: it goes where it is used.
+    pub fn at(location: CUmemLocation, kind: u32) -> Option<Self> {
         match location.device() {
             Some(device) => Some(Self::Device(device)),
             None if location.type_ == CU_MEM_LOCATION_TYPE_INVALID => None,
+            None if kind == CU_MEM_ALLOCATION_TYPE_MANAGED => None,
             None => Some(Self::Host),
         }
     }

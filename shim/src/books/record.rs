@@ -17,6 +17,8 @@ pub enum Kind {
     Host,
     /// Host memory of the application's own, pinned.
     Registered,
+    /// An allocation of another process's pool.
+    PoolShared,
     /// Another process's memory.
     Shared,
     /// Another interface's memory.
@@ -42,7 +44,7 @@ impl Kind {
         match self {
             Self::Linear | Self::Array | Self::Mipmapped => Counted::Ledger,
             Self::Host | Self::Registered => Counted::Pinned,
-            Self::Shared | Self::External => Counted::Imported,
+            Self::PoolShared | Self::Shared | Self::External => Counted::Imported,
         }
     }
 }
@@ -70,6 +72,13 @@ pub fn context(record: &Record) -> u64 {
 #[inline]
 pub fn is(record: &Record, kind: Kind) -> bool {
     record[2] >> 16 == kind as u64
+}
+
+/// Whether `cuMemFree` and `cuMemFreeAsync` may free it: it is linear memory, or of a pool on the host or elsewhere.
+#[inline]
+pub fn is_linear(record: &Record) -> bool {
+    const ALL: u64 = 1 << Kind::Linear as u8 | 1 << Kind::Host as u8 | 1 << Kind::PoolShared as u8;
+    ALL >> (record[2] >> 16 & 63) & 1 != 0
 }
 
 /// Where it is counted.
@@ -100,6 +109,7 @@ mod tests {
             (Kind::Mipmapped, Counted::Ledger),
             (Kind::Host, Counted::Pinned),
             (Kind::Registered, Counted::Pinned),
+            (Kind::PoolShared, Counted::Imported),
             (Kind::Shared, Counted::Imported),
             (Kind::External, Counted::Imported),
         ] {
@@ -111,6 +121,8 @@ mod tests {
             assert_eq!(counted(&record), place);
             assert!(is(&record, kind));
             assert_eq!(is(&record, Kind::Linear), kind == Kind::Linear);
+            let linear = matches!(kind, Kind::Linear | Kind::Host | Kind::PoolShared);
+            assert_eq!(is_linear(&record), linear);
         }
     }
 }

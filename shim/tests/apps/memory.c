@@ -48,7 +48,7 @@ static struct { struct { unsigned type, handles; int loc_type, loc_id; void *sa;
 static struct { int type, reserved[3]; u64 words[30]; } any;
 static struct { unsigned devices; size_t size; u64 handle_types, flags; } team;
 static struct { struct { int type; u64 at[4]; } from, to; size_t width, height, depth; int order; unsigned flags; } blocks[2];
-static u64 fabric[8];
+static u64 fabric[8], shown[8];
 static struct { size_t w, h; unsigned format, channels; } flat;
 static struct { size_t w, h, d; unsigned format, channels, flags; } deep;
 static struct { unsigned resource; u64 array; unsigned kind; u64 part[4]; unsigned operation, handle_type; u64 handle, offset;
@@ -95,6 +95,25 @@ static int run(int argc, char **argv, char *more) {
         pool_props.type = 1, pool_props.loc_type = 2, pool_props.loc_id = 0, pool_props.max = 0;
         return CALL(cuMemPoolCreate, OUT(1), &pool_props);
     }
+    if (IS("pool-in") || IS("pool-default-in")) { /* pool-in POOL KIND PLACE ID */
+        int place[2] = {(int)NUM(3), (int)NUM(4)};
+        if (IS("pool-default-in")) return CALL(cuMemGetDefaultMemPool, OUT(1), place, (int)NUM(2));
+        pool_props.type = NUM(2), pool_props.loc_type = NUM(3), pool_props.loc_id = NUM(4), pool_props.max = 0;
+        return CALL(cuMemPoolCreate, OUT(1), &pool_props);
+    }
+    if (IS("pool-shared")) { /* what a file shows to other processes */
+        pool_props.type = 1, pool_props.handles = 1, pool_props.loc_type = 1, pool_props.loc_id = NUM(2), pool_props.max = 0;
+        code = CALL(cuMemPoolCreate, OUT(1), &pool_props);
+        return pool_props.handles = 0, code;
+    }
+    if (IS("pool-export")) return *OUT(1) = 0, CALL(cuMemPoolExportToShareableHandle, OUT(1), (void *)V(2), 1, (u64)0);
+    if (IS("pool-import")) return CALL(cuMemPoolImportFromShareableHandle, OUT(1), V(2), 1, (u64)0);
+    if (IS("pool-export-pointer")) return CALL(cuMemPoolExportPointer, shown, V(1));
+    if (IS("pool-import-pointer")) return CALL(cuMemPoolImportPointer, OUT(1), (void *)V(2), shown);
+    if (IS("pool-alloc-in")) return CALL(cuMemAllocFromPoolAsync, OUT(1), (size_t)NUM(3), (void *)V(2), (void *)V(4));
+    if (IS("async-in")) return CALL(cuMemAllocAsync, OUT(1), (size_t)NUM(2), (void *)V(3));
+    if (IS("free-async-in")) return CALL(cuMemFreeAsync, V(1), (void *)V(2));
+    if (IS("context-none")) return CALL(cuCtxSetCurrent, (void *)0);
     if (IS("pool-default")) return CALL(cuDeviceGetDefaultMemPool, OUT(1), (int)NUM(2));
     if (IS("pool-alloc")) return CALL(cuMemAllocFromPoolAsync, OUT(1), (size_t)NUM(3), (void *)V(2), (void *)0);
     if (IS("pool-keep")) {

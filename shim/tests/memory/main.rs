@@ -16,6 +16,7 @@ mod multicast;
 mod odd;
 mod old;
 mod physical;
+mod pool_places;
 mod pools;
 mod quota;
 mod race;

@@ -23,9 +23,9 @@ macro_rules! memory_rows {
             "cuMemFree" 3020 call memory::linear::free fn cuMemFree_v2(dptr: CUdeviceptr);
 
             // ---- stream-ordered memory and its pools ----
-            /// charged: the bytes asked for; captured: with the graph's launches
+            /// charged to the stream's device: the bytes asked for; captured: with the graph's launches
             "cuMemAllocAsync" 11020 call memory::pool::alloc fn cuMemAllocAsync(dptr: Out<CUdeviceptr>, bytes: usize, stream: CUstream) twin cuMemAllocAsync_ptsz;
-            /// charged to the pool's device: the bytes asked for
+            /// charged to the pool's device, or counted as pinned: the bytes asked for
             "cuMemAllocFromPoolAsync" 11020 call memory::pool::alloc_from fn cuMemAllocFromPoolAsync(dptr: Out<CUdeviceptr>, bytes: usize, pool: CUmemoryPool, stream: CUstream) twin cuMemAllocFromPoolAsync_ptsz;
             /// given back when asked, in program order; captured: by the graph's launches
             "cuMemFreeAsync" 11020 call memory::pool::free(dptr, stream) fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) twin cuMemFreeAsync_ptsz;
@@ -39,8 +39,8 @@ macro_rules! memory_rows {
             "cuDeviceGetDefaultMemPool" 11020 call memory::pool::of_device fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuDeviceGetMemPool" 11020 call memory::pool::of_device fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             /// notes the pool's device
-            "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location(pool, location) fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
-            "cuMemGetMemPool" 13000 call memory::pool::of_location(pool, location) fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
+            "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
+            "cuMemGetMemPool" 13000 call memory::pool::of_location fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
 
             // ---- physical memory and its mappings ----
             /// charged to its device; on the host counted as pinned
@@ -106,6 +106,8 @@ macro_rules! memory_rows {
             "cuIpcOpenMemHandle" 11000 call memory::import::open(dptr) fn cuIpcOpenMemHandle_v2(dptr: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32);
             /// counted off
             "cuIpcCloseMemHandle" 4010 call memory::import::close fn cuIpcCloseMemHandle(dptr: CUdeviceptr);
+            /// counted as imported; its maker is charged
+            "cuMemPoolImportPointer" 11020 call memory::import::pointer(dptr) fn cuMemPoolImportPointer(dptr: Out<CUdeviceptr>, pool: CUmemoryPool, data: In<CUmemPoolPtrExportData>);
             /// counted as imported
             "cuImportExternalMemory" 10000 call memory::import::external fn cuImportExternalMemory(memory: Out<CUexternalMemory>, desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_DESC>);
             /// counted off

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
-use gpushare_abi::types::CUdevice;
+use gpushare_abi::types::{CUdevice, CUstream};
 use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
 use crate::books::live::Record;
@@ -67,7 +67,25 @@ pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     })
 }
 
+/// The account of a stream's device: that of the current context for the default streams.
+pub fn of_stream(stream: CUstream) -> Option<Account> {
+    let (guest, thread) = (guest()?, thread::attached());
+    let here = || at_home(guest, thread);
+    let named = || of_device(place::ordinal_of_stream(guest, thread, stream as usize)?);
+    // With one device there is nothing to ask, unless no context is current: a stream with a handle needs none.
+    if guest.devices.len() == 1 {
+        here().or_else(named)
+    } else {
+        named().or_else(here)
+    }
+}
+
 impl Account {
+    /// For what no context's end takes away.
+    pub fn beyond_contexts(self) -> Self {
+        Self { context: 0, ..self }
+    }
+
     /// The guest whose account it is.
     pub fn guest(self) -> &'static Guest {
         self.guest
@@ -227,8 +245,19 @@ pub fn count(
     bytes: impl FnOnce() -> u64,
     key: impl FnOnce() -> Option<u64>,
 ) -> CUresult {
+    count_in(real, here(), kind, bytes, key)
+}
+
+/// The same, in this account.
+pub fn count_in(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    account: Option<Account>,
+    kind: Kind,
+    bytes: impl FnOnce() -> u64,
+    key: impl FnOnce() -> Option<u64>,
+) -> CUresult {
     real.call()?;
-    if let Some(account) = here() {
+    if let Some(account) = account {
         account.keep(key().unwrap_or(0), bytes(), kind);
     }
     Ok(())
@@ -237,23 +266,26 @@ pub fn count(
 /// The path of a free: take out, the driver once, give back.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, key: u64, kind: Kind) -> CUresult {
-    free_either(real, key, kind, kind)
+    free_if(real, key, move |record| record::is(record, kind))
 }
 
-/// The same, for a call that frees two kinds.
+/// The same, for the calls that free what any linear allocation call made.
 #[inline(always)]
-pub fn free_either(
+pub fn free_linear(real: Real<'_, impl FnOnce() -> CUresult>, key: u64) -> CUresult {
+    free_if(real, key, record::is_linear)
+}
+
+#[inline(always)]
+fn free_if(
     real: Real<'_, impl FnOnce() -> CUresult>,
     key: u64,
-    one: Kind,
-    other: Kind,
+    fits: impl Fn(&Record) -> bool + Copy,
 ) -> CUresult {
     let Some(guest) = real.guest() else {
         return real.call();
     };
     let thread = real.thread();
     let live = &guest.memory.live;
-    let fits = move |record: &Record| record::is(record, one) || record::is(record, other);
     let Some(record) = live.take(key, fits) else {
         let taken = take_of_graph(guest, key);
         return real.call().inspect_err(|_| {

@@ -71,8 +71,8 @@ pub fn alloc_pitch(
     Ok(())
 }
 
-/// `cuMemFree`: also of stream-ordered memory, whose pool may be on the host.
+/// `cuMemFree`: also of stream-ordered memory, whose pool may be on the host or another process's.
 #[inline(always)]
 pub fn free(real: Real<'_, impl FnOnce() -> CUresult>, dptr: impl Amount) -> CUresult {
-    account::free_either(real, dptr.wide(), Kind::Linear, Kind::Host)
+    account::free_linear(real, dptr.wide())
 }

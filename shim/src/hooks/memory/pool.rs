@@ -2,7 +2,16 @@
 //!
 //! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
 //! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see [`reclaim`](super::reclaim)); its
-//! `maxSize` is the driver's to enforce. A pool's device, not the current one, is charged.
+//! `maxSize` is the driver's to enforce. Neither the end of a context nor a reset of its device frees it.
+//!
+//! | the pool | its allocations are |
+//! |---|---|
+//! | a device's own memory | charged to that device, whichever is current |
+//! | none named | charged to the device of the stream, whose current pool gives them |
+//! | pinned memory of the host | counted as pinned |
+//! | managed memory that prefers a device | charged to that device |
+//! | other managed memory | charged to the device of the stream: any of it may move there, as with `cuMemAllocManaged` |
+//! | another process's | counted as imported; the other process is charged |
 
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
@@ -29,7 +38,8 @@ pub fn alloc(
     bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    charge(real, account::here(), dptr, bytes, stream)
+    let account = account::of_stream(stream);
+    charge(real, account, dptr, bytes, stream)
 }
 
 /// `cuMemAllocFromPoolAsync`.
@@ -47,9 +57,12 @@ pub fn alloc_from(
             .with(|homes| homes.get(&(pool as usize)).copied())
     });
     match home {
-        None => charge(real, account::here(), dptr, bytes, stream),
+        None => charge(real, account::of_stream(stream), dptr, bytes, stream),
         Some(Home::Device(device)) => charge(real, account::of_device(device), dptr, bytes, stream),
-        Some(Home::Host) => account::count(real, Kind::Host, || bytes as u64, || dptr.get()),
+        Some(Home::Host) => {
+            let account = account::of_stream(stream).map(Account::beyond_contexts);
+            account::count_in(real, account, Kind::Host, || bytes as u64, || dptr.get())
+        }
     }
 }
 
@@ -60,7 +73,7 @@ fn charge(
     bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    let account = account.map(Account::out_of_pool);
+    let account = account.map(|account| account.out_of_pool().beyond_contexts());
     let Some(account) = account.filter(|_| any_capturing()) else {
         return account::allocate(real, account, Some(bytes as u64), Kind::Linear, || {
             dptr.get()
@@ -89,7 +102,7 @@ pub fn free(
     {
         return graph::captured_free(real, graph, dptr);
     }
-    account::free_either(real, dptr, Kind::Linear, Kind::Host)
+    account::free_linear(real, dptr)
 }
 
 /// `cuMemPoolCreate`.
@@ -100,7 +113,7 @@ pub fn create(
 ) -> CUresult {
     real.call()?;
     if let (Some(pool), Some(props)) = (pool.get(), props.get()) {
-        remember(pool, Home::at(props.location));
+        remember(pool, Home::at(props.location, props.allocType));
     }
     Ok(())
 }
@@ -158,10 +171,11 @@ pub fn of_location(
     real: Real<'_, impl FnOnce() -> CUresult>,
     pool: Out<CUmemoryPool>,
     location: In<CUmemLocation>,
+    kind: u32,
 ) -> CUresult {
     real.call()?;
     if let (Some(pool), Some(location)) = (pool.get(), location.get()) {
-        remember(pool, Home::at(location));
+        remember(pool, Home::at(location, kind));
     }
     Ok(())
 }
