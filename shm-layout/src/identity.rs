@@ -5,28 +5,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use crate::{codec, procfs, state::IDENTITY_WORDS};
-
-/// Who a process is, as it sees itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// Its pid in its own namespace.
-    pub pid: u32,
-    /// Its pid namespace's inode.
-    pub pid_ns: u64,
-    /// Its time namespace's inode.
-    pub time_ns: u64,
-    /// Its start time in clock ticks (`/proc/self/stat`, field 22).
-    pub start_time: u64,
-    /// Its user.
-    pub uid: u32,
-    /// Its executable.
-    pub exe: String,
-    /// Its cgroup.
-    pub cgroup: String,
-    /// Its name from `gpushare run --name`.
-    pub label: String,
-}
+use crate::{codec, procfs, state::IDENTITY_WORDS, value::Identity};
 
 const EXE: usize = 4;
 const CGROUP: usize = EXE + 32;

@@ -65,6 +65,7 @@ mod book;
 pub mod clock;
 mod codec;
 mod control;
+mod counters;
 #[doc(hidden)]
 pub mod crash;
 mod create;
@@ -74,10 +75,8 @@ pub mod error;
 pub mod events;
 mod futex;
 mod identity;
-pub mod ids;
 pub mod layout;
 pub mod ledger;
-pub mod limits;
 mod liveness;
 pub mod locate;
 pub mod lock;
@@ -88,51 +87,34 @@ mod reap;
 mod records;
 pub mod register;
 pub mod segment;
-pub mod settings;
 pub mod snapshot;
 mod state;
 mod tables;
 pub mod text;
 pub mod trace;
+pub mod value;
+pub mod variables;
 
-pub use edit::{Boost, Change, Edit, EditError, Operator, QuotaValue, Set, Until};
+pub use book::{control_bell, wait_bell};
+pub use counters::{CounterView, Counters};
+pub use edit::{EditError, Operator};
 pub use error::OpenError;
-pub use events::{Event, EventKind, EventReader, Lost, Reason};
-pub use ids::{Entry, SlotId, Uuid};
-pub use ledger::{CounterView, Counters, Denial, Ledger, Limit, Outlook, Quota, Reservation};
-pub use limits::{ALIASES, LaunchLimits, MemoryLimit, Source};
+pub use events::{EventReader, Lost};
+pub use ledger::{Ledger, Reservation};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock};
-pub use register::{
-    DevicesFull, Identity, KeeperMark, RegisterError, Registration, reap, register,
-};
+pub use reap::reap;
+pub use register::{DevicesFull, KeeperMark, RegisterError, Registration, register};
 pub use segment::{Control, Segments, State};
-pub use settings::{LockPolicy, Order, PolicyKind, Share, control_bell};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
-    quantile, snapshot,
+    snapshot,
 };
-
-/// Process slots in a segment.
-pub const MAX_PROCESSES: usize = 256;
-/// Device entries in one process's slot.
-pub const DEVICES_PER_PROCESS: usize = 16;
-/// Devices in a segment.
-pub const MAX_DEVICES: usize = 64;
-/// Groups in a segment.
-pub const MAX_GROUPS: usize = 64;
-/// Records in the event ring.
-pub const EVENT_RING: usize = 65536;
-/// The version of what the two files mean. It grows by one in every change after which a program built before and one
-/// built after must not share segments: when an offset, a size or a unit in [`layout`] changes, when a word gets a
-/// meaning that an older program would get wrong (a new kind, flag or state that it would take for another), and when a
-/// protocol on the words changes. A new word in reserved space that an older program may go on leaving at zero does not
-/// count. The trace buffers have a version of their own.
-pub const ABI_VERSION: u32 = 2;
-/// Buckets of a log2 histogram of nanoseconds.
-pub const HISTOGRAM: usize = 32;
-
-/// A device entry's flag: the device is simulated.
-pub const DEVICE_SIM: u32 = 1;
-/// A device entry's flag: the device is a MIG instance.
-pub const DEVICE_MIG: u32 = 2;
+pub use value::{
+    ABI_VERSION, ALL_REASONS, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Denial, EVENT_RING,
+    Edit, Entry, Event, EventKind, HISTOGRAM, Histogram, Identity, LaunchLimits, Limit, LockPolicy,
+    MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit, Order, Outlook, PolicyKind, Quota,
+    QuotaValue, Reason, Set, Share, SlotId, Source, Until, Uuid, What, bucket_start_ns,
+    format_uuid, parse_uuid, quantile,
+};
+pub use variables::ALIASES;

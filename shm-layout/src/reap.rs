@@ -6,14 +6,12 @@
 
 use crate::{
     crash::crash_point,
-    events::{Event, EventKind, Reason},
-    ids::SlotId,
     liveness, lock,
     primitive::Ordering,
     protocol::claim,
-    register::event,
     segment::Segments,
     state::{DeviceEntry, Slot},
+    value::{Event, EventKind, Reason, SlotId},
 };
 
 /// Why a slot is given back.
@@ -101,7 +99,7 @@ pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cau
     }
     state.publish(Event {
         arg0: u64::from(cause == Cause::Death),
-        ..event(now_ns, id, EventKind::Exit)
+        ..Event::of(now_ns, id, EventKind::Exit)
     });
     claim::free(&slot.claim, id.epoch);
     crash_point!("reap:freed");

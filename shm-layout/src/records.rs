@@ -3,9 +3,9 @@
 use crate::{
     codec::{DeviceSettings, GroupSettings, NameWords, SlotSettings},
     control::{Control, SLOT_WORDS, SMALL_WORDS},
-    ids::{SlotId, Uuid},
     primitive::{AtomicU64, Ordering, fence},
     protocol::seqlock,
+    value::{SlotId, Uuid},
 };
 
 /// Which record.

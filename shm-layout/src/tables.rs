@@ -9,13 +9,12 @@
 use std::time::Duration;
 
 use crate::{
-    MAX_PROCESSES,
     codec::{self, NameWords},
     crash::crash_point,
-    ids::Uuid,
     primitive::{AtomicU64, Ordering, fence},
     segment::Segments,
     state::{Device, Group, Slot, State},
+    value::{MAX_PROCESSES, Uuid},
 };
 
 /// The index of `key`, entered where there is room.

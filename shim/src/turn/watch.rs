@@ -216,10 +216,7 @@ impl Turn {
 
 /// When a hold ends that another process deserves.
 fn end(policy: &LockPolicy, acquired_ns: u64) -> u64 {
-    acquired_ns.saturating_add(match policy.kind {
-        PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
-        _ => policy.max_hold_ns,
-    })
+    acquired_ns.saturating_add(policy.hold_limit())
 }
 
 /// Why a hold is to end now, if it is.

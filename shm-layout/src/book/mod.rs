@@ -3,24 +3,25 @@
 //! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
 //! leaves what was known before.
 
+mod bell;
 mod resolve;
 mod shares;
 
-pub(crate) use resolve::{bytes_of, device_limit, launch_policy, resolve_policy, resolve_quota};
+pub use bell::{control_bell, wait_bell};
+pub(crate) use resolve::{
+    device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
+};
 pub(crate) use shares::Shares;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
-    DEVICES_PER_PROCESS, clock,
+    clock,
     codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
-    ids::Entry,
     ledger::Limits,
-    limits::Source,
     primitive::{AtomicU64, Ordering},
     register::Registration,
-    settings::{LockPolicy, Order, Pace, Share, resolve_share},
-    trace,
+    value::{DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, Share, Source, TraceOrder},
 };
 
 /// The cache in a registration.
@@ -76,7 +77,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// What the operator wants traced.
-    pub(crate) fn trace_order(&self) -> Option<trace::Order> {
+    pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
         self.slot.trace
     }
 }
@@ -257,7 +258,7 @@ impl Registration {
             cached
                 .source
                 .store(codec::source_byte(quota.source), Ordering::Relaxed);
-            let group = bytes_of(group.memory, total).flatten();
+            let group = group.memory.of_device(total).flatten();
             cached
                 .group
                 .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);

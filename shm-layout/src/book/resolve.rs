@@ -1,26 +1,13 @@
 //! Which of several settings holds: operator, launch, default.
 
 use crate::{
-    codec::{self, DeviceSettings, EVERY_DEVICE, SlotSettings},
-    edit::QuotaValue,
-    ledger::Quota,
-    limits::Source,
+    codec::{
+        self, DeviceSettings, EVERY_DEVICE, GroupSettings, LaunchShare, ShareSettings, SlotSettings,
+    },
     primitive::Ordering,
-    settings::LockPolicy,
     state::DeviceEntry,
+    value::{LockPolicy, Quota, Share, Source},
 };
-
-/// A quota value as bytes: `None` is "not set here", `Some(None)` is unlimited.
-pub(crate) fn bytes_of(value: QuotaValue, total_bytes: u64) -> Option<Option<u64>> {
-    match value {
-        QuotaValue::Inherit => None,
-        QuotaValue::Unlimited => Some(None),
-        QuotaValue::Bytes(bytes) => Some(Some(bytes)),
-        QuotaValue::Percent(percent) => Some(Some(
-            (u128::from(total_bytes) * u128::from(percent.min(100)) / 100) as u64,
-        )),
-    }
-}
 
 /// The quota of a process on a device: operator before launch.
 pub(crate) fn resolve_quota(
@@ -31,7 +18,7 @@ pub(crate) fn resolve_quota(
     now_ns: u64,
 ) -> Quota {
     for setting in [control.quotas.get(entry), control.quotas.get(EVERY_DEVICE)] {
-        if let Some(bytes) = setting.and_then(|setting| bytes_of(setting.at(now_ns), total_bytes)) {
+        if let Some(bytes) = setting.and_then(|setting| setting.at(now_ns).of_device(total_bytes)) {
             return Quota {
                 bytes,
                 source: Source::Operator,
@@ -57,14 +44,56 @@ pub(crate) fn resolve_quota(
     }
 }
 
+/// Operator before launch before group before default.
+pub(crate) fn resolve_share(
+    launch: &LaunchShare,
+    control: Option<&ShareSettings>,
+    group: Option<&GroupSettings>,
+    now_ns: u64,
+) -> Share {
+    let mut share = Share::default();
+    if let Some(group) = group.filter(|group| group.weight.is_some() || group.cap.is_some()) {
+        share.weight = group.weight.unwrap_or(share.weight);
+        share.cap = group.cap;
+        share.source = Source::Group;
+    }
+    if launch.weight.is_some() || launch.priority.is_some() || launch.cap.is_some() {
+        share.weight = launch.weight.unwrap_or(share.weight);
+        share.priority = launch.priority.unwrap_or(share.priority);
+        share.cap = launch.cap.or(share.cap);
+        share.source = launch.source;
+    }
+    let Some(control) = control else { return share };
+    let boost = control.boost.filter(|boost| boost.until_ns > now_ns);
+    share.weight = control.weight.unwrap_or(share.weight);
+    share.priority = control.priority.unwrap_or(share.priority);
+    share.cap = control.cap.or(share.cap);
+    share.paused = control.paused.unwrap_or(false);
+    if let Some(boost) = boost {
+        share.priority = boost.priority;
+        share.boost_until_ns = Some(boost.until_ns);
+    }
+    let touched = control.weight.is_some()
+        || control.priority.is_some()
+        || control.cap.is_some()
+        || control.paused == Some(true)
+        || boost.is_some();
+    if touched {
+        share.source = Source::Operator;
+    }
+    share
+}
+
 /// The limit on everybody together on a device.
 pub(crate) fn device_limit(
     device: &DeviceSettings,
     common: &DeviceSettings,
     total_bytes: u64,
 ) -> Option<u64> {
-    bytes_of(device.limit, total_bytes)
-        .or_else(|| bytes_of(common.limit, total_bytes))
+    device
+        .limit
+        .of_device(total_bytes)
+        .or_else(|| common.limit.of_device(total_bytes))
         .flatten()
 }
 

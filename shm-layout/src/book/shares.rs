@@ -1,12 +1,12 @@
 //! Other slots' shares, for whoever chooses the next holder.
 
 use crate::{
-    codec::{GroupSettings, ShareSettings},
-    ids::SlotId,
+    book::resolve_share,
+    codec::{GroupSettings, LaunchShare, ShareSettings},
     primitive::Ordering,
     segment::Segments,
-    settings::{LaunchShare, Share, resolve_share},
     state::Slot,
+    value::{Share, SlotId},
 };
 
 /// What is known of other slots' shares, for whoever chooses the next holder.

@@ -1,20 +1,21 @@
 //! What the words of the control records mean. Any words decode to something; what makes no sense decodes to
 //! "not set".
 
+mod launch;
 mod policy;
 mod words;
 
+pub(crate) use launch::LaunchShare;
 pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
 pub(crate) use words::{NameWords, key_of, name_words, text_of, text_words, uuid_of, uuid_words};
 
 use crate::{
-    DEVICES_PER_PROCESS,
     control::{SLOT_WORDS, SMALL_WORDS},
-    edit::{Boost, QuotaValue},
-    ids::Uuid,
-    settings::LockPolicy,
     state::POLICY_WORDS,
-    trace,
+    value::{
+        Boost, DEVICES_PER_PROCESS, LockPolicy, QuotaValue, RECORDS, TraceOrder, Uuid, valid_cap,
+        valid_priority, valid_weight,
+    },
 };
 
 /// One quota of a process, with what it reverts to.
@@ -52,7 +53,7 @@ pub(crate) struct SlotSettings {
     pub(crate) paused: Option<bool>,
     pub(crate) boost: Option<Boost>,
     pub(crate) quotas: [QuotaSetting; DEVICES_PER_PROCESS + 1],
-    pub(crate) trace: Option<trace::Order>,
+    pub(crate) trace: Option<TraceOrder>,
 }
 
 /// The part of a process's record that is about its share.
@@ -113,18 +114,6 @@ fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-pub(crate) fn valid_weight(weight: u32) -> bool {
-    (1..=1000).contains(&weight)
-}
-
-pub(crate) fn valid_priority(priority: i32) -> bool {
-    (-20..=19).contains(&priority)
-}
-
-pub(crate) fn valid_cap(cap: u32) -> bool {
-    (1..=100).contains(&cap)
-}
-
 /// Where a slot's order for a trace is: behind its quotas.
 const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
 const _: () = assert!(TRACE < SLOT_WORDS);
@@ -135,6 +124,19 @@ const CAP: u32 = 4;
 const PAUSED_SET: u32 = 8;
 const PAUSED: u32 = 16;
 const BOOST: u32 = 32;
+
+/// A trace order's word; zero is none.
+fn order_words(order: Option<TraceOrder>) -> u64 {
+    order.map_or(0, |order| {
+        u64::from(order.records) | u64::from(order.number) << 32
+    })
+}
+
+fn order_of(word: u64) -> Option<TraceOrder> {
+    let (records, number) = (word as u32, (word >> 32) as u32);
+    let is_known = number != 0 && (records == 0 || RECORDS.contains(&records));
+    is_known.then_some(TraceOrder { records, number })
+}
 
 impl SlotSettings {
     pub(crate) fn share(&self) -> ShareSettings {
@@ -173,7 +175,7 @@ impl SlotSettings {
         });
         words[2] = pair(self.priority.unwrap_or(0) as u32, boost.priority as u32);
         words[3] = boost.until_ns;
-        words[TRACE] = trace::order_words(self.trace);
+        words[TRACE] = order_words(self.trace);
         for (quota, words) in self.quotas.iter().zip(words[4..].chunks_exact_mut(4)) {
             let (kind, amount) = quota_words(quota.value);
             let (then_kind, then_amount) = quota_words(quota.then);
@@ -207,7 +209,7 @@ impl SlotSettings {
             })
             .filter(|b| has(BOOST) && valid_priority(b.priority)),
             quotas,
-            trace: trace::order_of(words[TRACE]),
+            trace: order_of(words[TRACE]),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Lock policies and sources as words.
 
 use crate::{
-    limits::Source,
-    settings::{LockPolicy, Order, PolicyKind},
     state::POLICY_WORDS,
+    value::{LockPolicy, Order, PolicyKind, Source},
 };
 
 pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
@@ -77,7 +76,7 @@ pub(crate) fn source_of(byte: u64) -> Source {
         2 => Source::Operator,
         3 => Source::Group,
         4 => Source::Invalid,
-        alias if alias >= 16 && ((alias - 16) as usize) < crate::ALIASES.len() => {
+        alias if alias >= 16 && ((alias - 16) as usize) < crate::variables::ALIASES.len() => {
             Source::Alias((alias - 16) as u8)
         }
         _ => Source::Default,

@@ -1,6 +1,6 @@
 //! Text, names and UUIDs as words.
 
-use crate::ids::Uuid;
+use crate::value::Uuid;
 
 /// A group's name as words: up to 31 bytes and a zero.
 pub(crate) type NameWords = [u64; 4];

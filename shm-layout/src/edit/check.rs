@@ -1,7 +1,10 @@
 //! Which values make sense at all, before anybody is locked out.
 
-use super::{Change, EditError, QuotaValue, Set};
-use crate::{codec, trace::RECORDS};
+use super::EditError;
+use crate::{
+    codec,
+    value::{Change, QuotaValue, RECORDS, Set, valid_cap, valid_priority, valid_weight},
+};
 
 fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
     EditError::Invalid {
@@ -69,7 +72,7 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
 }
 
 fn in_priority_range(field: &'static str, value: i32) -> Result<(), EditError> {
-    if codec::valid_priority(value) {
+    if valid_priority(value) {
         return Ok(());
     }
     Err(invalid(
@@ -79,16 +82,13 @@ fn in_priority_range(field: &'static str, value: i32) -> Result<(), EditError> {
 }
 
 fn shares(weight: &Set<u32>, cap: &Set<u32>) -> Result<(), EditError> {
-    if let Set::To(value) = weight
-        .as_ref()
-        .filter(|value| !codec::valid_weight(**value))
-    {
+    if let Set::To(value) = weight.as_ref().filter(|value| !valid_weight(**value)) {
         return Err(invalid(
             "weight",
             format!("must be between 1 and 1000, not {value}"),
         ));
     }
-    if let Set::To(value) = cap.as_ref().filter(|value| !codec::valid_cap(**value)) {
+    if let Set::To(value) = cap.as_ref().filter(|value| !valid_cap(**value)) {
         return Err(invalid(
             "cap",
             format!("must be between 1% and 100%, not {value}%"),
@@ -107,23 +107,5 @@ fn quota(value: &QuotaValue) -> Result<(), EditError> {
             Err(invalid("quota", "must be at most 1 EiB"))
         }
         _ => Ok(()),
-    }
-}
-
-impl<T> Set<T> {
-    pub(super) fn as_ref(&self) -> Set<&T> {
-        match self {
-            Set::Keep => Set::Keep,
-            Set::Inherit => Set::Inherit,
-            Set::To(value) => Set::To(value),
-        }
-    }
-
-    /// The value, if one is set and passes.
-    pub(super) fn filter(self, pass: impl FnOnce(&T) -> bool) -> Set<T> {
-        match self {
-            Set::To(value) if pass(&value) => Set::To(value),
-            _ => Set::Keep,
-        }
     }
 }

@@ -4,31 +4,25 @@
 //! is in the journal until the generation has moved: an editor killed at any step has either edited or not, readers
 //! see one or the other, and the next editor tidies up.
 
-mod change;
 mod check;
 mod error;
 mod plan;
 
 use std::{io, time::Duration};
 
+pub use self::error::EditError;
 use self::plan::Plan;
-pub use self::{
-    change::{Boost, Change, Edit, QuotaValue, Set, Until},
-    error::EditError,
-};
 use crate::{
     clock,
     crash::crash_point,
-    events::{Event, EventKind},
     futex,
-    ids::{SlotId, Uuid},
     liveness::Bytes,
     lock,
     primitive::{Ordering, fence},
     protocol::{claim, seqlock},
     records::RecordId,
-    register,
     segment::Segments,
+    value::{Change, Edit, Event, EventKind, SlotId, Uuid},
 };
 
 /// Somebody who may edit.
@@ -79,7 +73,7 @@ impl Operator {
         let plan = self.plan(change, now_ns)?;
         let generation = found.wrapping_add(1);
         self.write(&plan, found)?;
-        let event = register::event(now_ns, target_of(change), EventKind::Edit);
+        let event = Event::of(now_ns, target_of(change), EventKind::Edit);
         self.segments.state().publish(Event {
             arg0: generation,
             ..event
@@ -215,7 +209,7 @@ impl Operator {
             let swap = until.compare_exchange(seen, until_ns, Ordering::Relaxed, Ordering::Relaxed);
             seen <= now_ns && swap.is_ok()
         });
-        let event = register::event(now_ns, NOBODY, EventKind::Pick);
+        let event = Event::of(now_ns, NOBODY, EventKind::Pick);
         state.publish(Event {
             device: index as u8,
             arg0: until_ns,

@@ -1,15 +1,13 @@
 //! What a change does to which record, and the change that would undo it.
 
-use super::{Change, EditError, Operator, QuotaValue, Set, Until};
+use super::{EditError, Operator};
 use crate::{
-    DEVICES_PER_PROCESS,
     codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
     control::SMALL_WORDS,
-    ids::{SlotId, Uuid},
     primitive::Ordering,
     protocol::claim,
     records::RecordId,
-    trace,
+    value::{Change, DEVICES_PER_PROCESS, QuotaValue, Set, SlotId, TraceOrder, Until, Uuid},
 };
 
 /// One record's new words.
@@ -185,14 +183,14 @@ impl Operator {
         let mut settings = self.slot(id, now_ns)?;
         // The generation this edit will have: no two orders of a slot have the same number.
         let number = self.segments.control().generation().wrapping_add(1) as u32;
-        let order = trace::Order {
+        let order = TraceOrder {
             records: on.unwrap_or(0),
             number: number.max(1),
         };
         let before = settings.trace.replace(order);
         let old = Change::Trace {
             slot: id,
-            on: before.and_then(trace::Order::room),
+            on: before.and_then(TraceOrder::room),
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(id.index)),
@@ -294,18 +292,5 @@ impl Operator {
             words: settings.encode().to_vec(),
             old,
         })
-    }
-}
-
-impl<T: Copy> Set<T> {
-    /// Sets, unsets or leaves; says what would restore what was.
-    fn apply(&self, setting: &mut Option<T>) -> Set<T> {
-        let before = setting.map_or(Set::Inherit, Set::To);
-        match self {
-            Set::Keep => return Set::Keep,
-            Set::Inherit => *setting = None,
-            Set::To(value) => *setting = Some(*value),
-        }
-        before
     }
 }

@@ -1,60 +1,15 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
-mod counters;
-
+pub use crate::counters::Counters;
 use crate::{
     book::CachedLimits,
     crash::crash_point,
-    ids::Entry,
-    limits::Source,
     primitive::{AtomicU64, Ordering},
     protocol::account::{self, Account, Refusal, SharedLimit},
     register::Registration,
     state::{DeviceEntry, State},
+    value::{Denial, Entry, Limit, Outlook, Quota},
 };
-pub use counters::{CounterView, Counters};
-
-/// Which limit refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// The process's quota.
-    Process,
-    /// Its group's.
-    Group,
-    /// The device's.
-    Device,
-}
-
-/// An allocation refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denial {
-    /// By which limit.
-    pub limit: Limit,
-    /// Bytes held under that limit.
-    pub used: u64,
-    /// The limit.
-    pub quota: u64,
-    /// Bytes asked for.
-    pub asked: u64,
-}
-
-/// A quota in force.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quota {
-    /// Bytes; `None` is unlimited.
-    pub bytes: Option<u64>,
-    /// Who set it.
-    pub source: Source,
-}
-
-/// What a process may believe of a device's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
-    /// Bytes that still may be reserved.
-    pub room: u64,
-    /// Bytes in all: the process's quota, else what it holds and what a limit it shares with others leaves it.
-    pub whole: u64,
-}
 
 /// The ledger of one process on one device.
 ///

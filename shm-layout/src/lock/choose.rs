@@ -9,7 +9,6 @@
 use super::DeviceLock;
 use crate::{
     book::Shares,
-    ids::SlotId,
     liveness::{self, Mark},
     primitive::Ordering,
     protocol::{
@@ -17,8 +16,8 @@ use crate::{
         turn::{BITMAP, who},
     },
     segment::Segments,
-    settings::{Order, Share},
     state::{DeviceEntry, Slot, State},
+    value::{Order, Share, SlotId},
 };
 
 /// So much waiting is worth one step of priority.

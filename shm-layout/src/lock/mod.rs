@@ -28,20 +28,17 @@ mod watch;
 use crate::{
     clock,
     crash::crash_point,
-    events::{Event, EventKind, Reason},
-    ids::{Entry, SlotId},
     primitive::{AtomicU32, Ordering},
     protocol::{
         bell,
         turn::{self, BITMAP, Passed, Turn, who},
     },
-    register::{Registration, event},
-    settings::Order,
+    register::Registration,
     state::{Device, DeviceEntry},
+    value::{Entry, Event, EventKind, Order, Reason, SlotId},
 };
 
 pub(crate) use pass::{nudge_waiters, withdraw};
-pub(crate) use stats::bucket_middle;
 
 /// How waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +164,7 @@ impl<'r> DeviceLock<'r> {
         self.publish(Event {
             arg0: held,
             arg1: next,
-            ..event(now_ns, self.registration.slot(), kind)
+            ..Event::of(now_ns, self.registration.slot(), kind)
         });
         SlotId::from_word(next)
     }
@@ -276,7 +273,7 @@ impl<'r> DeviceLock<'r> {
         let kind = EventKind::Hold;
         self.publish(Event {
             arg0: waited.unwrap_or(0),
-            ..event(now_ns, self.registration.slot(), kind)
+            ..Event::of(now_ns, self.registration.slot(), kind)
         });
         true
     }

@@ -4,14 +4,12 @@ use super::choose::{self, Candidate};
 use crate::{
     book::Shares,
     crash::crash_point,
-    events::{Event, EventKind, Reason},
     futex,
-    ids::SlotId,
     primitive::Ordering,
     protocol::turn::{BITMAP, Passed, who},
-    register::event,
     segment::Segments,
     state::State,
+    value::{Event, EventKind, Reason, SlotId},
 };
 
 /// Passes the turn of `from` (the caller's; an evicted owner's; or nobody's) to the best waiter, and wakes it.
@@ -117,7 +115,7 @@ pub(crate) fn withdraw(
     segments.state().publish(Event {
         device: device_index as u8,
         arg1: next,
-        ..event(now_ns, id, kind)
+        ..Event::of(now_ns, id, kind)
     });
 }
 

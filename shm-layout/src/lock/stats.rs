@@ -1,16 +1,11 @@
 //! What the lock counts, and the arithmetic of shares and caps. Times are parameters.
 
 use crate::{
-    HISTOGRAM,
-    events::Reason,
     primitive::{AtomicU32, AtomicU64, Ordering},
     protocol::turn::who,
-    settings::Pace,
     state::{Device, DeviceEntry},
+    value::{HISTOGRAM, Pace, Reason, bucket},
 };
-
-/// Bucket 0 ends at 128 ns, bucket 31 begins at 137 s.
-const FIRST_BIT: u32 = 6;
 
 /// What a capped process does not use of its time it may save up: so much of it while it is away, which is no more than
 /// a moment's burst when it comes back ...
@@ -19,16 +14,6 @@ pub(super) const IDLE_CREDIT_NS: u64 = 100_000_000;
 const WAIT_CREDIT_NS: u64 = 1_000_000_000;
 /// It may overdraw so much before it must pause.
 const DEBT_NS: u64 = 20_000_000;
-
-fn bucket(ns: u64) -> usize {
-    (ns.max(1).ilog2().saturating_sub(FIRST_BIT) as usize).min(HISTOGRAM - 1)
-}
-
-/// The geometric middle of a bucket, in nanoseconds.
-pub(crate) fn bucket_middle(bucket: usize) -> u64 {
-    let low = 1u64 << (bucket as u32 + FIRST_BIT).min(62);
-    (low as f64 * std::f64::consts::SQRT_2) as u64
-}
 
 /// Adds to a word that only we write; a reader may see it a little late.
 pub(super) fn add(word: &AtomicU64, amount: u64) {
@@ -178,14 +163,5 @@ mod tests {
                 "cap {cap} gave {share}"
             );
         }
-    }
-
-    #[test]
-    fn histogram_buckets_cover_nanoseconds_to_minutes() {
-        assert_eq!(bucket(0), 0);
-        assert_eq!(bucket(127), 0);
-        assert_eq!(bucket(128), 1);
-        assert_eq!(bucket(u64::MAX), HISTOGRAM - 1);
-        assert!(bucket_middle(bucket(1_000_000)) > 500_000);
     }
 }

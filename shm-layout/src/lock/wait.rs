@@ -7,15 +7,14 @@ use super::{
 use crate::{
     clock,
     crash::crash_point,
-    events::{EventKind, Reason},
     futex,
     primitive::{AtomicU32, Ordering},
     protocol::{
         bell,
         turn::{Passed, who},
     },
-    register::event,
     state::{Slot, State},
+    value::{Event, EventKind, Reason},
 };
 
 impl DeviceLock<'_> {
@@ -26,7 +25,7 @@ impl DeviceLock<'_> {
         if bell::strike(&self.device.arrivals) {
             futex::wake(&self.device.arrivals, i32::MAX);
         }
-        self.publish(event(began, self.registration.slot(), EventKind::Wait));
+        self.publish(Event::of(began, self.registration.slot(), EventKind::Wait));
         let mut watch = Watch::begin(began);
         loop {
             // Before the looks below: what changes after them changes this word too, and the sleep ends.

@@ -3,13 +3,11 @@
 use super::{DeviceLock, choose};
 use crate::{
     crash::crash_point,
-    events::{Event, EventKind, Reason},
     liveness::{self, Mark},
     primitive::Ordering,
     protocol::turn::{Passed, who},
     reap,
-    register::event,
-    settings::{LockPolicy, PolicyKind, Share},
+    value::{Event, EventKind, LockPolicy, Reason, Share},
 };
 
 /// Nobody sleeps longer without looking again.
@@ -115,12 +113,10 @@ impl DeviceLock<'_> {
             // It was given the lock and has not come for it.
             return grace.max(2 * LOOK_NS);
         }
-        let hold = match policy.kind {
-            PolicyKind::Timeslice(slice) => slice.min(policy.max_hold_ns),
-            _ => policy.max_hold_ns,
-        };
         // The holder itself gives up its drain after grace; this is for one that cannot.
-        hold.saturating_add(grace)
+        policy
+            .hold_limit()
+            .saturating_add(grace)
             .saturating_add((grace / 4).max(20_000_000))
     }
 
@@ -143,7 +139,7 @@ impl DeviceLock<'_> {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         let held = now_ns.saturating_sub(since_ns);
-        let Some(victim) = crate::ids::SlotId::from_word(who(owner)) else {
+        let Some(victim) = crate::value::SlotId::from_word(who(owner)) else {
             return true;
         };
         if fault == Fault::Overdue {
@@ -152,7 +148,7 @@ impl DeviceLock<'_> {
         self.publish(Event {
             arg0: held,
             arg1: next,
-            ..event(now_ns, victim, kind)
+            ..Event::of(now_ns, victim, kind)
         });
         true
     }
@@ -181,7 +177,7 @@ mod tests {
         super::pair::{MS, pair, queued, slices},
         *,
     };
-    use crate::clock;
+    use crate::{PolicyKind, clock};
 
     /// Looks every 50 ms from a time on, and says after how long the holder may be put out.
     fn patience(waiter: &DeviceLock<'_>, watch: &mut Watch, from: u64) -> u64 {

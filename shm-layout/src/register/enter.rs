@@ -2,23 +2,19 @@
 
 use std::{io, sync::Mutex};
 
-use super::{RegisterError, Registration, event};
+use super::{RegisterError, Registration};
 use crate::{
-    MAX_PROCESSES,
     book::{self, Book},
-    clock, codec,
+    clock,
+    codec::{self, LaunchShare},
     crash::crash_point,
-    events::{Event, EventKind},
-    identity::Identity,
-    ids::SlotId,
-    limits::{LaunchLimits, Source},
     liveness::Alive,
     primitive::Ordering,
     protocol::{claim, seqlock},
     reap::reap,
     segment::Segments,
-    settings::LaunchShare,
     tables,
+    value::{Event, EventKind, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
 };
 
 /// Claims a slot and publishes who we are.
@@ -70,7 +66,7 @@ pub fn register(
     seqlock::write(&slot.identity_seq, &slot.identity, &identity.encode());
     claim::publish(&slot.claim, id.epoch);
     crash_point!("register:published");
-    state.publish(event(now, id, EventKind::Register));
+    state.publish(Event::of(now, id, EventKind::Register));
     Ok(Registration {
         segments: segments.clone(),
         slot: id,
@@ -126,7 +122,7 @@ fn claim_slot(segments: &Segments, now: u64) -> Result<(Alive, SlotId), Register
     state.count_unmanaged();
     state.publish(Event {
         slot: u16::MAX,
-        ..event(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
+        ..Event::of(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
     });
     Err(RegisterError::Full {
         capacity: MAX_PROCESSES,

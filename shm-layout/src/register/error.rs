@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::{DEVICES_PER_PROCESS, MAX_DEVICES};
+use crate::value::{DEVICES_PER_PROCESS, MAX_DEVICES};
 
 /// Why a process could not be registered. It runs on, unmanaged.
 #[derive(Debug)]

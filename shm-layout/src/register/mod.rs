@@ -17,26 +17,25 @@ pub use self::{
     error::{DevicesFull, RegisterError},
 };
 use crate::{
-    DEVICES_PER_PROCESS, MAX_DEVICES,
-    book::{self, Book},
+    book::Book,
     clock,
-    codec::{self, NameWords},
+    codec::{self, LaunchShare, NameWords},
+    counters::Counters,
     crash::crash_point,
-    edit::QuotaValue,
-    events::{Event, EventKind},
-    ids::{Entry, SlotId, Uuid},
-    ledger::{Counters, Ledger},
-    limits::{MemoryLimit, Source},
+    ledger::Ledger,
     liveness::{self, Alive, RobustList},
     lock::DeviceLock,
     primitive::Ordering,
     protocol::claim,
     reap::{Cause, give_back},
     segment::Segments,
-    settings::{LaunchShare, LockPolicy},
     state::{Device, DeviceEntry, Slot},
+    value::{
+        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, QuotaValue, SlotId,
+        Source, Uuid,
+    },
 };
-pub use crate::{identity::Identity, reap::reap};
+pub use crate::{reap::reap, value::Identity};
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {
@@ -65,21 +64,6 @@ pub struct KeeperMark {
     slot: SlotId,
     list: &'static RobustList,
     _not_send: PhantomData<*const ()>,
-}
-
-/// An event of a slot, without device, call or arguments.
-pub(crate) fn event(now: u64, slot: SlotId, kind: EventKind) -> Event {
-    Event {
-        seq: 0,
-        time_ns: now,
-        slot: slot.index,
-        epoch: slot.epoch,
-        device: u8::MAX,
-        kind,
-        arg0: 0,
-        arg1: 0,
-        call: u16::MAX,
-    }
 }
 
 impl Registration {
@@ -183,7 +167,7 @@ impl Registration {
             MemoryLimit::None => (1, 0),
             MemoryLimit::Bytes(bytes) => (2, bytes),
             MemoryLimit::Percent(percent) => {
-                let share = book::bytes_of(QuotaValue::Percent(percent), total_bytes);
+                let share = QuotaValue::Percent(percent).of_device(total_bytes);
                 (2, share.flatten().unwrap_or(total_bytes))
             }
         };

@@ -3,22 +3,22 @@
 mod read;
 
 use crate::{
-    HISTOGRAM,
-    edit::QuotaValue,
-    events::REASONS,
-    ids::{SlotId, Uuid},
-    ledger::{CounterView, Quota},
-    limits::Source,
-    lock,
-    register::Identity,
-    settings::{LockPolicy, Share},
-    trace::TraceView,
+    counters::CounterView,
+    value::{
+        HISTOGRAM, Identity, LockPolicy, Quota, QuotaValue, REASONS, Share, SlotId, Source,
+        TraceView, Uuid,
+    },
 };
 
 pub use read::snapshot;
 
+#[cfg(feature = "serde")]
+use crate::value::uuid_text;
+
 /// Everything at about one moment.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct Snapshot {
     /// When it was taken.
     pub time_ns: u64,
@@ -44,6 +44,8 @@ pub struct Snapshot {
 
 /// Whether a process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Liveness {
     /// It lives.
     Live,
@@ -57,6 +59,7 @@ pub enum Liveness {
 
 /// One process.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessView {
     /// Its slot.
     pub slot: SlotId,
@@ -69,10 +72,12 @@ pub struct ProcessView {
     /// Whether it lives.
     pub alive: Liveness,
     /// Its share.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub share: Share,
     /// Its group.
     pub group: Option<String>,
     /// The last control generation it obeyed.
+    #[cfg_attr(feature = "serde", serde(rename = "acknowledged"))]
     pub acked: u64,
     /// A launch variable had a bad value.
     pub invalid: bool,
@@ -84,6 +89,7 @@ pub struct ProcessView {
 
 /// One process on one device.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessDeviceView {
     /// Its entry in the slot.
     pub entry: u8,
@@ -92,12 +98,16 @@ pub struct ProcessDeviceView {
     /// The device's index in the segment.
     pub device: u8,
     /// The device's UUID.
+    #[cfg_attr(feature = "serde", serde(with = "uuid_text"))]
     pub uuid: Uuid,
     /// Bytes held.
+    #[cfg_attr(feature = "serde", serde(rename = "used_bytes"))]
     pub used: u64,
     /// The most it ever held.
+    #[cfg_attr(feature = "serde", serde(rename = "peak_bytes"))]
     pub peak: u64,
     /// Its quota in force.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub quota: Quota,
     /// When the quota reverts by itself.
     pub quota_until_ns: Option<u64>,
@@ -111,6 +121,8 @@ pub struct ProcessDeviceView {
 
 /// Where a process stands with a device's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum LockState {
     /// Neither holds nor waits.
     #[default]
@@ -123,8 +135,22 @@ pub enum LockState {
     Paused,
 }
 
+impl LockState {
+    /// In one word, as tables and JSON show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            LockState::Idle => "idle",
+            LockState::Wait => "wait",
+            LockState::Hold => "hold",
+            LockState::Paused => "paused",
+        }
+    }
+}
+
 /// A process's lock statistics on one device. A hold or wait under way is included in the sums.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct LockView {
     /// Holds, waits or neither.
     pub state: LockState,
@@ -150,16 +176,18 @@ pub struct LockView {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceView {
     /// Its index in the segment.
     pub index: u8,
     /// Its UUID.
+    #[cfg_attr(feature = "serde", serde(with = "uuid_text"))]
     pub uuid: Uuid,
     /// Its name.
     pub name: String,
     /// Its memory.
     pub total_bytes: u64,
-    /// [`crate::DEVICE_SIM`], [`crate::DEVICE_MIG`].
+    /// [`crate::value::DEVICE_SIM`], [`crate::value::DEVICE_MIG`].
     pub flags: u32,
     /// Who holds its lock.
     pub owner: Option<SlotId>,
@@ -170,6 +198,7 @@ pub struct DeviceView {
     /// The operator's policy, or the default.
     pub policy: (LockPolicy, Source),
     /// The operator's limit on all processes together.
+    #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<u64>,
     /// Hand-offs.
     pub handoffs: u64,
@@ -189,6 +218,7 @@ pub struct DeviceView {
 
 /// One group.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupView {
     /// Its name.
     pub name: String,
@@ -201,39 +231,6 @@ pub struct GroupView {
     /// Each member's weight.
     pub weight: Option<u32>,
     /// Each member's cap.
+    #[cfg_attr(feature = "serde", serde(rename = "cap_percent"))]
     pub cap: Option<u32>,
-}
-
-/// The `q` quantile of a log2 histogram, as nanoseconds (the bucket's geometric middle); `None` when it is empty.
-pub fn quantile(hist: &[u32; HISTOGRAM], q: f64) -> Option<u64> {
-    let total: u64 = hist.iter().map(|count| u64::from(*count)).sum();
-    let rank = (q.clamp(0.0, 1.0) * total as f64).ceil().max(1.0) as u64;
-    let mut seen = 0;
-    for (bucket, count) in hist.iter().enumerate() {
-        seen += u64::from(*count);
-        if seen >= rank {
-            return Some(lock::bucket_middle(bucket));
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_of_nothing_are_nothing() {
-        assert_eq!(quantile(&[0; HISTOGRAM], 0.5), None);
-    }
-
-    #[test]
-    fn quantiles_name_the_bucket_they_fall_in() {
-        let mut hist = [0; HISTOGRAM];
-        (hist[10], hist[20]) = (99, 1);
-        assert_eq!(quantile(&hist, 0.5), Some(lock::bucket_middle(10)));
-        assert_eq!(quantile(&hist, 0.99), Some(lock::bucket_middle(10)));
-        assert_eq!(quantile(&hist, 1.0), Some(lock::bucket_middle(20)));
-        assert_eq!(quantile(&hist, f64::NAN), Some(lock::bucket_middle(10)));
-    }
 }

@@ -4,21 +4,17 @@ use super::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
 };
 use crate::{
-    book,
-    codec::{self, DeviceSettings, GroupSettings, SlotSettings},
+    book::{self, resolve_share},
+    codec::{self, DeviceSettings, GroupSettings, LaunchShare, SlotSettings},
     control::SMALL_WORDS,
-    ids::SlotId,
-    limits::Source,
     liveness::{self, Bytes, Mark},
     lock,
     primitive::Ordering,
     protocol::{claim, seqlock, turn::who},
     records::RecordId,
-    register::Identity,
     segment::Segments,
-    settings::{LaunchShare, LockPolicy, Share, resolve_share},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
-    trace::{Order, TraceView},
+    value::{Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView},
 };
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
@@ -155,7 +151,7 @@ impl<'s> Reading<'s> {
             acked: slot.acked.load(Ordering::Relaxed),
             invalid,
             trace: TraceView {
-                wanted: order.and_then(Order::room),
+                wanted: order.and_then(TraceOrder::room),
                 progress: slot.trace_progress(),
             },
             devices,

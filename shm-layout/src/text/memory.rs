@@ -1,6 +1,7 @@
 //! Quotas as people write them: one amount for every device, or an amount for each.
 
 use super::{TextError, format_size, parse_size_or_percent};
+use crate::value::QuotaValue;
 
 /// What a quota may be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,33 @@ impl std::fmt::Display for Amount {
             Self::Bytes(bytes) => f.write_str(&format_size(*bytes)),
             Self::Percent(percent) => write!(f, "{percent}%"),
         }
+    }
+}
+
+impl std::fmt::Display for QuotaValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let amount = match *self {
+            Self::Inherit => return f.write_str("inherit"),
+            Self::Unlimited => Amount::Unlimited,
+            Self::Bytes(bytes) => Amount::Bytes(bytes),
+            Self::Percent(percent) => Amount::Percent(percent),
+        };
+        amount.fmt(f)
+    }
+}
+
+impl std::str::FromStr for QuotaValue {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        if text == "inherit" {
+            return Ok(Self::Inherit);
+        }
+        Ok(match parse_amount(text)? {
+            Amount::Unlimited => Self::Unlimited,
+            Amount::Bytes(bytes) => Self::Bytes(bytes),
+            Amount::Percent(percent) => Self::Percent(percent),
+        })
     }
 }
 
@@ -77,7 +105,7 @@ pub fn parse_memory_list(text: &str) -> Result<MemoryList, TextError> {
             }
             continue;
         };
-        let most = crate::DEVICES_PER_PROCESS - 1;
+        let most = crate::value::DEVICES_PER_PROCESS - 1;
         let ordinal = super::parse_integer(device, 0, i64::try_from(most).unwrap_or(0))?;
         let ordinal = u8::try_from(ordinal).unwrap_or(0);
         if list.devices.iter().any(|(device, _)| *device == ordinal) {

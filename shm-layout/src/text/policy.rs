@@ -4,7 +4,7 @@
 //! the policy in force and checks that the whole makes sense.
 
 use super::{TextError, format_duration, parse_duration, parse_integer};
-use crate::settings::{LockPolicy, Order, PolicyKind};
+use crate::value::{LockPolicy, Order, PolicyKind};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
@@ -143,6 +143,39 @@ impl PolicyField {
     }
 }
 
+impl LockPolicy {
+    /// Which field makes no sense, and why. The ranges are those of [`POLICY_FIELDS`].
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for field in &POLICY_FIELDS {
+            if let Some(why) = field.complaint(self) {
+                return Err((field.name, why));
+            }
+        }
+        if matches!(self.kind, PolicyKind::Timeslice(ns) if ns > self.max_hold_ns) {
+            return Err(("max-hold", "must not be shorter than the timeslice".into()));
+        }
+        if self.grace_ns > self.max_hold_ns {
+            return Err(("grace", "must not be longer than max-hold".into()));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for LockPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&format_policy(self))
+    }
+}
+
+impl std::str::FromStr for LockPolicy {
+    type Err = TextError;
+
+    /// What the text leaves out is the default's.
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        parse_policy(&[text])?.apply(LockPolicy::default())
+    }
+}
+
 /// The parts of a policy that a text sets; the rest stays as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyEdit {
@@ -240,17 +273,11 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
         };
     };
     if name == "order" {
-        let order = match value {
-            "fifo" => Order::Fifo,
-            "priority" => Order::Priority,
-            "fair" => Order::Fair,
-            _ => {
-                return Err(TextError::UnknownWord {
-                    text: word.to_owned(),
-                    known: "order=fifo, order=priority or order=fair".into(),
-                });
-            }
-        };
+        let known = Order::ALL.into_iter().find(|order| order.word() == value);
+        let order = known.ok_or_else(|| TextError::UnknownWord {
+            text: word.to_owned(),
+            known: "order=fifo, order=priority or order=fair".into(),
+        })?;
         return once(&mut edit.order, order, "order= is said twice");
     }
     let Some(field) = POLICY_FIELDS.iter().find(|field| field.name == name) else {
@@ -297,13 +324,9 @@ pub fn format_policy(policy: &LockPolicy) -> String {
         PolicyKind::Timeslice(slice) => format!("timeslice={}", format_duration(slice)),
         PolicyKind::Always => "always".to_owned(),
     };
-    let order = match policy.order {
-        Order::Fifo => "fifo",
-        Order::Priority => "priority",
-        Order::Fair => "fair",
-    };
     format!(
-        "{kind} order={order} idle={} max-hold={} grace={} sync-skips={}",
+        "{kind} order={} idle={} max-hold={} grace={} sync-skips={}",
+        policy.order.word(),
         format_duration(policy.idle_ns),
         format_duration(policy.max_hold_ns),
         format_duration(policy.grace_ns),

@@ -17,8 +17,8 @@ use crate::{
     crash::crash_point,
     create::{Kind, boot_id},
     dir::Dir,
-    ids::{SlotId, Uuid},
     primitive::Ordering,
+    value::{SlotId, Uuid},
 };
 
 /// What a process tells about itself when it takes a buffer over.

@@ -8,7 +8,7 @@ use super::{
     mapped::Mapped,
     record::{Kind, NO_CALL, NO_DEVICE, What, reason_word},
 };
-use crate::{crash::crash_point, events::Reason, primitive::Ordering};
+use crate::{crash::crash_point, primitive::Ordering, value::Reason};
 
 /// A finished call.
 #[derive(Clone, Copy, Debug)]

@@ -20,15 +20,15 @@ use super::{
     name_of, path, size,
 };
 use crate::{
-    MAX_PROCESSES, clock, codec,
+    clock, codec,
     crash::crash_point,
     create::{self, Kind},
     dir::Dir,
-    ids::SlotId,
     protocol::claim,
     reap,
     segment::Segments,
     snapshot::ProcessView,
+    value::{MAX_PROCESSES, SlotId},
 };
 
 /// How long [`sweep`] leaves the buffer of a process that has ended, for whoever wants to export it.

@@ -1,10 +1,10 @@
 //! The buffer's types. The file's maker writes the head's first line and who it is for; all else the traced process.
 
 use crate::{
-    DEVICES_PER_PROCESS,
     layout::shared,
     primitive::{AtomicU32, AtomicU64},
     trace::CALLS,
+    value::DEVICES_PER_PROCESS,
 };
 
 /// The file's first eight bytes.

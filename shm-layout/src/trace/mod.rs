@@ -39,25 +39,20 @@ mod record;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use self::layout::{Head, Line, Name, Row, Tables};
 pub use self::{
     adopt::Guest,
     buffer::{Buffer, Call, Length},
     create::{KEEP, create, list, remove, sweep},
     error::TraceError,
-    progress::{Order, Progress, TraceState, TraceView},
     reader::{Header, Reader, Stat},
     record::{Kind, Record},
 };
-pub(crate) use self::{
-    layout::{Head, Line, Name, Row, Tables},
-    progress::{order_of, order_words},
+use crate::value::SlotId;
+pub use crate::value::{
+    DEFAULT_RECORDS, Progress, RECORDS, TraceOrder as Order, TraceState, TraceView,
 };
-use crate::ids::SlotId;
 
-/// Records a buffer may have.
-pub const RECORDS: std::ops::RangeInclusive<u32> = 1_000..=4_000_000;
-/// Records of a buffer whose size nobody chose: 8 MiB.
-pub const DEFAULT_RECORDS: u32 = 262_144;
 /// The buffer's version; grows whenever an offset of it moves.
 pub const VERSION: u32 = 1;
 /// Call codes a buffer has names and rows for.

@@ -13,10 +13,10 @@ use super::{
     size,
 };
 use crate::{
-    DEVICES_PER_PROCESS, codec,
+    codec,
     create::boot_id,
-    ids::{SlotId, Uuid},
     primitive::{Ordering, fence},
+    value::{DEVICES_PER_PROCESS, SlotId, Uuid},
 };
 
 /// What a trace says of itself.

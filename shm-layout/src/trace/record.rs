@@ -1,6 +1,6 @@
 //! One record as words.
 
-use crate::events::{ALL_REASONS, Reason};
+use crate::value::{ALL_REASONS, Reason};
 
 /// What a record tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

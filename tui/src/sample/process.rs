@@ -237,8 +237,7 @@ pub struct Holding {
     pub lock: Lock,
 }
 
-/// A log₂ histogram of times: each bucket spans twice the time of the one before; [`bucket_start_ns`] has the scale.
-pub type Histogram = [u32; shm_layout::HISTOGRAM];
+pub use shm_layout::{Histogram, bucket_start_ns, quantile};
 
 /// One process and one device's lock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -320,74 +319,5 @@ impl ProcessSample {
     /// The pid to show: the host's, else the one it sees itself.
     pub fn shown_pid(&self) -> u32 {
         self.pid.unwrap_or(self.ns_pid)
-    }
-}
-
-/// The time below which a share `q` of the histogram lies, in nanoseconds; `None` when it is empty.
-///
-/// A bucket does not say where in it its times lie. They are taken as spread evenly over its octave, so the answer is
-/// right to the bucket, at worst a factor of two, and two shares that fall into one bucket still differ.
-pub fn quantile(histogram: &Histogram, q: f64) -> Option<u64> {
-    let total: u64 = histogram.iter().map(|count| u64::from(*count)).sum();
-    let rank = q.clamp(0.0, 1.0) * total as f64;
-    let mut below = 0.0;
-    let used = histogram
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0);
-    for (bucket, count) in used {
-        let count = f64::from(*count);
-        if below + count >= rank {
-            let into = ((rank - below) / count).clamp(0.0, 1.0);
-            let start = bucket_start_ns(bucket) as f64;
-            return Some((start * into.exp2()).round() as u64);
-        }
-        below += count;
-    }
-    None
-}
-
-/// The shortest time that bucket `index` counts. The segment tells a bucket's geometric middle, √2 times that.
-pub fn bucket_start_ns(index: usize) -> u64 {
-    let mut alone = Histogram::default();
-    if let Some(count) = alone.get_mut(index) {
-        *count = 1;
-    }
-    let middle = shm_layout::quantile(&alone, 0.5).unwrap_or(0);
-    (middle as f64 / std::f64::consts::SQRT_2).ceil() as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_quantiles_in_one_bucket_differ_and_stay_in_it() {
-        let mut histogram = Histogram::default();
-        histogram[20] = 1000;
-        let (from, to) = (bucket_start_ns(20), bucket_start_ns(21));
-        let (half, most) = (
-            quantile(&histogram, 0.5).unwrap(),
-            quantile(&histogram, 0.99).unwrap(),
-        );
-        assert!(
-            from < half && half < most && most <= to,
-            "{from} {half} {most} {to}"
-        );
-        assert!(most as f64 > half as f64 * 1.3);
-        histogram[25] = 1000;
-        assert_eq!(
-            quantile(&histogram, 0.5),
-            Some(to),
-            "half lies below the second bucket"
-        );
-    }
-
-    #[test]
-    fn buckets_begin_where_the_one_before_ends() {
-        for bucket in 1..shm_layout::HISTOGRAM {
-            assert_eq!(bucket_start_ns(bucket), 2 * bucket_start_ns(bucket - 1));
-        }
-        assert_eq!(quantile(&Histogram::default(), 0.5), None);
     }
 }

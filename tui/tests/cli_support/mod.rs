@@ -111,7 +111,7 @@ impl World {
                 let seen = control_bell(theirs.segments()).load(Ordering::Acquire);
                 theirs.acknowledge(theirs.control_generation());
                 theirs.heartbeat(clock::now());
-                shm_layout::settings::wait_bell(theirs.segments(), seen, 20_000_000);
+                shm_layout::wait_bell(theirs.segments(), seen, 20_000_000);
             }
             drop(mark);
         });

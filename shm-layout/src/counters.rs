@@ -42,6 +42,7 @@ macro_rules! counters {
 
         /// A copy of [`Counters`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
         pub struct CounterView {
             $($(#[$doc])* pub $name: u64,)*
         }

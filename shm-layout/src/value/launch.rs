@@ -1,6 +1,6 @@
-//! What a process asked for at its launch, and where each limit came from.
+//! What a process asked for at its launch.
 
-use crate::{DEVICES_PER_PROCESS, settings::LockPolicy};
+use super::{DEVICES_PER_PROCESS, LockPolicy, Source};
 
 /// A memory limit named at launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,38 +15,6 @@ pub enum MemoryLimit {
     /// Explicitly unlimited.
     None,
 }
-
-/// Where a limit or setting came from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// Nobody set it.
-    #[default]
-    Default,
-    /// A `GPUSHARE_*` variable or a flag of `gpushare run`.
-    LaunchEnv,
-    /// Another tool's variable; an index into [`ALIASES`].
-    Alias(u8),
-    /// The operator.
-    Operator,
-    /// The process's group.
-    Group,
-    /// A value was given that means nothing; it was not obeyed.
-    Invalid,
-}
-
-/// Other tools' variables that are honoured, by [`Source::Alias`] index.
-pub const ALIASES: [&str; 10] = [
-    "WRAPPER_MAX_MEMORY",
-    "CUDA_OVERRIDE_KERNEL_N_SYNC",
-    "CUDA_OVERRIDE_MAX_SYNC_MS",
-    "CUDA_OVERRIDE_ALWAYS_LOCK",
-    "CUDA_OVERRIDE_SYNC_LOCK_SKIPS",
-    "ALNAIR_VGPU_COMPUTE_PERCENTILE",
-    "CUDA_DEVICE_MEMORY_LIMIT",
-    "CUDA_DEVICE_SM_LIMIT",
-    "CUDA_MEM_LIMIT",
-    "PFLOG",
-];
 
 /// Everything a process's launch environment asks for.
 #[derive(Clone, Debug, Default)]

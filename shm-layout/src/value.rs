@@ -1,0 +1,39 @@
+//! The plain values that segments and tools speak of: who, how much, by which policy, what happened.
+//!
+//! No atomics and no system calls stand here. With the feature `serde` every value can be written to a file and read
+//! back, under the names that the tools' recordings and the audit log have.
+
+mod change;
+mod event;
+mod histogram;
+mod identity;
+mod ids;
+mod launch;
+mod policy;
+mod quota;
+mod share;
+mod sizes;
+mod source;
+#[cfg(feature = "serde")]
+mod stored;
+mod trace;
+
+pub use change::{Boost, Change, Edit, Set, Until};
+pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
+pub(crate) use histogram::bucket;
+pub use histogram::{Histogram, bucket_start_ns, quantile};
+pub use identity::Identity;
+pub use ids::{Entry, SlotId, Uuid, format_uuid, parse_uuid};
+pub use launch::{LaunchLimits, MemoryLimit};
+pub use policy::{LockPolicy, Order, PolicyKind};
+pub use quota::{Denial, Limit, Outlook, Quota, QuotaValue};
+pub use share::Share;
+pub(crate) use share::{Pace, valid_cap, valid_priority, valid_weight};
+pub use sizes::{
+    ABI_VERSION, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_GROUPS,
+    MAX_PROCESSES,
+};
+pub use source::Source;
+#[cfg(feature = "serde")]
+pub(crate) use stored::uuid as uuid_text;
+pub use trace::{DEFAULT_RECORDS, Progress, RECORDS, TraceOrder, TraceState, TraceView};

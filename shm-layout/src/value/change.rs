@@ -1,0 +1,205 @@
+//! What can be edited.
+
+#[cfg(feature = "serde")]
+use super::stored;
+use super::{LockPolicy, QuotaValue, SlotId, Uuid};
+
+/// What an edit does to one setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Set<T> {
+    /// Leaves it.
+    #[default]
+    Keep,
+    /// Unsets it: launch, group or default.
+    Inherit,
+    /// Sets it.
+    To(T),
+}
+
+impl<T> Set<T> {
+    /// Whether it leaves the setting.
+    pub fn is_keep(&self) -> bool {
+        matches!(self, Set::Keep)
+    }
+
+    pub(crate) fn as_ref(&self) -> Set<&T> {
+        match self {
+            Set::Keep => Set::Keep,
+            Set::Inherit => Set::Inherit,
+            Set::To(value) => Set::To(value),
+        }
+    }
+
+    /// The value, if one is set and passes.
+    pub(crate) fn filter(self, pass: impl FnOnce(&T) -> bool) -> Set<T> {
+        match self {
+            Set::To(value) if pass(&value) => Set::To(value),
+            _ => Set::Keep,
+        }
+    }
+}
+
+impl<T: Copy> Set<T> {
+    /// Sets, unsets or leaves; says what would restore what was.
+    pub(crate) fn apply(&self, setting: &mut Option<T>) -> Set<T> {
+        let before = setting.map_or(Set::Inherit, Set::To);
+        match self {
+            Set::Keep => return Set::Keep,
+            Set::Inherit => *setting = None,
+            Set::To(value) => *setting = Some(*value),
+        }
+        before
+    }
+}
+
+/// When a quota reverts by itself, and to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// On the segments' clock.
+    pub ns: u64,
+    /// What holds from then on; `None` is the lasting quota that is in force at the edit. An edit that names it may
+    /// come late: it then sets this value at once.
+    pub then: Option<QuotaValue>,
+}
+
+impl Until {
+    /// A time at which the lasting quota returns.
+    pub const fn lasting(ns: u64) -> Self {
+        Self { ns, then: None }
+    }
+}
+
+/// Another priority for a limited time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boost {
+    /// -20 to 19.
+    pub priority: i32,
+    /// When it ends by itself.
+    pub until_ns: u64,
+}
+
+/// One edit.
+///
+/// As JSON it is what the audit log keeps: values are the words that a person would type (`32GiB`, `25%`,
+/// `timeslice=5ms …`); `inherit` unsets, an absent value leaves the setting alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", tag = "kind")
+)]
+pub enum Change {
+    /// A process's memory quota.
+    ProcessQuota {
+        /// Whose.
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
+        slot: SlotId,
+        /// On which of its entries; `None` for every device, later ones included: that replaces what was set for
+        /// single ones, and undoing it does not bring those back.
+        device: Option<u8>,
+        /// The quota.
+        value: QuotaValue,
+        /// When it reverts by itself; `None` is a lasting one.
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
+        until: Option<Until>,
+    },
+    /// A process's share.
+    ProcessShare {
+        /// Whose.
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
+        slot: SlotId,
+        /// 1 to 1000.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        weight: Set<u32>,
+        /// -20 to 19.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        priority: Set<i32>,
+        /// 1 to 100 per cent.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        cap: Set<u32>,
+        /// Not eligible for the lock until resumed.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        paused: Set<bool>,
+        /// Another priority for a while.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        boost: Set<Boost>,
+    },
+    /// A device's lock policy.
+    Policy {
+        /// Which device; `None` for all that have no policy of their own.
+        #[cfg_attr(feature = "serde", serde(default, with = "stored::uuid_or_all"))]
+        device: Option<Uuid>,
+        /// The policy; `None` unsets it.
+        #[cfg_attr(feature = "serde", serde(with = "stored::policy"))]
+        policy: Option<LockPolicy>,
+    },
+    /// What all processes together may hold on a device.
+    DeviceLimit {
+        /// Which.
+        #[cfg_attr(feature = "serde", serde(rename = "device", with = "stored::uuid"))]
+        uuid: Uuid,
+        /// The limit.
+        value: QuotaValue,
+    },
+    /// A group; created when it is not there.
+    Group {
+        /// Its name, 1 to 31 bytes.
+        name: String,
+        /// What its members may hold together on each device.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        memory: Set<QuotaValue>,
+        /// Each member's weight.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        weight: Set<u32>,
+        /// Each member's cap.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        cap: Set<u32>,
+        /// Removes it.
+        remove: bool,
+    },
+    /// Whether a process's calls are traced. Its buffer is made first ([`trace::create`](crate::trace::create)).
+    Trace {
+        /// Whose.
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
+        slot: SlotId,
+        /// Records of the buffer; `None` ends the trace.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, rename = "records", skip_serializing_if = "Option::is_none")
+        )]
+        on: Option<u32>,
+    },
+}
+
+/// A done edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// Its generation: wait for the slots to acknowledge it.
+    pub generation: u64,
+    /// The change that restores what was.
+    pub old: Change,
+}

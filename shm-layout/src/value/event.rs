@@ -1,0 +1,239 @@
+//! What happened, and why a hold ended.
+
+use super::SlotId;
+
+/// Why a holder released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+#[repr(u8)]
+pub enum Reason {
+    /// Its time was up.
+    Slice,
+    /// Its launches were up.
+    Count,
+    /// The application synchronised.
+    Sync,
+    /// It had nothing to do.
+    Idle,
+    /// The application or shim asked.
+    Explicit,
+    /// It was taken away, or the drain outlasted grace.
+    Forced,
+    /// The process ended.
+    Exit,
+    /// The policy became `off`.
+    Off,
+    /// The process was paused or reached its cap.
+    Paused,
+}
+
+/// How many reasons there are.
+pub const REASONS: usize = 9;
+
+/// Every reason, in the order of `LockView::releases`.
+pub const ALL_REASONS: [Reason; REASONS] = [
+    Reason::Slice,
+    Reason::Count,
+    Reason::Sync,
+    Reason::Idle,
+    Reason::Explicit,
+    Reason::Forced,
+    Reason::Exit,
+    Reason::Off,
+    Reason::Paused,
+];
+
+impl Reason {
+    /// In one word, as tables and JSON show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reason::Slice => "slice",
+            Reason::Count => "count",
+            Reason::Sync => "sync",
+            Reason::Idle => "idle",
+            Reason::Explicit => "explicit",
+            Reason::Forced => "forced",
+            Reason::Exit => "exit",
+            Reason::Off => "off",
+            Reason::Paused => "paused",
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// A process registered.
+    Register,
+    /// A process left; `arg0` 1 when it was reaped.
+    Exit,
+    /// Waits for the lock.
+    Wait,
+    /// Holds the lock; `arg0` ns waited.
+    Hold,
+    /// Released the lock; `arg0` ns held, `arg1` the next holder's slot word.
+    Release(Reason),
+    /// An allocation refused: `arg0` bytes asked, `arg1` quota.
+    Denial,
+    /// The operator edited; `arg0` generation.
+    Edit,
+    /// The lock was forced away from this slot; `arg0` ns held, `arg1` the next holder's slot word.
+    Forced,
+    /// The lock was taken over from this dead slot; `arg1` the next holder's slot word.
+    Takeover,
+    /// Above its quota after an edit: `arg0` used, `arg1` quota.
+    OverQuota,
+    /// A process found no slot.
+    Unmanaged,
+    /// A device was claimed by `gpushare pick`.
+    Pick,
+    /// Something the shim did not understand; `arg0`, `arg1` its own.
+    Trouble,
+}
+
+/// One record of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its number; given by the ring.
+    pub seq: u64,
+    /// When.
+    pub time_ns: u64,
+    /// Whose slot; 0xffff for nobody's.
+    pub slot: u16,
+    /// Which life of it.
+    pub epoch: u32,
+    /// Which device of the segment; 0xff for none.
+    pub device: u8,
+    /// What.
+    pub kind: EventKind,
+    /// See the kind.
+    pub arg0: u64,
+    /// See the kind.
+    pub arg1: u64,
+    /// The driver call, by the shim's own numbering; 0xffff for none.
+    pub call: u16,
+}
+
+impl Event {
+    /// An event of a slot, without device, call or arguments.
+    pub fn of(time_ns: u64, slot: SlotId, kind: EventKind) -> Event {
+        Event {
+            seq: 0,
+            time_ns,
+            slot: slot.index,
+            epoch: slot.epoch,
+            device: u8::MAX,
+            kind,
+            arg0: 0,
+            arg1: 0,
+            call: u16::MAX,
+        }
+    }
+
+    /// What happened, with the arguments under their names.
+    pub fn what(&self) -> What {
+        match self.kind {
+            EventKind::Register => What::Register,
+            EventKind::Exit => What::Exit {
+                reaped: self.arg0 == 1,
+            },
+            EventKind::Wait => What::Wait,
+            EventKind::Hold => What::Hold {
+                waited_ns: self.arg0,
+            },
+            EventKind::Release(reason) => What::Release {
+                reason,
+                held_ns: self.arg0,
+            },
+            EventKind::Denial => What::Denial {
+                asked_bytes: self.arg0,
+                quota_bytes: self.arg1,
+                call: (self.call != u16::MAX).then_some(self.call),
+            },
+            EventKind::Edit => What::Edit {
+                generation: self.arg0,
+            },
+            EventKind::Forced => What::Forced { held_ns: self.arg0 },
+            EventKind::Takeover => What::Takeover,
+            EventKind::OverQuota => What::OverQuota {
+                used_bytes: self.arg0,
+                quota_bytes: self.arg1,
+            },
+            EventKind::Unmanaged => What::Refused,
+            EventKind::Pick => What::Pick,
+            EventKind::Trouble => What::Trouble,
+        }
+    }
+}
+
+/// What happened, as a reader of events wants it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", tag = "kind")
+)]
+pub enum What {
+    /// A process claimed a slot.
+    Register,
+    /// A process left.
+    Exit {
+        /// It died, and another process gave its slot back.
+        reaped: bool,
+    },
+    /// It began to wait for the lock.
+    Wait,
+    /// It got the lock.
+    Hold {
+        /// After waiting this long.
+        waited_ns: u64,
+    },
+    /// It gave the lock up.
+    Release {
+        /// Why.
+        reason: Reason,
+        /// After holding it this long.
+        held_ns: u64,
+    },
+    /// An allocation was refused.
+    Denial {
+        /// Bytes asked for.
+        asked_bytes: u64,
+        /// The quota that refused them.
+        quota_bytes: u64,
+        /// The driver call that asked, by the shim's own numbering.
+        call: Option<u16>,
+    },
+    /// The lock was taken from this process, which held it too long.
+    Forced {
+        /// After holding it this long.
+        held_ns: u64,
+    },
+    /// The lock was taken over from this process, which died holding it.
+    Takeover,
+    /// It holds more than its quota after an edit.
+    OverQuota {
+        /// Bytes held.
+        used_bytes: u64,
+        /// The new quota.
+        quota_bytes: u64,
+    },
+    /// A process found no free slot and runs uncounted.
+    Refused,
+    /// `gpushare pick` claimed the device.
+    Pick,
+    /// The shim met something it did not understand.
+    Trouble,
+    /// An operator changed something.
+    Edit {
+        /// The generation it made.
+        generation: u64,
+    },
+    /// A kind this program does not know.
+    #[default]
+    Other,
+}

@@ -1,0 +1,123 @@
+//! Names of things in a segment: slots with their epoch, a slot's device entries, device UUIDs.
+
+use super::MAX_PROCESSES;
+
+/// A device's UUID, as the driver gives it.
+pub type Uuid = [u8; 16];
+
+/// `GPU-01234567-89ab-cdef-0123-456789abcdef`, or `MIG-…` for an instance.
+pub fn format_uuid(uuid: Uuid, mig: bool) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (a, b, c, d, e) = (
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    );
+    format!("{}-{a}-{b}-{c}-{d}-{e}", if mig { "MIG" } else { "GPU" })
+}
+
+/// Reads a UUID with or without its prefix; `None` when it is not a whole one.
+pub fn parse_uuid(text: &str) -> Option<Uuid> {
+    let text = text.trim();
+    let digits = ["GPU-", "MIG-", "gpu-", "mig-"]
+        .iter()
+        .find_map(|prefix| text.strip_prefix(prefix))
+        .unwrap_or(text);
+    let hex: Vec<u8> = digits
+        .bytes()
+        .filter(|byte| *byte != b'-')
+        .map(|byte| char::from(byte).to_digit(16))
+        .map(|digit| digit.and_then(|digit| u8::try_from(digit).ok()))
+        .collect::<Option<_>>()?;
+    let bytes: Vec<u8> = hex
+        .chunks(2)
+        .map(|pair| pair.iter().fold(0, |byte, half| byte << 4 | half))
+        .collect();
+    if hex.len() == 32 {
+        bytes.try_into().ok()
+    } else {
+        None
+    }
+}
+
+/// One life of one process slot. A re-used slot has a new epoch, so an old name never means a new process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct SlotId {
+    /// Which of the 256 slots.
+    pub index: u16,
+    /// Which life of it; from 1.
+    pub epoch: u32,
+}
+
+impl SlotId {
+    /// As one word, never zero: how slots are named in event arguments and owner words.
+    pub fn to_word(self) -> u64 {
+        u64::from(self.epoch) << 16 | u64::from(self.index).wrapping_add(1) & 0xffff
+    }
+
+    /// From [`to_word`](Self::to_word); `None` for zero and for what no slot has.
+    pub fn from_word(word: u64) -> Option<SlotId> {
+        let index = (word & 0xffff).checked_sub(1)?;
+        let epoch = u32::try_from(word >> 16).ok()?;
+        ((index as usize) < MAX_PROCESSES && epoch != 0).then_some(SlotId {
+            index: index as u16,
+            epoch,
+        })
+    }
+}
+
+/// A device entry in a process's own slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    pub(crate) index: u8,
+    pub(crate) device: u8,
+}
+
+impl Entry {
+    /// Which of the slot's 16 entries.
+    pub fn index(self) -> u8 {
+        self.index
+    }
+
+    /// The device's index in the segment: locks on several devices are taken in this order.
+    pub fn device(self) -> u8 {
+        self.device
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_uuid_reads_back() {
+        let uuid = std::array::from_fn(|at| at as u8 * 17);
+        assert_eq!(
+            format_uuid(uuid, false),
+            "GPU-00112233-4455-6677-8899-aabbccddeeff"
+        );
+        assert_eq!(parse_uuid(&format_uuid(uuid, false)), Some(uuid));
+        assert_eq!(parse_uuid(&format_uuid(uuid, true)), Some(uuid));
+        assert_eq!(parse_uuid("00112233445566778899aabbccddeeff"), Some(uuid));
+    }
+
+    #[test]
+    fn what_is_no_uuid_is_none() {
+        for text in [
+            "",
+            "GPU-",
+            "GPU-0011",
+            "0",
+            "GPU-00112233-4455-6677-8899-aabbccddeefg",
+        ] {
+            assert_eq!(parse_uuid(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A device's lock policy. What its numbers may be stands in [`POLICY_FIELDS`](crate::text::POLICY_FIELDS).
+
+/// When the holder must yield to a waiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", tag = "kind", content = "value")
+)]
+pub enum PolicyKind {
+    /// Never locked: observe only.
+    #[default]
+    Off,
+    /// After so many launches or copies.
+    Launches(u32),
+    /// After so many nanoseconds.
+    Timeslice(u64),
+    /// After every call.
+    Always,
+}
+
+/// Who is next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum Order {
+    /// Who came first.
+    Fifo,
+    /// Who has the highest priority, with ageing.
+    Priority,
+    /// Who has held least for its weight.
+    #[default]
+    Fair,
+}
+
+impl Order {
+    /// Every order.
+    pub const ALL: [Order; 3] = [Order::Fifo, Order::Priority, Order::Fair];
+
+    /// As written behind `order=`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Order::Fifo => "fifo",
+            Order::Priority => "priority",
+            Order::Fair => "fair",
+        }
+    }
+}
+
+/// A device's lock policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct LockPolicy {
+    /// When the holder yields.
+    #[cfg_attr(feature = "serde", serde(rename = "rule"))]
+    pub kind: PolicyKind,
+    /// Who is next.
+    pub order: Order,
+    /// The lock is released when nothing was submitted for so long and all work has drained.
+    pub idle_ns: u64,
+    /// The longest hold while others wait.
+    pub max_hold_ns: u64,
+    /// How long a drain or an overdue holder is waited for before it is forced.
+    pub grace_ns: u64,
+    /// Explicit synchronisations that keep the lock.
+    pub sync_skips: u32,
+}
+
+impl Default for LockPolicy {
+    fn default() -> Self {
+        Self {
+            kind: PolicyKind::Off,
+            order: Order::Fair,
+            idle_ns: 5_000_000,
+            max_hold_ns: 10_000_000_000,
+            grace_ns: 200_000_000,
+            sync_skips: 0,
+        }
+    }
+}
+
+impl LockPolicy {
+    /// The longest that a holder may keep the lock while others deserve it.
+    pub fn hold_limit(&self) -> u64 {
+        match self.kind {
+            PolicyKind::Timeslice(slice) => slice.min(self.max_hold_ns),
+            _ => self.max_hold_ns,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A process's share of a device.
+
+use super::Source;
+
+/// A process's share of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct Share {
+    /// 1 to 1000.
+    pub weight: u32,
+    /// -20 to 19, higher first; a boost is included while it lasts.
+    pub priority: i32,
+    /// Most of the device's time, per cent.
+    #[cfg_attr(feature = "serde", serde(rename = "cap_percent"))]
+    pub cap: Option<u32>,
+    /// Not eligible until resumed.
+    pub paused: bool,
+    /// A boost is in force until then.
+    pub boost_until_ns: Option<u64>,
+    /// Who set it.
+    #[cfg_attr(feature = "serde", serde(rename = "share_source"))]
+    pub source: Source,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            weight: 100,
+            priority: 0,
+            cap: None,
+            paused: false,
+            boost_until_ns: None,
+            source: Source::Default,
+        }
+    }
+}
+
+impl Share {
+    pub(crate) fn pace(&self) -> Pace {
+        Pace {
+            weight: self.weight,
+            cap: self.cap,
+        }
+    }
+}
+
+/// What the lock's arithmetic needs of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    pub(crate) weight: u32,
+    pub(crate) cap: Option<u32>,
+}
+
+pub(crate) fn valid_weight(weight: u32) -> bool {
+    (1..=1000).contains(&weight)
+}
+
+pub(crate) fn valid_priority(priority: i32) -> bool {
+    (-20..=19).contains(&priority)
+}
+
+pub(crate) fn valid_cap(cap: u32) -> bool {
+    (1..=100).contains(&cap)
+}

@@ -1,0 +1,26 @@
+//! How much room the segments have, and which version they are.
+
+/// The version of what the two files mean. It grows by one in every change after which a program built before and one
+/// built after must not share segments: when an offset, a size or a unit in [`layout`](crate::layout) changes, when a word gets a
+/// meaning that an older program would get wrong (a new kind, flag or state that it would take for another), and when a
+/// protocol on the words changes. A new word in reserved space that an older program may go on leaving at zero does not
+/// count. The trace buffers have a version of their own.
+pub const ABI_VERSION: u32 = 2;
+
+/// Process slots in a segment.
+pub const MAX_PROCESSES: usize = 256;
+/// Device entries in one process's slot.
+pub const DEVICES_PER_PROCESS: usize = 16;
+/// Devices in a segment.
+pub const MAX_DEVICES: usize = 64;
+/// Groups in a segment.
+pub const MAX_GROUPS: usize = 64;
+/// Records in the event ring.
+pub const EVENT_RING: usize = 65536;
+/// Buckets of a log2 histogram of nanoseconds.
+pub const HISTOGRAM: usize = 32;
+
+/// A device entry's flag: the device is simulated.
+pub const DEVICE_SIM: u32 = 1;
+/// A device entry's flag: the device is a MIG instance.
+pub const DEVICE_MIG: u32 = 2;

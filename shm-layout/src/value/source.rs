@@ -1,0 +1,52 @@
+//! Where a limit or setting came from.
+
+use crate::variables::ALIASES;
+
+/// Where a limit or setting came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Nobody set it.
+    #[default]
+    Default,
+    /// A `GPUSHARE_*` variable or a flag of `gpushare run`.
+    LaunchEnv,
+    /// Another tool's variable; an index into [`ALIASES`].
+    Alias(u8),
+    /// The operator.
+    Operator,
+    /// The process's group.
+    Group,
+    /// A value was given that means nothing; it was not obeyed.
+    Invalid,
+}
+
+impl Source {
+    /// In one word, as tables and JSON show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Source::Default => "default",
+            Source::LaunchEnv => "launch",
+            Source::Alias(index) => ALIASES.get(usize::from(index)).copied().unwrap_or("alias"),
+            Source::Operator => "operator",
+            Source::Group => "group",
+            Source::Invalid => "invalid",
+        }
+    }
+
+    /// From [`word`](Self::word); a word of a later version is the default.
+    pub fn of_word(word: &str) -> Source {
+        match word {
+            "launch" => Source::LaunchEnv,
+            "operator" => Source::Operator,
+            "group" => Source::Group,
+            "invalid" => Source::Invalid,
+            _ => Source::of_alias(word).unwrap_or_default(),
+        }
+    }
+
+    /// The source that another tool's variable is.
+    pub fn of_alias(name: &str) -> Option<Source> {
+        let index = ALIASES.iter().position(|alias| *alias == name)?;
+        u8::try_from(index).ok().map(Source::Alias)
+    }
+}

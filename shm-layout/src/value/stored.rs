@@ -1,0 +1,209 @@
+//! Values as files have them: in the words that a person would type.
+
+use std::{fmt::Display, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+use super::{
+    Boost, LockPolicy, QuotaValue, Set, SlotId, Source, Until, Uuid, format_uuid, parse_uuid,
+};
+
+/// Unsets a setting.
+const INHERIT: &str = "inherit";
+
+fn read_word<E: Error, T>(word: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, E> {
+    read(word).ok_or_else(|| E::custom(format_args!("{word:?} means nothing here")))
+}
+
+/// What a word says; an error names the word.
+fn read<'de, D: Deserializer<'de>, T>(
+    source: D,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, D::Error> {
+    read_word(&String::deserialize(source)?, read)
+}
+
+/// What an edit does to a setting; one that it leaves is left out.
+pub(super) mod set {
+    use super::*;
+
+    pub(in super::super) fn serialize<T: Display, S: Serializer>(
+        set: &Set<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match set {
+            Set::Keep => to.serialize_none(),
+            Set::Inherit => to.serialize_str(INHERIT),
+            Set::To(value) => to.collect_str(value),
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Set<T>, D::Error> {
+        let Some(word) = Option::<String>::deserialize(source)? else {
+            return Ok(Set::Keep);
+        };
+        if word == INHERIT {
+            return Ok(Set::Inherit);
+        }
+        read_word(&word, |word| word.parse().ok()).map(Set::To)
+    }
+}
+
+/// A policy, or none.
+pub(super) mod policy {
+    use super::*;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        policy: &Option<LockPolicy>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match policy {
+            None => to.serialize_str(INHERIT),
+            Some(policy) => to.collect_str(policy),
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<LockPolicy>, D::Error> {
+        read(source, |word| match word {
+            INHERIT => Some(None),
+            policy => policy.parse().ok().map(Some),
+        })
+    }
+}
+
+/// A slot as `"slot": 3, "epoch": 9`.
+pub(super) mod slot {
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Words {
+        slot: u16,
+        epoch: u32,
+    }
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        slot: &SlotId,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let words = Words {
+            slot: slot.index,
+            epoch: slot.epoch,
+        };
+        words.serialize(to)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<SlotId, D::Error> {
+        let Words { slot, epoch } = Words::deserialize(source)?;
+        Ok(SlotId { index: slot, epoch })
+    }
+}
+
+/// A quota's end as `"until_ns": 7, "then": "8GiB"`; without one, `"until_ns": null`.
+pub(super) mod until {
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Words {
+        until_ns: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<QuotaValue>,
+    }
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        until: &Option<Until>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let words = Words {
+            until_ns: until.map(|until| until.ns),
+            then: until.and_then(|until| until.then),
+        };
+        words.serialize(to)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<Until>, D::Error> {
+        let Words { until_ns, then } = Words::deserialize(source)?;
+        Ok(until_ns.map(|ns| Until { ns, then }))
+    }
+}
+
+/// A device's UUID.
+pub(crate) mod uuid {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(uuid: &Uuid, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format_uuid(*uuid, false))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Uuid, D::Error> {
+        read(source, parse_uuid)
+    }
+}
+
+/// A device's UUID; `null` for all.
+pub(super) mod uuid_or_all {
+    use super::*;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        uuid: &Option<Uuid>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        uuid.map(|uuid| format_uuid(uuid, false)).serialize(to)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<Uuid>, D::Error> {
+        let word = Option::<String>::deserialize(source)?;
+        word.map(|word| read_word(&word, parse_uuid)).transpose()
+    }
+}
+
+impl Serialize for Source {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.word())
+    }
+}
+
+impl<'de> Deserialize<'de> for Source {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        read(source, |word| Some(Source::of_word(word)))
+    }
+}
+
+impl Serialize for QuotaValue {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for QuotaValue {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        read(source, |word| word.parse().ok())
+    }
+}
+
+impl Display for Boost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} until {}", self.priority, self.until_ns)
+    }
+}
+
+impl FromStr for Boost {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (priority, until) = text.split_once(" until ").ok_or(())?;
+        Ok(Boost {
+            priority: priority.parse().map_err(drop)?,
+            until_ns: until.parse().map_err(drop)?,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Traces: what the operator asks for, and what the process says of it.
+
+/// Records a buffer may have.
+pub const RECORDS: std::ops::RangeInclusive<u32> = 1_000..=4_000_000;
+/// Records of a buffer whose size nobody chose: 8 MiB.
+pub const DEFAULT_RECORDS: u32 = 262_144;
+
+/// The operator wants a trace, or an end of one: also of one that the launch asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceOrder {
+    /// Records of the buffer; zero ends the trace.
+    pub records: u32,
+    /// Never zero. Another number is another order: the buffer is opened anew.
+    pub number: u32,
+}
+
+impl TraceOrder {
+    /// Records of the buffer it wants; `None` if it ends the trace.
+    pub fn room(self) -> Option<u32> {
+        (self.records > 0).then_some(self.records)
+    }
+}
+
+/// Where the process stands with its trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum TraceState {
+    /// It writes none.
+    #[default]
+    Off,
+    /// It writes one.
+    On,
+    /// Asked for, but it finds no buffer.
+    NoBuffer,
+    /// Asked for, but it may not write the buffer: its view of the directory is read-only, or the file is not its own.
+    NotPermitted,
+    /// Asked for, but there is no room for the buffer: on the file system, or in the process.
+    NoSpace,
+    /// Asked for, but the file is no buffer of its own.
+    BadBuffer,
+}
+
+impl TraceState {
+    /// Every state, by the byte that the segment has for it.
+    pub(crate) const ALL: [TraceState; 6] = [
+        TraceState::Off,
+        TraceState::On,
+        TraceState::NoBuffer,
+        TraceState::NotPermitted,
+        TraceState::NoSpace,
+        TraceState::BadBuffer,
+    ];
+
+    /// As tables show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            TraceState::Off => "off",
+            TraceState::On => "on",
+            TraceState::NoBuffer => "no buffer",
+            TraceState::NotPermitted => "not permitted",
+            TraceState::NoSpace => "no space",
+            TraceState::BadBuffer => "bad buffer",
+        }
+    }
+}
+
+/// How far a trace has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct Progress {
+    /// Where the process stands.
+    pub state: TraceState,
+    /// It also writes the files of `PFLOG`.
+    pub logs: bool,
+    /// Records written.
+    pub records: u64,
+    /// Records that found no room.
+    pub dropped: u64,
+}
+
+/// A process's trace as the snapshot has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct TraceView {
+    /// What the operator asked for: records; `None` for no trace.
+    #[cfg_attr(feature = "serde", serde(rename = "room"))]
+    pub wanted: Option<u32>,
+    /// What the process makes of it.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub progress: Progress,
+}
+
+impl TraceView {
+    /// Whether there is one to be ended: an operator asked for it, or the launch.
+    pub fn goes_on(&self) -> bool {
+        self.wanted.is_some() || self.progress.state == TraceState::On
+    }
+}
