@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::environment::{Stands, VARIABLES};
+use shm_layout::variables::{Reader, TABLE};
 
 /// Functions that have to do with memory or work and pass through all the same.
 const LEFT_ALONE: &[(&str, &str)] = &[
@@ -112,15 +112,18 @@ fn document() -> String {
     text.push_str("\nOf what a newer driver adds, `gpushare doctor` names what allocates, copies or launches.\n");
     text.push_str("\n# The variables we read\n\nThe operator's word stands above all of these, ours above another tool's.\n\n");
     text.push_str("| variable | for example | what it does |\n|---|---|---|\n");
-    for variable in VARIABLES {
-        let of = match variable.stands {
-            Stands::Own => String::new(),
-            Stands::For(ours) => format!(" (in the place of `{ours}`)"),
-        };
+    let ours = TABLE
+        .iter()
+        .filter(|variable| variable.reader == Reader::Library);
+    for variable in ours {
+        let of = variable
+            .alias_of
+            .map(|ours| format!(" In place of `{ours}`."))
+            .unwrap_or_default();
         let _ = writeln!(
             text,
             "| `{}` | `{}` | {}{of} |",
-            variable.name, variable.example, variable.about
+            variable.name, variable.example, variable.meaning
         );
     }
     text

@@ -1,4 +1,5 @@
-//! The environment a process was started with: every variable we read, in one table, and what it asks for.
+//! The environment a process was started with: what every variable we read asks for.
+//! [`variables`] lists them.
 //!
 //! Read once, at registration. What the operator says stands above all of this; a `GPUSHARE_*` variable stands above
 //! another tool's variable of the same meaning (an *alias*, see [`aliases`]); the shared segments learn where each limit
@@ -6,15 +7,12 @@
 //! [`Environment::complaints`], and its limit shows the source `invalid`.
 
 mod aliases;
-mod table;
 
 use std::path::PathBuf;
 
 use shm_layout::text::{self, Amount, MemoryList, TextError};
 use shm_layout::trace::RECORDS;
-use shm_layout::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Source};
-
-pub use table::{Stands, VARIABLES, Variable};
+use shm_layout::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Source, variables};
 
 /// Bytes of a process's name in the segment.
 const LONGEST_LABEL: usize = 63;
@@ -68,13 +66,13 @@ impl Environment {
         };
         let mut environment = Self {
             label: reader
-                .own("GPUSHARE_NAME", |text| read_name(text, LONGEST_LABEL))
+                .own(variables::NAME, |text| read_name(text, LONGEST_LABEL))
                 .unwrap_or_default(),
-            disabled: reader.switch("GPUSHARE_DISABLE", false),
-            log: reader.own("GPUSHARE_LOG", read_log).unwrap_or_default(),
-            nvml_view: reader.switch("GPUSHARE_NVML_VIEW", true),
+            disabled: reader.switch(variables::DISABLE, false),
+            log: reader.own(variables::LOG, read_log).unwrap_or_default(),
+            nvml_view: reader.switch(variables::NVML_VIEW, true),
             profile: aliases::profile(&mut reader),
-            trace: reader.own("GPUSHARE_TRACE", |text| {
+            trace: reader.own(variables::TRACE, |text| {
                 unsigned(text, i64::from(*RECORDS.start()), i64::from(*RECORDS.end()))
             }),
             ..Self::default()
@@ -83,7 +81,7 @@ impl Environment {
         memory(&mut reader, limits);
         share(&mut reader, limits);
         policy(&mut reader, limits);
-        limits.group = reader.own("GPUSHARE_GROUP", |text| read_name(text, LONGEST_GROUP));
+        limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
         environment
@@ -129,8 +127,8 @@ impl Reader<'_> {
 }
 
 fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
-    if reader.is_set("GPUSHARE_MEMORY") {
-        let list = reader.own("GPUSHARE_MEMORY", text::parse_memory_list);
+    if reader.is_set(variables::MEMORY) {
+        let list = reader.own(variables::MEMORY, text::parse_memory_list);
         limits.memory_source = said(list.is_some(), Source::LaunchEnv);
         limits.memory = list.map(|list| by_ordinal(&list)).unwrap_or_default();
     } else {
@@ -140,23 +138,23 @@ fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 
 fn share(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     let before = reader.complaints.len();
-    limits.weight = reader.own("GPUSHARE_WEIGHT", |text| unsigned(text, 1, 1000));
-    limits.priority = reader.own("GPUSHARE_PRIORITY", |text| {
+    limits.weight = reader.own(variables::WEIGHT, |text| unsigned(text, 1, 1000));
+    limits.priority = reader.own(variables::PRIORITY, |text| {
         text::parse_integer(text, -20, 19).map(|value| i32::try_from(value).unwrap_or(0))
     });
-    limits.cap = reader.own("GPUSHARE_CAP", text::parse_percent);
+    limits.cap = reader.own(variables::CAP, text::parse_percent);
     let any = limits.weight.is_some() || limits.priority.is_some() || limits.cap.is_some();
     if reader.complaints.len() > before || any {
         limits.share_source = said(reader.complaints.len() == before, Source::LaunchEnv);
     }
-    if !reader.is_set("GPUSHARE_CAP") {
+    if !reader.is_set(variables::CAP) {
         aliases::cap(reader, limits);
     }
 }
 
 fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
-    if reader.is_set("GPUSHARE_POLICY") {
-        limits.policy = reader.own("GPUSHARE_POLICY", |text| {
+    if reader.is_set(variables::POLICY) {
+        limits.policy = reader.own(variables::POLICY, |text| {
             text::parse_policy(&[text])?.apply(LockPolicy::default())
         });
         limits.policy_source = said(limits.policy.is_some(), Source::LaunchEnv);

@@ -30,8 +30,8 @@ pub use quota::{Denial, Limit, Outlook, Quota, QuotaValue};
 pub use share::Share;
 pub(crate) use share::{Pace, valid_cap, valid_priority, valid_weight};
 pub use sizes::{
-    ABI_VERSION, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_GROUPS,
-    MAX_PROCESSES,
+    ABI_VERSION, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES,
+    MAX_GROUPS, MAX_PROCESSES,
 };
 pub use source::Source;
 #[cfg(feature = "serde")]

@@ -1,14 +1,140 @@
-//! stub
-/// Other tools' variables that are honoured, by [`Source::Alias`](crate::Source::Alias) index.
-pub const ALIASES: [&str; 10] = [
-    "WRAPPER_MAX_MEMORY",
-    "CUDA_OVERRIDE_KERNEL_N_SYNC",
-    "CUDA_OVERRIDE_MAX_SYNC_MS",
-    "CUDA_OVERRIDE_ALWAYS_LOCK",
-    "CUDA_OVERRIDE_SYNC_LOCK_SKIPS",
-    "ALNAIR_VGPU_COMPUTE_PERCENTILE",
-    "CUDA_DEVICE_MEMORY_LIMIT",
-    "CUDA_DEVICE_SM_LIMIT",
-    "CUDA_MEM_LIMIT",
-    "PFLOG",
-];
+//! Every environment variable that gpushare reads or sets, in one table.
+//!
+//! Help, man pages, `DRIVER.md`, `gpushare run` and `gpushare doctor` take names and meanings from here. The value of a
+//! library's variable is read by the shim's `environment`, with the grammar of [`text`](crate::text).
+
+/// Who obeys a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The preloaded library; the tools check and pass on what it will read.
+    Library,
+    /// The tools.
+    Tools,
+    /// The simulated GPU.
+    Simulator,
+}
+
+/// One variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name; `_n` at the end stands for a device's ordinal.
+    pub name: &'static str,
+    /// What a value looks like.
+    pub example: &'static str,
+    /// Who obeys it.
+    pub reader: Reader,
+    /// For another tool's variable: ours that it stands for.
+    pub alias_of: Option<&'static str>,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// Declares a constant for each of our names, and the table of all.
+macro_rules! variables {
+    ($($constant:ident = $name:literal, $example:literal, $reader:ident, $meaning:literal;)*
+     => $($alias:literal, $value:literal, $of:expr, $does:literal;)*) => {
+        $(#[doc = $meaning] pub const $constant: &str = $name;)*
+
+        /// All of them, ours first.
+        pub const TABLE: &[Variable] = &[
+            $(Variable { name: $name, example: $example, reader: Reader::$reader, alias_of: None, meaning: $meaning },)*
+            $(Variable { name: $alias, example: $value, reader: Reader::Library, alias_of: Some($of), meaning: $does },)*
+        ];
+    };
+}
+
+variables! {
+    MEMORY = "GPUSHARE_MEMORY", "8GiB", Library, "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
+    WEIGHT = "GPUSHARE_WEIGHT", "200", Library, "Share of the device's time against others under the order `fair`, 1 to 1000; 100 when not set.";
+    PRIORITY = "GPUSHARE_PRIORITY", "5", Library, "Place in the queue under the order `priority`, -20 to 19, higher first; 0 when not set.";
+    CAP = "GPUSHARE_CAP", "30%", Library, "The most of the device's time the process may hold, 1 to 100 percent.";
+    GROUP = "GPUSHARE_GROUP", "team-a", Library, "The group whose quota, weight and cap the process shares.";
+    NAME = "GPUSHARE_NAME", "train-7b", Library, "The label under which the process is shown and found as `name:LABEL`.";
+    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy the process obeys where the operator has set none.";
+    DIR = "GPUSHARE_DIR", "/run/gpushare", Library, "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";
+    DISABLE = "GPUSHARE_DISABLE", "1", Library, "The preloaded library steps aside: nothing is counted, limited or locked.";
+    LOG = "GPUSHARE_LOG", "info", Library, "How much the preloaded library says on standard error: `off`, `warn` or `info`; `warn` when not set.";
+    NVML_VIEW = "GPUSHARE_NVML_VIEW", "0", Library, "With `0` a program that asks NVML sees the whole device's memory and not its quota.";
+    TRACE = "GPUSHARE_TRACE", "262144", Library, "A trace from the first call on, with room for so many records; `gpushare run --trace` sets it.";
+    LIB = "GPUSHARE_LIB", "/opt/gpushare/libgpushare.so", Tools, "Where `gpushare run` finds the library to preload when it is not beside the program.";
+    SIM = "GPUSHARE_SIM", "1", Tools, "The tools look at the simulated GPU even where a real one is present.";
+    SIM_WORLD = "GPUSHARE_SIM_WORLD", "demo", Simulator, "Name of the simulator's shared world; programs of one world contend with each other.";
+    SIM_SCENARIO = "GPUSHARE_SIM_SCENARIO", "two-gpus", Simulator, "The simulated machine: a built-in scenario or the path of a TOML file.";
+    ALLOWED_GPUS = "GPUSHARE_ALLOWED_GPUS", "/usr/local/share/gpus/ids", Tools, "File with the UUIDs `gpushare pick` may choose, one a line.";
+    =>
+    "WRAPPER_MAX_MEMORY", "4217928960", MEMORY, "Bytes, on every device.";
+    "CUDA_OVERRIDE_KERNEL_N_SYNC", "10", POLICY, "`launches=N`; 0 is every launch.";
+    "CUDA_OVERRIDE_MAX_SYNC_MS", "2.5", POLICY, "`timeslice`, in milliseconds; 0 is none.";
+    "CUDA_OVERRIDE_ALWAYS_LOCK", "1", POLICY, "`always`, whatever the two before say.";
+    "CUDA_OVERRIDE_SYNC_LOCK_SKIPS", "1", POLICY, "`sync-skips=N`.";
+    "ALNAIR_VGPU_COMPUTE_PERCENTILE", "50", CAP, "Per cent; a value outside 1 to 99 is no limit.";
+    "CUDA_DEVICE_MEMORY_LIMIT", "1g", MEMORY, "k, m, g or bytes, on every device; 0 is no limit.";
+    "CUDA_DEVICE_MEMORY_LIMIT_n", "1024m", MEMORY, "The same for the device n.";
+    "CUDA_DEVICE_SM_LIMIT", "50", CAP, "Per cent; 0 and 100 are no limit.";
+    "CUDA_MEM_LIMIT", "1024m", MEMORY, "k, m, g or bytes, on every device; 0 is no limit.";
+    "CUDA_MEM_LIMIT_n", "1g", MEMORY, "The same for the device n.";
+    "PFLOG", "./profile", "gpushare trace", "Alnair's name: the directory of metrics.log and timeline.log, for a program that writes them itself and for `gpushare trace export --format alnair`.";
+}
+
+/// The last of the aliases: it asks for logs and limits nothing.
+pub const PFLOG: &str = ALIASES[ALIASES.len() - 1];
+
+/// Other tools' variables that are honoured, by the number that [`Source::Alias`](crate::Source::Alias) has in the
+/// segments: their order in the table never changes, and a new one comes behind the last.
+pub const ALIASES: [&str; 10] = {
+    let mut aliases = [""; 10];
+    let (mut at, mut found) = (0, 0);
+    while at < TABLE.len() {
+        if TABLE[at].alias_of.is_some() && !is_of_one_device(TABLE[at].name) {
+            aliases[found] = TABLE[at].name;
+            found += 1;
+        }
+        at += 1;
+    }
+    assert!(
+        found == aliases.len(),
+        "ALIASES has room for every alias and no more"
+    );
+    aliases
+};
+
+const fn is_of_one_device(name: &str) -> bool {
+    matches!(name.as_bytes(), [.., b'_', b'n'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_stands_once_and_is_explained() {
+        for (at, variable) in TABLE.iter().enumerate() {
+            assert!(variable.meaning.ends_with('.'), "{}", variable.name);
+            let mut before = TABLE[..at].iter();
+            assert!(
+                !before.any(|other| other.name == variable.name),
+                "{}",
+                variable.name
+            );
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_aliases_are_those_of_segments_in_use() {
+        assert_eq!(
+            ALIASES,
+            [
+                "WRAPPER_MAX_MEMORY",
+                "CUDA_OVERRIDE_KERNEL_N_SYNC",
+                "CUDA_OVERRIDE_MAX_SYNC_MS",
+                "CUDA_OVERRIDE_ALWAYS_LOCK",
+                "CUDA_OVERRIDE_SYNC_LOCK_SKIPS",
+                "ALNAIR_VGPU_COMPUTE_PERCENTILE",
+                "CUDA_DEVICE_MEMORY_LIMIT",
+                "CUDA_DEVICE_SM_LIMIT",
+                "CUDA_MEM_LIMIT",
+                "PFLOG",
+            ]
+        );
+    }
+}

@@ -8,7 +8,6 @@
 pub mod cli;
 pub mod doctor;
 pub mod edit;
-pub mod environment;
 pub mod host;
 pub mod sample;
 pub mod source;

@@ -6,7 +6,7 @@
 use std::{fs, path::PathBuf};
 
 use shm_layout::text::{self, PolicyField, TextError};
-use shm_layout::{ALIASES, LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source};
+use shm_layout::{LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source, variables};
 
 use super::{Reader, said};
 
@@ -16,12 +16,7 @@ const LAUNCHES: u32 = 10;
 type ParseBytes = fn(&str) -> Result<u64, TextError>;
 
 fn source(name: &str) -> Source {
-    let index = ALIASES.iter().position(|alias| *alias == name);
-    Source::Alias(
-        index
-            .and_then(|index| u8::try_from(index).ok())
-            .unwrap_or(u8::MAX),
-    )
+    Source::of_alias(name).unwrap_or(Source::Alias(u8::MAX))
 }
 
 /// The first of the memory families that says anything.
@@ -120,7 +115,7 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 
 /// Where Alnair's profiler would write its files. The program may change its directory: the path is an absolute one.
 pub(super) fn profile(reader: &mut Reader<'_>) -> Option<PathBuf> {
-    reader.own("PFLOG", |text| {
+    reader.own(variables::PFLOG, |text| {
         let found = fs::canonicalize(text).and_then(|dir| Ok((fs::metadata(&dir)?, dir)));
         let why = match found {
             Ok((meta, dir)) if meta.is_dir() => return Ok(dir),

@@ -9,7 +9,6 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::{Cli, Done};
-use crate::environment;
 use crate::sample::FIELDS;
 use crate::text::exit::{self, Exit, Failure};
 use crate::top::columns::COLUMNS;
@@ -17,6 +16,7 @@ use crate::top::config::SETTINGS;
 use crate::top::keys::KEYS;
 use crate::top::options::Options;
 use crate::top::state::alerts::RULES;
+use shm_layout::variables::{self, Variable};
 
 /// Write shell completions to standard output
 #[derive(Debug, clap::Args)]
@@ -124,21 +124,24 @@ fn main_page(command: &Command) -> Result<String, Failure> {
     manual(command.clone()).render(&mut page)?;
     let mut text = tidy(page);
     text.push_str(".SH ENVIRONMENT\n");
-    for variable in environment::TABLE {
-        text.push_str(&format!(
-            ".TP\n\\fB{}\\fR=\\fI{}\\fR\n{}\n",
-            variable.name,
+    let (aliases, ours): (Vec<&Variable>, Vec<&Variable>) = variables::TABLE
+        .iter()
+        .partition(|variable| variable.alias_of.is_some());
+    let entry = |variable: &Variable| {
+        format!(
+            ".TP\n\\fB{}\\fR=\\fI{}\\fR\n{}",
+            escape(variable.name),
             escape(variable.example),
             escape(variable.meaning)
-        ));
+        )
+    };
+    for variable in ours {
+        text.push_str(&format!("{}\n", entry(variable)));
     }
     text.push_str(".SS Names of other tools\nThe preloaded library honours these and shows them as the source.\n");
-    for (name, meaning) in environment::ALIASES {
-        text.push_str(&format!(
-            ".TP\n\\fB{}\\fR\n{}\n",
-            escape(name),
-            escape(meaning)
-        ));
+    for alias in aliases {
+        let of = alias.alias_of.unwrap_or_default();
+        text.push_str(&format!("{} In place of {of}.\n", entry(alias)));
     }
     text.push_str(&exit_status());
     Ok(text)

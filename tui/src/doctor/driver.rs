@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Finding, Patient, interposition};
-use crate::environment;
 use crate::host::artifacts;
 use crate::host::probe::Probe;
 use crate::sample::Nvml;
 use crate::source::live::Live;
+use shm_layout::variables;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let installed = |name| artifacts::find(name).is_ok();
@@ -21,7 +21,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         return vec![unasked, nvml(patient)];
     }
     let mut findings = Vec::new();
-    let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
+    let simulated = std::env::var_os(variables::SIM).is_some_and(|value| value != "0");
     let real = match Probe::start(|_| {}) {
         Ok(mut probe) => {
             let memory = probe.ask("info").unwrap_or_default();

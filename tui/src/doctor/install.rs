@@ -1,10 +1,10 @@
 //! Is everything installed, and does the environment say anything that means nothing?
 
 use super::{Finding, Patient};
-use crate::environment;
 use crate::host::artifacts;
 use crate::host::elf;
 use crate::workload::launch::Settings;
+use shm_layout::variables;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![match &patient.library {
@@ -88,7 +88,7 @@ fn settings() -> Vec<Finding> {
             "correct it or unset it; programs would run without that limit",
         ),
     }];
-    if value(environment::DISABLE).is_some_and(|value| value != "0") {
+    if value(variables::DISABLE).is_some_and(|value| value != "0") {
         findings.push(Finding::warn(
             "environment",
             "GPUSHARE_DISABLE is set: the library steps aside in every program",

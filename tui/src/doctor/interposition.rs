@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use shm_layout::{ProcessDeviceView, Segments, clock, snapshot};
 
 use super::{Finding, Patient, coverage};
-use crate::environment;
 use crate::host::artifacts;
 use crate::host::probe::Probe;
 use crate::workload::stage;
+use shm_layout::variables;
 
 /// What the probe may hold, what it takes, and what must then be refused.
 const QUOTA: &str = "8MiB";
@@ -111,16 +111,16 @@ fn prepare(
     simulator: Option<std::ffi::OsString>,
 ) {
     command
-        .env(environment::DIR, &place.path)
-        .env(environment::MEMORY, QUOTA)
+        .env(variables::DIR, &place.path)
+        .env(variables::MEMORY, QUOTA)
         .env("LD_PRELOAD", artifacts::prepend(library, "LD_PRELOAD"))
-        .env_remove(environment::DISABLE)
-        .env_remove(environment::GROUP);
+        .env_remove(variables::DISABLE)
+        .env_remove(variables::GROUP);
     if let Some(path) = simulator {
         command
             .env("LD_LIBRARY_PATH", path)
-            .env(environment::SIM, "1")
-            .env(environment::SIM_WORLD, &place.world);
+            .env(variables::SIM, "1")
+            .env(variables::SIM_WORLD, &place.world);
     }
 }
 

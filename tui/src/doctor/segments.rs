@@ -6,7 +6,7 @@ use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Finding, Patient};
-use crate::environment;
+use shm_layout::variables;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let dir = match &patient.dir {
@@ -73,7 +73,7 @@ pub fn may_write(dir: &Path) -> bool {
 /// write it.
 pub fn apart(dir: &SegmentDir) -> Option<String> {
     let system = Path::new(SYSTEM_DIR);
-    let chosen = std::env::var_os(environment::DIR).is_some_and(|dir| !dir.is_empty());
+    let chosen = std::env::var_os(variables::DIR).is_some_and(|dir| !dir.is_empty());
     let apart = dir.mode == Mode::User && !chosen && system.join("state").exists();
     apart.then(|| {
         format!(

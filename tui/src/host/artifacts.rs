@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use shm_layout::dir::Dir;
 
-use crate::environment;
 use crate::text::exit::Failure;
+use shm_layout::variables;
 
 /// The preloaded library's file name.
 pub const LIBRARY: &str = "libgpushare.so";
@@ -42,10 +42,7 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
                 .map(|path| path.display().to_string())
                 .collect();
             let mend = match name {
-                LIBRARY => format!(
-                    "build the workspace or set {} to its path",
-                    environment::LIB
-                ),
+                LIBRARY => format!("build the workspace or set {} to its path", variables::LIB),
                 _ => "build the workspace or install it there".to_owned(),
             };
             Failure::failed(format!(
@@ -57,7 +54,7 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
 
 /// The library to preload, as an absolute path.
 pub fn library() -> Result<PathBuf, Failure> {
-    let Some(named) = std::env::var_os(environment::LIB).filter(|named| !named.is_empty()) else {
+    let Some(named) = std::env::var_os(variables::LIB).filter(|named| !named.is_empty()) else {
         return find(LIBRARY);
     };
     let path = PathBuf::from(&named);
@@ -69,7 +66,7 @@ pub fn library() -> Result<PathBuf, Failure> {
     let absolute = fs::canonicalize(&path).map_err(|error| {
         Failure::failed(format!(
             "{} names {}, which cannot be used: {error}",
-            environment::LIB,
+            variables::LIB,
             path.display()
         ))
     })?;

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::environment;
 use crate::host::artifacts;
 use crate::host::processes::Children;
+use shm_layout::variables;
 
 /// How long the driver may take for one answer; a cold real one takes seconds to start.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -110,6 +110,6 @@ impl Probe {
 
 /// Whether there is a driver with a device. A world that says it is simulated is believed.
 pub fn real_gpu() -> bool {
-    let simulated = std::env::var_os(environment::SIM).is_some_and(|value| value != "0");
+    let simulated = std::env::var_os(variables::SIM).is_some_and(|value| value != "0");
     !simulated && Probe::start(|_| {}).is_ok()
 }

@@ -9,8 +9,8 @@ use std::io::ErrorKind;
 use shm_layout::OpenError;
 use shm_layout::trace::TraceError;
 
-use crate::environment;
 use crate::host::users::Users;
+use shm_layout::variables;
 
 /// Declares the codes once: the enum, its numbers and the table the help prints.
 macro_rules! exit_codes {
@@ -144,7 +144,7 @@ impl From<&OpenError> for Failure {
                 "{} belongs to user {}, not to you, and is not used; set {} to a directory of your own",
                 path.display(),
                 Users::of_this_machine().name_and_number(*owner),
-                environment::DIR
+                variables::DIR
             ),
             other => other.to_string(),
         };

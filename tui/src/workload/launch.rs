@@ -10,13 +10,13 @@ use std::process::{Child, Command};
 
 use shm_layout::SegmentDir;
 
-use crate::environment;
 use crate::host::artifacts;
 use crate::host::elf::{self, Obstacle};
 use crate::host::programs::find_program;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
 use crate::text::units;
+use shm_layout::variables;
 
 mod settings;
 
@@ -89,16 +89,16 @@ impl Launch {
         launch.set("LD_PRELOAD", artifacts::prepend(&library, "LD_PRELOAD"));
         // The program may change its directory before it looks for the segments.
         if let Some(dir) = dir.filter(|dir| dir.path.is_relative())
-            && std::env::var_os(environment::DIR).is_some()
+            && std::env::var_os(variables::DIR).is_some()
         {
             // Not by the links in it: what was checked is this name.
-            launch.set(environment::DIR, std::path::absolute(&dir.path)?);
+            launch.set(variables::DIR, std::path::absolute(&dir.path)?);
         }
         if let Some(scenario) = &settings.sim {
             let dir = dir.ok_or_else(|| {
                 Failure::failed(format!(
                     "--sim needs a directory to put the simulator's links in; set {} to one of your own",
-                    environment::DIR
+                    variables::DIR
                 ))
             })?;
             launch.simulate(scenario.as_deref(), dir)?;
@@ -130,7 +130,7 @@ impl Launch {
             "LD_LIBRARY_PATH",
             artifacts::prepend(&folder, "LD_LIBRARY_PATH"),
         );
-        self.set(environment::SIM, "1");
+        self.set(variables::SIM, "1");
         if let Some(scenario) = scenario {
             // The program may change its directory before it opens the driver.
             let file = Path::new(scenario);
@@ -139,7 +139,7 @@ impl Launch {
             } else {
                 PathBuf::from(scenario)
             };
-            self.set(environment::SIM_SCENARIO, scenario);
+            self.set(variables::SIM_SCENARIO, scenario);
         }
         Ok(())
     }
@@ -200,11 +200,11 @@ fn needs_a_shell(error: &std::io::Error) -> bool {
 }
 
 fn disabled() -> Option<String> {
-    let value = std::env::var_os(environment::DISABLE)?;
+    let value = std::env::var_os(variables::DISABLE)?;
     (!value.is_empty() && value != "0").then(|| {
         format!(
             "{} is set, so the library steps aside: nothing will be counted, limited or locked; unset it",
-            environment::DISABLE
+            variables::DISABLE
         )
     })
 }

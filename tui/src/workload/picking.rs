@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use serde::Serialize;
 use shm_layout::Uuid;
 
-use crate::environment;
 use crate::sample::{DeviceSample, Sample};
 use crate::text::exit::Failure;
 use crate::text::units::human_size;
 use crate::text::uuids;
+use shm_layout::variables;
 
 const ALLOWED: &str = "/usr/local/share/gpus/ids";
 
@@ -141,13 +141,13 @@ pub fn choose(
         None => Failure::failed(format!(
             "no GPU may be picked: {} lists none of those here; correct the list or set {}",
             allowed_path().display(),
-            environment::ALLOWED_GPUS
+            variables::ALLOWED_GPUS
         )),
     })
 }
 
 fn allowed_path() -> PathBuf {
-    std::env::var_os(environment::ALLOWED_GPUS).map_or_else(|| ALLOWED.into(), Into::into)
+    std::env::var_os(variables::ALLOWED_GPUS).map_or_else(|| ALLOWED.into(), Into::into)
 }
 
 /// The devices that may be chosen; `None` when there is no list.

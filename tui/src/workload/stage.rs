@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use shm_layout::{Mode, SegmentDir, Segments, clock, snapshot};
 
-use crate::environment;
 use crate::host::artifacts;
 use crate::host::processes::Children;
 use crate::text::exit::Failure;
 use crate::workload::launch::{Launch, Settings};
+use shm_layout::variables;
 
 mod leftovers;
 
@@ -76,16 +76,16 @@ impl Stage {
 
     /// What every program on this stage has in its environment.
     pub fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
-        let mut variables = vec![(environment::DIR, self.dir.path.clone().into_os_string())];
+        let mut variables = vec![(variables::DIR, self.dir.path.clone().into_os_string())];
         if self.simulated {
             let folder = artifacts::sim_folder(&self.dir.path)?;
             variables.push((
                 "LD_LIBRARY_PATH",
                 artifacts::prepend(&folder, "LD_LIBRARY_PATH"),
             ));
-            variables.push((environment::SIM, "1".into()));
+            variables.push((variables::SIM, "1".into()));
             if self.private {
-                variables.push((environment::SIM_WORLD, self.world.clone().into()));
+                variables.push((variables::SIM_WORLD, self.world.clone().into()));
             }
         }
         Ok(variables)

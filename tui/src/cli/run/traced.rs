@@ -22,11 +22,11 @@ use crate::cli::{Done, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets::Chosen;
 use crate::edit::trace::begin;
-use crate::environment;
 use crate::host::pids::HostPids;
 use crate::text::exit::Failure;
 use crate::traces::{self, Account, chrome, output, ring};
 use crate::workload::launch::Launch;
+use shm_layout::variables;
 
 /// How long a process may take to begin a trace by itself.
 const BY_ITSELF_NS: u64 = 100_000_000;
@@ -45,8 +45,8 @@ pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
     // A place that cannot be written should not cost a whole run.
     output::check(file)?;
     // Somebody may have said how much room.
-    if std::env::var_os(environment::TRACE).is_none_or(|records| records.is_empty()) {
-        launch.set(environment::TRACE, DEFAULT_RECORDS.to_string());
+    if std::env::var_os(variables::TRACE).is_none_or(|records| records.is_empty()) {
+        launch.set(variables::TRACE, DEFAULT_RECORDS.to_string());
     }
     let failed = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()

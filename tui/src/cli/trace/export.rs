@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::Place;
 use crate::cli::{Done, note};
-use crate::environment;
 use crate::text::exit::{Exit, Failure};
 use crate::traces::ring::edits;
 use crate::traces::{self, Account, Found, alnair, chrome, csv, output};
+use shm_layout::variables;
 
 /// Write traces for Perfetto, as CSV, or as Alnair's logs; while they go on, after, and after the process died
 #[derive(Debug, clap::Args)]
@@ -69,13 +69,13 @@ fn alnair_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
             ));
         }
         Some(path) => path.to_owned(),
-        None => std::env::var_os(environment::PFLOG)
+        None => std::env::var_os(variables::PFLOG)
             .filter(|dir| !dir.is_empty())
             .map(PathBuf::from)
             .ok_or_else(|| {
                 Failure::usage(format!(
                     "--format alnair writes into a directory; name it with -o or {}",
-                    environment::PFLOG
+                    variables::PFLOG
                 ))
             })?,
     };

@@ -8,12 +8,12 @@ use super::report::Measured;
 use super::{Config, Plan, Task};
 use crate::edit::audit::Place;
 use crate::edit::{EditRequest, Editor};
-use crate::environment;
 use crate::host::probe::Probe;
 use crate::text::exit::Failure;
 use crate::text::units;
 use crate::workload::launch::Settings;
 use crate::workload::stage::Stage;
+use shm_layout::variables;
 
 /// How long the tasks may take to obey a policy before a measurement would measure something else.
 const OBEYED: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ const OBEYED: Duration = Duration::from_secs(30);
 pub fn play(plan: &Plan, config: &Config, simulated: bool) -> Result<Measured, Failure> {
     let mut stage = Stage::new(None, simulated)?;
     let mut environment: Vec<(String, String)> = pairs(&config.env);
-    environment.push((environment::SIM_SCENARIO.into(), plan.scenario.clone()));
+    environment.push((variables::SIM_SCENARIO.into(), plan.scenario.clone()));
     let limit = Duration::from_secs_f64(plan.seconds);
     for task in plan.background() {
         for name in task.names() {

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use clap::Args;
 use shm_layout::trace::RECORDS;
 
-use crate::environment;
 use crate::text::exit::Failure;
 use crate::text::names::{check_group, check_label};
 use crate::text::units;
+use shm_layout::variables;
 
 use super::wrong_value;
 
@@ -70,7 +70,7 @@ macro_rules! carried {
     ($($option:literal $variable:ident $field:ident $means:ident $check:expr;)*) => {
         const CARRIED: &[Carried] = &[$(Carried {
             option: $option,
-            variable: environment::$variable,
+            variable: variables::$variable,
             means: Means::$means,
             of: |settings| &settings.$field,
             check: $check,
@@ -119,13 +119,13 @@ impl Settings {
             (carried.check)(carried.variable, &text.to_string_lossy())?;
             names.push(carried.variable);
         }
-        if let Some(text) = std::env::var_os(environment::TRACE).filter(|text| !text.is_empty()) {
+        if let Some(text) = std::env::var_os(variables::TRACE).filter(|text| !text.is_empty()) {
             let (least, most) = (i64::from(*RECORDS.start()), i64::from(*RECORDS.end()));
             right(
-                environment::TRACE,
+                variables::TRACE,
                 units::parse_integer(&text.to_string_lossy(), least, most),
             )?;
-            names.push(environment::TRACE);
+            names.push(variables::TRACE);
         }
         Ok(names)
     }
@@ -148,7 +148,7 @@ impl Settings {
             let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
             let stem = stem.strip_suffix('_').unwrap_or(name);
             let mut limits = shm_layout::ALIASES.iter();
-            name != environment::PFLOG && limits.any(|alias| *alias == name || *alias == stem)
+            name != variables::PFLOG && limits.any(|alias| *alias == name || *alias == stem)
         };
         let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         names.extend(inherited.filter(|name| is_alias(name) && is_set(name)));
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(
             variables,
             [
-                (environment::MEMORY, "0:8GiB,1:50%".into()),
-                (environment::CAP, "30%".into())
+                (variables::MEMORY, "0:8GiB,1:50%".into()),
+                (variables::CAP, "30%".into())
             ]
         );
     }
