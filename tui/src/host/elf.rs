@@ -9,10 +9,15 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use object::elf::{EM_AARCH64, EM_X86_64};
+use object::read::ReadRef;
+use object::read::elf::{FileHeader, ProgramHeader};
 use rustix::process::{getegid, geteuid};
 
+use file::Header;
+
 mod exports;
-mod sections;
+mod file;
 mod versions;
 
 pub use exports::exports;
@@ -70,7 +75,7 @@ pub fn obstacle(program: &Path) -> Option<Obstacle> {
         // Its own bits and capabilities mean nothing to the kernel.
         Some(interpreter) if interpreter != program => obstacle(&interpreter),
         Some(_) => None,
-        None => of_elf(&start),
+        None => of_elf(&file::open(program)?),
     }
 }
 
@@ -90,12 +95,12 @@ fn has_capabilities(program: &Path) -> bool {
     rustix::fs::getxattr(program, "security.capability", &mut value[..]).is_ok()
 }
 
-/// Enough of the file for its headers and the linker's name.
+/// Enough of the file for the interpreter line of a script.
 fn read_start(program: &Path) -> Option<Vec<u8>> {
     let mut start = Vec::new();
     File::open(program)
         .ok()?
-        .take(64 * 1024)
+        .take(4096)
         .read_to_end(&mut start)
         .ok()?;
     Some(start)
@@ -118,59 +123,31 @@ fn interpreter_line(start: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(interpreter))
 }
 
-fn of_elf(start: &[u8]) -> Option<Obstacle> {
-    const CLASS: usize = 4;
-    const CLASS64: u8 = 2;
-    const MACHINE: usize = 18;
-    if !start.starts_with(b"\x7fELF") {
+fn of_elf<'data, R: ReadRef<'data>>(data: R) -> Option<Obstacle> {
+    let machine = if cfg!(target_arch = "aarch64") {
+        EM_AARCH64
+    } else {
+        EM_X86_64
+    };
+    if data.read_bytes_at(0, 4) != Ok(b"\x7fELF") {
         return None;
     }
-    let machine = if cfg!(target_arch = "aarch64") {
-        183
-    } else {
-        62
+    let Ok(header) = Header::parse(data) else {
+        return Some(Obstacle::OtherMachine);
     };
-    if start.get(CLASS) != Some(&CLASS64) || number(start, MACHINE, 2) != Some(machine) {
+    let endian = header.endian().ok()?;
+    if header.e_machine(endian) != machine {
         return Some(Obstacle::OtherMachine);
     }
-    match linker(start) {
+    let segments = header.program_headers(endian, data).unwrap_or_default();
+    let linker = segments
+        .iter()
+        .find_map(|segment| segment.interpreter(endian, data).ok()?);
+    match linker.map(String::from_utf8_lossy) {
         Some(linker) if linker.contains("ld-musl") => Some(Obstacle::Musl),
         Some(_) => None,
         None => Some(Obstacle::Static),
     }
-}
-
-/// The dynamic linker that the program headers name (PT_INTERP).
-fn linker(start: &[u8]) -> Option<String> {
-    const PT_INTERP: u64 = 3;
-    let table = usize::try_from(number(start, 32, 8)?).ok()?;
-    let size = usize::try_from(number(start, 54, 2)?).ok()?;
-    let count = usize::try_from(number(start, 56, 2)?).ok()?;
-    for at in 0..count {
-        let header = table.checked_add(size.checked_mul(at)?)?;
-        if number(start, header, 4)? == PT_INTERP {
-            let from = usize::try_from(number(start, header.checked_add(8)?, 8)?).ok()?;
-            let length = usize::try_from(number(start, header.checked_add(32)?, 8)?).ok()?;
-            let name = start.get(from..from.checked_add(length)?)?;
-            return Some(
-                String::from_utf8_lossy(name)
-                    .trim_end_matches('\0')
-                    .to_owned(),
-            );
-        }
-    }
-    None
-}
-
-/// A little-endian number of `width` bytes.
-fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(width)?)?;
-    Some(
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
-    )
 }
 
 #[cfg(test)]
@@ -185,19 +162,19 @@ mod tests {
 
     #[test]
     fn a_program_header_table_that_lies_is_survived() {
-        let mut elf = vec![0_u8; 64];
-        elf[..5].copy_from_slice(b"\x7fELF\x02");
+        let mut elf = [0_u8; 64];
+        elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         elf[18] = if cfg!(target_arch = "aarch64") {
             183
         } else {
             62
         };
-        assert_eq!(of_elf(&elf), Some(Obstacle::Static));
+        assert_eq!(of_elf(&elf[..]), Some(Obstacle::Static));
         elf[32..40].fill(0xff);
         elf[54..58].fill(0xff);
-        assert_eq!(of_elf(&elf), Some(Obstacle::Static));
-        assert_eq!(of_elf(b"\x7fELF\x01"), Some(Obstacle::OtherMachine));
-        assert_eq!(of_elf(b"plain text"), None);
+        assert_eq!(of_elf(&elf[..]), Some(Obstacle::Static));
+        assert_eq!(of_elf(&b"\x7fELF\x01"[..]), Some(Obstacle::OtherMachine));
+        assert_eq!(of_elf(&b"plain text"[..]), None);
     }
 
     #[test]

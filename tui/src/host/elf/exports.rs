@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use super::number;
-use super::sections::Sections;
+use object::elf::{SHN_UNDEF, SHT_DYNSYM};
+use object::read::elf::Sym;
 
-const SHT_DYNSYM: u64 = 11;
-const SYMBOL: usize = 24;
+use super::file::{Elf, open};
 
 /// The defined dynamic symbols of a 64-bit library, unsorted; empty when it cannot be read.
 pub fn exports(library: &Path) -> Vec<String> {
@@ -14,15 +13,20 @@ pub fn exports(library: &Path) -> Vec<String> {
 }
 
 fn read(library: &Path) -> Option<Vec<String>> {
-    let (symbols, names) = Sections::open(library)?.of_type(SHT_DYNSYM)?;
+    let data = open(library)?;
+    let elf = Elf::read(&data)?;
+    let symbols = elf
+        .sections
+        .symbols(elf.endian, elf.data, SHT_DYNSYM)
+        .ok()?;
     let defined = symbols
-        .chunks_exact(SYMBOL)
-        .filter(|symbol| number(symbol, 6, 2) != Some(0));
-    Some(
-        defined
-            .filter_map(|symbol| names.at(number(symbol, 0, 4)?))
-            .collect(),
-    )
+        .iter()
+        .filter(|symbol| symbol.st_shndx(elf.endian) != SHN_UNDEF);
+    let name = |symbol: &object::elf::Sym64<_>| {
+        let name = symbol.name(elf.endian, symbols.strings()).ok()?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    };
+    Some(defined.filter_map(name).collect())
 }
 
 #[cfg(test)]

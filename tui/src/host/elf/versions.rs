@@ -9,13 +9,7 @@ use std::path::{Path, PathBuf};
 
 use shm_layout::procfs;
 
-use super::number;
-use super::sections::{Names, Sections};
-
-const SHT_VERNEED: u64 = 0x6fff_fffe;
-const SHT_VERDEF: u64 = 0x6fff_fffd;
-/// Longer chains than this are a lie.
-const MOST: usize = 4096;
+use super::file::{Elf, open};
 
 /// A version of glibc.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,50 +35,36 @@ impl fmt::Display for Glibc {
 
 /// The newest glibc this library asks for; `None` when it asks for none or cannot be read.
 pub fn needs(library: &Path) -> Option<Glibc> {
-    let (table, names) = Sections::open(library)?.of_type(SHT_VERNEED)?;
-    newest(&table, &names, 8, |from| {
-        Some((number(&table, from + 8, 4)?, number(&table, from + 12, 4)?))
-    })
-}
-
-/// The newest glibc this library is; `None` when it is none or cannot be read.
-pub fn provides(library: &Path) -> Option<Glibc> {
-    let (table, names) = Sections::open(library)?.of_type(SHT_VERDEF)?;
-    newest(&table, &names, 0, |from| {
-        Some((number(&table, from + 12, 4)?, number(&table, from + 16, 4)?))
-    })
-}
-
-/// Walks a chain of entries, each with a chain of names. `links` tells how far from an entry its first
-/// name and the next entry are; a name's own number is `name` bytes into its place.
-fn newest(
-    table: &[u8],
-    names: &Names,
-    name: usize,
-    links: impl Fn(usize) -> Option<(u64, u64)>,
-) -> Option<Glibc> {
+    let data = open(library)?;
+    let elf = Elf::read(&data)?;
+    let (mut libraries, link) = elf.sections.gnu_verneed(elf.endian, elf.data).ok()??;
+    let names = elf.sections.strings(elf.endian, elf.data, link).ok()?;
     let mut newest = None;
-    let mut entry = Some(0);
-    for _ in 0..MOST {
-        let Some((at, (first, next))) = entry.and_then(|at: usize| Some((at, links(at)?))) else {
-            break;
-        };
-        let mut place = step(at, first);
-        for _ in 0..MOST {
-            let Some(from) = place else { break };
-            let version = number(table, from + name, 4).and_then(|at| names.at(at));
-            newest = newest.max(version.as_deref().and_then(Glibc::of_symbol));
-            place = number(table, from + name + 4, 4).and_then(|next| step(from, next));
+    while let Ok(Some((_, mut versions))) = libraries.next() {
+        while let Ok(Some(version)) = versions.next() {
+            newest = newest.max(of_name(version.name(elf.endian, names)));
         }
-        entry = step(at, next);
     }
     newest
 }
 
-/// Zero ends a chain.
-fn step(from: usize, by: u64) -> Option<usize> {
-    let by = usize::try_from(by).ok().filter(|by| *by != 0)?;
-    from.checked_add(by).filter(|to| *to < usize::MAX / 2)
+/// The newest glibc this library is; `None` when it is none or cannot be read.
+pub fn provides(library: &Path) -> Option<Glibc> {
+    let data = open(library)?;
+    let elf = Elf::read(&data)?;
+    let (mut definitions, link) = elf.sections.gnu_verdef(elf.endian, elf.data).ok()??;
+    let names = elf.sections.strings(elf.endian, elf.data, link).ok()?;
+    let mut newest = None;
+    while let Ok(Some((_, mut versions))) = definitions.next() {
+        while let Ok(Some(version)) = versions.next() {
+            newest = newest.max(of_name(version.name(elf.endian, names)));
+        }
+    }
+    newest
+}
+
+fn of_name(name: object::Result<&[u8]>) -> Option<Glibc> {
+    Glibc::of_symbol(std::str::from_utf8(name.ok()?).ok()?)
 }
 
 /// The C library that programs here load.
@@ -125,15 +105,5 @@ mod tests {
         assert_eq!(version("GLIBC_2.17").to_string(), "2.17");
         assert_eq!(Glibc::of_symbol("GLIBC_PRIVATE"), None);
         assert_eq!(Glibc::of_symbol("GCC_3.0"), None);
-    }
-
-    #[test]
-    fn a_chain_that_leads_nowhere_ends() {
-        let table = vec![0xff; 64];
-        let names = Sections::open(&std::env::current_exe().expect("known"))
-            .and_then(|sections| sections.of_type(SHT_VERNEED))
-            .map(|(_, names)| names);
-        let Some(names) = names else { return };
-        assert_eq!(newest(&table, &names, 8, |_| Some((16, 16))), None);
     }
 }
