@@ -23,7 +23,7 @@ _gpushare__top() {
 
     case "${cmd}" in
         gpushare__top)
-            opts="-b -n -d -h -V --once --batch --looks --delay --format --check --filter --gpu --read-only --record --replay --no-nvml --ascii --color --config --cost --tied --help --version"
+            opts="-b -n -d -h -V --once --batch --looks --delay --format --check --filter --gpu --read-only --record --replay --no-nvml --ascii --color --config --tied --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -1,4 +1,4 @@
-//! What the dashboard costs on a made-up machine: `gpushare-top --cost`.
+//! What the dashboard costs on a made-up machine: `cargo bench -p gpushare --bench cost`.
 //!
 //! 64 processes on 8 devices, four samples a second, every frame drawn at 120×40. Counted is our own work: looking at a
 //! segment with that many processes in it, taking a busy sample in, and drawing it.
@@ -15,14 +15,14 @@ use ratatui::backend::TestBackend;
 use rustix::time::{ClockId, clock_gettime};
 use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Segments, register};
 
-use super::palette::{Depth, Palette};
-use super::state::State;
-use super::view::{self, Look};
-use crate::sample::{
+use gpushare_tui::sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, Policy, ProcessSample, ProcessState, Rule,
     Sample, Slot, What,
 };
-use crate::source::live::Live;
+use gpushare_tui::source::live::Live;
+use gpushare_tui::top::palette::{Depth, Palette};
+use gpushare_tui::top::state::State;
+use gpushare_tui::top::view::{self, Look};
 
 const PROCESSES: u16 = 64;
 const DEVICES: usize = 8;
@@ -31,8 +31,8 @@ const HZ: u64 = 4;
 /// How long NVML may take to answer.
 const NVML: Duration = Duration::from_secs(5);
 
-/// Measures and prints.
-pub fn measure(out: &mut impl Write) -> Result<()> {
+fn main() -> Result<()> {
+    let out = &mut std::io::stdout().lock();
     let mut state = State::default();
     let look = Look {
         palette: Palette::new(Depth::True, false, false),

@@ -1,7 +1,22 @@
 //! gpushare-top and gpushare: the dashboard and the control program.
 //!
-//! Both look at the same segments and edit them by the same road ([`edit`]): validate,
-//! compare-and-swap, audit, acknowledgement. What a person reads and types is in [`text`]; the control program's verbs are in [`cli`], one file each.
+//! Both read the same segments and edit them in the same way ([`edit`]): validate, compare-and-swap, audit,
+//! acknowledgement. What a user reads and types is in [`text`]; each verb of the control program is one file in [`cli`].
+//!
+//! # Floors
+//!
+//! A module uses what stands below it; `tests/floors.rs` holds it to that.
+//!
+//! ```text
+//! cli        cli                  the control program: one file for each verb
+//! programs   doctor, top          what the verbs start: the checks, the dashboard
+//! work       traces, workload     traces as files; programs started under gpushare
+//! edit       edit, source         edits of the segments; where samples come from
+//! sample     sample               everything known at one moment, its columns and its JSON
+//! host       host                 users, processes, ELF files, installed libraries
+//! variables  environment          the environment variables
+//! text       text                 units, names, exit codes
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -7,11 +7,13 @@
 //!
 //! Times ending in `_ns` are CLOCK_BOOTTIME as in the segments, so ages are differences to [`Sample::time_ns`].
 
+pub mod columns;
 mod device;
 mod event;
 mod fields;
 mod process;
 pub mod report;
+mod who;
 
 pub use device::{DeviceSample, Order, Policy, Rule};
 pub use event::{End, EventLine, What};
@@ -20,6 +22,8 @@ pub use process::{
     Histogram, Holding, Lock, LockState, ProcessSample, ProcessState, Slot, Trace, TraceState,
     bucket_start_ns, quantile,
 };
+
+pub use who::Who;
 
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 //!
 //! Data flows one way: a [`crate::source::Source`] makes samples, [`state`] takes them in, [`view`] draws the state.
 //! Keys change the state and send edits to [`operator`], a thread that writes and waits for the acknowledgement while
-//! the screen goes on. What has columns, keys, fields or rules is a table: [`columns`], [`keys`], [`state::alerts`].
+//! the screen goes on. What has columns, keys, fields or rules is a table: [`crate::sample::columns`], [`keys`], [`state::alerts`].
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -15,9 +15,8 @@ use jiff::tz::TimeZone;
 use shm_layout::{OpenError, locate_existing};
 
 pub mod app;
-pub mod columns;
 pub mod config;
-pub mod cost;
+pub mod data;
 pub mod dialog;
 pub mod keys;
 pub mod once;
@@ -35,11 +34,11 @@ use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
 use crate::text::exit::Exit;
 use config::{Background, Config};
+use data::alert::Severity;
 use options::Options;
 use palette::{Depth, Palette, When};
 use run::{Dashboard, End};
 use state::State;
-use state::alerts::Severity;
 use state::filter::Filter;
 use view::Look;
 
@@ -81,10 +80,6 @@ fn sentence(error: &anyhow::Error) -> String {
 }
 
 fn work(options: &Options) -> Result<ExitCode> {
-    if options.cost {
-        cost::measure(&mut io::stdout().lock())?;
-        return Ok(Exit::Done.into());
-    }
     if options.tied {
         // Else it would go on drawing over whatever the terminal shows next.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
@@ -150,7 +145,6 @@ fn work(options: &Options) -> Result<ExitCode> {
         },
         pace,
         dir,
-        panic: cfg!(debug_assertions) && std::env::var_os("GPUSHARE_TOP_PANIC").is_some(),
     }
     .run()?;
     Ok(match end {

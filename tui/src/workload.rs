@@ -3,6 +3,7 @@
 pub mod demo;
 pub mod experiment;
 pub mod launch;
+pub mod leftovers;
 pub mod picking;
 pub mod stage;
 pub mod wrapping;

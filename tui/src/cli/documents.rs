@@ -10,8 +10,8 @@ use clap_mangen::Man;
 
 use super::{Cli, Done};
 use crate::sample::FIELDS;
+use crate::sample::columns::COLUMNS;
 use crate::text::exit::{self, Exit, Failure};
-use crate::top::columns::COLUMNS;
 use crate::top::config::SETTINGS;
 use crate::top::keys::KEYS;
 use crate::top::options::Options;

@@ -10,8 +10,12 @@ use shm_layout::{ProcessDeviceView, Segments, clock, snapshot};
 use super::{Finding, Patient, coverage};
 use crate::host::artifacts;
 use crate::host::probe::Probe;
+<<<<<<< HEAD
 use crate::workload::stage;
 use shm_layout::variables;
+=======
+use crate::workload::leftovers;
+>>>>>>> dae8523 (tui: Let imports point down, and hold them to it)
 
 /// What the probe may hold, what it takes, and what must then be refused.
 const QUOTA: &str = "8MiB";
@@ -164,10 +168,10 @@ struct Place {
 
 impl Place {
     fn new() -> Result<Self, String> {
-        stage::sweep();
+        leftovers::sweep();
         let world = format!("gpushare-stage-{}-doctor", std::process::id());
-        let path = stage::private_dir(&world).map_err(|failure| failure.sentence)?;
-        let _alive = stage::mark(&path).ok();
+        let path = leftovers::private_dir(&world).map_err(|failure| failure.sentence)?;
+        let _alive = leftovers::mark(&path).ok();
         Ok(Self {
             path,
             world,
@@ -179,6 +183,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
-        stage::remove_world(&self.world);
+        leftovers::remove_world(&self.world);
     }
 }

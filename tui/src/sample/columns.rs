@@ -1,12 +1,42 @@
-//! The process table's columns: one table from which the screen, sorting, filters, CSV and help are made.
+//! The process table's columns: one table from which the screen, sorting, filters, CSV, `gpushare ps` and help are made.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::sample::{LockState, ProcessState, Rule, quantile};
+use super::{DeviceSample, Holding, LockState, ProcessSample, ProcessState, Rule, Who, quantile};
 use crate::text::units;
 
-use super::state::Row;
+/// One row: a process on a device.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    /// Which process.
+    pub who: Who,
+    /// Its letter; a blank where it has none.
+    pub letter: char,
+    /// The process.
+    pub process: &'a ProcessSample,
+    /// What it holds on the device.
+    pub holding: &'a Holding,
+    /// The device.
+    pub device: &'a DeviceSample,
+    /// What several samples tell; `None` where there is only one.
+    pub recent: Option<Recent>,
+    /// The moment the row is about.
+    pub now_ns: u64,
+}
+
+/// What a process did on a device lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Recent {
+    /// Share of the time it held the lock, 0 to 1.
+    pub hold: f64,
+    /// Share of the time it waited for the lock, 0 to 1.
+    pub wait: f64,
+    /// Kernels and graphs launched in a second.
+    pub launches_per_s: Option<f64>,
+    /// The process it waited for longest: letter, pid, and its share of the waits.
+    pub behind: Option<(char, u32, f64)>,
+}
 
 /// A column.
 #[derive(Debug)]
@@ -140,13 +170,13 @@ columns! {
     "quota"     "QUOTA"    6  3 "memory it may hold; a dash is no limit"                      |r| r.holding.quota_bytes.map_or(Value::None, Value::Bytes);
     "full"      "FULL"     6 10 "how much of the quota is used"                               full;
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
-    "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| Value::Percent((r.spent.hold * 100.0).into());
-    "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| Value::Percent((r.spent.wait * 100.0).into());
+    "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
+    "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| recent(r, |recent| Some(Value::Percent(recent.wait * 100.0)));
     "hold_p99"  "HOLDp99"  7 14 "99 of 100 holds were shorter, about"                         |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
     "wait_p50"  "WAITp50"  7 17 "half of the waits were shorter, about"                       |r| span(quantile(&r.holding.lock.wait_hist, 0.50));
     "wait_p99"  "WAITp99"  7  8 "99 of 100 waits were shorter, about"                         |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
-    "behind"    "FOR"      6 11 "pid it waited for longest lately; on screen its letter, and the share" behind;
-    "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| r.pulse.map_or(Value::None, |p| Value::Rate(p.launches_per_s));
+    "behind"    "FOR"      6 11 "pid it waited for longest lately; on screen its letter, and the share" |r| recent(r, behind);
+    "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| recent(r, |recent| recent.launches_per_s.map(Value::Rate));
     "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.denials);
     "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.weight.into()));
     "priority"  "PRI"      3 18 "priority: higher goes first under order=priority"            |r| managed(r, Value::Number(r.process.priority.into()));
@@ -210,10 +240,14 @@ fn state(row: &Row<'_>) -> Value<'static> {
     Value::Text(Cow::Borrowed(word))
 }
 
-fn behind(row: &Row<'_>) -> Value<'static> {
-    row.behind.map_or(Value::None, |(letter, pid, share)| {
-        Value::Whom(letter, pid, share)
-    })
+fn recent(row: &Row<'_>, value: fn(&Recent) -> Option<Value<'static>>) -> Value<'static> {
+    row.recent.as_ref().and_then(value).unwrap_or(Value::None)
+}
+
+fn behind(recent: &Recent) -> Option<Value<'static>> {
+    recent
+        .behind
+        .map(|(letter, pid, share)| Value::Whom(letter, pid, share))
 }
 
 fn since(row: &Row<'_>) -> Value<'static> {

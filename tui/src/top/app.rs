@@ -6,15 +6,16 @@ use tui_input::backend::crossterm::EventHandler;
 
 mod trace;
 
-use super::columns::COLUMNS;
 use super::dialog::{self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject};
 use super::keys::{self, Action};
 use super::operator::{News, Task};
 use super::overlay::{AuditList, FilterLine, Overlay};
 use super::state::filter::Filter;
-use super::state::{Screen, State, Who};
+use super::state::{Screen, State};
 use crate::edit::Applied;
 use crate::edit::audit::{Entry, Outcome};
+use crate::sample::Who;
+use crate::sample::columns::COLUMNS;
 use crate::sample::{ProcessSample, Sample};
 
 /// What the program should do after a key.

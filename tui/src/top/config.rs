@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::columns;
 use super::palette::When;
+use crate::sample::columns;
 
 /// The settings, each with an example, for the manual. A test holds it against [`Config`].
 pub const SETTINGS: [(&str, &str, &str); 7] = [

@@ -2,18 +2,24 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::alerts::{self, Alert};
-use super::blame::{Blame, Waits};
-use super::lanes::{Cell, Lanes};
-use super::letters::Letters;
-use super::log::Log;
-use super::map::Map;
-use super::pulse::Pulse;
-use super::{Who, rows};
-use crate::sample::{Holding, ProcessSample, Sample};
+use rustc_hash::FxHashMap;
 
-/// Shares of the lock are counted over this long.
-pub const WINDOW_NS: u64 = 20_000_000_000;
+use crate::sample::{Holding, ProcessSample, Sample, Who};
+use alert::Alert;
+use blame::{Blame, Waits};
+use lanes::{Cell, Lanes, WINDOW_NS};
+use letters::Letters;
+use log::Log;
+use pulse::Pulse;
+
+pub mod alert;
+pub mod blame;
+pub mod lanes;
+pub mod letters;
+pub mod log;
+pub mod pulse;
+mod ring;
+
 const UTIL_KEPT: usize = 1200;
 
 /// The samples' sum.
@@ -25,13 +31,13 @@ pub struct Data {
     pub lanes: Lanes,
     /// Recent events.
     pub log: Log,
-    /// What is wrong now, worst first.
+    /// What is wrong now, worst first; [`super::state`] applies the rules.
     pub alerts: Vec<Alert>,
     letters: Letters,
     blame: Blame,
-    pulses: Map<(Who, usize), Pulse>,
+    pulses: FxHashMap<(Who, usize), Pulse>,
     /// How each process spent the last [`WINDOW_NS`] on each lock it wanted.
-    spent: Map<(Who, usize), Cell>,
+    spent: FxHashMap<(Who, usize), Cell>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
     /// Hand-offs of each device by UUID: time, count and how many a second.
@@ -68,7 +74,6 @@ impl Data {
         self.sample = sample;
         // Events are in the log now.
         self.sample.events = Vec::new();
-        self.alerts = alerts::find(self);
     }
 
     /// The clock went back (another recording, a machine restored from an image): what was measured on it is void.
@@ -205,10 +210,5 @@ impl Data {
         let mut on: Vec<Who> = self.sample.holdings(gpu).map(|(p, _)| Who::of(p)).collect();
         on.sort_by_key(|who| (self.letters.hue(*who), *who));
         on
-    }
-
-    /// Every row of the process table, in the order of the samples.
-    pub fn all_rows(&self) -> Vec<rows::Row<'_>> {
-        rows::every(self)
     }
 }

@@ -8,8 +8,8 @@ use shm_layout::Change;
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
-use super::state::Data;
 use crate::edit::EditRequest;
+use crate::top::data::Data;
 
 mod effect;
 mod policy;

@@ -7,11 +7,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde::Serialize;
 
-use super::columns::{COLUMNS, Value};
+use super::data::alert::Severity;
+use super::data::blame::Pair;
 use super::options::Format;
 use super::state::State;
-use super::state::alerts::Severity;
-use super::state::blame::Pair;
+use crate::sample::columns::{COLUMNS, Value};
 use crate::sample::report::{self, ProcessReport};
 use crate::sample::{DeviceSample, GroupSample, SCHEMA_VERSION, quantile};
 use crate::text::plain::{Plain, cell};
@@ -195,7 +195,7 @@ fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<
 
 fn alerts(state: &State, only: Option<usize>) -> Vec<AlertLine<'_>> {
     let data = state.data();
-    let about = |alert: &&super::state::alerts::Alert| {
+    let about = |alert: &&super::data::alert::Alert| {
         only.is_none_or(|only| alert.gpu.is_none_or(|gpu| gpu == only))
     };
     let alerts = data.alerts.iter().filter(about).map(|alert| AlertLine {

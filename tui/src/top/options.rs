@@ -57,9 +57,6 @@ pub struct Options {
     /// Read settings from this file instead of ~/.config/gpushare/top.toml.
     #[arg(long, value_name = "F")]
     pub config: Option<PathBuf>,
-    /// Measure what the dashboard costs on a made-up machine and end.
-    #[arg(long, hide = true)]
-    pub cost: bool,
     /// End when whoever started it has ended, be it by SIGKILL.
     #[arg(long, hide = true)]
     pub tied: bool,

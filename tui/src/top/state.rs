@@ -1,47 +1,20 @@
 //! What the dashboard knows and what the user has chosen: everything a frame is drawn from.
 //!
-//! [`Data`] follows from samples alone, [`Choices`] from keys alone. Drawing takes both by reference and changes
-//! neither. Nothing in here knows the size of the screen.
+//! [`Data`] follows from samples alone, [`Choices`] from keys alone, the alerts from the data. Drawing takes them by
+//! reference and changes nothing. Nothing in here knows the size of the screen.
 
 pub mod alerts;
-pub mod blame;
 mod choices;
-mod data;
 pub mod filter;
-pub mod lanes;
-pub mod letters;
-pub mod log;
-pub mod map;
-pub mod pulse;
-mod ring;
-mod rows;
+pub mod rows;
 
 pub use choices::{Choices, Notice, Screen};
-pub use data::Data;
-pub use rows::Row;
 
+use super::data::Data;
+use super::data::blame::Waits;
 use super::overlay::Overlay;
-use crate::sample::{ProcessSample, Sample, Slot};
-use blame::Waits;
-
-/// Which process: a life of a slot, or the pid of one that has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Who {
-    /// A managed process.
-    Slot(Slot),
-    /// One that only NVML sees.
-    Pid(u32),
-}
-
-impl Who {
-    /// The name of this process.
-    pub fn of(process: &ProcessSample) -> Self {
-        match process.slot {
-            Some(slot) => Who::Slot(slot),
-            None => Who::Pid(process.shown_pid()),
-        }
-    }
-}
+use crate::sample::columns::Row;
+use crate::sample::{ProcessSample, Sample, Who};
 
 /// The dashboard's whole state.
 #[derive(Default)]
@@ -59,6 +32,7 @@ impl State {
     /// Takes in a sample. While frozen it is remembered and not shown.
     pub fn update(&mut self, sample: Sample) {
         self.live.update(sample);
+        self.live.alerts = alerts::find(&self.live);
         self.choices
             .settle(self.frozen.as_deref().unwrap_or(&self.live));
     }

@@ -16,7 +16,8 @@ use crate::host::programs::find_program;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
 use crate::text::units;
-use shm_layout::variables;
+        sweep_worlds();
+        let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
 
 mod settings;
 
@@ -124,7 +125,7 @@ impl Launch {
 
     fn simulate(&mut self, scenario: Option<&str>, dir: &SegmentDir) -> Result<(), Failure> {
         // Others whose directories are gone left their worlds behind; nobody else would look after those.
-        crate::workload::stage::sweep_worlds();
+        sweep_worlds();
         let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
         self.set(
             "LD_LIBRARY_PATH",

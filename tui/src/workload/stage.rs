@@ -18,9 +18,7 @@ use crate::text::exit::Failure;
 use crate::workload::launch::{Launch, Settings};
 use shm_layout::variables;
 
-mod leftovers;
-
-pub use leftovers::{mark, private_dir, remove_world, sweep, sweep_worlds};
+use super::leftovers::{mark, private_dir, remove_world, sweep};
 
 /// How long programs may take to reach the device.
 const START: Duration = Duration::from_secs(60);

@@ -1,19 +1,20 @@
 //! What follows from the samples: lanes, shares, alerts, sorting, filters, the selection.
 
 use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::sample::Who;
+use gpushare_tui::sample::columns;
 use gpushare_tui::sample::{ProcessState, Rule, Sample, Trace, TraceState, What};
 use gpushare_tui::source::Source;
 use gpushare_tui::source::replay::{Recorder, Replay};
 use gpushare_tui::top::app::{self, Next};
-use gpushare_tui::top::columns;
+use gpushare_tui::top::data::alert::Severity;
+use gpushare_tui::top::data::log::Showing;
 use gpushare_tui::top::once;
 use gpushare_tui::top::operator::Task;
 use gpushare_tui::top::options::Format;
 use gpushare_tui::top::overlay::Overlay;
-use gpushare_tui::top::state::alerts::Severity;
 use gpushare_tui::top::state::filter::Filter;
-use gpushare_tui::top::state::log::Showing;
-use gpushare_tui::top::state::{Screen, State, Who};
+use gpushare_tui::top::state::{Screen, State};
 
 use crate::support::{held_together, state, story};
 

@@ -6,6 +6,7 @@ use gpushare_testbed::eventually;
 use rustix::process::Signal;
 
 use crate::session::{ENTER, LEAVE, LIMIT, Session};
+use gpushare_tui::top::terminal::Screen;
 
 /// A dashboard that has drawn its first frame.
 fn drawn(dir: &tempfile::TempDir) -> Session {
@@ -47,12 +48,26 @@ fn tied_to_who_started_it_it_ends_with_them() {
     assert_eq!(session.end().code(), Some(143));
 }
 
+/// In the environment of a child: draw one frame and panic.
+const PANIC: &str = "GPUSHARE_TEST_PANIC";
+
 #[test]
-#[cfg(debug_assertions)]
 fn a_panic_gives_the_terminal_back_before_it_is_reported() {
+    if std::env::var_os(PANIC).is_some() {
+        let mut screen = Screen::take().unwrap();
+        screen.draw(|_| {}).unwrap();
+        panic!("asked for by the test");
+    }
     let dir = tempfile::tempdir().unwrap();
-    let environment = [("GPUSHARE_TOP_PANIC", "1"), ("RUST_BACKTRACE", "0")];
-    let mut session = Session::start(dir.path(), &[], &environment);
+    let mut this_test = Command::new(std::env::current_exe().unwrap());
+    this_test
+        .args([
+            "--exact",
+            "--nocapture",
+            "endings::a_panic_gives_the_terminal_back_before_it_is_reported",
+        ])
+        .envs([(PANIC, "1"), ("RUST_BACKTRACE", "0")]);
+    let mut session = Session::of(this_test, dir.path());
     assert_eq!(session.end().code(), Some(101));
     session.wait_for("panicked at");
     let seen = session.seen();

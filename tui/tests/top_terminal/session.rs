@@ -34,6 +34,16 @@ pub struct Session {
 impl Session {
     /// Starts the dashboard for the segments in `dir`.
     pub fn start(dir: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut dashboard = Command::new(env!("CARGO_BIN_EXE_gpushare-top"));
+        dashboard
+            .arg("--no-nvml")
+            .args(arguments)
+            .envs(environment.iter().copied());
+        Self::of(dashboard, dir)
+    }
+
+    /// Starts a program in a terminal of its own, for the segments in `dir`.
+    pub fn of(mut program: Command, dir: &Path) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -49,14 +59,11 @@ impl Session {
         tcsetwinsize(&theirs, size).unwrap();
         let modes = tcgetattr(&theirs).unwrap().local_modes;
         let end = || Stdio::from(theirs.try_clone().unwrap());
-        let child = Command::new(env!("CARGO_BIN_EXE_gpushare-top"))
-            .arg("--no-nvml")
-            .args(arguments)
+        let child = program
             .env_remove("NO_COLOR")
             .env("GPUSHARE_DIR", dir)
             .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")
-            .envs(environment.iter().copied())
             .stdin(end())
             .stdout(end())
             .stderr(end())

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use crate::sample::{Holding, ProcessSample, Sample, Slot};
 
-use super::Who;
-use super::data::WINDOW_NS;
-use super::map::Map;
+use super::lanes::WINDOW_NS;
+use crate::sample::Who;
+use rustc_hash::FxHashMap;
 
 /// A new mark is made this long after the one before.
 const STEP_NS: u64 = WINDOW_NS / 2;
@@ -24,7 +24,7 @@ struct Sums {
 #[derive(Clone, Debug, Default)]
 struct Mark {
     time_ns: u64,
-    sums: Map<(Who, usize), Sums>,
+    sums: FxHashMap<(Who, usize), Sums>,
 }
 
 /// The sums some seconds ago.
@@ -156,7 +156,7 @@ impl Blame {
             .holdings(gpu)
             .filter(|(process, _)| process.slot.is_some());
         let mut lines: Vec<(Who, u64, Behind)> = Vec::new();
-        let mut sums: Map<Blocker, u64> = Map::default();
+        let mut sums: FxHashMap<Blocker, u64> = FxHashMap::default();
         for (process, holding) in managed {
             let who = Who::of(process);
             let before = mark.and_then(|mark| mark.sums.get(&(who, gpu)));

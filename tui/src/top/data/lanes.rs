@@ -7,10 +7,12 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::sample::{EventLine, LockState, Sample, What};
 
-use super::Who;
-use super::map::Map;
 use super::ring::{Doing, Ring};
+use crate::sample::Who;
+use rustc_hash::FxHashMap;
 
+/// Shares of the lock are counted over this long.
+pub const WINDOW_NS: u64 = 20_000_000_000;
 /// The width of a bin.
 pub const BIN_NS: u64 = 125_000_000;
 /// The width of a bin for looking closely.
@@ -97,7 +99,7 @@ impl Lane {
 /// Every lane there is.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
-    lanes: Map<(Who, usize), Lane>,
+    lanes: FxHashMap<(Who, usize), Lane>,
     /// From when on we know what happened.
     since_ns: Option<u64>,
 }
@@ -163,7 +165,7 @@ impl Lanes {
     }
 
     /// How each process spent the last `window_ns` on each device, or as much of it as is known.
-    pub fn spent(&self, now_ns: u64, window_ns: u64) -> Map<(Who, usize), Cell> {
+    pub fn spent(&self, now_ns: u64, window_ns: u64) -> FxHashMap<(Who, usize), Cell> {
         let since = self.since_ns.unwrap_or(now_ns);
         let known = now_ns.saturating_sub(since).min(window_ns).max(BIN_NS);
         // Whole bins only: the one in progress would count as half empty.

@@ -1,14 +1,14 @@
 //! One letter for each process, kept for its life: the bar, the lanes and the tables speak of the same `A`.
 
-use super::Who;
-use super::map::Map;
+use crate::sample::Who;
+use rustc_hash::FxHashMap;
 
 const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// Who has which letter. When all are taken the rest share `*`.
 #[derive(Clone, Debug, Default)]
 pub struct Letters {
-    given: Map<Who, usize>,
+    given: FxHashMap<Who, usize>,
     /// Where to look for a free one: a letter just freed rests before it means someone else.
     next: usize,
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::sample::{EventLine, Sample, What};
 
-use super::Who;
+use crate::sample::Who;
 
 const KEPT: usize = 1000;
 const TURNS_KEPT: usize = 1000;

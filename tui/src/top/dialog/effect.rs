@@ -3,9 +3,10 @@
 use shm_layout::{LockPolicy, Order, PolicyKind};
 
 use super::Check;
+use crate::sample::Who;
 use crate::sample::{ProcessSample, quantile};
 use crate::text::units::{format_duration, short_time};
-use crate::top::state::{Data, Who};
+use crate::top::data::Data;
 
 /// Who spent less of its recent time on the lock than this does not want it.
 const WANTS: f32 = 0.05;

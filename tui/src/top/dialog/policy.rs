@@ -9,7 +9,7 @@ use crate::edit::{EditRequest, policy, preview};
 use crate::sample::DeviceSample;
 use crate::text::units::{format_duration, format_policy};
 use crate::text::uuids;
-use crate::top::state::Data;
+use crate::top::data::Data;
 
 const RULES: [&str; 4] = ["off", "launches", "timeslice", "always"];
 const ORDERS: [&str; 3] = ["fair", "priority", "fifo"];

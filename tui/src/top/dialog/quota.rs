@@ -7,10 +7,11 @@ use crate::edit::EditRequest;
 use crate::edit::audit::Place;
 use crate::edit::preview::{Effect, effects};
 use crate::edit::quota::{EMPTY, parse_for};
+use crate::sample::Who;
 use crate::sample::{Holding, ProcessSample, Slot};
 use crate::text::quota::bytes;
 use crate::text::units::{self, human_size};
-use crate::top::state::{Data, Who};
+use crate::top::data::Data;
 
 /// For how long a quota may be set, and the seconds.
 const SPANS: [(&str, u64); 4] = [("keep", 0), ("1m", 60), ("10m", 600), ("1h", 3600)];

@@ -6,9 +6,10 @@ use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
 use crate::edit::share::ShareEdit;
+use crate::sample::Who;
 use crate::sample::{Order, ProcessSample, Rule, Slot};
 use crate::text::quota::INHERIT;
-use crate::top::state::{Data, Who};
+use crate::top::data::Data;
 
 /// So many devices, or other processes, are told one by one.
 const LINES: usize = 4;

@@ -1,38 +1,12 @@
 //! What is wrong now, as sentences. Each rule is one function; [`RULES`] lists them all.
 
-use crate::sample::{Holding, ProcessSample};
-
-use super::{Data, Who};
+use crate::sample::{Holding, ProcessSample, Who};
+use crate::top::data::Data;
+use crate::top::data::alert::{Alert, Severity};
 
 mod lock;
 mod memory;
 mod process;
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Somebody suffers.
-    Warning,
-    /// Good to know.
-    Note,
-}
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Alert {
-    /// How bad.
-    pub severity: Severity,
-    /// The rule's name, as in JSON.
-    pub kind: &'static str,
-    /// The word in front of the sentence on screen.
-    pub word: &'static str,
-    /// Whom it is about.
-    pub who: Option<Who>,
-    /// Which device it is about.
-    pub gpu: Option<usize>,
-    /// What is wrong, and what helps.
-    pub sentence: String,
-}
 
 /// A rule: what it is called, what it looks for, and how it finds it.
 pub struct Rule {

@@ -1,12 +1,11 @@
 //! What the user has chosen to look at. Names survive: a device by its UUID, a process by its slot and epoch.
 
-use crate::top::columns;
-use crate::top::keys::Place;
-
 use super::filter::Filter;
-use super::lanes::{BIN_NS, FINE_NS};
-use super::log::Showing;
-use super::{Data, Who};
+use crate::sample::{Who, columns};
+use crate::top::data::Data;
+use crate::top::data::lanes::{BIN_NS, FINE_NS};
+use crate::top::data::log::Showing;
+use crate::top::keys::Place;
 
 /// Which picture fills the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,10 +6,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use crate::sample::columns::{self, Column, Row, Value};
 use crate::text::units;
-use crate::top::columns::{self, Column, Value};
-
-use super::Row;
 
 /// Which rows to list; the default lists all.
 #[derive(Clone, Debug, Default)]

@@ -2,37 +2,13 @@
 
 use std::cmp::Ordering;
 
-use crate::sample::{DeviceSample, Holding, ProcessSample};
-use crate::top::columns::{self, Value};
+use super::choices::Choices;
+use crate::sample::columns::{COLUMNS, Recent, Row, Value};
+use crate::sample::{ProcessSample, Who};
+use crate::top::data::Data;
 
-use super::lanes::Cell;
-use super::pulse::Pulse;
-use super::{Choices, Data, Who};
-
-/// One row.
-#[derive(Clone, Copy)]
-pub struct Row<'a> {
-    /// Which process.
-    pub who: Who,
-    /// Its letter.
-    pub letter: char,
-    /// The process.
-    pub process: &'a ProcessSample,
-    /// What it holds on the device.
-    pub holding: &'a Holding,
-    /// The device.
-    pub device: &'a DeviceSample,
-    /// Its rates.
-    pub pulse: Option<&'a Pulse>,
-    /// How it spent its recent time on the lock.
-    pub spent: Cell,
-    /// Whom it waited for longest lately: letter, pid, and which share of its waits.
-    pub behind: Option<(char, u32, f64)>,
-    /// The moment the row is about.
-    pub now_ns: u64,
-}
-
-pub(super) fn every(data: &Data) -> Vec<Row<'_>> {
+/// Every row, in the order of the samples.
+pub fn every(data: &Data) -> Vec<Row<'_>> {
     let of_process = |process| rows_of(data, process, None);
     data.sample.processes.iter().flat_map(of_process).collect()
 }
@@ -48,15 +24,20 @@ fn rows_of<'a>(
         .iter()
         .filter(move |h| only.is_none_or(|gpu| gpu == h.gpu));
     wanted.filter_map(move |holding| {
+        let spent = data.spent(who, holding.gpu);
+        let pulse = data.pulse(who, holding.gpu);
         Some(Row {
             who,
             letter: data.letter(who),
             process,
             holding,
             device: data.sample.devices.get(holding.gpu)?,
-            pulse: data.pulse(who, holding.gpu),
-            spent: data.spent(who, holding.gpu),
-            behind: data.behind(process, holding),
+            recent: Some(Recent {
+                hold: spent.hold.into(),
+                wait: spent.wait.into(),
+                launches_per_s: pulse.map(|pulse| pulse.launches_per_s),
+                behind: data.behind(process, holding),
+            }),
             now_ns: data.sample.time_ns,
         })
     })
@@ -69,7 +50,7 @@ pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
         .flat_map(|process| rows_of(data, process, only))
         .filter(|row| choices.filter.accepts(row))
         .collect();
-    let Some(column) = columns::COLUMNS.get(choices.sort) else {
+    let Some(column) = COLUMNS.get(choices.sort) else {
         return rows;
     };
     rows.sort_by(|a, b| {

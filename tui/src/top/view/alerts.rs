@@ -6,9 +6,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
 use super::{Look, layout};
+use crate::top::data::alert::Severity;
 use crate::top::palette::Role;
 use crate::top::state::State;
-use crate::top::state::alerts::Severity;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let alerts = &state.data().alerts;

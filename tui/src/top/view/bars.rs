@@ -3,8 +3,9 @@
 use ratatui::style::Style;
 
 use super::pen::Pen;
+use crate::sample::Who;
 use crate::top::palette::Role;
-use crate::top::state::{State, Who};
+use crate::top::state::State;
 
 /// A bar of `width` columns filled to `share` (0 to 1), eighths of a cell fine.
 pub(super) fn plain(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, share: f64, style: Style) {

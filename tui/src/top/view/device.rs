@@ -3,9 +3,10 @@
 use super::pen::Pen;
 use super::{bars, layout};
 use crate::sample::DeviceSample;
+use crate::sample::Who;
 use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::palette::Role;
-use crate::top::state::{State, Who};
+use crate::top::state::State;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let gpu = state.choices.gpu;

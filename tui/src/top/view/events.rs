@@ -5,11 +5,13 @@ use jiff::tz::TimeZone;
 
 use super::Look;
 use super::pen::Pen;
+use crate::sample::Who;
 use crate::sample::{EventLine, What};
 use crate::text::calls;
 use crate::text::units::{short_size, short_time};
+use crate::top::data::Data;
 use crate::top::palette::Role;
-use crate::top::state::{Data, State, Who};
+use crate::top::state::State;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     if pen.height() < 3 {

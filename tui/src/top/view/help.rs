@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use super::pen::Pen;
 use super::{Look, layout};
-use crate::top::columns::COLUMNS;
+use crate::sample::columns::COLUMNS;
 use crate::top::keys::KEYS;
 use crate::top::palette::Role;
 use crate::top::state::alerts::RULES;

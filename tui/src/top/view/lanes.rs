@@ -2,11 +2,12 @@
 //! queue's depth and the device's utilisation.
 
 use super::pen::Pen;
+use crate::sample::Who;
 use crate::sample::{LockState, ProcessState};
 use crate::text::units::short_time;
+use crate::top::data::lanes::Cell;
 use crate::top::palette::Role;
-use crate::top::state::lanes::Cell;
-use crate::top::state::{State, Who};
+use crate::top::state::State;
 
 /// Where the lanes lie in the pane, and which time they show.
 struct Axis {

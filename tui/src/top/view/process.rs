@@ -5,10 +5,12 @@ use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::pen::Pen;
 use super::{Look, events, footer, histogram, summary};
+use crate::sample::Who;
 use crate::sample::{Histogram, Holding, quantile};
 use crate::text::units::{human_size, short_count, short_size, short_time};
+use crate::top::data::Data;
 use crate::top::palette::Role;
-use crate::top::state::{Data, State, Who};
+use crate::top::state::State;
 
 /// Below this height there is no room for charts.
 const PANELS: u16 = 20;

@@ -2,7 +2,7 @@
 
 use crate::sample::{Holding, ProcessSample};
 use crate::text::units::{human_size, short_count, short_size, short_time};
-use crate::top::state::Data;
+use crate::top::data::Data;
 use unicode_width::UnicodeWidthStr;
 
 /// Between two pieces of a line; a line may be broken there.

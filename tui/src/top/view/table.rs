@@ -3,9 +3,10 @@
 use super::bars;
 use super::pen::Pen;
 use crate::sample::ProcessState;
-use crate::top::columns::{self, COLUMNS, Column, Value};
+use crate::sample::columns::Row;
+use crate::sample::columns::{self, COLUMNS, Column, Value};
 use crate::top::palette::Role;
-use crate::top::state::{Row, State};
+use crate::top::state::{State, rows};
 
 /// The name takes what is left over, up to this.
 const WIDEST_NAME: u16 = 28;
@@ -21,7 +22,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         glyphs.up
     };
     let all = match choices.all_gpus {
-        true => state.data().all_rows().len(),
+        true => rows::every(state.data()).len(),
         false => state.data().on(choices.gpu).len(),
     };
     let place = if choices.all_gpus {

@@ -7,9 +7,10 @@ use super::pen::Pen;
 use super::{Look, events, footer, header, histogram};
 use crate::sample::{DeviceSample, quantile};
 use crate::text::units::{short_count, short_time};
+use crate::top::data::Data;
+use crate::top::data::blame::{Blocker, Line, Waits};
 use crate::top::palette::Role;
-use crate::top::state::blame::{Blocker, Line, Waits};
-use crate::top::state::{Data, State};
+use crate::top::state::State;
 
 /// Frame, sentence, heading and sum.
 const MATRIX_EXTRA: u16 = 5;

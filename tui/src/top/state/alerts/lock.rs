@@ -1,9 +1,10 @@
 //! Who has the lock, who has it too long, who never gets it.
 
 use super::{Finding, NEWS_NS, about, each, name, some};
+use crate::sample::Who;
 use crate::sample::{LockState, ProcessSample, ProcessState};
 use crate::text::units::short_time;
-use crate::top::state::{Data, Who};
+use crate::top::data::Data;
 
 /// Nobody starves who has waited less.
 const PATIENCE_NS: u64 = 1_000_000_000;

@@ -1,8 +1,9 @@
 //! Memory over quota, refused, promised twice or counted by nobody.
 
 use super::{Finding, NEWS_NS, about, each, name, some};
+use crate::sample::Who;
 use crate::text::units::short_size;
-use crate::top::state::{Data, Who};
+use crate::top::data::Data;
 
 /// What the driver itself takes on a device and for each process on it.
 const OVERHEAD_BYTES: u64 = 1 << 30;

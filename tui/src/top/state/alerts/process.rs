@@ -1,9 +1,10 @@
 //! Processes that are stuck, unmanaged, misconfigured or late to apply an edit, and events that were lost.
 
 use super::{Finding, about, each, name};
+use crate::sample::Who;
 use crate::sample::{ProcessState, TraceState};
 use crate::text::units::{short_count, short_size, short_time};
-use crate::top::state::{Data, Who};
+use crate::top::data::Data;
 
 pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
     for process in data

@@ -1,0 +1,29 @@
+//! One thing that is wrong, as a sentence.
+
+use crate::sample::Who;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Somebody suffers.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alert {
+    /// How bad.
+    pub severity: Severity,
+    /// The rule's name, as in JSON.
+    pub kind: &'static str,
+    /// The word in front of the sentence on screen.
+    pub word: &'static str,
+    /// Whom it is about.
+    pub who: Option<Who>,
+    /// Which device it is about.
+    pub gpu: Option<usize>,
+    /// What is wrong, and what helps.
+    pub sentence: String,
+}
