@@ -16,8 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Segments, register};
 
 use gpushare_tui::sample::{
-    DeviceSample, EventLine, Holding, LockState, Nvml, Policy, ProcessSample, ProcessState, Rule,
-    Sample, Slot, What,
+    DeviceSample, EventLine, Holding, LockPolicy, LockState, Nvml, PolicyKind, ProcessSample,
+    ProcessState, Sample, SlotId, What,
 };
 use gpushare_tui::source::live::Live;
 use gpushare_tui::top::palette::{Depth, Palette};
@@ -127,7 +127,7 @@ fn memory(out: &mut impl Write, when: &str) -> Result<()> {
 /// A machine where each device goes round its eight busiest processes, 50 ms each.
 fn sample(tick: u64) -> Sample {
     let now = 1_000_000_000_000 + tick * 1_000_000_000 / HZ;
-    let slot = |index: u16| Slot { index, epoch: 1 };
+    let slot = |index: u16| SlotId { index, epoch: 1 };
     let holder = |gpu: usize, turn: u64| (turn as u16 + gpu as u16 * 8) % PROCESSES;
     let turn = now / 50_000_000;
     let devices = (0..DEVICES).map(|gpu| DeviceSample {
@@ -138,9 +138,9 @@ fn sample(tick: u64) -> Sample {
         util_percent: Some(80 + (tick % 20) as u32),
         owner: Some(slot(holder(gpu, turn))),
         owner_since_ns: turn * 50_000_000,
-        policy: Policy {
-            rule: Rule::Timeslice(50_000_000),
-            ..Policy::default()
+        policy: LockPolicy {
+            kind: PolicyKind::Timeslice(50_000_000),
+            ..LockPolicy::default()
         },
         ..DeviceSample::default()
     });
@@ -210,7 +210,7 @@ fn holding(index: u16, gpu: usize, now: u64, holds: bool, tick: u64) -> Holding 
     holding.lock.waited_for = (0..12)
         .map(|other| {
             (
-                Slot {
+                SlotId {
                     index: other,
                     epoch: 1,
                 },

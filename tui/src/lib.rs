@@ -14,7 +14,6 @@
 //! edit       edit, source         edits of the segments; where samples come from
 //! sample     sample               everything known at one moment, its columns and its JSON
 //! host       host                 users, processes, ELF files, installed libraries
-//! variables  environment          the environment variables
 //! text       text                 units, names, exit codes
 //! ```
 

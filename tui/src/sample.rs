@@ -15,14 +15,15 @@ mod process;
 pub mod report;
 mod who;
 
-pub use device::{DeviceSample, Order, Policy, Rule};
-pub use event::{End, EventLine, What};
+pub use device::DeviceSample;
+pub use event::EventLine;
 pub use fields::FIELDS;
-pub use process::{
-    Histogram, Holding, Lock, LockState, ProcessSample, ProcessState, Slot, Trace, TraceState,
+pub use process::{Holding, Lock, ProcessSample, ProcessState};
+pub use shm_layout::trace::{TraceState, TraceView};
+pub use shm_layout::{
+    ALL_REASONS, Histogram, LockPolicy, LockState, Order, PolicyKind, Reason, SlotId, What,
     bucket_start_ns, quantile,
 };
-
 pub use who::Who;
 
 use serde::{Deserialize, Serialize};
@@ -139,7 +140,7 @@ pub struct GroupSample {
 
 impl Sample {
     /// The process in `slot`, if it still is the same life of it.
-    pub fn process(&self, slot: Slot) -> Option<&ProcessSample> {
+    pub fn process(&self, slot: SlotId) -> Option<&ProcessSample> {
         self.processes.iter().find(|p| p.slot == Some(slot))
     }
 

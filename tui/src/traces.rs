@@ -61,7 +61,7 @@ pub fn all(dir: &Path, sample: &Sample, mut say: impl FnMut(&str)) -> Vec<Found>
 }
 
 fn of_slot(slot: SlotId, path: &Path, sample: &Sample) -> Result<ProcessSample, TraceError> {
-    if let Some(process) = sample.process(slot.into()) {
+    if let Some(process) = sample.process(slot) {
         return Ok(process.clone());
     }
     Reader::open(path).map(|reader| remembered(reader.header()))
@@ -70,7 +70,7 @@ fn of_slot(slot: SlotId, path: &Path, sample: &Sample) -> Result<ProcessSample, 
 /// A process that has gone, as its trace remembers it.
 fn remembered(header: &Header) -> ProcessSample {
     ProcessSample {
-        slot: Some(header.slot.into()),
+        slot: Some(header.slot),
         ns_pid: header.pid,
         start_time: header.start_time,
         uid: Some(header.uid),
@@ -119,7 +119,7 @@ fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
     let header = reader.header();
     // A file of another boot or machine may name a slot in which somebody else lives now.
     let process = sample
-        .process(header.slot.into())
+        .process(header.slot)
         .filter(|process| {
             !header.stale && (process.ns_pid, process.start_time) == (header.pid, header.start_time)
         })

@@ -161,6 +161,18 @@ impl LockPolicy {
     }
 }
 
+/// As one would write it: `timeslice=5ms`.
+impl std::fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PolicyKind::Off => f.write_str("off"),
+            PolicyKind::Launches(count) => write!(f, "launches={count}"),
+            PolicyKind::Timeslice(slice) => write!(f, "timeslice={}", format_duration(*slice)),
+            PolicyKind::Always => f.write_str("always"),
+        }
+    }
+}
+
 impl std::fmt::Display for LockPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&format_policy(self))
@@ -318,14 +330,9 @@ fn unknown(word: &str) -> TextError {
 
 /// The whole policy as one would write it, every field named.
 pub fn format_policy(policy: &LockPolicy) -> String {
-    let kind = match policy.kind {
-        PolicyKind::Off => "off".to_owned(),
-        PolicyKind::Launches(count) => format!("launches={count}"),
-        PolicyKind::Timeslice(slice) => format!("timeslice={}", format_duration(slice)),
-        PolicyKind::Always => "always".to_owned(),
-    };
     format!(
-        "{kind} order={} idle={} max-hold={} grace={} sync-skips={}",
+        "{} order={} idle={} max-hold={} grace={} sync-skips={}",
+        policy.kind,
         policy.order.word(),
         format_duration(policy.idle_ns),
         format_duration(policy.max_hold_ns),

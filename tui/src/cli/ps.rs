@@ -142,7 +142,7 @@ fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Lock, Slot};
+    use crate::sample::{Lock, SlotId};
 
     #[test]
     fn the_widest_numbers_fit_eighty_columns() {
@@ -159,7 +159,7 @@ mod tests {
             ..Holding::default()
         };
         let process = ProcessSample {
-            slot: Some(Slot::default()),
+            slot: Some(SlotId::default()),
             pid: Some(4_194_304),
             label: "a-name-far-too-long-to-show".into(),
             devices: vec![holding],

@@ -10,12 +10,8 @@ use shm_layout::{ProcessDeviceView, Segments, clock, snapshot};
 use super::{Finding, Patient, coverage};
 use crate::host::artifacts;
 use crate::host::probe::Probe;
-<<<<<<< HEAD
-use crate::workload::stage;
-use shm_layout::variables;
-=======
 use crate::workload::leftovers;
->>>>>>> dae8523 (tui: Let imports point down, and hold them to it)
+use shm_layout::variables;
 
 /// What the probe may hold, what it takes, and what must then be refused.
 const QUOTA: &str = "8MiB";

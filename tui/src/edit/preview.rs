@@ -20,7 +20,7 @@ pub fn concerned<'s>(
 }
 
 fn concerns(change: &Change, process: &ProcessSample, sample: &Sample) -> bool {
-    let is = |slot: &SlotId| process.slot == Some((*slot).into());
+    let is = |slot: &SlotId| process.slot == Some(*slot);
     let uses = |uuid: &shm_layout::Uuid| {
         let device = |holding: &Holding| sample.devices.get(holding.gpu);
         process

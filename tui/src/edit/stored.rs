@@ -17,7 +17,7 @@ use crate::text::uuids;
 pub enum StoredChange {
     /// A process's memory quota.
     ProcessQuota {
-        /// Slot number.
+        /// SlotId number.
         slot: u16,
         /// Which life of the slot.
         epoch: u32,
@@ -33,7 +33,7 @@ pub enum StoredChange {
     },
     /// A process's share of the device's time.
     ProcessShare {
-        /// Slot number.
+        /// SlotId number.
         slot: u16,
         /// Which life of the slot.
         epoch: u32,
@@ -85,7 +85,7 @@ pub enum StoredChange {
     },
     /// Whether a process is traced.
     Trace {
-        /// Slot and epoch.
+        /// SlotId and epoch.
         slot: u16,
         /// Epoch.
         epoch: u32,

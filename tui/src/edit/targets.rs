@@ -241,12 +241,12 @@ pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Slot;
+    use crate::sample::SlotId;
     use crate::text::exit::Exit;
 
     fn sample() -> Sample {
         let process = |index, pid, label: &str, group: Option<&str>| ProcessSample {
-            slot: Some(Slot { index, epoch: 1 }),
+            slot: Some(SlotId { index, epoch: 1 }),
             pid,
             ns_pid: 7,
             label: label.into(),

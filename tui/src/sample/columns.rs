@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::{DeviceSample, Holding, LockState, ProcessSample, ProcessState, Rule, Who, quantile};
+use super::{
+    DeviceSample, Holding, LockState, PolicyKind, ProcessSample, ProcessState, Who, quantile,
+};
 use crate::text::units;
 
 /// One row: a process on a device.
@@ -193,7 +195,7 @@ columns! {
     "held"      "HELD"     0  0 "time it held the lock, all together, ns"                     |r| Value::Span(r.holding.lock.held_ns);
     "waited"    "WAITED"   0  0 "time it waited, all together, ns"                            |r| Value::Span(r.holding.lock.waited_ns);
     "late"      "LATE"     0  0 "times it gave the lock up while its work still ran"          |r| Value::Count(r.holding.late_drains);
-    "trace"     "TRACE"    0  0 "are its calls written down: on, off, or why not"            |r| r.process.trace.map_or(Value::None, |t| text(t.state.word()));
+    "trace"     "TRACE"    0  0 "are its calls written down: on, off, or why not"            |r| r.process.trace.map_or(Value::None, |t| text(t.progress.state.word()));
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
 }
 
@@ -219,7 +221,7 @@ fn managed(row: &Row<'_>, value: Value<'static>) -> Value<'static> {
     }
 }
 
-fn rule(rule: Rule) -> Value<'static> {
+fn rule(rule: PolicyKind) -> Value<'static> {
     Value::Text(Cow::Owned(rule.to_string()))
 }
 

@@ -1,45 +1,15 @@
 //! A process as a sample shows it: who it is, and what it holds on each device.
 
 use serde::{Deserialize, Serialize};
-use shm_layout::{SlotId, trace};
-
-use super::{End, Rule};
-
-/// A slot and which life of it: the only name an edit may use.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-pub struct Slot {
-    /// Its index in the segment.
-    pub index: u16,
-    /// Which occupant.
-    pub epoch: u32,
-}
-
-impl From<SlotId> for Slot {
-    fn from(slot: SlotId) -> Self {
-        Self {
-            index: slot.index,
-            epoch: slot.epoch,
-        }
-    }
-}
-
-impl From<Slot> for SlotId {
-    fn from(slot: Slot) -> Self {
-        Self {
-            index: slot.index,
-            epoch: slot.epoch,
-        }
-    }
-}
+use shm_layout::trace::TraceView;
+use shm_layout::{Histogram, LockState, PolicyKind, Reason, SlotId};
 
 /// A process that uses a GPU: a managed one has a slot; an unmanaged one is only seen by NVML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessSample {
     /// `None`: unmanaged, no shim reports it.
-    pub slot: Option<Slot>,
+    pub slot: Option<SlotId>,
     /// Its pid on this host, as far as we can find it.
     pub pid: Option<u32>,
     /// Its pid as it sees itself.
@@ -83,78 +53,9 @@ pub struct ProcessSample {
     /// The last control generation it obeyed.
     pub acknowledged: u64,
     /// Its calls are written down, or were asked to be.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceView>,
     /// One entry for each device it touched.
     pub devices: Vec<Holding>,
-}
-
-/// A process whose calls are written down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Trace {
-    /// Where it stands.
-    pub state: TraceState,
-    /// Records there is room for; `None` when no operator asked for it.
-    pub room: Option<u32>,
-    /// Records written.
-    pub records: u64,
-    /// Records that found no room.
-    pub dropped: u64,
-    /// The process writes logs of its own because its launch asked for them.
-    pub logs: bool,
-}
-
-impl Trace {
-    /// Whether there is one to be ended: an operator asked for it, or the launch.
-    pub fn goes_on(&self) -> bool {
-        self.room.is_some() || self.state == TraceState::On
-    }
-}
-
-/// Where a process's trace stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TraceState {
-    /// Asked for, not begun; or ended.
-    #[default]
-    Off,
-    /// Calls are written.
-    On,
-    /// Its buffer is not there.
-    NoBuffer,
-    /// It may not write the buffer.
-    NotPermitted,
-    /// There is no room for the buffer.
-    NoSpace,
-    /// The file is no buffer of its own.
-    BadBuffer,
-}
-
-impl From<trace::TraceState> for TraceState {
-    fn from(state: trace::TraceState) -> Self {
-        match state {
-            trace::TraceState::Off => Self::Off,
-            trace::TraceState::On => Self::On,
-            trace::TraceState::NoBuffer => Self::NoBuffer,
-            trace::TraceState::NotPermitted => Self::NotPermitted,
-            trace::TraceState::NoSpace => Self::NoSpace,
-            trace::TraceState::BadBuffer => Self::BadBuffer,
-        }
-    }
-}
-
-impl TraceState {
-    /// The word in tables and JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            TraceState::Off => "off",
-            TraceState::On => "on",
-            TraceState::NoBuffer => "no buffer",
-            TraceState::NotPermitted => "not permitted",
-            TraceState::NoSpace => "no space",
-            TraceState::BadBuffer => "bad buffer",
-        }
-    }
 }
 
 /// What a process is doing.
@@ -237,8 +138,6 @@ pub struct Holding {
     pub lock: Lock,
 }
 
-pub use shm_layout::{Histogram, bucket_start_ns, quantile};
-
 /// One process and one device's lock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -248,7 +147,7 @@ pub struct Lock {
     /// Since when; 0 when idle.
     pub since_ns: u64,
     /// When this process must yield here: the operator's rule, else its own.
-    pub rule: Rule,
+    pub rule: PolicyKind,
     /// Who said so.
     pub rule_source: String,
     /// Time it held the lock, all together.
@@ -264,36 +163,9 @@ pub struct Lock {
     /// How long its waits were.
     pub wait_hist: Histogram,
     /// How its holds ended: reason and count, most frequent first.
-    pub ends: Vec<(End, u64)>,
+    pub ends: Vec<(Reason, u64)>,
     /// Whom it waited for and how long, longest first.
-    pub waited_for: Vec<(Slot, u64)>,
-}
-
-/// What a process does with a device's lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LockState {
-    /// Nothing.
-    #[default]
-    Idle,
-    /// Waits for it.
-    Wait,
-    /// Holds it.
-    Hold,
-    /// May not have it.
-    Paused,
-}
-
-impl LockState {
-    /// The word in tables and JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            LockState::Idle => "idle",
-            LockState::Wait => "wait",
-            LockState::Hold => "hold",
-            LockState::Paused => "paused",
-        }
-    }
+    pub waited_for: Vec<(SlotId, u64)>,
 }
 
 impl ProcessSample {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Holding, ProcessSample, Sample, Slot, quantile};
+use super::{Holding, ProcessSample, Sample, SlotId, quantile};
 
 /// A process in JSON.
 #[derive(Debug, Serialize)]
@@ -103,10 +103,10 @@ pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a
         cap_percent: p.cap_percent,
         share_source: some(&p.share_source),
         trace: p.trace.map(|trace| TraceReport {
-            state: trace.state.word(),
-            records: trace.records,
-            dropped: trace.dropped,
-            room_records: trace.room,
+            state: trace.progress.state.word(),
+            records: trace.progress.records,
+            dropped: trace.progress.dropped,
+            room_records: trace.wanted,
         }),
         devices: p
             .devices
@@ -118,7 +118,7 @@ pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a
 
 fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingReport<'a> {
     let device = sample.devices.get(h.gpu);
-    let blocker = |(slot, ns): &(Slot, u64)| {
+    let blocker = |(slot, ns): &(SlotId, u64)| {
         let process = sample.process(*slot);
         Blocker {
             pid: process.and_then(|process| process.pid),
@@ -166,19 +166,19 @@ fn some(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{End, FIELDS, Lock, Trace};
+    use crate::sample::{FIELDS, Lock, Reason, TraceView};
 
     /// A process of which everything is known.
     fn whole() -> Sample {
-        let slot = Slot { index: 0, epoch: 1 };
+        let slot = SlotId { index: 0, epoch: 1 };
         let lock = Lock {
-            ends: vec![(End::Sync, 1)],
+            ends: vec![(Reason::Sync, 1)],
             waited_for: vec![(slot, 5)],
             ..Lock::default()
         };
         let process = ProcessSample {
             slot: Some(slot),
-            trace: Some(Trace::default()),
+            trace: Some(TraceView::default()),
             devices: vec![Holding {
                 lock,
                 ..Holding::default()

@@ -1,12 +1,12 @@
 //! The name of a process that stays the same from sample to sample.
 
-use super::{ProcessSample, Slot};
+use super::{ProcessSample, SlotId};
 
 /// Which process: a life of a slot, or the pid of one that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
     /// A managed process.
-    Slot(Slot),
+    Slot(SlotId),
     /// One that only NVML sees.
     Pid(u32),
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use shm_layout::{Event, EventKind, EventReader, Reason, Segments};
+use shm_layout::{Event, EventReader, Segments};
 
 use super::join;
-use crate::sample::{End, EventLine, Sample, Slot, What};
+use crate::sample::{EventLine, Sample, SlotId};
 
 /// No more than this many events go into one sample, however far we are behind.
 const BURST: usize = shm_layout::EVENT_RING;
@@ -15,7 +15,7 @@ const BURST: usize = shm_layout::EVENT_RING;
 pub(super) struct Tail {
     reader: EventReader,
     lost: u64,
-    names: HashMap<Slot, (Option<u32>, String)>,
+    names: HashMap<SlotId, (Option<u32>, String)>,
 }
 
 impl Tail {
@@ -56,14 +56,14 @@ impl Tail {
         self.lost = self.reader.lost();
         let oldest = sample.time_ns.saturating_sub(600_000_000_000);
         if self.names.len() > 4 * shm_layout::MAX_PROCESSES {
-            let alive = |slot: &Slot| sample.process(*slot).is_some();
+            let alive = |slot: &SlotId| sample.process(*slot).is_some();
             self.names.retain(|slot, _| alive(slot));
         }
         sample.events.retain(|event| event.time_ns >= oldest);
     }
 
     fn line(&self, event: &Event, sample: &Sample) -> EventLine {
-        let slot = (event.slot != u16::MAX).then_some(Slot {
+        let slot = (event.slot != u16::MAX).then_some(SlotId {
             index: event.slot,
             epoch: event.epoch,
         });
@@ -75,50 +75,7 @@ impl Tail {
             pid: known.and_then(|(pid, _)| *pid),
             name: known.map(|(_, name)| name.clone()).unwrap_or_default(),
             gpu: join::shown_as(&sample.devices, event.device),
-            what: what(event),
+            what: event.what(),
         }
-    }
-}
-
-fn what(event: &Event) -> What {
-    let (arg0, arg1) = (event.arg0, event.arg1);
-    match event.kind {
-        EventKind::Register => What::Register,
-        EventKind::Exit => What::Exit { reaped: arg0 == 1 },
-        EventKind::Wait => What::Wait,
-        EventKind::Hold => What::Hold { waited_ns: arg0 },
-        EventKind::Release(reason) => What::Release {
-            reason: end(reason),
-            held_ns: arg0,
-        },
-        EventKind::Denial => What::Denial {
-            asked_bytes: arg0,
-            quota_bytes: arg1,
-            call: (event.call != u16::MAX).then_some(event.call),
-        },
-        EventKind::Edit => What::Edit { generation: arg0 },
-        EventKind::Forced => What::Forced { held_ns: arg0 },
-        EventKind::Takeover => What::Takeover,
-        EventKind::OverQuota => What::OverQuota {
-            used_bytes: arg0,
-            quota_bytes: arg1,
-        },
-        EventKind::Unmanaged => What::Refused,
-        EventKind::Pick => What::Pick,
-        EventKind::Trouble => What::Trouble,
-    }
-}
-
-fn end(reason: Reason) -> End {
-    match reason {
-        Reason::Slice => End::Slice,
-        Reason::Count => End::Count,
-        Reason::Sync => End::Sync,
-        Reason::Idle => End::Idle,
-        Reason::Explicit => End::Explicit,
-        Reason::Forced => End::Forced,
-        Reason::Exit => End::Exit,
-        Reason::Off => End::Off,
-        Reason::Paused => End::Paused,
     }
 }

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use shm_layout::trace::TraceView;
 use shm_layout::{
-    ALIASES, DEVICE_MIG, DEVICE_SIM, DeviceView, GroupView, Liveness, LockView, ProcessDeviceView,
-    ProcessView, QuotaValue, Snapshot, Uuid,
+    DEVICE_MIG, DEVICE_SIM, DeviceView, GroupView, Liveness, LockView, ProcessDeviceView,
+    ProcessView, QuotaValue, Snapshot, Source, Uuid,
 };
 
 use super::nvml;
 use crate::sample::{
-    DeviceSample, End, GroupSample, Holding, Lock, LockState, Policy, ProcessSample, ProcessState,
-    Sample, Slot, Trace,
+    ALL_REASONS, DeviceSample, GroupSample, Holding, Lock, LockState, PolicyKind, ProcessSample,
+    ProcessState, Reason, Sample, SlotId,
 };
 use crate::text::quota;
 use crate::text::uuids;
@@ -49,10 +49,7 @@ fn seen_by_nvml(device: &nvml::Device) -> DeviceSample {
         temperature_c: device.temperature_c,
         clock_mhz: device.clock_mhz,
         pstate: device.pstate,
-        policy: Policy {
-            source: source_word(shm_layout::Source::Default).to_owned(),
-            ..Policy::from(&shm_layout::LockPolicy::default())
-        },
+        policy_source: Source::Default.word().to_owned(),
         ..DeviceSample::default()
     }
 }
@@ -72,11 +69,11 @@ fn add_lock(device: &mut DeviceSample, view: &DeviceView) {
     let (policy, source) = view.policy;
     device.sim |= view.flags & DEVICE_SIM != 0;
     device.segment_index = Some(view.index);
-    device.owner = view.owner.map(Slot::from);
+    device.owner = view.owner;
     device.owner_since_ns = view.owner_since_ns;
-    device.waiters = view.waiters.iter().copied().map(Slot::from).collect();
-    device.policy = Policy::from(&policy);
-    device.policy.source = source_word(source).to_owned();
+    device.waiters = view.waiters.clone();
+    device.policy = policy;
+    device.policy_source = source.word().to_owned();
     device.limit_bytes = view.limit;
     device.handoffs = view.handoffs;
     device.forced = view.forced;
@@ -112,7 +109,7 @@ pub(super) fn process(view: &ProcessView, now_ns: u64, devices: &[DeviceSample])
         .filter_map(|d| Some(holding(d, shown_as(devices, d.device)?)))
         .collect();
     ProcessSample {
-        slot: Some(view.slot.into()),
+        slot: Some(view.slot),
         pid: None,
         ns_pid: view.identity.pid,
         start_time: view.identity.start_time,
@@ -127,7 +124,7 @@ pub(super) fn process(view: &ProcessView, now_ns: u64, devices: &[DeviceSample])
         weight: view.share.weight,
         priority: view.share.priority,
         cap_percent: view.share.cap,
-        share_source: source_word(view.share.source).to_owned(),
+        share_source: view.share.source.word().to_owned(),
         paused: view.share.paused,
         boost_until_ns: view.share.boost_until_ns,
         invalid: view.invalid,
@@ -147,7 +144,7 @@ pub(super) fn is_long_gone(view: &ProcessView, now_ns: u64) -> bool {
 
 /// Takes who is no longer there out of the devices' locks.
 pub(super) fn forget_the_gone(sample: &mut Sample) {
-    let present: HashSet<Slot> = sample.processes.iter().filter_map(|p| p.slot).collect();
+    let present: HashSet<SlotId> = sample.processes.iter().filter_map(|p| p.slot).collect();
     for device in &mut sample.devices {
         device.owner = device.owner.filter(|slot| present.contains(slot));
         device.waiters.retain(|slot| present.contains(slot));
@@ -168,16 +165,8 @@ fn state(view: &ProcessView, now_ns: u64, holdings: &[Holding]) -> ProcessState 
 }
 
 /// A process that nobody traces, and that writes no logs of its own, has no trace.
-fn trace(view: &TraceView) -> Option<Trace> {
-    let progress = &view.progress;
-    let trace = Trace {
-        state: progress.state.into(),
-        room: view.wanted,
-        records: progress.records,
-        dropped: progress.dropped,
-        logs: progress.logs,
-    };
-    (trace.goes_on() || trace.logs).then_some(trace)
+fn trace(view: &TraceView) -> Option<TraceView> {
+    (view.goes_on() || view.progress.logs).then_some(*view)
 }
 
 fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {
@@ -192,7 +181,7 @@ fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {
         nvml_bytes: None,
         util_percent: None,
         quota_bytes: view.quota.bytes,
-        quota_source: source_word(view.quota.source).to_owned(),
+        quota_source: view.quota.source.word().to_owned(),
         quota_until_ns: view.quota_until_ns,
         denials: counters.denials,
         launches: counters.launches.saturating_add(counters.graphs),
@@ -202,27 +191,22 @@ fn holding(view: &ProcessDeviceView, gpu: usize) -> Holding {
         late_drains: counters.drain_timeouts,
         pinned_bytes: counters.host_pinned_bytes,
         bypasses: counters.bypasses,
-        lock: lock(&view.lock, Policy::from(&policy), source_word(source)),
+        lock: lock(&view.lock, policy.kind, source),
     }
 }
 
-fn lock(view: &LockView, policy: Policy, source: &str) -> Lock {
-    let mut ends: Vec<(End, u64)> = End::ALL
+fn lock(view: &LockView, rule: PolicyKind, source: Source) -> Lock {
+    let mut ends: Vec<(Reason, u64)> = ALL_REASONS
         .into_iter()
         .zip(view.releases)
         .filter(|(_, count)| *count > 0)
         .collect();
     ends.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     Lock {
-        state: match view.state {
-            shm_layout::LockState::Idle => LockState::Idle,
-            shm_layout::LockState::Wait => LockState::Wait,
-            shm_layout::LockState::Hold => LockState::Hold,
-            shm_layout::LockState::Paused => LockState::Paused,
-        },
+        state: view.state,
         since_ns: view.since_ns,
-        rule: policy.rule,
-        rule_source: source.to_owned(),
+        rule,
+        rule_source: source.word().to_owned(),
         held_ns: view.held_ns,
         waited_ns: view.waited_ns,
         acquisitions: view.acquisitions,
@@ -230,11 +214,7 @@ fn lock(view: &LockView, policy: Policy, source: &str) -> Lock {
         hold_hist: view.hold_hist,
         wait_hist: view.wait_hist,
         ends,
-        waited_for: view
-            .waited_for
-            .iter()
-            .map(|(slot, ns)| ((*slot).into(), *ns))
-            .collect(),
+        waited_for: view.waited_for.clone(),
     }
 }
 
@@ -312,17 +292,4 @@ pub(super) fn groups(views: &[GroupView], sample: &Sample) -> Vec<GroupSample> {
         }
     };
     views.iter().map(group).collect()
-}
-
-/// Who set a limit, in one word.
-fn source_word(source: shm_layout::Source) -> &'static str {
-    use shm_layout::Source;
-    match source {
-        Source::Default => "default",
-        Source::LaunchEnv => "launch",
-        Source::Alias(index) => ALIASES.get(usize::from(index)).copied().unwrap_or("alias"),
-        Source::Operator => "operator",
-        Source::Group => "group",
-        Source::Invalid => "invalid",
-    }
 }

@@ -16,7 +16,7 @@ use super::events::Tail;
 use super::{Source, join, nvml};
 use crate::host::pids::{self, HostPids};
 use crate::host::users::Users;
-use crate::sample::{Nvml, Origin, ProcessSample, Sample, Segment, Slot};
+use crate::sample::{Nvml, Origin, ProcessSample, Sample, Segment, SlotId};
 
 /// How long an answer of `/proc` about a process is believed.
 const BELIEVED_NS: u64 = 5_000_000_000;
@@ -31,7 +31,7 @@ pub struct Live {
     host: String,
     users: Users,
     pids: HostPids,
-    known: HashMap<Slot, (Option<u32>, u64)>,
+    known: HashMap<SlotId, (Option<u32>, u64)>,
     strangers: HashMap<u32, ProcessSample>,
 }
 
@@ -138,7 +138,7 @@ impl Live {
             .filter(|view| !join::is_long_gone(view, sample.time_ns))
         {
             let mut process = join::process(view, sample.time_ns, &sample.devices);
-            process.pid = self.host_pid(view.slot.into(), &view.identity, sample.time_ns);
+            process.pid = self.host_pid(view.slot, &view.identity, sample.time_ns);
             process.user = self.users.name(view.identity.uid);
             sample.processes.push(process);
         }
@@ -158,7 +158,7 @@ impl Live {
         sample
     }
 
-    fn host_pid(&mut self, slot: Slot, identity: &Identity, now_ns: u64) -> Option<u32> {
+    fn host_pid(&mut self, slot: SlotId, identity: &Identity, now_ns: u64) -> Option<u32> {
         if let Some((pid, at)) = self.known.get(&slot)
             && now_ns.saturating_sub(*at) < BELIEVED_NS
         {

@@ -394,7 +394,7 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
 }
 
 fn name(state: &State, slot: SlotId) -> String {
-    let who = Who::Slot(slot.into());
+    let who = Who::Slot(slot);
     match state.data().process(who) {
         Some(process) => format!("{} {}", state.data().letter(who), process.name()),
         None => format!("slot {}", slot.index),

@@ -177,7 +177,7 @@ fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<
         },
         lock: DeviceLock {
             policy: device.policy.to_string(),
-            policy_source: device.policy.source.clone(),
+            policy_source: device.policy_source.clone(),
             holder_pid: owner.map(|p| p.shown_pid()),
             held_ns: owner.map(|_| sample.time_ns.saturating_sub(device.owner_since_ns)),
             waiters: device.waiters.len(),

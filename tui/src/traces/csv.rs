@@ -6,7 +6,7 @@ use serde::Serialize;
 use shm_layout::trace::{Kind, Record};
 
 use super::{Account, Found, device_name, device_names};
-use crate::sample::{End, Sample};
+use crate::sample::{Reason, Sample};
 use crate::text::exit::Failure;
 use crate::text::plain::cell;
 use crate::text::uuids;
@@ -109,10 +109,7 @@ pub fn kind(kind: Kind) -> &'static str {
 
 /// How a hold ended, in a word; nothing where none is told.
 pub fn ended_by(record: &Record<'_>) -> &'static str {
-    let end = record
-        .reason
-        .and_then(|reason| End::ALL.get(reason as usize));
-    end.map_or("", |end| end.word())
+    record.reason.map_or("", Reason::word)
 }
 
 #[cfg(test)]

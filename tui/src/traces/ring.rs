@@ -145,11 +145,11 @@ pub fn devices(spans: &[Span]) -> BTreeSet<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{End, Slot};
+    use crate::sample::{Reason, SlotId};
 
     #[test]
     fn a_lane_holds_one_thing_at_a_time() {
-        let slot = |index| Some(Slot { index, epoch: 1 });
+        let slot = |index| Some(SlotId { index, epoch: 1 });
         let event = |time_ns, slot, what| EventLine {
             time_ns,
             slot,
@@ -158,7 +158,7 @@ mod tests {
             ..EventLine::default()
         };
         let release = |held_ns| What::Release {
-            reason: End::Slice,
+            reason: Reason::Slice,
             held_ns,
         };
         let sample = Sample {

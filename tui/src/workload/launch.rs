@@ -16,8 +16,8 @@ use crate::host::programs::find_program;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
 use crate::text::units;
-        sweep_worlds();
-        let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
+use crate::workload::leftovers::sweep_worlds;
+use shm_layout::variables;
 
 mod settings;
 

@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::edit::StoredChange;
 use gpushare_tui::edit::audit::{Entry, History, Outcome, Place, Record};
-use gpushare_tui::sample::{Sample, Trace, TraceState};
+use gpushare_tui::sample::{Sample, TraceState};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::operator::{News, Task};
 use gpushare_tui::top::state::State;
@@ -13,7 +13,7 @@ use ratatui::backend::TestBackend;
 
 use serde_json::Value;
 
-use crate::support::{look, state, story};
+use crate::support::{look, state, story, traced};
 
 fn frame(state: &State, width: u16, height: u16, ascii: bool) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -74,12 +74,7 @@ fn a_traced_process_is_marked_and_said_to_be() {
     let mut state = on_b(' ');
     let mut sample = story().last().unwrap();
     sample.time_ns += 1;
-    sample.processes[1].trace = Some(Trace {
-        state: TraceState::On,
-        room: Some(262_144),
-        records: 12_345,
-        ..Trace::default()
-    });
+    sample.processes[1].trace = Some(traced(TraceState::On, Some(262_144), 12_345, false));
     state.update(sample);
     press(&mut state, &[KeyCode::Char('t')]);
     insta::assert_snapshot!("traced-120x40", frame(&state, 120, 40, false));

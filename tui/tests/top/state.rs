@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::sample::Who;
 use gpushare_tui::sample::columns;
-use gpushare_tui::sample::{ProcessState, Rule, Sample, Trace, TraceState, What};
+use gpushare_tui::sample::{PolicyKind, ProcessState, Sample, TraceState, TraceView, What};
 use gpushare_tui::source::Source;
 use gpushare_tui::source::replay::{Recorder, Replay};
 use gpushare_tui::top::app::{self, Next};
@@ -16,7 +16,7 @@ use gpushare_tui::top::overlay::Overlay;
 use gpushare_tui::top::state::filter::Filter;
 use gpushare_tui::top::state::{Screen, State};
 
-use crate::support::{held_together, state, story};
+use crate::support::{held_together, state, story, traced};
 
 fn names(state: &State) -> Vec<&str> {
     state.rows().iter().map(|row| row.process.name()).collect()
@@ -102,7 +102,9 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
     let changes: [(&str, Change); 14] = [
-        ("traced", |s| s.processes[1].trace = Some(Trace::default())),
+        ("traced", |s| {
+            s.processes[1].trace = Some(TraceView::default())
+        }),
         ("late", |s| {
             s.processes[1].devices[0].late_drains = s.time_ns / 1_000_000_000
         }),
@@ -349,7 +351,7 @@ fn a_policy_dialog_tells_what_somebody_else_set_meanwhile() {
     let mut state = state();
     press(&mut state, KeyCode::Char('p'));
     let mut sample = state.data().sample.clone();
-    sample.devices[0].policy.rule = Rule::Launches(7);
+    sample.devices[0].policy.kind = PolicyKind::Launches(7);
     state.update(sample);
     let Some(Overlay::Dialog(dialog)) = &state.overlay else {
         panic!("no dialog");
@@ -408,14 +410,7 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
 
     // Whoever asked for it: an operator, or the launch.
     for room in [Some(1000), None] {
-        update_trace(
-            &mut state,
-            Trace {
-                state: TraceState::On,
-                room,
-                ..Trace::default()
-            },
-        );
+        update_trace(&mut state, traced(TraceState::On, room, 0, false));
         press(&mut state, KeyCode::Char('t'));
         let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
             panic!("no trace is ended");
@@ -428,7 +423,7 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
 }
 
 /// A newer sample, in which the second process's trace stands so.
-fn update_trace(state: &mut State, trace: Trace) {
+fn update_trace(state: &mut State, trace: TraceView) {
     let mut sample = state.data().sample.clone();
     sample.time_ns += 1;
     sample.processes[1].trace = Some(trace);
@@ -443,20 +438,9 @@ fn a_process_that_only_writes_logs_is_not_said_to_be_traced() {
         let mut traced = alerts.filter(|alert| alert.kind == "traced");
         traced.next().map(|alert| alert.sentence.clone()).unwrap()
     };
-    let logs = Trace {
-        logs: true,
-        records: 7,
-        ..Trace::default()
-    };
-    update_trace(&mut state, logs);
+    update_trace(&mut state, traced(TraceState::Off, None, 7, true));
     assert!(said(&state).contains("writes logs of its calls"));
-    update_trace(
-        &mut state,
-        Trace {
-            state: TraceState::On,
-            ..logs
-        },
-    );
+    update_trace(&mut state, traced(TraceState::On, None, 7, true));
     assert!(said(&state).contains("is traced"));
 }
 

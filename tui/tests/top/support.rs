@@ -1,8 +1,9 @@
 //! A made-up machine for the dashboard's tests: two H200, six processes that take turns on the first, one without shim.
 
 use gpushare_tui::sample::{
-    DeviceSample, End, EventLine, GroupSample, Holding, LockState, Nvml, Order, Origin, Policy,
-    ProcessSample, ProcessState, Rule, Sample, Segment, Slot, What,
+    DeviceSample, EventLine, GroupSample, Holding, LockPolicy, LockState, Nvml, Order, Origin,
+    PolicyKind, ProcessSample, ProcessState, Reason, Sample, Segment, SlotId, TraceState,
+    TraceView, What,
 };
 use gpushare_tui::top::palette::{Depth, Palette};
 use gpushare_tui::top::state::State;
@@ -30,8 +31,8 @@ const CAST: [(&str, &str, u64, Option<u64>, u32); 6] = [
 /// Who holds when, over and over: process and milliseconds.
 const TURNS: [(usize, u64); 5] = [(0, 2100), (1, 1400), (3, 1100), (2, 750), (4, 400)];
 
-fn slot(index: usize) -> Slot {
-    Slot {
+fn slot(index: usize) -> SlotId {
+    SlotId {
         index: index as u16,
         epoch: 7,
     }
@@ -103,7 +104,7 @@ fn events(from: u64, to: u64) -> Vec<EventLine> {
         let waited = 3 * S + 860 * MS;
         events.push(event(0, since, process, What::Hold { waited_ns: waited }));
         let released = What::Release {
-            reason: End::Slice,
+            reason: Reason::Slice,
             held_ns: until - since,
         };
         events.push(event(0, until, process, released));
@@ -151,7 +152,7 @@ fn holding(process: usize, now: u64) -> Holding {
         ..Holding::default()
     };
     let lock = &mut holding.lock;
-    lock.rule = Rule::Timeslice(2 * S);
+    lock.rule = PolicyKind::Timeslice(2 * S);
     lock.rule_source = "operator".into();
     (lock.state, lock.since_ns) = match process {
         5 => (LockState::Idle, 0),
@@ -164,7 +165,7 @@ fn holding(process: usize, now: u64) -> Holding {
         lock.hold_hist[25] = 6;
         lock.wait_hist[23] = 1;
         lock.wait_hist[26] = 13;
-        lock.ends = vec![(End::Slice, 10), (End::Sync, 3), (End::Idle, 1)];
+        lock.ends = vec![(Reason::Slice, 10), (Reason::Sync, 3), (Reason::Idle, 1)];
         // Whoever does not hold waits for who does.
         lock.waited_for = (0..5)
             .filter(|other| *other != process)
@@ -242,15 +243,15 @@ fn devices(now: u64) -> Vec<DeviceSample> {
         owner: Some(slot(process)),
         owner_since_ns: since,
         waiters: (0..5).filter(|other| *other != process).map(slot).collect(),
-        policy: Policy {
-            rule: Rule::Timeslice(2 * S),
+        policy: LockPolicy {
+            kind: PolicyKind::Timeslice(2 * S),
             order: Order::Fair,
             idle_ns: 5 * MS,
             max_hold_ns: 10 * S,
             grace_ns: 200 * MS,
             sync_skips: 0,
-            source: "operator".into(),
         },
+        policy_source: "operator".into(),
         handoffs: (now - START) / S,
         last_handoff_ns: 21_000,
         takeovers: 1,
@@ -267,7 +268,8 @@ fn devices(now: u64) -> Vec<DeviceSample> {
         segment_index: None,
         owner: None,
         waiters: Vec::new(),
-        policy: Policy::default(),
+        policy: LockPolicy::default(),
+        policy_source: String::new(),
         ..first.clone()
     };
     vec![first, second]
@@ -333,4 +335,15 @@ pub fn look(ascii: bool) -> Look {
         palette: Palette::new(Depth::Mono, false, ascii),
         zone: TimeZone::UTC,
     }
+}
+
+/// A process's trace: where it stands, what the operator asked for, and what was written.
+pub fn traced(state: TraceState, wanted: Option<u32>, records: u64, logs: bool) -> TraceView {
+    let mut trace = TraceView {
+        wanted,
+        ..TraceView::default()
+    };
+    (trace.progress.state, trace.progress.records) = (state, records);
+    trace.progress.logs = logs;
+    trace
 }

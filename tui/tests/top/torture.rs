@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use gpushare_tui::sample::{DeviceSample, EventLine, ProcessSample, Sample, Slot, What};
+use gpushare_tui::sample::{DeviceSample, EventLine, ProcessSample, Sample, SlotId, What};
 use gpushare_tui::source::Source;
 use gpushare_tui::source::live::Live;
 use gpushare_tui::source::replay::{Recorder, Replay};
@@ -258,7 +258,7 @@ fn as_many_processes_and_devices_as_there_can_be_are_drawn() {
     let holding = process.devices[0].clone();
     usual.processes = (0..PROCESSES)
         .map(|index| ProcessSample {
-            slot: Some(Slot { index, epoch: 7 }),
+            slot: Some(SlotId { index, epoch: 7 }),
             pid: Some(1000 + u32::from(index)),
             label: format!("worker-{index}"),
             devices: (0..DEVICES)
@@ -273,7 +273,7 @@ fn as_many_processes_and_devices_as_there_can_be_are_drawn() {
         .collect();
     usual.events = (0..PROCESSES)
         .map(|index| EventLine {
-            slot: Some(Slot { index, epoch: 7 }),
+            slot: Some(SlotId { index, epoch: 7 }),
             gpu: Some(usize::from(index) % DEVICES),
             time_ns: usual.time_ns,
             what: What::Wait,

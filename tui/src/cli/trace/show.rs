@@ -8,7 +8,7 @@ use shm_layout::trace::{self, Reader, TraceState, TraceView};
 use super::Place;
 use crate::cli::table::{Side, Table, clip};
 use crate::cli::{Done, json, note};
-use crate::sample::{self, SCHEMA_VERSION};
+use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::Exit;
 use crate::text::units::{short_count, short_size};
 use crate::traces;
@@ -123,7 +123,7 @@ fn state(view: Option<TraceView>) -> &'static str {
     match (view.wanted, view.progress.state) {
         (Some(_), TraceState::Off) => "starting",
         // Without an order: asked for at its launch.
-        (Some(_), state) | (None, state @ TraceState::On) => sample::TraceState::from(state).word(),
+        (Some(_), state) | (None, state @ TraceState::On) => state.word(),
         (None, _) => "stopped",
     }
 }

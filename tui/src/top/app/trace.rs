@@ -7,7 +7,7 @@ use super::{READ_ONLY, UNMANAGED, say, subject};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
 use crate::edit::targets::{self, Chosen};
-use crate::sample::{ProcessSample, Slot, Trace};
+use crate::sample::{ProcessSample, SlotId, TraceView};
 use crate::text::units::{human_size, short_count};
 use crate::top::operator::Task;
 use crate::top::overlay::{Overlay, Question};
@@ -24,7 +24,7 @@ pub(super) fn ask(state: &mut State) {
     });
     let question = match found {
         None => return say(state, UNMANAGED, true),
-        Some((title, slot, process)) => match process.trace.filter(Trace::goes_on) {
+        Some((title, slot, process)) => match process.trace.filter(TraceView::goes_on) {
             Some(trace) => stop(&title, slot, process, trace),
             None => start(&title, slot, process),
         },
@@ -32,7 +32,7 @@ pub(super) fn ask(state: &mut State) {
     state.overlay = Some(Overlay::Question(Box::new(question)));
 }
 
-fn start(title: &str, slot: Slot, process: &ProcessSample) -> Question {
+fn start(title: &str, slot: SlotId, process: &ProcessSample) -> Question {
     Question {
         title: format!("Trace {title}?"),
         lines: vec![
@@ -47,18 +47,15 @@ fn start(title: &str, slot: Slot, process: &ProcessSample) -> Question {
             "is counted and dropped. gpushare trace export reads it, also now.".into(),
         ],
         task: Task::Trace(Chosen {
-            slot: slot.into(),
+            slot,
             start_time: process.start_time,
             title: targets::title(process),
         }),
     }
 }
 
-fn stop(title: &str, slot: Slot, process: &ProcessSample, trace: Trace) -> Question {
-    let change = Change::Trace {
-        slot: slot.into(),
-        on: None,
-    };
+fn stop(title: &str, slot: SlotId, process: &ProcessSample, trace: TraceView) -> Question {
+    let change = Change::Trace { slot, on: None };
     let mut request = EditRequest::new(change, targets::title(process), Place::Tui);
     request.target_start_time = Some(process.start_time);
     Question {
@@ -66,8 +63,8 @@ fn stop(title: &str, slot: Slot, process: &ProcessSample, trace: Trace) -> Quest
         lines: vec![
             format!(
                 "{} records are written, {} found no room.",
-                short_count(trace.records),
-                short_count(trace.dropped)
+                short_count(trace.progress.records),
+                short_count(trace.progress.dropped)
             ),
             "The file stays: gpushare trace export reads it, gpushare trace rm".into(),
             "removes it.".into(),

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sample::{Holding, ProcessSample, Sample, Slot};
+use crate::sample::{Holding, ProcessSample, Sample, SlotId};
 
 use super::lanes::WINDOW_NS;
 use crate::sample::Who;
@@ -18,7 +18,7 @@ const STEP_NS: u64 = WINDOW_NS / 2;
 #[derive(Clone, Debug, Default)]
 struct Sums {
     waited_ns: u64,
-    behind: Box<[(Slot, u64)]>,
+    behind: Box<[(SlotId, u64)]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,13 +125,13 @@ impl Blame {
         sample: &Sample,
         process: &ProcessSample,
         holding: &Holding,
-    ) -> Option<(Slot, f64)> {
+    ) -> Option<(SlotId, f64)> {
         let mark = self
             .marks
             .front()
             .filter(|mark| mark.time_ns < sample.time_ns);
         let before = mark.and_then(|mark| mark.sums.get(&(Who::of(process), holding.gpu)));
-        let since = |slot: Slot, ns: u64| {
+        let since = |slot: SlotId, ns: u64| {
             let then = before.map_or(0, |sums| earlier(&sums.behind, slot));
             ns.checked_sub(then).unwrap_or(ns)
         };
@@ -253,14 +253,14 @@ impl Waits {
     }
 }
 
-fn blocker(sample: &Sample, slot: Slot) -> Blocker {
+fn blocker(sample: &Sample, slot: SlotId) -> Blocker {
     match sample.process(slot) {
         Some(process) => Blocker::Here(Who::of(process)),
         None => Blocker::Gone,
     }
 }
 
-fn earlier(behind: &[(Slot, u64)], slot: Slot) -> u64 {
+fn earlier(behind: &[(SlotId, u64)], slot: SlotId) -> u64 {
     behind
         .iter()
         .find(|(known, _)| *known == slot)
@@ -281,8 +281,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn slot(index: u16) -> Slot {
-        Slot { index, epoch: 1 }
+    fn slot(index: u16) -> SlotId {
+        SlotId { index, epoch: 1 }
     }
 
     fn process(index: u16, waited: u64, behind: &[(u16, u64)]) -> ProcessSample {

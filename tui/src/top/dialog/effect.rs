@@ -135,7 +135,7 @@ pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
         }
     };
     compare("", rule(old.kind), rule(new.kind));
-    compare("order", order(old.order), order(new.order));
+    compare("order", old.order.word().into(), new.order.word().into());
     let span = |ns| format_duration(ns);
     compare("idle", span(old.idle_ns), span(new.idle_ns));
     compare("max-hold", span(old.max_hold_ns), span(new.max_hold_ns));
@@ -149,14 +149,5 @@ pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
 }
 
 fn rule(kind: PolicyKind) -> String {
-    crate::sample::Rule::from(kind).to_string()
-}
-
-fn order(order: Order) -> String {
-    match order {
-        Order::Fair => "fair",
-        Order::Priority => "priority",
-        Order::Fifo => "fifo",
-    }
-    .into()
+    kind.to_string()
 }

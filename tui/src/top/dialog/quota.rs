@@ -8,7 +8,7 @@ use crate::edit::audit::Place;
 use crate::edit::preview::{Effect, effects};
 use crate::edit::quota::{EMPTY, parse_for};
 use crate::sample::Who;
-use crate::sample::{Holding, ProcessSample, Slot};
+use crate::sample::{Holding, ProcessSample, SlotId};
 use crate::text::quota::bytes;
 use crate::text::units::{self, human_size};
 use crate::top::data::Data;
@@ -26,7 +26,7 @@ const LINES: usize = 3;
 /// Whose quota, on which device.
 #[derive(Clone, Debug)]
 pub struct QuotaSubject {
-    slot: Slot,
+    slot: SlotId,
     start_time: u64,
     entry: Option<u8>,
     gpu: usize,
@@ -170,7 +170,7 @@ impl QuotaSubject {
 
     fn change(&self, everywhere: bool, value: QuotaValue, until: Option<Until>) -> Change {
         Change::ProcessQuota {
-            slot: self.slot.into(),
+            slot: self.slot,
             device: if everywhere { None } else { self.entry },
             value,
             until,
@@ -189,7 +189,7 @@ pub(super) fn foresee(data: &Data, change: &Change) -> Vec<Check> {
     else {
         return Vec::new();
     };
-    if data.process(Who::Slot((*slot).into())).is_none() {
+    if data.process(Who::Slot(*slot)).is_none() {
         return vec![Check::bad("the process has gone")];
     }
     if *value == QuotaValue::Inherit {

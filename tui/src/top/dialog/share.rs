@@ -7,7 +7,7 @@ use crate::edit::EditRequest;
 use crate::edit::audit::Place;
 use crate::edit::share::ShareEdit;
 use crate::sample::Who;
-use crate::sample::{Order, ProcessSample, Rule, Slot};
+use crate::sample::{Order, PolicyKind, ProcessSample, SlotId};
 use crate::text::quota::INHERIT;
 use crate::top::data::Data;
 
@@ -17,7 +17,7 @@ const LINES: usize = 4;
 /// Whose share.
 #[derive(Clone, Debug)]
 pub struct ShareSubject {
-    slot: Slot,
+    slot: SlotId,
     start_time: u64,
     name: String,
 }
@@ -114,7 +114,7 @@ impl ShareSubject {
         for holding in process.devices.iter().take(LINES) {
             let device = data.sample.devices.get(holding.gpu);
             let policy = device.map(|device| &device.policy);
-            if policy.is_some_and(|policy| policy.rule == Rule::Off) {
+            if policy.is_some_and(|policy| policy.kind == PolicyKind::Off) {
                 checks.push(Check::warn(format!(
                     "GPU{}: its policy is off, so none of this does anything; p sets one",
                     holding.gpu
@@ -189,7 +189,7 @@ impl ShareSubject {
     }
 
     fn edit(&self, share: ShareEdit) -> EditRequest {
-        let mut request = EditRequest::new(share.change(self.slot.into()), &self.name, Place::Tui);
+        let mut request = EditRequest::new(share.change(self.slot), &self.name, Place::Tui);
         request.target_start_time = Some(self.start_time);
         request
     }

@@ -244,7 +244,7 @@ fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
             (&device.policy.to_string(), Role::Text),
         ],
     );
-    let source = match device.policy.source.as_str() {
+    let source = match device.policy_source.as_str() {
         "" => String::new(),
         source => format!("  set by: {source}"),
     };

@@ -71,13 +71,13 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
     if let Some(trace) = process.trace {
         let line = format!(
             "trace {}   records {}{}   dropped {}   t {} it",
-            trace.state.word(),
-            short_count(trace.records),
+            trace.progress.state.word(),
+            short_count(trace.progress.records),
             trace
-                .room
+                .wanted
                 .map(|room| format!(" of {}", short_count(room.into())))
                 .unwrap_or_default(),
-            short_count(trace.dropped),
+            short_count(trace.progress.dropped),
             if trace.goes_on() { "stops" } else { "starts" },
         );
         lines.insert(0, line);

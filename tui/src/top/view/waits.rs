@@ -121,9 +121,9 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
             .sample
             .devices
             .get(gpu)
-            .map(|device| device.policy.rule);
+            .map(|device| device.policy.kind);
         let text = match policy {
-            Some(crate::sample::Rule::Off) => "nobody waited: the policy is off; p sets one",
+            Some(crate::sample::PolicyKind::Off) => "nobody waited: the policy is off; p sets one",
             _ => "nobody waited",
         };
         pen.put_within(1, 0, text, u16::MAX, pen.style(Role::Dim));

@@ -45,10 +45,10 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
         let Some(trace) = process.trace else { continue };
         let written = format!(
             "{} records, {} without room",
-            short_count(trace.records),
-            short_count(trace.dropped)
+            short_count(trace.progress.records),
+            short_count(trace.progress.dropped)
         );
-        let sentence = match (trace.state, trace.room) {
+        let sentence = match (trace.progress.state, trace.wanted) {
             (TraceState::On, _) => format!("is traced: {written}; t stops it"),
             // No trace, but the files of PFLOG.
             (_, None) => format!("writes logs of its calls, as its launch asked: {written}"),
