@@ -69,8 +69,6 @@ mod ask;
 pub mod books;
 pub mod bypass;
 pub mod departure;
-#[cfg(test)]
-mod documented;
 pub mod driver;
 pub mod environment;
 mod face;

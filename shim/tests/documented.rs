@@ -130,7 +130,7 @@ fn document() -> String {
 }
 
 #[test]
-fn the_document_says_what_the_tables_say() {
+fn what_is_documented_is_what_the_tables_say() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("DRIVER.md");
     let text = document();
     if std::env::var_os("BLESS").is_some() {
