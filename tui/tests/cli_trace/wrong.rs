@@ -122,7 +122,7 @@ fn whatever_a_trace_holds_the_exports_are_well_formed() {
 /// In a mount namespace of its own, whose segment directory has little room, a workload is there and a
 /// large trace is asked for; then it is told what is there.
 const LITTLE_ROOM: &str =
-    "mount -t tmpfs -o size=48m none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99
+    "mount -t tmpfs -o size=48m,mode=700 none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99
 sleep 60 | \"$GPUSHARE\" run --name w -- \"$WORKLOAD\" --script > /dev/null &
 for i in $(seq 200); do \"$GPUSHARE\" ps --json | grep -q '\"w\"' && break; sleep 0.05; done
 \"$GPUSHARE\" trace start all --records 4000000; code=$?
