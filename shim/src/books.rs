@@ -11,6 +11,7 @@ pub mod record;
 pub mod sparse;
 
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CUdevice;
 use shm_layout::DEVICES_PER_PROCESS;
@@ -34,11 +35,32 @@ pub struct Books {
     pub nvml: nvml::Book,
     /// The devices' primary contexts, by ordinal, once retained.
     primaries: [AtomicUsize; DEVICES_PER_PROCESS],
+    /// The contexts of green contexts, and their devices.
+    greens: Mutex<Vec<(CUdevice, u64)>>,
 }
 
 impl Books {
     /// A device's primary context, once retained; 0 before that.
     pub fn primary(&self, device: CUdevice) -> Option<&AtomicUsize> {
         self.primaries.get(usize::try_from(device).ok()?)
+    }
+
+    fn greens(&self) -> MutexGuard<'_, Vec<(CUdevice, u64)>> {
+        self.greens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is allocated in this context, a green one, goes with the device's primary context.
+    pub fn add_green(&self, device: CUdevice, context: u64) {
+        let mut greens = self.greens();
+        if !greens.contains(&(device, context)) {
+            greens.push((device, context));
+        }
+    }
+
+    /// The device's primary context has gone, and the green ones with it.
+    pub fn take_greens(&self, device: CUdevice) -> Vec<u64> {
+        let mut greens = self.greens();
+        let gone = greens.extract_if(.., |(on, _)| *on == device);
+        gone.map(|(_, context)| context).collect()
     }
 }

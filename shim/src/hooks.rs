@@ -2,6 +2,7 @@
 //!
 //! How to write one is told in the crate's documentation.
 
+pub mod checkpoint;
 pub mod context;
 pub mod copy;
 pub mod launch;

@@ -27,7 +27,7 @@ use std::{
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Acquire, DeviceLock, PolicyKind, Reason, clock};
 
-use state::{Phase, State, Turn, is_counted};
+use state::{Phase, State, Turn, is_counted, is_locked};
 
 use crate::{
     bypass::Bypass,
@@ -50,7 +50,7 @@ impl Turn {
             if guest.is_leaving() {
                 return Err(Bypass::Leaving);
             }
-            if state.rules.paused {
+            if state.rules.paused || is_locked() {
                 state = self.wait(state);
                 continue;
             }

@@ -38,6 +38,18 @@ const LEFT_ALONE: &[(&str, &str)] = &[
         "take memory of the driver's own measure: it shows as unaccounted",
     ),
     (
+        "`cuGreenCtxCreate`, `cuGreenCtxStreamCreate`, `cuDevResource…`",
+        "a green context takes no memory of its own, and its streams are streams like others",
+    ),
+    (
+        "`cuGraphConditionalHandleCreate`, conditional nodes",
+        "a launch counts as one graph; a driver refuses nodes that allocate in their bodies",
+    ),
+    (
+        "`cuCheckpointProcessCheckpoint`, `cuCheckpointProcessRestore`",
+        "what a checkpoint takes off a device stays charged: it comes back to the same addresses",
+    ),
+    (
         "`cuGraphKernelNodeSetParams`, `cuGraphExecUpdate` and other changes to graphs",
         "a launch counts as one graph, whatever is in it; the nodes that allocate cannot be changed",
     ),

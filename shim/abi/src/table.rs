@@ -56,12 +56,22 @@ macro_rules! driver_table {
             "cuCtxPushCurrent" 4000 call context::set_current fn cuCtxPushCurrent_v2(ctx: CUcontext);
             "cuCtxPopCurrent" 2000 call context::changes() fn cuCtxPopCurrent(ctx: Out<CUcontext>);
             "cuCtxPopCurrent" 4000 call context::changes() fn cuCtxPopCurrent_v2(ctx: Out<CUcontext>);
+            /// notes that what is allocated in it goes with the device's primary context
+            "cuCtxFromGreenCtx" 12040 call context::from_green(ctx, green) fn cuCtxFromGreenCtx(ctx: Out<CUcontext>, green: CUgreenCtx);
+            /// waits for what was submitted, forgets its streams; gives back what the primary context held, if it was the last to keep that
+            "cuGreenCtxDestroy" 12040 call context::green_destroy fn cuGreenCtxDestroy(green: CUgreenCtx);
             /// gives back what the context held, at the last release
             "cuDevicePrimaryCtxRelease" 7000 call context::primary_release fn cuDevicePrimaryCtxRelease(device: CUdevice);
             "cuDevicePrimaryCtxRelease" 11000 call context::primary_release fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
             /// gives back what the context held
             "cuDevicePrimaryCtxReset" 7000 call context::primary_reset fn cuDevicePrimaryCtxReset(device: CUdevice);
             "cuDevicePrimaryCtxReset" 11000 call context::primary_reset fn cuDevicePrimaryCtxReset_v2(device: CUdevice);
+
+            // ---- checkpoints ----
+            /// gives the devices up first, and keeps submissions waiting while the process is locked
+            "cuCheckpointProcessLock" 12080 call checkpoint::lock(pid) fn cuCheckpointProcessLock(pid: i32, args: *mut c_void);
+            /// lets submissions go on
+            "cuCheckpointProcessUnlock" 12080 call checkpoint::unlock(pid) fn cuCheckpointProcessUnlock(pid: i32, args: *mut c_void);
 
             // ---- streams ----
             /// forgets the stream
@@ -195,6 +205,7 @@ macro_rules! driver_table {
             fn cuCtxGetDevice(device: Out<CUdevice>);
             fn cuStreamQuery(stream: CUstream);
             fn cuStreamGetCtx(stream: CUstream, ctx: Out<CUcontext>);
+            fn cuStreamGetGreenCtx(stream: CUstream, green: Out<CUgreenCtx>);
             fn cuStreamIsCapturing(stream: CUstream, status: Out<CUstreamCaptureStatus>);
             fn cuStreamIsCapturing_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>);
             fn cuThreadExchangeStreamCaptureMode(mode: Out<CUstreamCaptureMode>);

@@ -3,7 +3,7 @@
 
 use gpushare_abi::{
     Out,
-    types::{CUcontext, CUdevice, CUstream},
+    types::{CU_STREAM_PER_THREAD, CUcontext, CUdevice, CUgreenCtx, CUstream},
 };
 
 use crate::driver::call;
@@ -33,6 +33,24 @@ pub fn of_stream(stream: CUstream) -> Option<CUcontext> {
     // SAFETY: a stream the application is about to submit to; the place is ours.
     unsafe { call::cuStreamGetCtx(stream, Out::to(&mut context)) }.ok()?;
     Some(context)
+}
+
+/// The context of a green context that the application has.
+pub fn of_green(green: CUgreenCtx) -> Option<CUcontext> {
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: the application's own green context; the place is ours.
+    unsafe { call::cuCtxFromGreenCtx(Out::to(&mut context), green) }.ok()?;
+    Some(context)
+}
+
+/// Whether a stream that has a handle of its own was made in a green context.
+pub fn is_in_green(stream: usize, green: CUgreenCtx) -> bool {
+    let mut own: CUgreenCtx = std::ptr::null_mut();
+    stream > CU_STREAM_PER_THREAD as usize && {
+        // SAFETY: a stream the application used and has not destroyed; the place is ours.
+        let asked = unsafe { call::cuStreamGetGreenCtx(stream as CUstream, Out::to(&mut own)) };
+        asked.is_ok() && own == green
+    }
 }
 
 /// Makes a context current for as long as `work` runs; does nothing where the driver refuses it.

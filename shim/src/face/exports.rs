@@ -16,7 +16,9 @@ use super::proc_address;
 use crate::{
     driver::{self, Symbol},
     guest,
-    hooks::{context, copy, launch, memory, memset, multi_device, stream, sync, transfer},
+    hooks::{
+        checkpoint, context, copy, launch, memory, memset, multi_device, stream, sync, transfer,
+    },
     life,
     real::{Real, Submission},
     thread, trace,

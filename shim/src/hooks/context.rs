@@ -3,9 +3,11 @@
 //! A hook here only says that something may have changed; the next submission asks the driver.
 
 use gpushare_abi::{
+    Out,
     errors::CUresult,
-    types::{CUcontext, CUdevice},
+    types::{CUcontext, CUdevice, CUgreenCtx},
 };
+use shm_layout::Reason;
 
 use super::memory;
 use crate::{ask, guest::guest, place, real::Real, thread, turn::forget_streams};
@@ -50,6 +52,48 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
 /// `cuCtxDetach`, which destroys at the last reference.
 pub fn detach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
     destroy(real, ctx)
+}
+
+/// `cuCtxFromGreenCtx`: what is allocated in that context belongs to the primary one.
+pub fn from_green(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    ctx: Out<CUcontext>,
+    _green: CUgreenCtx,
+) -> CUresult {
+    real.call()?;
+    if let (Some(guest), Some(ctx)) = (guest(), ctx.get())
+        && let Some(device) = place::ordinal_of(guest, ctx)
+    {
+        guest.memory.add_green(device, ctx as u64);
+    }
+    Ok(())
+}
+
+/// `cuGreenCtxDestroy`. The driver leaves its streams with nothing to ask them, so what was submitted is waited for
+/// before. The green context kept the primary one, perhaps as the last.
+pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCtx) -> CUresult {
+    changed();
+    let Some(guest) = guest() else {
+        return real.call();
+    };
+    let context = ask::context::of_green(green);
+    let ordinal = context.and_then(|context| place::ordinal_of(guest, context));
+    for device in &guest.devices {
+        if ordinal == Some(i32::from(device.ordinal)) && device.turn.is_held() {
+            device.turn.give_way(guest, device, Reason::Explicit);
+        }
+    }
+    forget_streams(guest, ordinal, |used| {
+        context.is_some_and(|context| used.context == context as usize)
+            || ask::context::is_in_green(used.stream, green)
+    });
+    real.call()?;
+    if let Some(device) = ordinal
+        && !ask::context::primary_is_active(device)
+    {
+        memory::context_gone(guest, std::ptr::null_mut(), device);
+    }
+    Ok(())
 }
 
 /// `cuDevicePrimaryCtxRelease`, which resets at the last reference.

@@ -63,9 +63,14 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
         context => context,
     };
     guest.memory.graphs.context_gone(device);
-    if gone != 0 {
+    let mut all = vec![gone as u64];
+    if context.is_null() {
+        all.extend(guest.memory.take_greens(device));
+    }
+    all.retain(|context| *context != 0);
+    if !all.is_empty() {
         guest.memory.live.drain(
-            |record| record::context(record) == gone as u64,
+            |record| all.contains(&record::context(record)),
             |_, record| account::settle(guest, &record),
         );
     }

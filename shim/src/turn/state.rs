@@ -10,6 +10,19 @@ use shm_layout::{LockPolicy, PolicyKind};
 use super::{drain::Outstanding, pace::Pace};
 use crate::sys::barrier;
 
+/// Set while this process is locked for a checkpoint that it takes itself: the driver lets no call in then.
+static IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has locked itself for a checkpoint.
+pub fn is_locked() -> bool {
+    IS_LOCKED.load(Relaxed)
+}
+
+/// Says whether it has, and whether it had before.
+pub fn set_locked(locked: bool) -> bool {
+    IS_LOCKED.swap(locked, Relaxed)
+}
+
 /// Who has the lock, as far as this process is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {

@@ -10,7 +10,7 @@ use shm_layout::{DeviceLock, LockPolicy, PolicyKind, Reason};
 use super::{
     gate_of, open_gate,
     pace::Pace,
-    state::{Phase, Rules, Turn, is_counted},
+    state::{Phase, Rules, Turn, is_counted, is_locked},
     submitted,
 };
 use crate::guest::{Device, Guest};
@@ -102,7 +102,7 @@ impl Turn {
         let (full, goes_on) = (state.is_full(), state.goes_on);
         drop(state);
         // These two may have come while the lock was on its way to us, or while we let the device catch up.
-        if paused {
+        if paused || is_locked() {
             self.give_way(guest, device, Reason::Paused);
             return None;
         }

@@ -70,6 +70,22 @@ static int run(int argc, char **argv, char *more) {
     if (IS("device-reset")) return CALL(cuDevicePrimaryCtxReset_v2, (int)NUM(1));
     if (IS("context")) return CALL(cuCtxCreate_v2, OUT(1), 0, (int)NUM(2));
     if (IS("context-set")) return CALL(cuCtxSetCurrent, (void *)V(1));
+    if (IS("green")) { /* green G CONTEXT: on 16 multiprocessors of device 0; its context becomes current */
+        struct { char bytes[144]; } all, part;
+        unsigned groups = 1;
+        void *description;
+        if ((code = CALL(cuDeviceGetDevResource, 0, &all, 1))) return code;
+        if ((code = CALL(cuDevSmResourceSplitByCount, &part, &groups, &all, (void *)0, 0, 16))) return code;
+        if ((code = CALL(cuDevResourceGenerateDesc, &description, &part, 1))) return code;
+        if ((code = CALL(cuGreenCtxCreate, OUT(1), description, 0, 1))) return code;
+        if ((code = CALL(cuCtxFromGreenCtx, OUT(2), (void *)V(1)))) return code;
+        return CALL(cuCtxSetCurrent, (void *)V(2));
+    }
+    if (IS("green-stream")) return CALL(cuGreenCtxStreamCreate, OUT(1), (void *)V(2), 1, 0);
+    if (IS("green-destroy")) return CALL(cuGreenCtxDestroy, (void *)V(1));
+    if (IS("submit")) return CALL(cuMemsetD8Async, V(1), 1, (size_t)1, argc > 2 ? (void *)V(2) : (void *)0);
+    if (IS("lock")) return CALL(cuCheckpointProcessLock, (int)(argc > 1 ? NUM(1) : getpid()), (void *)0);
+    if (IS("unlock")) return CALL(cuCheckpointProcessUnlock, (int)(argc > 1 ? NUM(1) : getpid()), (void *)0);
     if (IS("context-destroy")) return CALL(cuCtxDestroy_v2, (void *)V(1));
 
     if (IS("alloc")) return CALL(cuMemAlloc_v2, OUT(1), (size_t)NUM(2));

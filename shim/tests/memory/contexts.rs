@@ -40,3 +40,28 @@ fn the_last_release_of_a_primary_context_gives_back_what_it_held() {
     client.ok("device-release 0");
     assert_eq!(client.used(), 0);
 }
+
+#[test]
+fn what_a_green_context_allocates_goes_with_the_primary_one() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("green g c");
+    client.ok("alloc a 4096");
+    assert_eq!(client.used(), 4096);
+    client.ok("green-destroy g");
+    assert_eq!(client.used(), 4096, "its memory is the primary one's");
+    client.ok("device-reset 0");
+    assert_eq!(client.used(), 0);
+}
+
+#[test]
+fn the_last_green_context_takes_the_primary_one_along() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok("green g c");
+    client.ok("alloc a 4096");
+    client.ok("device-release 0");
+    assert_eq!(client.used(), 4096, "the green context keeps it");
+    client.ok("green-destroy g");
+    assert_eq!(client.used(), 0);
+}

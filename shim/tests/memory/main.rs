@@ -4,6 +4,7 @@
 mod anything;
 mod arrays;
 mod bindings;
+mod checkpoints;
 mod client;
 mod contexts;
 mod copies;
