@@ -359,8 +359,7 @@ fn a_limit_that_cannot_be_enforced_keeps_the_program_from_starting() {
 #[test]
 fn a_full_file_system_is_a_sentence_and_not_a_program_that_dies() {
     let world = World::new();
-    let mount =
-        "mount -t tmpfs -o size=64k,mode=700 none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99; exec \"$@\"";
+    let mount = "mount -t tmpfs -o size=64k,mode=700 none \"$GPUSHARE_DIR\" 2> /dev/null || exit 99; exec \"$@\"";
     let start = |options: &[&str]| {
         let mut command = Command::new("unshare");
         let arguments = [
