@@ -205,7 +205,7 @@ pub(crate) fn architecture(device: Handle, architecture: Out<u32>) -> NvmlReturn
     })
 }
 
-/// Peers do not reach each other's memory, as `cuDeviceCanAccessPeer` says.
+/// Whole GPUs reach each other's memory in every way, those in MIG mode in none, as `cuDeviceCanAccessPeer` says.
 pub(crate) fn p2p_status(
     device: Handle,
     peer: Handle,
@@ -213,6 +213,7 @@ pub(crate) fn p2p_status(
     status: Out<u32>,
 ) -> NvmlReturn {
     const CAPABILITIES: u32 = 5;
+    const STATUS_OK: u32 = 0;
     const STATUS_NOT_SUPPORTED: u32 = 5;
     let (one, other) = (Board::of(device)?, Board::of(peer)?);
     one.whole_gpu()?;
@@ -220,7 +221,12 @@ pub(crate) fn p2p_status(
     if capability >= CAPABILITIES || device == peer {
         return Err(INVALID_ARGUMENT);
     }
-    status.set(STATUS_NOT_SUPPORTED)
+    let joined = one.gpu().unit.is_some() && other.gpu().unit.is_some();
+    status.set(if joined {
+        STATUS_OK
+    } else {
+        STATUS_NOT_SUPPORTED
+    })
 }
 
 /// The processors near the GPU: all there are.
