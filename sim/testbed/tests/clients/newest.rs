@@ -50,11 +50,13 @@ macro_rules! programs {
 
 programs! {
     "two-gpus":
+    buffers_and_events_go_to_another_process
     checkpoints_bring_memory_back
     conditional_nodes_run_their_bodies
     green_contexts_have_streams_of_their_own
     kernels_name_their_parameters
     nvml_describes_the_machine
+    pools_are_of_every_place_and_kind
     ;
 }
 
