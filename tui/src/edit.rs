@@ -6,6 +6,7 @@
 //! [`manifest`] the file of `gpushare apply`; [`preview`] tells what an edit would do before it is made.
 
 pub mod audit;
+pub mod change;
 mod editor;
 pub mod group;
 pub mod manifest;
@@ -13,10 +14,7 @@ pub mod policy;
 pub mod preview;
 pub mod quota;
 pub mod share;
-mod stored;
 pub mod targets;
 pub mod trace;
-mod words;
 
 pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor};
-pub use stored::StoredChange;

@@ -1,4 +1,4 @@
-//! The machine this program runs on: its users, processes, ELF files and installed libraries.
+//! The machine this program runs on: its processes, ELF files and installed libraries.
 
 pub mod artifacts;
 pub mod elf;
@@ -6,4 +6,3 @@ pub mod pids;
 pub mod probe;
 pub mod processes;
 pub mod programs;
-pub mod users;

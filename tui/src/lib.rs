@@ -13,8 +13,8 @@
 //! work       traces, workload     traces as files; programs started under gpushare
 //! edit       edit, source         edits of the segments; where samples come from
 //! sample     sample               everything known at one moment, its columns and its JSON
-//! host       host                 users, processes, ELF files, installed libraries
-//! text       text                 units, names, exit codes
+//! host       host                 processes, ELF files, installed libraries
+//! text       text                 units, names of users and devices, exit codes
 //! ```
 
 #![forbid(unsafe_code)]

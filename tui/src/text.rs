@@ -6,4 +6,5 @@ pub mod names;
 pub mod plain;
 pub mod quota;
 pub mod units;
+pub mod users;
 pub mod uuids;

@@ -10,10 +10,10 @@ use shm_layout::SlotId;
 use shm_layout::trace::{self, Header, Reader, TraceError};
 
 use crate::edit::targets::{self, Target};
-use crate::host::users::Users;
 use crate::sample::{ProcessSample, ProcessState, Sample};
 use crate::text::exit::Failure;
 use crate::text::plain::plain;
+use crate::text::users::Users;
 use crate::text::uuids;
 
 pub mod alnair;

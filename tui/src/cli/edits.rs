@@ -7,8 +7,9 @@ use std::io::Write;
 use shm_layout::Change;
 
 use super::note;
+use crate::edit::change::summary;
 use crate::edit::preview::{Tense, concerned, effects};
-use crate::edit::{Applied, EditRequest, Editor, StoredChange, targets};
+use crate::edit::{Applied, EditRequest, Editor, targets};
 use crate::sample::Sample;
 use crate::text::exit::Failure;
 
@@ -53,8 +54,8 @@ pub fn preview(
             out,
             "{}: {} (now: {}); {}",
             request.target,
-            StoredChange::from(&request.change).summary(),
-            StoredChange::from(&old).summary(),
+            summary(&request.change),
+            summary(&old),
             reach(&request.change, sample)
         )?;
         let effects = effects(&request.change, &request.target, sample);
@@ -117,10 +118,6 @@ pub fn report(
     sample: &Sample,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let (old, new) = (
-        StoredChange::from(&applied.old),
-        StoredChange::from(&applied.new),
-    );
     let applied_by = match (applied.acknowledged_by.len(), applied.missing.as_slice()) {
         (0, []) => NOBODY.to_owned(),
         (1, []) => "applied by 1 process".to_owned(),
@@ -136,8 +133,8 @@ pub fn report(
     writeln!(
         out,
         "{target}: {} (was: {}); generation {}, {applied_by}",
-        new.summary(),
-        old.summary(),
+        summary(&applied.new),
+        summary(&applied.old),
         applied.generation
     )?;
     if let Some(unlogged) = &applied.unlogged {

@@ -13,7 +13,6 @@ use crate::edit::{EditRequest, Editor, group};
 use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::{Exit, Failure};
 use crate::text::names::check_group;
-use crate::text::quota;
 
 /// Create, change, remove or show groups of processes that share a quota
 #[derive(Debug, clap::Subcommand)]
@@ -160,7 +159,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         .map(|group| Line {
             name: group.name.clone(),
             defined: group.defined,
-            memory: (group.memory != QuotaValue::Inherit).then(|| quota::format(group.memory)),
+            memory: (group.memory != QuotaValue::Inherit).then(|| group.memory.to_string()),
             memory_bytes: match group.memory {
                 QuotaValue::Bytes(bytes) => Some(bytes),
                 _ => None,

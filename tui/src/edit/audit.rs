@@ -12,9 +12,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use shm_layout::dir::Dir;
-use shm_layout::{Mode, OpenError, SegmentDir};
-
-use crate::edit::StoredChange;
+use shm_layout::{Change, Mode, OpenError, SegmentDir};
 
 /// Version of the record's shape.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -87,9 +85,9 @@ pub struct Record {
     /// The generation of the edit that this one takes back.
     pub undoes: Option<u64>,
     /// The edit itself.
-    pub change: StoredChange,
+    pub change: Change,
     /// The edit that would take it back.
-    pub restore: Option<StoredChange>,
+    pub restore: Option<Change>,
 }
 
 /// A log file, which may not exist yet.

@@ -11,9 +11,9 @@ use shm_layout::{
     Change, EditError, Operator, SegmentDir, Segments, SlotId, clock, snapshot, text,
 };
 
-use super::StoredChange;
+use super::change::summary;
 use crate::edit::audit::{AuditLog, Outcome, Place, Record, SCHEMA_VERSION};
-use crate::host::users;
+use crate::text::users;
 
 mod failure;
 mod undo;
@@ -174,9 +174,8 @@ impl Editor {
         let mut record = self.record(&request, undoes);
         match done {
             Ok(edit) => {
-                let restore = StoredChange::from(&edit.old);
-                record.old = Some(restore.summary());
-                record.restore = Some(restore);
+                record.old = Some(summary(&edit.old));
+                record.restore = Some(edit.old.clone());
                 record.generation = Some(edit.generation);
                 let unlogged = self.log.append(&record).err();
                 let applied = Applied {
@@ -241,7 +240,6 @@ impl Editor {
     }
 
     fn record(&self, request: &EditRequest, undoes: Option<u64>) -> Record {
-        let change = StoredChange::from(&request.change);
         Record {
             schema_version: SCHEMA_VERSION,
             time: jiff::Timestamp::now()
@@ -254,13 +252,13 @@ impl Editor {
             target: request.target.clone(),
             target_start_time: request.target_start_time,
             old: None,
-            new: change.summary(),
+            new: summary(&request.change),
             generation: None,
             reason: request.reason.clone(),
             result: Outcome::Applied,
             refusal: None,
             undoes,
-            change,
+            change: request.change.clone(),
             restore: None,
         }
     }

@@ -11,7 +11,8 @@ pub const EMPTY: &str = "write a size, a share, none, max or inherit";
 
 /// Reads a quota: a size, a percentage, `none` or `inherit`.
 pub fn parse(text: &str) -> Result<QuotaValue, Failure> {
-    quota::parse(text).map_err(|error| Failure::usage(format!("quota: {error}")))
+    text.parse::<QuotaValue>()
+        .map_err(|error| Failure::usage(format!("quota: {error}")))
 }
 
 /// Reads a quota for one device of `total` bytes whose quota is `now`: also `max`, and `+2G` or `-10%` from the
@@ -27,7 +28,10 @@ pub fn parse_for(text: &str, now: Option<u64>, total: u64) -> Result<QuotaValue,
         "" => Err(EMPTY.into()),
         "default" => Ok(QuotaValue::Inherit),
         "max" => Ok(QuotaValue::Bytes(total)),
-        text => match quota::parse(text).map_err(|error| error.to_string())? {
+        text => match text
+            .parse::<QuotaValue>()
+            .map_err(|error| error.to_string())?
+        {
             QuotaValue::Bytes(bytes) if total > 0 && bytes > total => Err(format!(
                 "the device has only {}; write none for no limit",
                 human_size(total)

@@ -8,10 +8,10 @@ use std::str::FromStr;
 
 use shm_layout::SlotId;
 
-use crate::host::users::Users;
 use crate::sample::{DeviceSample, ProcessSample, Sample};
 use crate::text::exit::Failure;
 use crate::text::plain::plain;
+use crate::text::users::Users;
 use crate::text::uuids;
 
 /// A target as a person writes it.

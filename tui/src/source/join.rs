@@ -278,7 +278,7 @@ pub(super) fn groups(views: &[GroupView], sample: &Sample) -> Vec<GroupSample> {
             defined: view.defined,
             quota: match view.memory {
                 QuotaValue::Inherit => String::new(),
-                value => quota::format(value),
+                value => value.to_string(),
             },
             quota_bytes: sample
                 .devices

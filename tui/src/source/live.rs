@@ -15,8 +15,8 @@ use shm_layout::{Identity, OpenError, Segments, Snapshot, clock, procfs};
 use super::events::Tail;
 use super::{Source, join, nvml};
 use crate::host::pids::{self, HostPids};
-use crate::host::users::Users;
 use crate::sample::{Nvml, Origin, ProcessSample, Sample, Segment, SlotId};
+use crate::text::users::Users;
 
 /// How long an answer of `/proc` about a process is believed.
 const BELIEVED_NS: u64 = 5_000_000_000;

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use shm_layout::OpenError;
 use shm_layout::trace::TraceError;
 
-use crate::host::users::Users;
+use crate::text::users::Users;
 use shm_layout::variables;
 
 /// Declares the codes once: the enum, its numbers and the table the help prints.

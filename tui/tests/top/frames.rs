@@ -1,7 +1,6 @@
 //! What a person sees: whole frames of the dashboard at the sizes people have, and no panic at any other.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::edit::StoredChange;
 use gpushare_tui::edit::audit::{Entry, History, Outcome, Place, Record};
 use gpushare_tui::sample::{Sample, TraceState};
 use gpushare_tui::top::app::{self, Next};
@@ -10,6 +9,7 @@ use gpushare_tui::top::state::State;
 use gpushare_tui::top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use shm_layout::{Change, SlotId};
 
 use serde_json::Value;
 
@@ -127,13 +127,11 @@ fn the_share_dialog_says_what_it_would_do() {
 
 /// An edit of B's quota as the audit log has it.
 fn edit(number: u64) -> Entry {
-    let stored = |value: &str| StoredChange::ProcessQuota {
-        slot: 1,
-        epoch: 7,
+    let stored = |value: &str| Change::ProcessQuota {
+        slot: SlotId { index: 1, epoch: 7 },
         device: Some(0),
-        value: value.into(),
-        until_ns: None,
-        then: None,
+        value: value.parse().unwrap(),
+        until: None,
     };
     Entry {
         number,

@@ -12,6 +12,7 @@ use shm_layout::{Change, EditError, Set, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::edit::audit::{Entry, History, Outcome, Place};
+use crate::edit::change::{has_run_out, same_subject};
 
 impl Editor {
     /// The edits that can be taken back, newest first; one whose process has gone is past. Whether somebody is looked
@@ -19,7 +20,7 @@ impl Editor {
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
         let mut settings = self.settings_edits()?;
-        settings.retain(|entry| !entry.record.change.has_run_out(now_ns));
+        settings.retain(|entry| !has_run_out(&entry.record.change, now_ns));
         Ok(settings)
     }
 
@@ -28,7 +29,7 @@ impl Editor {
         let now_ns = clock::now();
         let settings = self.settings_edits()?.into_iter();
         Ok(settings
-            .take_while(|entry| entry.record.change.has_run_out(now_ns))
+            .take_while(|entry| has_run_out(&entry.record.change, now_ns))
             .collect())
     }
 
@@ -41,8 +42,7 @@ impl Editor {
                 matches!(operator.check(&change), Err(EditError::NoSuchTarget))
             })
         };
-        let is_trace =
-            |entry: &Entry| matches!(entry.record.change, crate::edit::StoredChange::Trace { .. });
+        let is_trace = |entry: &Entry| matches!(entry.record.change, Change::Trace { .. });
         let open = history
             .entries
             .iter()
@@ -82,7 +82,7 @@ impl Editor {
                 entry.number
             )));
         }
-        if entry.record.change.has_run_out(now_ns) {
+        if has_run_out(&entry.record.change, now_ns) {
             return Err(EditFailure::Undo(format!(
                 "edit {} has reverted by itself already, so there is nothing to take back",
                 entry.number
@@ -91,8 +91,8 @@ impl Editor {
         if let Some(later) = history.entries.iter().rev().find(|later| {
             later.number > entry.number
                 && is_open(&history, later)
-                && !later.record.change.has_run_out(now_ns)
-                && later.record.change.same_subject(&entry.record.change)
+                && !has_run_out(&later.record.change, now_ns)
+                && same_subject(&later.record.change, &entry.record.change)
         }) {
             return Err(EditFailure::Undo(format!(
                 "edit {} by {} changed {} after edit {}; take that one back first",
@@ -150,7 +150,7 @@ impl Editor {
 /// The edit that takes this one back at a time. A boost that would have ended by then stays away; a quota that would
 /// have says itself what follows it.
 fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
-    let mut change = entry.record.restore.as_ref()?.to_change()?;
+    let mut change = entry.record.restore.clone()?;
     if let Change::ProcessShare { boost, .. } = &mut change
         && matches!(boost, Set::To(boost) if boost.until_ns <= now_ns)
     {

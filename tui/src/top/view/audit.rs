@@ -6,7 +6,6 @@ use ratatui::layout::Rect;
 
 use super::pen::Pen;
 use super::{Look, layout};
-use crate::edit::StoredChange;
 use crate::edit::audit::{Entry, Outcome};
 use crate::top::dialog::{Verdict, foresee};
 use crate::top::overlay::AuditList;
@@ -104,8 +103,8 @@ fn question_about(entry: &Entry, state: &State, look: &Look) -> Vec<(String, Rol
     if let Some(old) = &record.old {
         lines.push((format!("then it is again: {old}"), Role::Text));
     }
-    let change = record.restore.as_ref().and_then(StoredChange::to_change);
-    let effects = change.map_or_else(Vec::new, |change| foresee(state.data(), &change));
+    let effects = record.restore.as_ref();
+    let effects = effects.map_or_else(Vec::new, |change| foresee(state.data(), change));
     lines.extend(effects.into_iter().map(|check| match check.verdict {
         Verdict::Good => (check.text, Role::Text),
         Verdict::Warn => (check.text, Role::Warn),

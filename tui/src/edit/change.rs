@@ -1,0 +1,195 @@
+//! What the audit log says of an edit besides the edit itself: its values in few words, and what it is about.
+
+use std::fmt::Display;
+
+use shm_layout::{Change, Set};
+
+/// The new values in few words, as the audit shows them: `quota 32GiB`, `weight=200 cap=30`.
+pub fn summary(change: &Change) -> String {
+    match change {
+        Change::ProcessQuota { value, until, .. } => {
+            let span = until.map_or("", |_| " for a while");
+            format!("quota {value}{span}")
+        }
+        Change::ProcessShare {
+            weight,
+            priority,
+            cap,
+            paused,
+            boost,
+            ..
+        } => {
+            // The end is on the segments' clock, which means nothing to a reader.
+            let boost = map(boost, |boost| format!("{} for a while", boost.priority));
+            join([
+                word("weight", weight),
+                word("priority", priority),
+                word("cap", cap),
+                word("paused", paused),
+                word("boost", &boost),
+            ])
+        }
+        Change::Policy { policy: None, .. } => "policy inherit".into(),
+        Change::Policy {
+            policy: Some(policy),
+            ..
+        } => format!("policy {policy}"),
+        Change::DeviceLimit { value, .. } => format!("limit {value}"),
+        Change::Group { remove: true, .. } => "removed".into(),
+        Change::Group {
+            memory,
+            weight,
+            cap,
+            ..
+        } => join([
+            word("memory", memory),
+            word("weight", weight),
+            word("cap", cap),
+        ]),
+        Change::Trace { on: None, .. } => "trace off".into(),
+        Change::Trace {
+            on: Some(records), ..
+        } => format!("trace of {records} records"),
+    }
+}
+
+/// Whether both edits concern the same settings, so that one hides the other.
+pub fn same_subject(one: &Change, other: &Change) -> bool {
+    match (one, other) {
+        (
+            Change::ProcessQuota { slot, device, .. },
+            Change::ProcessQuota {
+                slot: s, device: d, ..
+            },
+        ) => slot == s && (device == d || device.is_none() || d.is_none()),
+        (Change::ProcessShare { slot, .. }, Change::ProcessShare { slot: s, .. })
+        | (Change::Trace { slot, .. }, Change::Trace { slot: s, .. }) => slot == s,
+        (Change::Policy { device, .. }, Change::Policy { device: d, .. }) => device == d,
+        (Change::DeviceLimit { uuid, .. }, Change::DeviceLimit { uuid: u, .. }) => uuid == u,
+        (Change::Group { name, .. }, Change::Group { name: n, .. }) => name == n,
+        _ => false,
+    }
+}
+
+/// Whether all that the edit did has ended by itself at a time.
+pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
+    match change {
+        Change::ProcessQuota { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
+        Change::ProcessShare {
+            weight: Set::Keep,
+            priority: Set::Keep,
+            cap: Set::Keep,
+            paused: Set::Keep,
+            boost: Set::To(boost),
+            ..
+        } => boost.until_ns <= now_ns,
+        _ => false,
+    }
+}
+
+/// `key=value` of a setting; `None` where the edit leaves it alone.
+fn word<T: Display>(key: &str, set: &Set<T>) -> Option<String> {
+    match set {
+        Set::Keep => None,
+        Set::Inherit => Some(format!("{key}=inherit")),
+        Set::To(value) => Some(format!("{key}={value}")),
+    }
+}
+
+fn map<T, U>(set: &Set<T>, to: impl FnOnce(&T) -> U) -> Set<U> {
+    match set {
+        Set::Keep => Set::Keep,
+        Set::Inherit => Set::Inherit,
+        Set::To(value) => Set::To(to(value)),
+    }
+}
+
+fn join<const N: usize>(words: [Option<String>; N]) -> String {
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use shm_layout::{Boost, LockPolicy, QuotaValue, SlotId, Until};
+
+    use super::*;
+
+    fn examples() -> Vec<Change> {
+        let slot = SlotId { index: 3, epoch: 9 };
+        vec![
+            Change::ProcessQuota {
+                slot,
+                device: Some(1),
+                value: QuotaValue::Bytes(32 << 30),
+                until: Some(Until {
+                    ns: 7,
+                    then: Some(QuotaValue::Unlimited),
+                }),
+            },
+            Change::ProcessQuota {
+                slot,
+                device: None,
+                value: QuotaValue::Percent(25),
+                until: None,
+            },
+            Change::ProcessShare {
+                slot,
+                weight: Set::To(200),
+                priority: Set::Inherit,
+                cap: Set::Keep,
+                paused: Set::To(true),
+                boost: Set::To(Boost {
+                    priority: -3,
+                    until_ns: 99,
+                }),
+            },
+            Change::Policy {
+                device: None,
+                policy: Some(LockPolicy::default()),
+            },
+            Change::Policy {
+                device: Some([7; 16]),
+                policy: None,
+            },
+            Change::DeviceLimit {
+                uuid: [9; 16],
+                value: QuotaValue::Unlimited,
+            },
+            Change::Group {
+                name: "team".into(),
+                memory: Set::To(QuotaValue::Inherit),
+                weight: Set::Keep,
+                cap: Set::To(30),
+                remove: false,
+            },
+        ]
+    }
+
+    #[test]
+    fn each_edit_is_told_in_few_words() {
+        let told: Vec<String> = examples().iter().map(summary).collect();
+        assert_eq!(
+            told,
+            [
+                "quota 32GiB for a while",
+                "quota 25%",
+                "weight=200 priority=inherit paused=true boost=-3 for a while",
+                "policy off order=fair idle=5ms max-hold=10s grace=200ms sync-skips=0",
+                "policy inherit",
+                "limit none",
+                "memory=inherit cap=30",
+            ]
+        );
+    }
+
+    #[test]
+    fn edits_of_one_subject_are_told_from_edits_of_another() {
+        let edits = examples();
+        assert!(
+            same_subject(&edits[0], &edits[1]),
+            "a quota for all devices covers one device"
+        );
+        assert!(!same_subject(&edits[0], &edits[2]));
+        assert!(!same_subject(&edits[3], &edits[4]));
+    }
+}
