@@ -54,7 +54,10 @@ struct Common<'a> {
     util_percent: Option<u32>,
     mem_util_percent: Option<u32>,
     power_mw: Option<u32>,
+    power_limit_mw: Option<u32>,
     temperature_c: Option<u32>,
+    clock_mhz: Option<u32>,
+    pstate: Option<u8>,
 }
 
 #[derive(Serialize)]
@@ -173,7 +176,10 @@ fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<
             util_percent: device.util_percent,
             mem_util_percent: device.mem_util_percent,
             power_mw: device.power_mw,
+            power_limit_mw: device.power_limit_mw,
             temperature_c: device.temperature_c,
+            clock_mhz: device.clock_mhz,
+            pstate: device.pstate,
         },
         lock: DeviceLock {
             policy: device.policy.to_string(),
