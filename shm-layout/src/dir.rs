@@ -176,6 +176,11 @@ impl Dir {
         })
     }
 
+    /// Whether it belongs to the effective user; else it is root's.
+    pub fn is_ours(&self) -> bool {
+        self.owner == geteuid().as_raw()
+    }
+
     /// What has this name, without opening or following it.
     fn stat(&self, name: &OsStr) -> rustix::io::Result<Stat> {
         statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -261,6 +266,18 @@ impl Dir {
     /// Removes a file, or the link of that name.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.fd, name, AtFlags::empty())?)
+    }
+
+    /// Removes all that is in it. A directory in it that others may write stays, and so ends this.
+    pub fn remove_all(&self) -> io::Result<()> {
+        for name in self.names()? {
+            if self.remove(&name).is_ok() {
+                continue;
+            }
+            self.inner(&name).map_err(io::Error::other)?.remove_all()?;
+            unlinkat(&self.fd, name.as_str(), AtFlags::REMOVEDIR)?;
+        }
+        Ok(())
     }
 
     /// Gives a file another name here, in the place of what has that name.

@@ -1,7 +1,6 @@
 //! Is a program really counted and limited under the preload? A probe in a directory of its own tells.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use shm_layout::{ProcessDeviceView, Segments, clock, snapshot};
 use super::{Finding, Patient, coverage};
 use crate::host::artifacts;
 use crate::host::probe::Probe;
-use crate::workload::leftovers;
+use crate::workload::leftovers::Private;
 use shm_layout::variables;
 
 /// What the probe may hold, what it takes, and what must then be refused.
@@ -26,12 +25,12 @@ pub(super) fn check(patient: &Patient, real: bool) -> Vec<Finding> {
     let Ok(library) = &patient.library else {
         return Vec::new();
     };
-    let place = match Place::new() {
+    let place = match Private::new() {
         Ok(place) => place,
-        Err(why) => {
+        Err(failure) => {
             return vec![Finding::warn(
                 "interposition",
-                why,
+                failure.sentence,
                 "make /dev/shm writable, then ask again",
             )];
         }
@@ -65,7 +64,7 @@ pub(super) fn check(patient: &Patient, real: bool) -> Vec<Finding> {
 
 /// Whether all was counted and refused as it should; then what the driver has beyond what is hooked.
 fn probe(
-    place: &Place,
+    place: &Private,
     library: &Path,
     real: bool,
 ) -> Result<Option<Finding>, (&'static str, String)> {
@@ -106,7 +105,7 @@ fn probe(
 
 fn prepare(
     command: &mut Command,
-    place: &Place,
+    place: &Private,
     library: &Path,
     simulator: Option<std::ffi::OsString>,
 ) {
@@ -125,7 +124,7 @@ fn prepare(
 }
 
 /// What the library counted. Launches are published at the keeper's tick, so they may come a little later.
-fn counted(place: &Place, pid: u32) -> Result<ProcessDeviceView, String> {
+fn counted(place: &Private, pid: u32) -> Result<ProcessDeviceView, String> {
     let segments = Segments::open_viewer(&place.path).map_err(|error| {
         format!("the probe made no segments, so the library was not loaded: {error}")
     })?;
@@ -152,33 +151,5 @@ fn counted(place: &Place, pid: u32) -> Result<ProcessDeviceView, String> {
             }
             _ => std::thread::sleep(Duration::from_millis(5)),
         }
-    }
-}
-
-/// A directory that nobody else uses, and that goes when it is dropped; if we are killed, the next stage sweeps it.
-struct Place {
-    path: PathBuf,
-    world: String,
-    _alive: Option<fs::File>,
-}
-
-impl Place {
-    fn new() -> Result<Self, String> {
-        leftovers::sweep();
-        let world = format!("gpushare-stage-{}-doctor", std::process::id());
-        let path = leftovers::private_dir(&world).map_err(|failure| failure.sentence)?;
-        let _alive = leftovers::mark(&path).ok();
-        Ok(Self {
-            path,
-            world,
-            _alive,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-        leftovers::remove_world(&self.world);
     }
 }

@@ -6,12 +6,17 @@
 //! longer new. Worlds that a person named are the person's.
 
 use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk, getuid};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat,
+};
+use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk, geteuid};
+use shm_layout::dir::Dir;
 
 use crate::text::exit::Failure;
 
@@ -23,65 +28,186 @@ const QUIET: Duration = Duration::from_secs(600);
 const ALIVE: &str = "alive";
 /// Where all of it lies.
 const SHM: &str = "/dev/shm";
+/// A stage's name: this, the pid of its program, `-`, and a number.
+const STAGE: &str = "gpushare-stage-";
 
-/// A directory in memory that only we may enter.
-pub fn private_dir(name: &str) -> Result<PathBuf, Failure> {
+/// A directory in memory that only we may enter, and the simulated world of its name. Both are removed when this is
+/// dropped; if we are killed, the next one removes them.
+#[derive(Debug)]
+pub struct Private {
+    /// The directory.
+    pub path: PathBuf,
+    /// The name of the world.
+    pub world: String,
+    /// Locked for as long as we live. Without it the directory only stays longer if we are killed.
+    _alive: Option<File>,
+}
+
+impl Private {
+    /// Makes one, after removing what others left.
+    pub fn new() -> Result<Self, Failure> {
+        sweep();
+        Self::in_place(&place())
+    }
+
+    fn in_place(parent: &Path) -> Result<Self, Failure> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let world = format!("{STAGE}{}-{number}", std::process::id());
+        let path = parent.join(&world);
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| {
+            Failure::failed(format!("{} cannot be made: {error}", path.display()))
+        })?;
+        let _alive = mark(&path);
+        Ok(Self {
+            path,
+            world,
+            _alive,
+        })
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if let Some(parent) = self.path.parent()
+            && let Some(shm) = Shm::open(parent)
+        {
+            shm.remove_stage(&self.world);
+        }
+    }
+}
+
+fn place() -> PathBuf {
     let shm = Path::new(SHM);
-    let parent = if shm.is_dir() {
+    if shm.is_dir() {
         shm.to_owned()
     } else {
         std::env::temp_dir()
-    };
-    let path = parent.join(name);
-    let made = DirBuilder::new().mode(0o700).create(&path);
-    made.map_err(|error| Failure::failed(format!("{} cannot be made: {error}", path.display())))?;
-    Ok(path)
+    }
 }
 
 /// Says that somebody lives on this stage, in a way that ends with us however we end.
-pub fn mark(dir: &Path) -> std::io::Result<File> {
-    let new = dir.join("alive.new");
-    let file = File::create(&new)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+fn mark(path: &Path) -> Option<File> {
+    let dir = Dir::open(path).ok()?;
+    let file = dir.write("alive.new", 0o600).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     // Nobody ever finds it unlocked while we live.
-    fs::rename(new, dir.join(ALIVE))?;
-    Ok(file)
+    dir.rename("alive.new", ALIVE).ok()?;
+    Some(file)
 }
 
-/// Whether who lived on this stage is gone, in whatever pid namespace that was.
-fn is_deserted(dir: &Path) -> bool {
-    File::open(dir.join(ALIVE))
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+/// Whether the program of this stage lives, in whatever pid namespace; `None` where it left no mark.
+fn lives(dir: &Dir) -> Option<bool> {
+    let file = dir.read(ALIVE).ok()?;
+    Some(flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
 /// Removes what stages left behind whose program was killed, and worlds that nobody uses any more.
 pub fn sweep() {
     sweep_worlds();
-    let Ok(files) = fs::read_dir(SHM) else {
+    sweep_stages_in(Path::new(SHM));
+}
+
+fn sweep_stages_in(parent: &Path) {
+    let (Some(shm), Ok(files)) = (Shm::open(parent), fs::read_dir(parent)) else {
         return;
     };
     for file in files.flatten() {
         let name = file.file_name();
-        let Some(pid) = name.to_str().and_then(owner) else {
-            continue;
-        };
-        if is_deserted(&file.path()) {
-            let _ = fs::remove_dir_all(file.path());
-            remove_world(&name.to_string_lossy());
-            continue;
+        let Some(name) = name.to_str() else { continue };
+        if let Some(pid) = pid_of_stage(name) {
+            let life = shm.ours(name).map(|dir| lives(&dir));
+            match life {
+                Some(Some(false)) => shm.remove_stage(name),
+                Some(None) if is_gone(pid) && is_old(&file.path(), LEFTOVER) => {
+                    shm.remove_stage(name);
+                }
+                _ => {}
+            }
+        } else if let Some(stage) = stage_of_world(name)
+            && let Some(pid) = pid_of_stage(stage)
+            && !parent.join(stage).exists()
+            && is_gone(pid)
+            && is_old(&file.path(), LEFTOVER)
+        {
+            shm.remove_world(stage);
         }
-        let gone = !Path::new("/proc").join(pid.to_string()).exists();
-        let old = file
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LEFTOVER));
-        // Old, because a program of another pid namespace may share this directory with us.
-        if !(gone && old) {
-            continue;
+    }
+}
+
+/// The pid in a stage's name, where this is exactly one.
+fn pid_of_stage(name: &str) -> Option<u32> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten()
+    };
+    let (pid, count) = name.strip_prefix(STAGE)?.split_once('-')?;
+    number(count)?;
+    number(pid)
+}
+
+/// The stage in the name of a file of our worlds, where there may be one.
+fn stage_of_world(name: &str) -> Option<&str> {
+    let stage = name.strip_prefix(&our_worlds())?;
+    Some(stage.strip_suffix(".lock").unwrap_or(stage))
+}
+
+/// How the files of our worlds begin.
+fn our_worlds() -> String {
+    format!("gpushare-sim-{}-", geteuid().as_raw())
+}
+
+fn is_gone(pid: u32) -> bool {
+    !Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// Old, because a program of another pid namespace may share the place with us.
+fn is_old(path: &Path, age: Duration) -> bool {
+    fs::symlink_metadata(path)
+        .and_then(|meta| meta.modified())
+        .is_ok_and(|time| time.elapsed().is_ok_and(|found| found >= age))
+}
+
+/// The place where stages lie. Everybody may write it, so any name in it may be a link, a pipe, or another user's.
+struct Shm<'p> {
+    path: &'p Path,
+    fd: OwnedFd,
+}
+
+impl<'p> Shm<'p> {
+    fn open(path: &'p Path) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(CWD, path, flags, Mode::empty()).ok()?;
+        Some(Self { path, fd })
+    }
+
+    /// The directory of this name if it belongs to us and no other user may write it.
+    fn ours(&self, name: &str) -> Option<Dir> {
+        let dir = Dir::open(&self.path.join(name)).ok()?;
+        dir.is_ours().then_some(dir)
+    }
+
+    fn remove_stage(&self, name: &str) {
+        if let Some(dir) = self.ours(name) {
+            let _ = dir.remove_all();
+            let _ = unlinkat(&self.fd, name, AtFlags::REMOVEDIR);
         }
-        // What belongs to somebody else stays: only its owner may remove it.
-        let _ = fs::remove_dir_all(file.path());
-        let _ = fs::remove_file(file.path());
+        self.remove_world(name);
+    }
+
+    /// Removes what a stage's world leaves once its programs have ended.
+    fn remove_world(&self, stage: &str) {
+        let memory = format!("{}{stage}", our_worlds());
+        for name in [format!("{memory}.lock"), memory] {
+            let found = statat(&self.fd, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+            if found.is_ok_and(|found| {
+                FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+                    && found.st_uid == geteuid().as_raw()
+            }) {
+                let _ = unlinkat(&self.fd, name.as_str(), AtFlags::empty());
+            }
+        }
     }
 }
 
@@ -111,7 +237,12 @@ fn sweep_worlds_in(shm: &Path, quiet: Duration) {
     for world in worlds {
         let lock = lock_of(&world);
         // Whoever opens a world does so under this lock; what it finds is all there or all gone.
-        let guard = File::options().read(true).write(true).open(&lock);
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let guard = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(flags.bits() as i32)
+            .open(&lock);
         let Ok(guard) = guard else { continue };
         let opens = flock(&guard, FlockOperation::NonBlockingLockExclusive).is_err();
         if opens || somebody_is_in(&guard) || mapped.contains(&world) {
@@ -125,9 +256,8 @@ fn sweep_worlds_in(shm: &Path, quiet: Duration) {
 /// `gpushare-sim-UID-dir-HASH`: made for a `GPUSHARE_DIR`, and by us.
 fn is_world_of_a_directory(name: &str) -> bool {
     let hash = name
-        .strip_prefix("gpushare-sim-")
-        .and_then(|rest| rest.strip_prefix(&getuid().as_raw().to_string()))
-        .and_then(|rest| rest.strip_prefix("-dir-"));
+        .strip_prefix(&our_worlds())
+        .and_then(|rest| rest.strip_prefix("dir-"));
     hash.is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
@@ -139,13 +269,12 @@ fn lock_of(world: &Path) -> PathBuf {
 
 /// Ours, and neither made nor locked for the first time lately.
 fn is_quiet(world: &Path, quiet: Duration) -> bool {
-    let is_old = |path: &Path| {
-        fs::symlink_metadata(path).is_ok_and(|meta| {
-            let age = meta.modified().ok().and_then(|time| time.elapsed().ok());
-            meta.is_file() && meta.uid() == getuid().as_raw() && age.is_some_and(|age| age >= quiet)
-        })
+    let is_quiet = |path: &Path| {
+        let found = fs::symlink_metadata(path);
+        found.is_ok_and(|meta| meta.is_file() && meta.uid() == geteuid().as_raw())
+            && is_old(path, quiet)
     };
-    is_old(world) && is_old(&lock_of(world))
+    is_quiet(world) && is_quiet(&lock_of(world))
 }
 
 /// Whether any byte of the lock file is held, by whomever.
@@ -188,67 +317,150 @@ fn mapped_files() -> Vec<PathBuf> {
     files
 }
 
-/// The pid in the name of a stage's directory or of its world.
-fn owner(name: &str) -> Option<u32> {
-    let (_, rest) = name.split_once("gpushare-stage-")?;
-    rest.split('-').next()?.parse().ok()
-}
-
-/// Removes what a simulated world leaves in shared memory once its programs have ended.
-pub fn remove_world(world: &str) {
-    let Ok(files) = fs::read_dir(SHM) else {
-        return;
-    };
-    for file in files.flatten() {
-        let name = file.file_name();
-        let rest = name
-            .to_str()
-            .and_then(|name| Some(name.split_once(world)?.1));
-        // World 1 is not world 10.
-        if rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit())) {
-            let _ = fs::remove_file(file.path());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    use std::sync::mpsc;
+
     use super::*;
-    use crate::workload::stage::Stage;
+
+    /// A place like /dev/shm: everybody may write it.
+    fn shm() -> tempfile::TempDir {
+        let shm = tempfile::tempdir().expect("there is room");
+        fs::set_permissions(shm.path(), fs::Permissions::from_mode(0o1777)).expect("ours");
+        shm
+    }
+
+    /// What SIGKILL leaves of a stage: the directory with what is in it, and its world; the lock goes.
+    fn leave(shm: &Path, name: &str) -> [PathBuf; 3] {
+        let dir = shm.join(name);
+        fs::create_dir(&dir).expect("there is room");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).expect("ours");
+        drop(mark(&dir).expect("ours"));
+        fs::create_dir(dir.join("sim-lib")).expect("ours");
+        fs::write(dir.join("sim-lib/inner"), "").expect("ours");
+        let world = shm.join(format!("{}{name}", our_worlds()));
+        fs::write(&world, "").expect("ours");
+        fs::write(lock_of(&world), "").expect("ours");
+        [lock_of(&world), world, dir]
+    }
+
+    /// Sweeps, unless that waits for somebody.
+    fn without_waiting(shm: &Path) {
+        let (send, done) = mpsc::channel();
+        let shm = shm.to_path_buf();
+        std::thread::spawn(move || {
+            sweep_stages_in(&shm);
+            send.send(())
+        });
+        done.recv_timeout(Duration::from_secs(30))
+            .expect("it waits for somebody who may never come");
+    }
+
+    fn make_pipe(path: &Path) {
+        let bits = Mode::from_raw_mode(0o666);
+        rustix::fs::mknodat(CWD, path, FileType::Fifo, bits, 0).expect("a pipe");
+    }
 
     #[test]
     fn a_killed_stage_is_swept_by_the_next_one_and_a_living_one_is_not() {
-        let stage = Stage::new(None, true).expect("there is room");
-        let dir = stage.dir.path.clone();
-        assert!(!is_deserted(&dir));
-        sweep();
-        assert!(dir.is_dir(), "it lives");
-        // What SIGKILL leaves: the directory stays, the lock goes.
-        let left = private_dir(&format!("gpushare-stage-{}-killed", std::process::id()))
-            .expect("there is room");
-        drop(mark(&left).expect("ours"));
-        sweep();
-        assert!(!left.exists());
-        drop(stage);
-        assert!(!dir.exists());
+        let shm = shm();
+        let living = Private::in_place(shm.path()).expect("there is room");
+        let left = leave(shm.path(), "gpushare-stage-4711-0");
+        sweep_stages_in(shm.path());
+        assert!(left.iter().all(|path| !path.exists()), "{left:?}");
+        assert!(living.path.is_dir());
+        let path = living.path.clone();
+        drop(living);
+        assert!(!path.exists());
     }
 
     #[test]
-    fn a_leftover_names_the_program_that_left_it() {
-        assert_eq!(owner("gpushare-stage-4711-0"), Some(4711));
-        assert_eq!(
-            owner("gpushare-sim-0-gpushare-stage-4711-0.lock"),
-            Some(4711)
-        );
-        assert_eq!(owner("gpushare-1000"), None);
-        assert_eq!(owner("gpushare-stage-x"), None);
+    fn a_stage_has_a_name_of_exactly_one_form() {
+        assert_eq!(pid_of_stage("gpushare-stage-4711-0"), Some(4711));
+        let worlds = format!("{}gpushare-stage-4711-0", our_worlds());
+        for name in [&worlds, &format!("{worlds}.lock")] {
+            assert_eq!(stage_of_world(name), Some("gpushare-stage-4711-0"));
+        }
+        for other in [
+            "gpushare-1000",
+            "gpushare-stage-x",
+            "gpushare-stage-4711",
+            "gpushare-stage-4711-",
+            "gpushare-stage-+4711-0",
+            "gpushare-stage-4711-0-backup",
+            "my-gpushare-stage-4711-0",
+            "gpushare-stage-99999999999-0",
+        ] {
+            assert_eq!(pid_of_stage(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_only_contains_the_name_of_a_stage_stays() {
+        let shm = shm();
+        let others = [
+            leave(shm.path(), "my-gpushare-stage-4711-0"),
+            leave(shm.path(), "gpushare-stage-4711-0-backup"),
+        ];
+        let left = leave(shm.path(), "gpushare-stage-4711-0");
+        sweep_stages_in(shm.path());
+        assert!(left.iter().all(|path| !path.exists()), "{left:?}");
+        assert!(others.iter().flatten().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_mark_holds_nobody_up() {
+        let shm = shm();
+        let [.., dir] = leave(shm.path(), "gpushare-stage-4711-0");
+        fs::remove_file(dir.join(ALIVE)).expect("ours");
+        make_pipe(&dir.join(ALIVE));
+        make_pipe(&shm.path().join("gpushare-stage-4711-1"));
+        without_waiting(shm.path());
+        assert!(dir.exists(), "it has no mark and is new");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_stage_or_of_its_mark_is_not_followed() {
+        let (shm, other) = (shm(), shm());
+        let [.., dir] = leave(shm.path(), "gpushare-stage-4711-0");
+        let [.., victim] = leave(other.path(), "victim");
+        symlink(&victim, shm.path().join("gpushare-stage-4711-1")).expect("linked");
+        fs::remove_file(dir.join(ALIVE)).expect("ours");
+        symlink(victim.join(ALIVE), dir.join(ALIVE)).expect("linked");
+        symlink(&victim, dir.join("inner")).expect("linked");
+        sweep_stages_in(shm.path());
+        assert!(dir.exists(), "another directory's mark is not its own");
+        fs::remove_file(dir.join(ALIVE)).expect("ours");
+        drop(mark(&dir).expect("ours"));
+        sweep_stages_in(shm.path());
+        assert!(!dir.exists());
+        assert!(victim.join("sim-lib/inner").exists());
+    }
+
+    #[test]
+    fn what_another_user_put_there_stays_and_holds_nobody_up() {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root can give files away");
+            return;
+        }
+        let shm = shm();
+        let left = leave(shm.path(), "gpushare-stage-4711-0");
+        let [.., planted] = leave(shm.path(), "gpushare-stage-4711-1");
+        fs::remove_file(planted.join(ALIVE)).expect("ours");
+        make_pipe(&planted.join(ALIVE));
+        for path in left.iter().chain([&planted]) {
+            chown(path, Some(61_235), None).expect("given away");
+        }
+        without_waiting(shm.path());
+        assert!(left.iter().chain([&planted]).all(|path| path.exists()));
     }
 
     #[test]
     fn a_world_is_removed_when_nobody_is_in_it_and_not_before() {
-        let shm = private_dir(&format!("gpushare-stage-{}-worlds", std::process::id()))
-            .expect("there is room");
-        let name = |hash: &str| format!("gpushare-sim-{}-dir-{hash}", getuid().as_raw());
+        let place = shm();
+        let shm = place.path();
+        let name = |hash: &str| format!("{}dir-{hash}", our_worlds());
         let world = |name: &str| {
             let path = shm.join(name);
             fs::write(&path, "world").expect("ours");
@@ -261,11 +473,11 @@ mod tests {
         );
         let named = world("gpushare-sim-0-mine");
         let other = world(&name("not-a-hash-at-al"));
-        sweep_worlds_in(&shm, QUIET);
+        sweep_worlds_in(shm, QUIET);
         assert!(left.exists(), "it is new");
         let guard = File::open(lock_of(&opening)).expect("ours");
         flock(&guard, FlockOperation::NonBlockingLockExclusive).expect("free");
-        sweep_worlds_in(&shm, Duration::ZERO);
+        sweep_worlds_in(shm, Duration::ZERO);
         assert!(!left.exists() && !lock_of(&left).exists());
         assert!(
             opening.exists() && lock_of(&opening).exists(),
@@ -273,24 +485,15 @@ mod tests {
         );
         assert!(named.exists() && other.exists(), "not ours to judge");
         drop(guard);
-        sweep_worlds_in(&shm, Duration::ZERO);
+        sweep_worlds_in(shm, Duration::ZERO);
         assert!(!opening.exists());
-        fs::remove_dir_all(&shm).expect("ours");
     }
 
     #[test]
     fn a_world_that_somebody_maps_is_seen() {
-        let path = Path::new(SHM).join(format!("gpushare-stage-{}-mapped", std::process::id()));
         // Shared memory that this test maps: the segments of a stage.
-        let dir = private_dir(
-            path.file_name()
-                .and_then(|name| name.to_str())
-                .expect("text"),
-        )
-        .expect("there is room");
-        let segments = shm_layout::Segments::open_workload(&dir).expect("ours");
-        assert!(mapped_files().contains(&dir.join("state")));
-        drop(segments);
-        fs::remove_dir_all(&dir).expect("ours");
+        let stage = Private::in_place(Path::new(SHM)).expect("there is room");
+        let _segments = shm_layout::Segments::open_workload(&stage.path).expect("ours");
+        assert!(mapped_files().contains(&stage.path.join("state")));
     }
 }

@@ -4,12 +4,12 @@
 //! programs first, then removes the rest.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use shm_layout::{Mode, SegmentDir, Segments, clock, snapshot};
 
 use crate::host::artifacts;
@@ -18,7 +18,7 @@ use crate::text::exit::Failure;
 use crate::workload::launch::{Launch, Settings};
 use shm_layout::variables;
 
-use super::leftovers::{mark, private_dir, remove_world, sweep};
+use super::leftovers::{Private, sweep};
 
 /// How long programs may take to reach the device.
 const START: Duration = Duration::from_secs(60);
@@ -32,43 +32,34 @@ pub struct Stage {
     pub dir: SegmentDir,
     /// Whether the device is simulated.
     pub simulated: bool,
-    private: bool,
-    world: String,
-    names: Vec<String>,
+    /// Each program's name, and what it writes to standard error, in memory that has no name.
+    programs: Vec<(String, File)>,
     children: Children,
-    /// Locked for as long as we live.
-    _alive: Option<File>,
+    /// Dropped after the programs have ended.
+    private: Option<Private>,
 }
 
 impl Stage {
     /// In a directory of its own, or in the caller's.
     pub fn new(here: Option<SegmentDir>, simulated: bool) -> Result<Self, Failure> {
-        static STAGES: AtomicU32 = AtomicU32::new(0);
-        let number = STAGES.fetch_add(1, Ordering::Relaxed);
-        sweep();
-        let world = format!("gpushare-stage-{}-{number}", std::process::id());
-        let private = here.is_none();
-        let mut alive = None;
-        let dir = match here {
-            Some(dir) => dir,
+        let (dir, private) = match here {
+            Some(dir) => {
+                sweep();
+                (dir, None)
+            }
             None => {
-                let path = private_dir(&world)?;
-                // Without the mark the directory only stays longer if we are killed.
-                alive = mark(&path).ok();
-                SegmentDir {
-                    path,
-                    mode: Mode::User,
-                }
+                let private = Private::new()?;
+                let path = private.path.clone();
+                let mode = Mode::User;
+                (SegmentDir { path, mode }, Some(private))
             }
         };
         Ok(Self {
             dir,
             simulated,
-            private,
-            world,
-            names: Vec::new(),
+            programs: Vec::new(),
             children: Children::default(),
-            _alive: alive,
+            private,
         })
     }
 
@@ -82,8 +73,8 @@ impl Stage {
                 artifacts::prepend(&folder, "LD_LIBRARY_PATH"),
             ));
             variables.push((variables::SIM, "1".into()));
-            if self.private {
-                variables.push((variables::SIM_WORLD, self.world.clone().into()));
+            if let Some(private) = &self.private {
+                variables.push((variables::SIM_WORLD, private.world.clone().into()));
             }
         }
         Ok(variables)
@@ -124,15 +115,18 @@ impl Stage {
         let mut program = self.prepare(settings, &arguments, extra)?;
         let cannot =
             |error: std::io::Error| Failure::failed(format!("{name} cannot be started: {error}"));
-        let errors = File::create(self.errors(&name)).map_err(cannot)?;
+        let errors = memfd_create("stage-errors", MemfdFlags::CLOEXEC)
+            .map(File::from)
+            .map_err(|errno| cannot(errno.into()))?;
+        let theirs = errors.try_clone().map_err(cannot)?;
         let child = program
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(errors)
+            .stderr(theirs)
             .spawn()
             .map_err(cannot)?;
         self.children.adopt(child);
-        self.names.push(name);
+        self.programs.push((name, errors));
         Ok(())
     }
 
@@ -168,8 +162,10 @@ impl Stage {
         let Some((at, code)) = self.children.ended().first().copied() else {
             return Ok(());
         };
-        let name = self.names.get(at).map_or("a program", String::as_str);
-        let words = fs::read_to_string(self.errors(name)).unwrap_or_default();
+        let (name, words) = self.programs.get(at).map_or_else(
+            || ("a program", String::new()),
+            |(name, errors)| (name.as_str(), written(errors)),
+        );
         let last = words
             .lines()
             .rev()
@@ -184,22 +180,22 @@ impl Stage {
     /// Ends the programs.
     pub fn end(&mut self) {
         self.children.end();
-        for name in std::mem::take(&mut self.names) {
-            let _ = fs::remove_file(self.errors(&name));
-        }
+        self.programs.clear();
     }
+}
 
-    fn errors(&self, name: &str) -> PathBuf {
-        self.dir.path.join(format!("stage-{name}.log"))
-    }
+/// The last of what a program wrote.
+fn written(errors: &File) -> String {
+    const MOST: u64 = 64 << 10;
+    let size = errors.metadata().map_or(0, |meta| meta.len());
+    let mut bytes = vec![0; size.min(MOST) as usize];
+    let read = errors.read_at(&mut bytes, size.saturating_sub(MOST));
+    bytes.truncate(read.unwrap_or(0));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
         self.end();
-        if self.private {
-            let _ = fs::remove_dir_all(&self.dir.path);
-            remove_world(&self.world);
-        }
     }
 }
