@@ -2,6 +2,7 @@
 
 pub mod barrier;
 pub mod elf;
+pub mod errno;
 pub mod futex;
 pub mod libc_dl;
 pub mod no_cancel;

@@ -15,6 +15,7 @@ use super::{
     library,
     symbols::{COUNT, Symbol},
 };
+use crate::sys::errno::Errno;
 
 /// Where each function is, by [`Symbol`]; the assembly of [`fast`](crate::face::fast) reads it too.
 pub static ADDRESSES: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
@@ -46,6 +47,7 @@ pub fn adopt(symbol: Symbol, real: *mut c_void) -> bool {
 
 #[cold]
 fn find(symbol: Symbol) -> *mut c_void {
+    let _errno = Errno::keep();
     let real = library::find(symbol);
     if !real.is_null() {
         adopt(symbol, real);

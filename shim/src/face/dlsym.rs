@@ -16,7 +16,7 @@ use std::{
 use super::exports::export;
 use crate::{
     driver::{Symbol, addresses, library},
-    sys::libc_dl,
+    sys::{errno::Errno, libc_dl},
 };
 
 /// What a trampoline does: return `value` if `answered`, else jump to libc with `value` as the second argument.
@@ -49,6 +49,7 @@ pub extern "C" fn answer(
     let Some(symbol) = hooked(name) else {
         return jump(name);
     };
+    let _errno = Errno::keep();
     let looked = catch_unwind(|| look(handle, symbol, caller));
     looked.ok().flatten().map_or_else(|| jump(name), found)
 }
@@ -66,6 +67,7 @@ pub extern "C" fn answer_versioned(
     if is_pseudo(handle) {
         return jump(name);
     }
+    let _errno = Errno::keep();
     let real = libc_dl::dlvsym(handle, name, version);
     found(ours_or(symbol, real))
 }

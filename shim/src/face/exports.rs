@@ -21,6 +21,7 @@ use crate::{
     },
     life,
     real::{Real, Submission},
+    sys::errno::Errno,
     thread, trace,
 };
 
@@ -77,8 +78,9 @@ macro_rules! export {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+            let errno = &Errno::keep();
             // SAFETY: the arguments are the caller's own, for this very function.
-            let forward = move || unsafe { driver::call::$name($($arg),*) };
+            let forward = move || errno.around(move || unsafe { driver::call::$name($($arg),*) });
             guarded(Symbol::$name, forward, move |real| $hook(real $(, $given)*))
         }
     };

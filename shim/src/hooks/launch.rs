@@ -19,7 +19,7 @@ use crate::{
     driver::Symbol,
     guest::{self, guest},
     real::Submission,
-    sys::no_cancel::Uncancelled,
+    sys::{errno::Errno, no_cancel::Uncancelled},
     thread::{self, Work, stream_key},
     trace,
 };
@@ -60,6 +60,7 @@ impl SlowSubmission {
     #[cold]
     #[inline(never)]
     fn begin(symbol: Symbol, key: usize, parts: (u8, usize, usize)) -> Self {
+        let _errno = Errno::keep();
         let uncancelled = Uncancelled::enter();
         let work = Work::from_parts(parts);
         Self {
@@ -74,6 +75,7 @@ impl SlowSubmission {
     #[cold]
     #[inline(never)]
     fn end(self) {
+        let _errno = Errno::keep();
         admission::finish(self.admission);
         // What the driver submits for itself happens within a call that is written down.
         if self.began != 0 && !self.admission.is_nested() {
@@ -130,6 +132,7 @@ fn allocating_graph(
     let key = stream_key(stream as usize, real.per_thread());
     let symbol = real.symbol();
     let claimed = catch_unwind(AssertUnwindSafe(|| {
+        let _errno = Errno::keep();
         memory::graph::claim(symbol, exec, key, true)
     }));
     let claims = match claimed {
@@ -140,6 +143,7 @@ fn allocating_graph(
         }
     };
     let answer = submit(real, stream, Work::Graph);
+    let _errno = Errno::keep();
     if let Some(claims) = claims
         && catch_unwind(AssertUnwindSafe(|| claims.settle(answer))).is_err()
     {

@@ -2,6 +2,7 @@
 //! defines what they found. The driver here does nothing; see `apps/noop_driver.c`.
 
 mod bench;
+mod errno;
 mod owners;
 mod preloads;
 
