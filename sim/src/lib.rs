@@ -24,6 +24,7 @@ pub mod clock;
 mod layout;
 pub mod locks;
 pub mod process;
+mod remains;
 pub mod scenario;
 pub mod timeline;
 pub mod usage;

@@ -9,12 +9,16 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::clock;
 
 /// Byte 0 is never used, so that an empty file needs no size.
 const FIRST_BYTE: i64 = 1 << 32;
+/// The byte that all who have the world open hold together.
+const PRESENT: i64 = FIRST_BYTE - 1;
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
@@ -25,6 +29,13 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
         .open(path)
+}
+
+/// The lock file of a world's memory.
+pub fn lock_path(memory: &Path) -> PathBuf {
+    let mut path = memory.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
 }
 
 /// The right to make a world, or to change who is in it. Given back by `Drop`, or by the kernel.
@@ -40,12 +51,23 @@ impl Exclusive {
     /// Waits for the right; after a few seconds goes on without it, since one who is stopped while he has
     /// it must not stop everyone else.
     pub fn lock(path: &Path) -> io::Result<Self> {
-        let file = open(path)?;
-        let start = Instant::now();
+        let mut file = open(path)?;
+        let end = clock::now() + PATIENCE.as_nanos() as u64;
         let mut pause = Duration::from_micros(50);
-        while !try_flock(&file)? && start.elapsed() < PATIENCE {
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(2));
+        loop {
+            let locked = try_flock(&file)?;
+            if clock::now() >= end {
+                break;
+            }
+            if !is_named(&file, path) {
+                // Whoever had it removed it; the lock of a file without a name keeps nobody out.
+                file = open(path)?;
+            } else if locked {
+                break;
+            } else {
+                clock::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(2));
+            }
         }
         Ok(Self { file })
     }
@@ -53,8 +75,15 @@ impl Exclusive {
     /// Takes the right if nobody has it.
     pub fn try_lock(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
-        Ok(try_flock(&file)?.then_some(Self { file }))
+        Ok((try_flock(&file)? && is_named(&file, path)).then_some(Self { file }))
     }
+}
+
+/// Whether this is still the file of that name.
+fn is_named(file: &File, path: &Path) -> bool {
+    let named = std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()));
+    let open = file.metadata().map(|found| (found.dev(), found.ino()));
+    matches!((named, open), (Ok(named), Ok(open)) if named == open)
 }
 
 fn try_flock(file: &File) -> io::Result<bool> {
@@ -90,6 +119,7 @@ fn byte(index: usize) -> libc::flock {
 #[derive(Debug)]
 pub struct Life {
     mapping: *mut libc::c_void,
+    pid: u32,
 }
 
 // SAFETY: the mapping is never read or written; it only exists.
@@ -102,8 +132,24 @@ const LIFE_BYTES: usize = 4096;
 impl Life {
     /// Locks byte `index` of the file for the life of this address space, or of the returned value.
     pub fn begin(path: &Path, index: usize) -> io::Result<Self> {
+        Self::hold(path, byte(index))
+    }
+
+    /// Shows that this address space has the file's world open, beside others that do.
+    pub fn present(path: &Path) -> io::Result<Self> {
+        let mut lock = byte(0);
+        lock.l_type = libc::F_RDLCK as libc::c_short;
+        lock.l_start = PRESENT;
+        Self::hold(path, lock)
+    }
+
+    /// Whether this process began it, not one that it was forked from.
+    pub fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    fn hold(path: &Path, lock: libc::flock) -> io::Result<Self> {
         let file = open(path)?;
-        let lock = byte(index);
         // SAFETY: descriptor and struct are live.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } != 0 {
             return Err(io::Error::last_os_error());
@@ -125,7 +171,10 @@ impl Life {
         // SAFETY: the range is the mapping just made.
         unsafe { libc::madvise(mapping, LIFE_BYTES, libc::MADV_DONTFORK) };
         // The mapping keeps the open file, and so the lock, when `file` is closed here.
-        Ok(Self { mapping })
+        Ok(Self {
+            mapping,
+            pid: std::process::id(),
+        })
     }
 }
 
@@ -140,6 +189,17 @@ impl Drop for Life {
 pub fn alive(path: &Path, index: usize) -> bool {
     let Ok(file) = open(path) else { return true };
     let mut lock = byte(index);
+    // SAFETY: descriptor and struct are live.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+    answer != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+/// Does anyone have the file's world open, or live in it? An unreadable file counts as yes.
+pub fn anyone(path: &Path) -> bool {
+    let Ok(file) = open(path) else { return true };
+    let mut lock = byte(0);
+    lock.l_start = PRESENT;
+    lock.l_len = 0; // to the end
     // SAFETY: descriptor and struct are live.
     let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
     answer != 0 || lock.l_type != libc::F_UNLCK as libc::c_short

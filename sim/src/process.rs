@@ -128,7 +128,7 @@ pub fn reap(world: &World) {
         if try_reap(world) {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_micros(200));
+        clock::sleep(std::time::Duration::from_micros(200));
     }
 }
 

@@ -8,13 +8,15 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 
 use crate::layout::{Layout, MAGIC, SCENARIO_WORDS};
-use crate::locks::Exclusive;
+use crate::locks::{Exclusive, Life, lock_path};
+use crate::remains;
 use crate::scenario::{Compute, Scenario};
 
 /// One thing that can be computed on: a GPU, or an instance of a GPU in MIG mode.
@@ -90,10 +92,25 @@ impl std::error::Error for WorldError {}
 #[derive(Debug)]
 pub struct World {
     layout: &'static Layout,
+    _memory: Mapped,
     lock_path: PathBuf,
     scenario: Scenario,
     kept: bool,
     devices: Vec<Device>,
+}
+
+/// The mapping, which is never undone, and is in reach: leak checkers find it.
+struct Mapped(#[expect(dead_code, reason = "it is only kept")] ManuallyDrop<Shmem>);
+
+// SAFETY: nobody uses it; the world's words are atomics.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl fmt::Debug for Mapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mapped")
+    }
 }
 
 impl fmt::Debug for Layout {
@@ -111,7 +128,7 @@ pub fn name() -> String {
         return name;
     }
     match std::env::var("GPUSHARE_DIR") {
-        Ok(dir) => format!("dir-{:016x}", hash(dir.as_bytes(), 0)),
+        Ok(dir) => remains::of_directory(hash(dir.as_bytes(), 0)),
         Err(_) => "default".into(),
     }
 }
@@ -139,12 +156,6 @@ pub fn remove(world: &str) {
     let _ = std::fs::remove_file(path);
 }
 
-fn lock_path(memory: &Path) -> PathBuf {
-    let mut path = memory.as_os_str().to_owned();
-    path.push(".lock");
-    path.into()
-}
-
 impl World {
     /// Opens this process's world, with the scenario of `$GPUSHARE_SIM_SCENARIO` if it has to be made.
     pub fn open() -> Result<Self, WorldError> {
@@ -169,7 +180,7 @@ impl World {
         let memory = map(&os_name).map_err(|e| cannot("open its shared memory", &e))?;
         // SAFETY: the mapping is leaked, is large enough (see `map`), and a Layout is atomics only.
         let layout: &'static Layout = unsafe { &*memory.as_ptr().cast::<Layout>() };
-        std::mem::forget(memory);
+        let memory = Mapped(ManuallyDrop::new(memory));
 
         // ORDER: pairs with the Release below; the scenario's words are there.
         let made = layout.magic.load(Acquire) == MAGIC;
@@ -186,11 +197,19 @@ impl World {
         write_scenario(layout, &text).map_err(|e| cannot("keep its scenario", &e))?;
         // ORDER: publishes the scenario to those who see the magic.
         layout.magic.store(MAGIC, Release);
+        if remains::is_of_directory(world) {
+            let present = Life::present(&lock_path).map_err(|e| cannot("take part in it", &e))?;
+            remains::keep_until_exit(Path::new(&format!("/dev/shm{os_name}")), present);
+        }
         drop(exclusive);
+        if !made {
+            remains::sweep();
+        }
 
         let devices = devices(world, &scenario);
         Ok(Self {
             layout,
+            _memory: memory,
             lock_path,
             scenario,
             kept,

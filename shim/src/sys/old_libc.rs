@@ -3,7 +3,7 @@
 //! A preload that names one symbol version newer than a system's libc keeps every process there from
 //! starting. So nothing newer than GLIBC_2.17 is named: the functions below stand in, inside this library
 //! only (they are hidden), for those that std, libgcc's unwinder and we ourselves would take from libc. Three kinds:
-//! thin system calls; what lived in libpthread before 2.34, looked up when it is called; and what an old
+//! thin system calls, among them the clocks, which others stand in front of; what lived in libpthread before 2.34, looked up when it is called; and what an old
 //! libc lacks altogether. A test reads the versions off the built library.
 #![allow(unsafe_code, reason = "stands in for libc's functions")]
 
@@ -45,6 +45,9 @@ hidden! {
     "lstat64" => lstat;
     "statx" => statx;
     "getrandom" => getrandom;
+    "clock_gettime" => clock_gettime;
+    "nanosleep" => nanosleep;
+    "clock_nanosleep" => clock_nanosleep;
     "gettid" => gettid;
     "pthread_sigmask" => sigmask;
     "pthread_create" => thread_create;
@@ -90,6 +93,30 @@ extern "C" fn getrandom(place: *mut c_void, bytes: usize, flags: c_uint) -> isiz
     unsafe { libc::syscall(libc::SYS_getrandom, place, bytes, flags) as isize }
 }
 
+/// libc's clock is whatever stands in front of it (libfaketime). Ours is the kernel's, or a wait of ours, or of std's for
+/// us, would end at a time that never comes.
+extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
+    // SAFETY: the caller's own arguments for this very call.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) as c_int }
+}
+
+extern "C" fn nanosleep(time: *const libc::timespec, rest: *mut libc::timespec) -> c_int {
+    // SAFETY: the caller's own arguments for this very call.
+    unsafe { libc::syscall(libc::SYS_nanosleep, time, rest) as c_int }
+}
+
+/// Answers with the error itself, as the function does that it stands for.
+extern "C" fn clock_nanosleep(
+    clock: libc::clockid_t,
+    flags: c_int,
+    time: *const libc::timespec,
+    rest: *mut libc::timespec,
+) -> c_int {
+    // SAFETY: the caller's own arguments for this very call.
+    let done = unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, time, rest) };
+    if done == 0 { 0 } else { last_error() }
+}
+
 extern "C" fn gettid() -> libc::pid_t {
     // SAFETY: takes nothing.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
@@ -100,12 +127,12 @@ extern "C" fn sigmask(how: c_int, set: *const libc::sigset_t, old: *mut libc::si
     const KERNEL_BYTES: usize = 8;
     // SAFETY: the caller's own arguments for this very call; libc's sets are longer than the kernel's.
     let done = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, KERNEL_BYTES) };
-    if done == 0 {
-        return 0;
-    }
-    std::io::Error::last_os_error()
-        .raw_os_error()
-        .unwrap_or(libc::EINVAL)
+    if done == 0 { 0 } else { last_error() }
+}
+
+fn last_error() -> c_int {
+    let error = std::io::Error::last_os_error().raw_os_error();
+    error.unwrap_or(libc::EINVAL)
 }
 
 /// A function that libc has under this name, wherever it is; found once it is there.

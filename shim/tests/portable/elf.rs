@@ -51,6 +51,19 @@ pub fn asks_little(library: &Path) {
         .filter(|line| !line.contains("@GLIBC_") && !line.contains("__tls_get_addr"))
         .collect();
     assert!(nobodys.is_empty(), "{nobodys:#?}");
+    // What libfaketime stands in front of, as far as it tells or spends time.
+    let clocks: Vec<_> = symbols
+        .lines()
+        .filter(|line| line.contains(" UND "))
+        .filter_map(|line| line.split_whitespace().nth(7)?.split('@').next())
+        .filter(|name| {
+            ["time", "sleep", "usleep"].contains(name)
+                || ["clock_", "nanosleep", "gettimeofday", "timedwait", "timer"]
+                    .iter()
+                    .any(|part| name.contains(part))
+        })
+        .collect();
+    assert!(clocks.is_empty(), "it asks libc for the time: {clocks:?}");
 }
 
 /// Finds its own exports without the linker: a program that exports one of these names has no say in where we are.

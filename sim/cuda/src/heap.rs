@@ -267,7 +267,7 @@ pub fn allocate(
     let driver = driver()?;
     driver.device(ordinal)?;
     if !driver.slow_alloc.is_zero() {
-        std::thread::sleep(driver.slow_alloc);
+        gpushare_sim::clock::sleep(driver.slow_alloc);
     }
     let charged = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     capacity::take(ordinal, charged)?;

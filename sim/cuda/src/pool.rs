@@ -174,7 +174,7 @@ impl Pool {
         }
         let driver = driver()?;
         if !driver.slow_alloc.is_zero() {
-            std::thread::sleep(driver.slow_alloc);
+            gpushare_sim::clock::sleep(driver.slow_alloc);
         }
         let mut books = lock(&self.books);
         let address = match books.allocate(bytes, stream.handle) {

@@ -261,7 +261,7 @@ impl Work for Word {
         match self.wait {
             Some(wait) => {
                 while !self.is_met(wait) {
-                    std::thread::sleep(std::time::Duration::from_micros(50));
+                    gpushare_sim::clock::sleep(std::time::Duration::from_micros(50));
                 }
             }
             None => {

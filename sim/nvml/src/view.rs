@@ -4,7 +4,6 @@
 //! no unit itself but has some.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use gpushare_sim::usage::{self, percent};
 use gpushare_sim::world::{World, uuid_text};
@@ -103,8 +102,7 @@ impl View {
 
     /// When the processes' utilisation was sampled last: microseconds since 1970.
     pub(crate) fn sampled_us(&self) -> u64 {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = now.map_or(0, |time| time.as_micros() as u64);
+        let now = gpushare_sim::clock::since_1970_us();
         now - now % SAMPLE_US
     }
 }

@@ -3,4 +3,5 @@
 
 mod clients;
 mod contention;
+mod guests_tools;
 mod stage;

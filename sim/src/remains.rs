@@ -1,0 +1,170 @@
+//! Worlds that belong to a `GPUSHARE_DIR` end with the last process that has them open; what was left by processes that
+//! were killed is removed by the next one that makes a world. Worlds with a name of their own stay until [`remove`] is
+//! called.
+//!
+//! [`remove`]: crate::world::remove
+
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::locks::{self, Exclusive, Life};
+
+/// Where shared memory has its names.
+pub(crate) const PLACE: &str = "/dev/shm";
+
+/// How the name of a world that belongs to a directory begins, and how many hexadecimal digits follow.
+const OF_DIRECTORY: (&str, usize) = ("dir-", 16);
+
+/// The name of the world that belongs to a directory.
+pub(crate) fn of_directory(hash: u64) -> String {
+    format!("{}{hash:016x}", OF_DIRECTORY.0)
+}
+
+/// Whether a world's name is one that [`of_directory`] gives.
+pub(crate) fn is_of_directory(world: &str) -> bool {
+    let (start, digits) = OF_DIRECTORY;
+    world.strip_prefix(start).is_some_and(|rest| {
+        rest.len() == digits && rest.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+/// What this process has open and removes when it ends as the last one.
+static OPEN: Mutex<Vec<(PathBuf, Life)>> = Mutex::new(Vec::new());
+
+/// Keeps a directory's world from being removed until this process ends.
+pub(crate) fn keep_until_exit(memory: &Path, presence: Life) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if open.is_empty() {
+        // SAFETY: a plain function of this library, which runs when the process ends or the library is unloaded.
+        unsafe { libc::atexit(leave) };
+    }
+    open.push((memory.to_owned(), presence));
+}
+
+extern "C" fn leave() {
+    // A thread that opens a world meanwhile, or did so when this process was forked off, keeps it.
+    let Ok(mut open) = OPEN.try_lock() else {
+        return;
+    };
+    for (memory, presence) in open.drain(..) {
+        if !presence.is_ours() {
+            // A forked child has no part in it.
+            std::mem::forget(presence);
+            continue;
+        }
+        drop(presence);
+        remove_if_empty(&memory);
+    }
+}
+
+/// Removes what the dead left of this user's worlds that belong to directories.
+pub(crate) fn sweep() {
+    // SAFETY: geteuid has no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    let start = format!("gpushare-sim-{uid}-");
+    let Ok(names) = fs::read_dir(PLACE) else {
+        return;
+    };
+    let worlds: BTreeSet<String> = names
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let name = name.strip_suffix(".lock").unwrap_or(&name);
+            is_of_directory(name.strip_prefix(&start)?).then(|| name.to_owned())
+        })
+        .collect();
+    for world in worlds {
+        let memory = Path::new(PLACE).join(world);
+        let ours = |path: &Path| match fs::symlink_metadata(path) {
+            Ok(found) => found.is_file() && found.uid() == uid && found.nlink() == 1,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        if ours(&memory) && ours(&locks::lock_path(&memory)) {
+            remove_if_empty(&memory);
+        }
+    }
+}
+
+/// Removes a world's files unless somebody has it open. Under its lock: whoever opens it holds that until he shows as
+/// present, and whoever waited for the lock of a file that was removed meanwhile takes the new file's.
+fn remove_if_empty(memory: &Path) {
+    let lock = locks::lock_path(memory);
+    if let Ok(Some(_exclusive)) = Exclusive::try_lock(&lock)
+        && !locks::anyone(&lock)
+    {
+        // The lock file last: without it the memory's name would be free for two.
+        let _ = fs::remove_file(memory);
+        let _ = fs::remove_file(&lock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::World;
+
+    /// The files of a directory's world that no directory has.
+    fn files(number: u64) -> (String, [PathBuf; 2]) {
+        let world = of_directory(number << 32 | u64::from(std::process::id()));
+        let memory = PathBuf::from(format!("{PLACE}{}", crate::world::os_name(&world)));
+        let lock = locks::lock_path(&memory);
+        (world, [memory, lock])
+    }
+
+    #[test]
+    fn only_names_that_a_directory_gives_are_meant() {
+        assert!(is_of_directory(&of_directory(7)));
+        for other in [
+            "dir-7",
+            "default",
+            "dir-000000000000000g",
+            "xdir-0000000000000007",
+            "dir-00000000000000070",
+        ] {
+            assert!(!is_of_directory(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_the_dead_left_is_removed_and_what_is_open_is_not() {
+        let (dead, left) = files(0xdead);
+        let (_, torn) = files(0x70);
+        World::open_named(&dead, None).expect("a world of its own");
+        // As if that process had been killed: its memory is there, and nobody is present.
+        OPEN.lock()
+            .unwrap()
+            .retain(|(memory, _)| *memory != left[0]);
+        fs::write(&torn[1], b"").expect("shared memory is writable");
+        let (alive, kept) = files(0x11fe);
+        World::open_named(&alive, None).expect("a world of its own");
+        sweep();
+        for file in left.iter().chain(&torn) {
+            assert!(!file.exists(), "{} was left", file.display());
+        }
+        for file in &kept {
+            assert!(file.exists(), "{} is in use", file.display());
+        }
+        leave();
+        for file in &kept {
+            assert!(!file.exists(), "{} was left by the last", file.display());
+        }
+    }
+
+    #[test]
+    fn a_directory_or_a_link_of_such_a_name_stays() {
+        let (_, [memory, _]) = files(0xd12);
+        fs::create_dir(&memory).expect("shared memory takes directories");
+        sweep();
+        assert!(memory.is_dir());
+        fs::remove_dir(&memory).expect("it is there");
+        std::os::unix::fs::symlink("/etc/hostname", &memory).expect("shared memory takes links");
+        sweep();
+        assert!(memory.is_symlink());
+        fs::remove_file(&memory).expect("it is there");
+    }
+}

@@ -1,0 +1,87 @@
+//! What other people's tools see: a leak checker, and a clock of one's own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use gpushare_testbed::{Testbed, Watched, artifact, cc};
+
+#[test]
+fn a_leak_checker_finds_no_leak_of_the_simulator() {
+    let output = Command::new("cc")
+        .arg("-print-file-name=libasan.so")
+        .output()
+        .expect("the C compiler");
+    let sanitizer = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    if !sanitizer.is_absolute() {
+        eprintln!("skipped, this compiler has no address sanitizer");
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/story/leaks.c");
+    let program = cc(&source, "leaks", &["-w", "-fsanitize=address"]);
+    let bed = Testbed::new();
+    let output = Watched::spawn(&mut bed.sim_only(&program)).wait_output();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(output.stdout, b"answer 0\n", "{said}");
+}
+
+/// A puppet of the testbed whose libc tells another time.
+fn elsewhen(bed: &Testbed, preload: &str, time: &str) -> Watched {
+    let mut command = bed.workload(&["--script"]);
+    command
+        .env("LD_PRELOAD", preload)
+        .env("GPUSHARE_POLICY", "timeslice=5ms")
+        .env("FAKETIME", time);
+    ready(command)
+}
+
+fn ready(mut command: Command) -> Watched {
+    let mut puppet = Watched::spawn(&mut command);
+    assert_eq!(puppet.line(), format!("ready {}", puppet.pid()));
+    puppet
+}
+
+#[test]
+fn a_process_whose_libc_tells_another_time_stops_nobody() {
+    const ROUNDS: u32 = 8;
+    let places = ["x86_64", "aarch64"]
+        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1"));
+    let Some(faketime) = places.iter().find(|place| Path::new(place).exists()) else {
+        eprintln!("skipped, not installed: {places:?}");
+        return;
+    };
+    let ours = artifact("libgpushare.so");
+    let ours = ours.display();
+    let orders = [format!("{ours}:{faketime}"), format!("{faketime}:{ours}")];
+    // A clock that stands still, one that is late and slow, one that is far ahead.
+    for (order, time) in [
+        (&orders[0], "2020-01-01 00:00:00"),
+        (&orders[1], "2020-01-01 00:00:00"),
+        (&orders[0], "-10d x0.01"),
+        (&orders[1], "+400d"),
+    ] {
+        let bed = Testbed::with_scenario("one-gpu");
+        let mut other = elsewhen(&bed, order, time);
+        let mut command = bed.workload(&["--script"]);
+        let mut plain = ready({
+            command.env("GPUSHARE_POLICY", "timeslice=5ms");
+            command
+        });
+        let began = Instant::now();
+        for _ in 0..ROUNDS {
+            for puppet in [&mut other, &mut plain] {
+                for command in ["launch 2000", "sync"] {
+                    let answer = puppet.ask(command);
+                    assert!(answer.starts_with("ok"), "{order} {time}: {answer}");
+                }
+            }
+        }
+        // Each round is two kernels of 2 ms and two hand-offs; one that is late by a second shows.
+        let took = began.elapsed();
+        assert!(
+            took < Duration::from_millis(900) * ROUNDS,
+            "{order} {time}: {took:?}"
+        );
+    }
+}
