@@ -18,7 +18,7 @@ mod who;
 pub use device::DeviceSample;
 pub use event::EventLine;
 pub use fields::FIELDS;
-pub use process::{Holding, Lock, ProcessSample, ProcessState};
+pub use process::{Holding, Lock, ProcessSample, ProcessState, STUCK_NS};
 pub use shm_layout::trace::{TraceState, TraceView};
 pub use shm_layout::{
     ALL_REASONS, Histogram, LockPolicy, LockState, Order, PolicyKind, Reason, SlotId, What,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpushare_testbed::{Watched, eventually};
 use rustix::process::Signal;
-use shm_layout::{EventKind, Segments, SlotId};
+use shm_layout::{EventKind, LockState, Segments, SlotId};
 
 use crate::stage::{PATIENCE, Stage, events, last_line, number};
 
@@ -73,6 +73,30 @@ fn a_stopped_holder_loses_the_lock_and_finds_out() {
         stage.kernels_of(holder.pid()) > before + 10
     });
     assert_eq!(stage.snapshot().devices[0].violations, 0);
+}
+
+#[test]
+fn who_is_handed_the_lock_while_it_is_stopped_shows_as_its_holder() {
+    let stage = Stage::new();
+    // Turns are short, and a stopped holder keeps its own.
+    let policy = "timeslice=5ms max-hold=60s grace=60s";
+    let _other = stage.started(policy, "60 100 0");
+    let stopped = stage.started(policy, "60 100 0");
+    let slot = stage.slot_of(stopped.pid());
+    let state = || stage.process(stopped.pid()).devices[0].lock.state;
+    for _ in 0..5 {
+        eventually("it waits", PATIENCE, || state() == LockState::Wait);
+        stopped.signal(Signal::STOP);
+        // Its turn comes at once: it looked a moment ago, so it counts as one who waits.
+        eventually("it is the owner", PATIENCE, || {
+            stage.snapshot().devices[0].owner == Some(slot)
+        });
+        let shown = stage.snapshot();
+        let lock = &stage.process(stopped.pid()).devices[0].lock;
+        assert_eq!(lock.state, LockState::Hold);
+        assert!(lock.since_ns >= shown.devices[0].owner_since_ns);
+        stopped.signal(Signal::CONT);
+    }
 }
 
 #[test]

@@ -208,13 +208,20 @@ impl<'s> Reading<'s> {
     }
 
     fn lock(&self, id: SlotId, device: &Device, words: &DeviceEntry, paused: bool) -> LockView {
-        let since = words.lock_since.load(Ordering::Relaxed);
-        let holds = who(device.turn().owner()) == id.to_word();
-        let state = match words.lock_state.load(Ordering::Relaxed) {
-            lock::HOLDS if holds => LockState::Hold,
-            _ if paused => LockState::Paused,
-            lock::WAITS => LockState::Wait,
-            _ => LockState::Idle,
+        let mut since = words.lock_since.load(Ordering::Relaxed);
+        let said = words.lock_state.load(Ordering::Relaxed);
+        // The owner word is the truth: one who was handed the lock while it was stopped still says that it waits.
+        let state = if who(device.turn().owner()) == id.to_word() {
+            if said != lock::HOLDS {
+                since = device.owner_since.load(Ordering::Relaxed);
+            }
+            LockState::Hold
+        } else if paused {
+            LockState::Paused
+        } else if said == lock::WAITS {
+            LockState::Wait
+        } else {
+            LockState::Idle
         };
         let lasts = self.now_ns.saturating_sub(since);
         let more = |when: LockState| if state == when { lasts } else { 0 };

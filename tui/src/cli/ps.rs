@@ -123,6 +123,11 @@ fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {
         crate::sample::ProcessState::Idle
         | crate::sample::ProcessState::Hold
         | crate::sample::ProcessState::Wait => holding.lock.state.word(),
+        crate::sample::ProcessState::Stopped
+            if holding.lock.state == crate::sample::LockState::Hold =>
+        {
+            "hold, stopped"
+        }
         other => other.word(),
     };
     [

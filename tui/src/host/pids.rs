@@ -98,6 +98,13 @@ pub fn start_time(dir: &Path) -> Option<u64> {
     procfs::start_time(&procfs::text(dir.join("stat")).ok()?)
 }
 
+/// Whether a process is stopped, by a signal or by a debugger.
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = procfs::text(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = procfs::stat_fields(&stat).and_then(|mut fields| fields.next());
+    matches!(state, Some("T" | "t"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -184,7 +184,7 @@ columns! {
     "priority"  "PRI"      3 18 "priority: higher goes first under order=priority"            |r| managed(r, Value::Number(r.process.priority.into()));
     "cap"       "CAP"      4 19 "the most of the GPU's time it may have"                      |r| r.process.cap_percent.map_or(Value::None, |c| Value::Percent(c.into()));
     "policy"    "POLICY"  15 20 "when it must yield the lock"                                 |r| managed(r, rule(r.holding.lock.rule));
-    "state"     "STATE"    7  1 "hold, wait, idle, paused, stuck, gone; no shim: unmanaged"   state;
+    "state"     "STATE"    7  1 "hold, wait, idle, paused, stopped, stuck, gone; no shim: unmanaged"   state;
     "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
     "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
     "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.exe);

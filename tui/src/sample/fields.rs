@@ -17,7 +17,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("group", "The group whose quota it shares."),
     (
         "state",
-        "hold, wait, idle, paused, stuck (its keeper shows no sign of life) or unmanaged (only NVML sees it).",
+        "hold, wait, idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life) or unmanaged (only NVML sees it).",
     ),
     (
         "priority",

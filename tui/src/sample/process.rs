@@ -71,6 +71,8 @@ pub enum ProcessState {
     Idle,
     /// Paused by an operator.
     Paused,
+    /// Stopped by a signal or a debugger.
+    Stopped,
     /// Its keeper shows no sign of life, though the process exists.
     Stuck,
     /// Gone, not yet cleaned up.
@@ -78,6 +80,9 @@ pub enum ProcessState {
     /// NVML sees it, no shim does.
     Unmanaged,
 }
+
+/// A keeper that has not ticked for this long is stuck.
+pub const STUCK_NS: u64 = 5_000_000_000;
 
 impl ProcessState {
     /// The word in tables and JSON.
@@ -87,6 +92,7 @@ impl ProcessState {
             ProcessState::Wait => "wait",
             ProcessState::Idle => "idle",
             ProcessState::Paused => "paused",
+            ProcessState::Stopped => "stopped",
             ProcessState::Stuck => "stuck",
             ProcessState::Gone => "gone",
             ProcessState::Unmanaged => "unmanaged",

@@ -11,15 +11,13 @@ use shm_layout::{
 use super::nvml;
 use crate::sample::{
     ALL_REASONS, DeviceSample, GroupSample, Holding, Lock, LockState, PolicyKind, ProcessSample,
-    ProcessState, Reason, Sample, SlotId,
+    ProcessState, Reason, STUCK_NS, Sample, SlotId,
 };
 use crate::text::quota;
 use crate::text::uuids;
 
 /// The dead are shown for this long, if nobody has cleaned up after them by then.
 const GONE_NS: u64 = 3_000_000_000;
-/// A keeper that has not ticked for this long is stuck.
-const STUCK_NS: u64 = 5_000_000_000;
 
 /// The devices: NVML's first, in its order; then those only the segment knows.
 pub(super) fn devices(snapshot: &Snapshot, look: &nvml::Look) -> Vec<DeviceSample> {

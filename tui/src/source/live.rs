@@ -15,7 +15,7 @@ use shm_layout::{Identity, OpenError, Segments, Snapshot, clock, procfs};
 use super::events::Tail;
 use super::{Source, join, nvml};
 use crate::host::pids::{self, HostPids};
-use crate::sample::{Nvml, Origin, ProcessSample, Sample, Segment, SlotId};
+use crate::sample::{Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId};
 use crate::text::users::Users;
 
 /// How long an answer of `/proc` about a process is believed.
@@ -140,6 +140,10 @@ impl Live {
             let mut process = join::process(view, sample.time_ns, &sample.devices);
             process.pid = self.host_pid(view.slot, &view.identity, sample.time_ns);
             process.user = self.users.name(view.identity.uid);
+            // What it last said of itself is from before it was stopped.
+            if process.state != ProcessState::Gone && process.pid.is_some_and(pids::is_stopped) {
+                process.state = ProcessState::Stopped;
+            }
             sample.processes.push(process);
         }
         join::forget_the_gone(&mut sample);

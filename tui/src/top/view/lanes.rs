@@ -217,6 +217,8 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     let (word, role) = match (holding.lock.state, process.state) {
         (_, ProcessState::Unmanaged) => ("no shim".to_owned(), Role::Dim),
         (_, ProcessState::Stuck) => ("STUCK".to_owned(), Role::Bad),
+        (LockState::Hold, ProcessState::Stopped) => ("STOPPED".to_owned(), Role::Bad),
+        (_, ProcessState::Stopped) => ("stopped".to_owned(), Role::Warn),
         (LockState::Hold, _) => (format!("HOLD {:>6}", short_time(since)), Role::Title),
         (LockState::Wait, _) => (format!("wait {:>6}", short_time(since)), Role::Text),
         (LockState::Paused, _) => ("paused".to_owned(), Role::Warn),

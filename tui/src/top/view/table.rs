@@ -152,7 +152,7 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
         ("denials", Value::Count(1..)) => Role::Bad,
         ("state", _) => match row.process.state {
             ProcessState::Stuck | ProcessState::Gone => Role::Bad,
-            ProcessState::Unmanaged | ProcessState::Paused => Role::Warn,
+            ProcessState::Unmanaged | ProcessState::Paused | ProcessState::Stopped => Role::Warn,
             ProcessState::Hold => Role::Title,
             ProcessState::Wait | ProcessState::Idle => Role::Text,
         },

@@ -15,7 +15,8 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
         .collect();
     each(data, |process, holding| {
         let waiting = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
-        let eligible = !process.paused && process.state != ProcessState::Stuck;
+        let eligible = !process.paused
+            && !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped);
         if holding.lock.state != LockState::Wait || !eligible || waiting < PATIENCE_NS {
             return;
         }

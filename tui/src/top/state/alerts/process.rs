@@ -2,26 +2,31 @@
 
 use super::{Finding, about, each, name};
 use crate::sample::Who;
-use crate::sample::{ProcessState, TraceState};
+use crate::sample::{ProcessState, STUCK_NS, TraceState};
 use crate::text::units::{short_count, short_size, short_time};
 use crate::top::data::Data;
 
 pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
-    for process in data
-        .sample
-        .processes
-        .iter()
-        .filter(|p| p.state == ProcessState::Stuck)
-    {
+    for process in &data.sample.processes {
         let silent = data.sample.time_ns.saturating_sub(process.heartbeat_ns);
+        let what = match process.state {
+            ProcessState::Stuck => "shows no sign of life for",
+            ProcessState::Stopped if silent > STUCK_NS && process.heartbeat_ns > 0 => {
+                "is stopped and shows no sign of life for"
+            }
+            _ => continue,
+        };
+        let advice = match process.state {
+            ProcessState::Stopped => format!("kill -CONT {} lets it go on", process.shown_pid()),
+            _ => format!("it may be stopped (kill -CONT {})", process.shown_pid()),
+        };
         found.push(Finding {
             who: Some(Who::of(process)),
             gpu: None,
             sentence: format!(
-                "{} shows no sign of life for {}; it may be stopped (kill -CONT {})",
+                "{} {what} {}; {advice}",
                 name(data, process),
-                short_time(silent),
-                process.shown_pid()
+                short_time(silent)
             ),
         });
     }
