@@ -17,6 +17,6 @@ complete -c gpushare-top -l check -d 'End with code 3 when an alert is active (w
 complete -c gpushare-top -l read-only -d 'Change nothing, whatever is pressed'
 complete -c gpushare-top -l no-nvml -d 'Do not ask NVML'
 complete -c gpushare-top -l ascii -d 'Draw with ASCII only'
-complete -c gpushare-top -l tied -d 'End when whoever started it has ended, be it by SIGKILL'
+complete -c gpushare-top -l tied -d 'End when the process that started it ends, even by SIGKILL'
 complete -c gpushare-top -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare-top -s V -l version -d 'Print version'

@@ -17,7 +17,7 @@ use crate::{
 pub fn step_aside(guest: &Guest) {
     notice::once(
         Cause::Overwritten,
-        format_args!("the shared segment was written over; this process runs on unmanaged"),
+        format_args!("the shared segment was overwritten; this process continues unmanaged"),
     );
     guest.leaving.store(true, Relaxed);
     guest.tracer.end(guest);

@@ -109,7 +109,7 @@ impl Tracer {
             Err(error) => {
                 notice::once(
                     Cause::Trace,
-                    format_args!("GPUSHARE_TRACE: {error}; it runs without a trace"),
+                    format_args!("GPUSHARE_TRACE: {error}; the program runs without a trace"),
                 );
                 current.state = TraceState::of_error(&error);
             }

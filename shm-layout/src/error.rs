@@ -102,17 +102,17 @@ impl fmt::Display for OpenError {
         match self {
             Self::Missing { path } => write!(
                 f,
-                "{} is not there; start a program with `gpushare run`, or set GPUSHARE_DIR to where the segments are",
+                "{} does not exist; start a program with `gpushare run`, or set GPUSHARE_DIR to where the segments are",
                 path.display()
             ),
             Self::NotReady { path } => write!(
                 f,
-                "{} is not ready: whoever makes it has not finished; try again in a moment",
+                "{} is not ready: the process that makes it has not finished; try again in a moment",
                 path.display()
             ),
             Self::WrongVersion { path, ours, theirs } => write!(
                 f,
-                "{} has layout version {theirs} and this program speaks version {ours}; \
+                "{} has layout version {theirs} and this program uses version {ours}; \
                  end the programs that use it and remove it, or use the gpushare they came with",
                 path.display()
             ),
@@ -155,7 +155,9 @@ impl fmt::Display for OpenError {
             Self::Io { path, op, source } => {
                 write!(f, "cannot {op} {}: {source}", path.display())?;
                 if source.kind() == io::ErrorKind::PermissionDenied {
-                    f.write_str("; ask to be let into its group, or set GPUSHARE_DIR to a directory of your own")?;
+                    f.write_str(
+                        "; ask to join its group, or set GPUSHARE_DIR to a directory of your own",
+                    )?;
                 }
                 Ok(())
             }

@@ -75,15 +75,18 @@ pub enum TextError {
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty { wanted } => write!(f, "nothing is written here; expected {wanted}"),
+            Self::Empty { wanted } => write!(f, "the value is empty; expected {wanted}"),
             Self::NotANumber { text, wanted } => {
                 write!(f, "{text:?} is not a number; expected {wanted}")
             }
             Self::UnknownUnit { text, known } => {
-                write!(f, "{text:?} has an unknown unit; known are {known}")
+                write!(f, "{text:?} has an unknown unit; use {known}")
             }
             Self::OutOfRange { text, least, most } => {
-                write!(f, "{text:?} is out of range; between {least} and {most}")
+                write!(
+                    f,
+                    "{text:?} is out of range; must be between {least} and {most}"
+                )
             }
             Self::UnknownWord { text, known } => {
                 write!(f, "{text:?} is not known; expected {known}")

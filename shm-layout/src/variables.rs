@@ -50,29 +50,29 @@ variables! {
     CAP = "GPUSHARE_CAP", "30%", Library, "The most of the device's time the process may hold, 1 to 100 percent.";
     GROUP = "GPUSHARE_GROUP", "team-a", Library, "The group whose quota, weight and cap the process shares.";
     NAME = "GPUSHARE_NAME", "train-7b", Library, "The label under which the process is shown and found as `name:LABEL`.";
-    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy the process obeys where the operator has set none.";
+    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy of the process where the operator has set none.";
     DIR = "GPUSHARE_DIR", "/run/gpushare", Library, "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";
     DISABLE = "GPUSHARE_DISABLE", "1", Library, "The preloaded library steps aside: nothing is counted, limited or locked.";
-    LOG = "GPUSHARE_LOG", "info", Library, "How much the preloaded library says on standard error: `off`, `warn` or `info`; `warn` when not set.";
+    LOG = "GPUSHARE_LOG", "info", Library, "How much the preloaded library prints on standard error: `off`, `warn` or `info`; `warn` when not set.";
     NVML_VIEW = "GPUSHARE_NVML_VIEW", "0", Library, "With `0` a program that asks NVML sees the whole device's memory and not its quota.";
-    TRACE = "GPUSHARE_TRACE", "262144", Library, "A trace from the first call on, with room for so many records; `gpushare run --trace` sets it.";
+    TRACE = "GPUSHARE_TRACE", "262144", Library, "Record driver calls from the first one on, with room for this many; `gpushare run --trace` sets it.";
     LIB = "GPUSHARE_LIB", "/opt/gpushare/libgpushare.so", Tools, "Where `gpushare run` finds the library to preload when it is not beside the program.";
-    SIM = "GPUSHARE_SIM", "1", Tools, "The tools look at the simulated GPU even where a real one is present.";
+    SIM = "GPUSHARE_SIM", "1", Tools, "The tools read the simulated GPU even when a real one is present.";
     SIM_WORLD = "GPUSHARE_SIM_WORLD", "demo", Simulator, "Name of the simulator's shared world; programs of one world contend with each other.";
     SIM_SCENARIO = "GPUSHARE_SIM_SCENARIO", "two-gpus", Simulator, "The simulated machine: a built-in scenario or the path of a TOML file.";
-    ALLOWED_GPUS = "GPUSHARE_ALLOWED_GPUS", "/usr/local/share/gpus/ids", Tools, "File with the UUIDs `gpushare pick` may choose, one a line.";
+    ALLOWED_GPUS = "GPUSHARE_ALLOWED_GPUS", "/usr/local/share/gpus/ids", Tools, "File with the UUIDs `gpushare pick` may choose, one per line.";
     =>
     "WRAPPER_MAX_MEMORY", "4217928960", MEMORY, "Bytes, on every device.";
     "CUDA_OVERRIDE_KERNEL_N_SYNC", "10", POLICY, "`launches=N`; 0 is every launch.";
     "CUDA_OVERRIDE_MAX_SYNC_MS", "2.5", POLICY, "`timeslice`, in milliseconds; 0 is none.";
-    "CUDA_OVERRIDE_ALWAYS_LOCK", "1", POLICY, "`always`, whatever the two before say.";
+    "CUDA_OVERRIDE_ALWAYS_LOCK", "1", POLICY, "`always`, regardless of the previous two.";
     "CUDA_OVERRIDE_SYNC_LOCK_SKIPS", "1", POLICY, "`sync-skips=N`.";
-    "ALNAIR_VGPU_COMPUTE_PERCENTILE", "50", CAP, "Per cent; a value outside 1 to 99 is no limit.";
+    "ALNAIR_VGPU_COMPUTE_PERCENTILE", "50", CAP, "Percent; a value outside 1 to 99 is no limit.";
     "CUDA_DEVICE_MEMORY_LIMIT", "1g", MEMORY, "k, m, g or bytes, on every device; 0 is no limit.";
-    "CUDA_DEVICE_MEMORY_LIMIT_n", "1024m", MEMORY, "The same for the device n.";
-    "CUDA_DEVICE_SM_LIMIT", "50", CAP, "Per cent; 0 and 100 are no limit.";
+    "CUDA_DEVICE_MEMORY_LIMIT_n", "1024m", MEMORY, "The same for device n.";
+    "CUDA_DEVICE_SM_LIMIT", "50", CAP, "Percent; 0 and 100 are no limit.";
     "CUDA_MEM_LIMIT", "1024m", MEMORY, "k, m, g or bytes, on every device; 0 is no limit.";
-    "CUDA_MEM_LIMIT_n", "1g", MEMORY, "The same for the device n.";
+    "CUDA_MEM_LIMIT_n", "1g", MEMORY, "The same for device n.";
     "PFLOG", "./profile", "gpushare trace", "Alnair's name: the directory of metrics.log and timeline.log, for a program that writes them itself and for `gpushare trace export --format alnair`.";
 }
 

@@ -1,4 +1,4 @@
-//! What would go wrong here, and how to mend it.
+//! What would go wrong here, and how to fix it.
 //!
 //! Every check is a function that returns findings; nothing it does outlives it, and none of them
 //! changes a segment that others use: the probes run in a directory of their own.

@@ -103,7 +103,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     if !(0.05..=3600.0).contains(&delay) {
         let _ = writeln!(
             io::stderr(),
-            "gpushare-top: a delay of {delay} s makes no sense; give 0.05 to 3600"
+            "gpushare-top: a delay of {delay} s is out of range; give 0.05 to 3600"
         );
         return Ok(Exit::Usage.into());
     }
@@ -118,7 +118,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         return print(options, state, recorder, &dir, pace);
     }
     if !io::stdout().is_terminal() {
-        bail!("this is not a terminal; print one look with --once, or one after the other with -b");
+        bail!("this is not a terminal; print one snapshot with --once, or a series with -b");
     }
     let source: Box<dyn Source> = match &options.replay {
         Some(path) => Box::new(Replay::open(path)?),

@@ -54,7 +54,7 @@ pub fn all(dir: &Path, sample: &Sample, mut say: impl FnMut(&str)) -> Vec<Found>
     for (slot, path) in trace::list(dir).unwrap_or_default() {
         match of_slot(slot, &path, sample) {
             Ok(process) => found.push(Found { path, process }),
-            Err(error) => say(&format!("left out: {error}")),
+            Err(error) => say(&format!("skipped: {error}")),
         }
     }
     found
@@ -111,7 +111,7 @@ fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
     let reader = Reader::open(Path::new(path)).map_err(|error| match error {
         // It may be anybody's file: nothing here says that it could go.
         TraceError::Foreign { why, .. } => Failure::failed(format!(
-            "{} is no trace: {why}; gpushare trace show lists the traces",
+            "{} is not a trace: {why}; gpushare trace show lists the traces",
             plain(path)
         )),
         error => error.into(),
@@ -226,7 +226,7 @@ impl Account {
     pub fn complaint(&self) -> Option<String> {
         (self.dropped > 0).then(|| {
             format!(
-                "{}: {} records found no room in its buffer of {}; counts and times of gpushare trace stats are \
+                "{}: {} records did not fit in its buffer of {}; counts and times of gpushare trace stats are \
                  complete, and gpushare trace start --records makes it larger",
                 plain(&self.title),
                 self.dropped,

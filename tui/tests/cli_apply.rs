@@ -131,6 +131,6 @@ fn one_mistake_anywhere_changes_nothing() {
         .refused(2, &["cannot be read"]);
     let empty = write(&world, "");
     let said = world.gpushare(&["apply", &empty]).done();
-    assert!(said.err.contains("sets nothing"), "{said:?}");
+    assert!(said.err.contains("contains no settings"), "{said:?}");
     assert_eq!(train.registration.control_generation(), 0);
 }

@@ -168,7 +168,7 @@ fn who_may_not_write_is_told_so_with_code_four() {
     }
     world
         .gpushare(&["policy", "set", "all", "off"])
-        .refused(4, &["may look", "not edit"]);
+        .refused(4, &["may read", "not edit"]);
 }
 
 #[test]

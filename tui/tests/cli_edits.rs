@@ -1,4 +1,4 @@
-//! Quotas, shares, policies and groups: changed, obeyed, written down, taken back.
+//! Quotas, shares, policies and groups: changed, applied, recorded, undone.
 
 mod cli_support;
 
@@ -149,7 +149,7 @@ fn wrong_values_change_nothing_and_say_what_would_be_right() {
     policy(&["launches=0"]).refused(2, &["launches", "between 1 and 1000000"]);
     policy(&["order=last"]).refused(2, &["order=fifo"]);
     policy(&["slice=5ms"]).refused(2, &["slice", "timeslice="]);
-    policy(&["off", "always"]).refused(2, &["said once"]);
+    policy(&["off", "always"]).refused(2, &["given once"]);
     policy(&["timeslice=20s", "max-hold=1s"]).refused(2, &["max-hold"]);
     world
         .gpushare(&["policy", "set", "7", "off"])
@@ -331,7 +331,7 @@ fn a_group_limits_its_members_together() {
         .done();
     world
         .gpushare(&["group", "create", "team"])
-        .refused(1, &["is there already"]);
+        .refused(1, &["already exists"]);
     let limits = || shm_layout::LaunchLimits {
         group: Some("team".into()),
         ..Default::default()
@@ -365,18 +365,14 @@ fn undo_restores_what_was_and_goes_one_edit_further_each_time() {
     let world = World::new();
     let train = world.actor("train");
     let gpu = train.enter(0);
-    world
-        .gpushare(&["undo"])
-        .refused(1, &["no edit to take back"]);
+    world.gpushare(&["undo"]).refused(1, &["no edit to undo"]);
     world.gpushare(&["quota", "set", "all", "4GiB"]).done();
     world.gpushare(&["quota", "set", "all", "1GiB"]).done();
     world.gpushare(&["undo"]).done();
     assert_eq!(train.registration.ledger(gpu).quota().bytes, Some(4 * GIB));
     world.gpushare(&["undo"]).done();
     assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
-    world
-        .gpushare(&["undo"])
-        .refused(1, &["no edit to take back"]);
+    world.gpushare(&["undo"]).refused(1, &["no edit to undo"]);
     let audit = world.gpushare(&["audit", "--json"]).done().json();
     let edits = audit["edits"].as_array().expect("a list");
     assert_eq!(edits.len(), 4, "an undo is an edit forward");
@@ -427,7 +423,7 @@ fn undo_goes_past_a_timed_quota_that_a_later_edit_replaced_and_that_is_over() {
     );
     assert_eq!(quota(), None);
     let refusal = world.gpushare(&["undo"]);
-    refusal.refused(1, &["no edit to take back"]);
+    refusal.refused(1, &["no edit to undo"]);
 }
 
 #[test]
@@ -499,7 +495,7 @@ fn a_timed_edit_that_is_over_is_not_taken_back_and_hides_nothing_older() {
     }
     assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
     let again = world.gpushare(&["undo"]);
-    again.refused(1, &["no edit to take back"]);
+    again.refused(1, &["no edit to undo"]);
 }
 
 #[test]
@@ -570,9 +566,7 @@ fn undo_knows_that_new_segments_count_from_one_again() {
     world.gpushare(&["quota", "set", "all", "1GiB"]).done();
     world.gpushare(&["undo"]).done();
     assert_eq!(train.registration.ledger(gpu).quota().bytes, None);
-    world
-        .gpushare(&["undo"])
-        .refused(1, &["no edit to take back"]);
+    world.gpushare(&["undo"]).refused(1, &["no edit to undo"]);
 }
 
 #[test]

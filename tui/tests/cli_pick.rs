@@ -98,12 +98,12 @@ fn only_listed_devices_are_picked() {
     }
     pick(&["pick", "0"]).refused(1, &["not in the list"]);
     fs::write(&list, "gpu0\n").expect("ours");
-    pick(&["pick"]).refused(2, &["no UUID"]);
+    pick(&["pick"]).refused(2, &["not a UUID"]);
 }
 
 #[test]
 fn no_device_at_all_is_a_sentence() {
     World::new()
         .gpushare(&["pick"])
-        .refused(5, &["no GPU here", "doctor"]);
+        .refused(5, &["found no GPU", "doctor"]);
 }

@@ -89,7 +89,7 @@ fn who_does_not_obey_in_time_is_named() {
     let workload = start(&bed, &["--name", "sleepy"]);
     workload.signal(rustix::process::Signal::STOP);
     let said = gpushare(&bed, &["quota", "set", "name:sleepy", "64M"]).done();
-    let who = format!("not obeyed yet by {} sleepy", workload.pid());
+    let who = format!("not applied yet by {} sleepy", workload.pid());
     assert!(said.out.contains(&who), "{said:?}");
     workload.signal(rustix::process::Signal::CONT);
     eventually("it obeys when it runs again", LIMIT, || {

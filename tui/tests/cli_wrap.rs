@@ -48,7 +48,7 @@ fn a_wrapped_program_starts_under_gpushare_and_unwraps_to_the_same_file() {
 
     world
         .gpushare(&["wrap", &exe])
-        .refused(2, &["a wrapper already"]);
+        .refused(2, &["already a wrapper"]);
     world.gpushare(&["unwrap", &exe]).done();
     let after = fs::metadata(&path).expect("the program");
     assert_eq!(fs::read_to_string(&path).expect("text"), PROGRAM);

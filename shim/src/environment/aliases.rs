@@ -119,7 +119,7 @@ pub(super) fn profile(reader: &mut Reader<'_>) -> Option<PathBuf> {
         let found = fs::canonicalize(text).and_then(|dir| Ok((fs::metadata(&dir)?, dir)));
         let why = match found {
             Ok((meta, dir)) if meta.is_dir() => return Ok(dir),
-            Ok(_) => "it is no directory".to_owned(),
+            Ok(_) => "it is not a directory".to_owned(),
             Err(error) => error.to_string(),
         };
         Err(TextError::Conflict {

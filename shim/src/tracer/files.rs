@@ -47,7 +47,7 @@ pub fn start(guest: &'static Guest) -> bool {
     if !started {
         notice::once(
             Cause::Trace,
-            format_args!("PFLOG: cannot start a thread; the program goes on without"),
+            format_args!("PFLOG: cannot start a thread; the program continues without it"),
         );
     }
     started
@@ -215,7 +215,7 @@ fn complain(path: &Path, result: io::Result<()>) {
         notice::once(
             Cause::Trace,
             format_args!(
-                "PFLOG: cannot write {}: {error}; the program goes on",
+                "PFLOG: cannot write {}: {error}; the program continues",
                 path.display()
             ),
         );

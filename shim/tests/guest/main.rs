@@ -154,7 +154,7 @@ fn a_segment_written_over_while_in_use_stops_nobody() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {complaint}", output.status);
         assert!(
-            complaint.contains("written over") && complaint.lines().count() == 1,
+            complaint.contains("overwritten") && complaint.lines().count() == 1,
             "{complaint}"
         );
     }

@@ -38,22 +38,22 @@ impl fmt::Display for EditError {
             Self::Moved { expected, found } => {
                 write!(
                     f,
-                    "somebody else edited in between (generation {found}, not {expected}); look again and repeat"
+                    "another edit came first (generation {found}, not {expected}); check the settings and try again"
                 )
             }
             Self::NoSuchTarget => {
-                f.write_str("the target is not there (any more); see `gpushare ps`")
+                f.write_str("the target does not exist (any more); see `gpushare ps`")
             }
             Self::Invalid { field, why } => write!(f, "{field} {why}"),
             Self::TooMany => {
                 f.write_str("no room for another device or group; remove a group first")
             }
             Self::NotPermitted => f.write_str(
-                "this user may not write the control segment; ask who ran `gpushare init`",
+                "this user may not write the control segment; ask the user who ran `gpushare init`",
             ),
-            Self::Busy => {
-                f.write_str("another edit is under way and does not end; is some gpushare stopped?")
-            }
+            Self::Busy => f.write_str(
+                "another edit is in progress and does not end; is a gpushare process stopped?",
+            ),
             Self::Io(error) => write!(f, "cannot edit: {error}"),
         }
     }

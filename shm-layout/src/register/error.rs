@@ -21,7 +21,7 @@ impl fmt::Display for RegisterError {
         match self {
             Self::Full { capacity } => write!(
                 f,
-                "all {capacity} process slots are taken; end some other process and start this one again"
+                "all {capacity} process slots are taken; end another process and start this one again"
             ),
             Self::Io(error) => write!(f, "cannot register: {error}"),
         }

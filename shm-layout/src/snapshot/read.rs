@@ -104,7 +104,7 @@ impl<'s> Reading<'s> {
             Some(()) => Identity::decode(&words),
             None => {
                 self.warnings.push(format!(
-                    "who has slot {index} cannot be read: it was published halfway"
+                    "the owner of slot {index} cannot be read: it was only partly published"
                 ));
                 Identity::default()
             }

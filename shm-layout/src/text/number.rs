@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(parse_percent(" 100 "), Ok(100));
         assert_eq!(
             parse_percent("0%").unwrap_err().to_string(),
-            "\"0%\" is out of range; between 1% and 100%"
+            "\"0%\" is out of range; must be between 1% and 100%"
         );
         assert!(matches!(
             parse_percent("many"),

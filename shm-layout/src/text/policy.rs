@@ -17,7 +17,7 @@ pub const POLICY_FIELDS: [PolicyField; 7] = [
     PolicyField::TIMESLICE,
     PolicyField {
         name: "order",
-        about: "who is next: fifo, priority or fair",
+        about: "which waiter is next: fifo, priority or fair",
         least: 0,
         most: 0,
         span: false,
@@ -250,7 +250,7 @@ impl PolicyEdit {
     }
 
     fn set_kind(&mut self, kind: PolicyKind) -> Result<(), TextError> {
-        let why = "a policy is one of off, always, launches=N and timeslice=T, said once";
+        let why = "a policy is one of off, always, launches=N and timeslice=T, given once";
         once(&mut self.kind, kind, why)
     }
 }
@@ -290,7 +290,7 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
             text: word.to_owned(),
             known: "order=fifo, order=priority or order=fair".into(),
         })?;
-        return once(&mut edit.order, order, "order= is said twice");
+        return once(&mut edit.order, order, "order= is given twice");
     }
     let Some(field) = POLICY_FIELDS.iter().find(|field| field.name == name) else {
         return Err(unknown(word));
@@ -300,10 +300,10 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
     match name {
         "launches" => edit.set_kind(PolicyKind::Launches(count)),
         "timeslice" => edit.set_kind(PolicyKind::Timeslice(value)),
-        "idle" => once(&mut edit.idle_ns, value, "idle= is said twice"),
-        "max-hold" => once(&mut edit.max_hold_ns, value, "max-hold= is said twice"),
-        "grace" => once(&mut edit.grace_ns, value, "grace= is said twice"),
-        _ => once(&mut edit.sync_skips, count, "sync-skips= is said twice"),
+        "idle" => once(&mut edit.idle_ns, value, "idle= is given twice"),
+        "max-hold" => once(&mut edit.max_hold_ns, value, "max-hold= is given twice"),
+        "grace" => once(&mut edit.grace_ns, value, "grace= is given twice"),
+        _ => once(&mut edit.sync_skips, count, "sync-skips= is given twice"),
     }
 }
 

@@ -93,7 +93,7 @@ mod tests {
     fn what_is_no_size_says_so() {
         assert_eq!(
             parse_size("8Q").unwrap_err().to_string(),
-            format!("\"8Q\" has an unknown unit; known are {KNOWN}")
+            format!("\"8Q\" has an unknown unit; use {KNOWN}")
         );
         assert_eq!(
             parse_size("").unwrap_err(),

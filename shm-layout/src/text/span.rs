@@ -67,7 +67,7 @@ mod tests {
     fn a_span_without_a_unit_is_refused() {
         assert_eq!(
             parse_duration("5").unwrap_err().to_string(),
-            format!("\"5\" has an unknown unit; known are {KNOWN}")
+            format!("\"5\" has an unknown unit; use {KNOWN}")
         );
         for text in ["", "ms", "5 min", "-1s"] {
             assert!(parse_duration(text).is_err(), "{text}");
@@ -75,7 +75,7 @@ mod tests {
         for text in ["99999999999h", "999999999999999999999999s"] {
             assert_eq!(
                 parse_duration(text).unwrap_err().to_string(),
-                format!("{text:?} is out of range; between 0 and 5124095h")
+                format!("{text:?} is out of range; must be between 0 and 5124095h")
             );
         }
     }

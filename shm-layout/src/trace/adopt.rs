@@ -58,11 +58,11 @@ impl Buffer {
         let meta = file.metadata().map_err(TraceError::io(&path, "look at"))?;
         let least = size(*RECORDS.start());
         if meta.len() < least || meta.len() > size(*RECORDS.end()) {
-            return Err(foreign("its size is no buffer's"));
+            return Err(foreign("its size is not that of a buffer"));
         }
         let records = u32::try_from((meta.len() - size(0)) / size_of::<Line>() as u64).unwrap_or(0);
         if !RECORDS.contains(&records) || meta.len() != size(records) {
-            return Err(foreign("its size is no buffer's"));
+            return Err(foreign("its size is not that of a buffer"));
         }
         if meta.blocks().saturating_mul(512) < meta.len() {
             fill_holes(&path, &file, records)?;
@@ -75,7 +75,7 @@ impl Buffer {
         let head = &mapped.tables().head;
         let version = head.version.load(Ordering::Relaxed);
         if head.magic.load(Ordering::Relaxed) != MAGIC || version == 0 {
-            return Err(foreign("it does not begin like one"));
+            return Err(foreign("it does not begin with a buffer's header"));
         }
         if version != VERSION {
             return Err(TraceError::WrongVersion {
@@ -88,7 +88,7 @@ impl Buffer {
             head.size.load(Ordering::Relaxed),
         );
         if says != (records, size(records)) {
-            return Err(foreign("its size is not what it says"));
+            return Err(foreign("its size is not the one in its header"));
         }
         let boot = [&head.boot[0], &head.boot[1]].map(|word| word.load(Ordering::Relaxed));
         if head.who.load(Ordering::Relaxed) != slot.to_word() || boot != boot_id() {

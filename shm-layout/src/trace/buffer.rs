@@ -34,7 +34,7 @@ pub struct Call {
 pub struct Length {
     /// Records written.
     pub records: u64,
-    /// Records that found no room.
+    /// Records that did not fit.
     pub dropped: u64,
     /// Records there is room for.
     pub capacity: u64,

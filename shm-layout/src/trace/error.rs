@@ -91,7 +91,7 @@ impl fmt::Display for TraceError {
             ),
             Self::Foreign { path, why } => write!(
                 f,
-                "{} is no usable trace buffer: {why}; remove it and start the trace again",
+                "{} is not a usable trace buffer: {why}; remove it and start the trace again",
                 path.display()
             ),
             Self::NotIts { path } => write!(
@@ -101,7 +101,7 @@ impl fmt::Display for TraceError {
             ),
             Self::WrongVersion { path, theirs } => write!(
                 f,
-                "{} has version {theirs} and this program speaks {}; use the gpushare it was made with",
+                "{} has version {theirs} and this program uses {}; use the gpushare it was made with",
                 path.display(),
                 super::VERSION
             ),

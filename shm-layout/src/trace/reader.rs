@@ -133,7 +133,7 @@ impl Reader {
             .map_err(TraceError::io(path, "open"))?;
         let meta = file.metadata().map_err(TraceError::io(path, "look at"))?;
         if !meta.is_file() {
-            return Err(foreign("it is no plain file"));
+            return Err(foreign("it is not a regular file"));
         }
         let mut tables = vec![0; size_of::<Tables>()];
         let read = |bytes: &mut [u8], at: usize| match file.read_exact_at(bytes, at as u64) {
@@ -146,7 +146,7 @@ impl Reader {
         let tables = Bytes(&tables);
         let version = tables.half(std::mem::offset_of!(Head, version));
         if tables.word(std::mem::offset_of!(Head, magic)) != MAGIC || version == 0 {
-            return Err(foreign("it does not begin like one"));
+            return Err(foreign("it does not begin with a buffer's header"));
         }
         if version != VERSION {
             return Err(TraceError::WrongVersion {
@@ -154,10 +154,10 @@ impl Reader {
                 theirs: version,
             });
         }
-        let header = header(&tables).ok_or_else(|| foreign("its head makes no sense"))?;
+        let header = header(&tables).ok_or_else(|| foreign("its header is invalid"))?;
         let says = tables.word(std::mem::offset_of!(Head, size));
         if says != size(header.capacity) || meta.len() != says {
-            return Err(foreign("its size is not what it says"));
+            return Err(foreign("its size is not the one in its header"));
         }
         let written = tables.word(std::mem::offset_of!(Head, next));
         let written = written.min(u64::from(header.capacity)) as usize;
@@ -195,7 +195,7 @@ impl Reader {
             .filter_map(move |words| Record::decode(*words, name))
     }
 
-    /// Records that found no room.
+    /// Records that did not fit.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -12,7 +12,7 @@ use super::{
 const INHERIT: &str = "inherit";
 
 fn read_word<E: Error, T>(word: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, E> {
-    read(word).ok_or_else(|| E::custom(format_args!("{word:?} means nothing here")))
+    read(word).ok_or_else(|| E::custom(format_args!("{word:?} is not valid here")))
 }
 
 /// What a word says; an error names the word.

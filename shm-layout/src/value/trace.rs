@@ -82,7 +82,7 @@ pub struct Progress {
     pub logs: bool,
     /// Records written.
     pub records: u64,
-    /// Records that found no room.
+    /// Records that did not fit.
     pub dropped: u64,
 }
 

@@ -14,7 +14,7 @@ pub fn eventually(what: &str, limit: Duration, mut reached: impl FnMut() -> bool
     while !reached() {
         assert!(
             start.elapsed() < limit,
-            "waited {limit:?} in vain until {what}"
+            "waited {limit:?} without seeing that {what}"
         );
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));

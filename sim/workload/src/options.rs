@@ -38,7 +38,7 @@ pub struct Options {
     /// Write the report as JSON
     #[arg(long)]
     pub report_json: bool,
-    /// End when stdin ends, and so with whoever started it
+    /// End when stdin ends, and so with the process that started it
     #[arg(long, conflicts_with = "script")]
     pub until_eof: bool,
     /// Do what stdin says, one command a line, each answered by a line: alloc SIZE, free, launch US
@@ -63,13 +63,13 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => return Err(format!("`{text}` is not a size; say 512M, 2GiB or bytes")),
+        _ => return Err(format!("`{text}` is not a size; write 512M, 2GiB or bytes")),
     };
     number
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(unit_bytes))
-        .ok_or_else(|| format!("`{text}` is not a size; say 512M, 2GiB or bytes"))
+        .ok_or_else(|| format!("`{text}` is not a size; write 512M, 2GiB or bytes"))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

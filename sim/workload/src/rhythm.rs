@@ -107,7 +107,7 @@ impl<'c> Memory<'c> {
                     let mib = bytes >> 20;
                     let _ = writeln!(
                         std::io::stderr(),
-                        "gpushare-workload: {mib} MiB refused, going on: {error}"
+                        "gpushare-workload: {mib} MiB refused, continuing: {error}"
                     );
                 }
                 self.refusals += 1;

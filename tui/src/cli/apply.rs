@@ -15,7 +15,7 @@ use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
 use crate::text::uuids;
 
-/// Set quotas, groups and policies as a TOML file says
+/// Set quotas, groups and policies from a TOML file
 ///
 /// Everything in the file is checked first; a mistake changes nothing. Sections: [policy], [limit],
 /// [group.NAME], [[process]].
@@ -43,7 +43,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     })?;
     if plan.everywhere.is_none() && plan.rest.is_empty() {
         note(&format!(
-            "{} sets nothing here; gpushare apply --help has an example",
+            "{} contains no settings; gpushare apply --help shows an example",
             args.file.display()
         ));
     }

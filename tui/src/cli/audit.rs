@@ -71,7 +71,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         return json(out, &document);
     }
     if history.entries.is_empty() {
-        note(&format!("{} holds no edit yet", log.path().display()));
+        note(&format!("{} contains no edits yet", log.path().display()));
         return Ok(Exit::Done);
     }
     table(newest).write(out)?;

@@ -24,13 +24,13 @@ use crate::workload::stage::Stage;
 /// demo.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// End after this many seconds (with the dashboard an hour unless said)
+    /// End after this many seconds [default: one hour with the dashboard]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: Option<u32>,
-    /// No dashboard: print what happened (10 seconds unless --seconds says else)
+    /// No dashboard: print a report (after 10 seconds unless --seconds is given)
     #[arg(long)]
     headless: bool,
-    /// Print what happened as JSON; implies --headless
+    /// Print the report as JSON; implies --headless
     #[arg(long)]
     json: bool,
     /// On the simulated GPU, even if there is a real one
@@ -39,7 +39,7 @@ pub struct Args {
     /// On the real GPU, or fail
     #[arg(long)]
     gpu: bool,
-    /// In the segments that other programs use too
+    /// Use the segments that other programs use
     #[arg(long)]
     here: bool,
 }
@@ -51,12 +51,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let headless = args.headless || args.json || !std::io::stdout().is_terminal();
     if headless && !args.headless && !args.json {
         note(
-            "standard output is no terminal, so there is no dashboard; what happened follows at the end",
+            "standard output is not a terminal, so there is no dashboard; a report follows at the end",
         );
     }
     let simulated = args.sim || (!args.gpu && !probe::real_gpu());
     if simulated && !args.sim {
-        note("no NVIDIA driver with a device here: the demo runs on the simulated GPU");
+        note("found no NVIDIA driver with a device: the demo runs on the simulated GPU");
     }
     let here = if args.here {
         Some(segments::dir_or_new()?)
@@ -106,7 +106,7 @@ async fn perform(
     out: &mut dyn Write,
 ) -> Done {
     demo::start(stage, time)?;
-    let segments = everybody_is_there(stage).await?;
+    let segments = all_started(stage).await?;
     let editor = Editor::open(&stage.dir);
     let mut policy = Policy::set(&editor)?;
     let start = look(&segments);
@@ -116,7 +116,7 @@ async fn perform(
         dashboard(stage, time).await?;
     }
     let end = look(&segments);
-    stage.nobody_fell()?;
+    stage.check_alive()?;
     let report = Report::new(
         &start,
         &end,
@@ -135,10 +135,10 @@ async fn perform(
 }
 
 /// Waits until each of the four has entered a device.
-async fn everybody_is_there(stage: &mut Stage) -> Result<Segments, Failure> {
+async fn all_started(stage: &mut Stage) -> Result<Segments, Failure> {
     let since = Instant::now();
     loop {
-        if let Some(segments) = stage.everybody_is_there(since, &demo::names())? {
+        if let Some(segments) = stage.all_started(since, &demo::names())? {
             return Ok(segments);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! `gpushare doctor`: what would go wrong here, and how to mend it.
+//! `gpushare doctor`: what would go wrong here, and how to fix it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,16 +11,16 @@ use crate::host::artifacts;
 use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::Exit;
 
-/// Check library, driver, NVML, kernel and segments, and say how to mend what is wrong
+/// Check library, driver, NVML, kernel and segments, and say how to fix what is wrong
 ///
-/// With a program, also whether the library reaches it. Ends with 1 when something does not work.
+/// With a program, also check whether the library reaches it. Exits with 1 if a check fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: gpushare doctor -- python train.py")]
 pub struct Args {
     /// Write JSON
     #[arg(long)]
     json: bool,
-    /// A program as gpushare run would start it; it is looked at and not started
+    /// A program as gpushare run would start it; it is inspected and not started
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -60,8 +60,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
                 finding.check,
                 finding.found
             )?;
-            if let Some(mend) = &finding.mend {
-                writeln!(out, "{:19}-> {mend}", "")?;
+            if let Some(fix) = &finding.mend {
+                writeln!(out, "{:19}-> {fix}", "")?;
             }
         }
     }

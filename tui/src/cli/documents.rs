@@ -157,7 +157,7 @@ fn top_page() -> Result<String, Failure> {
             escape(key.about)
         ));
     }
-    text.push_str(".SH COLUMNS\nTo sort by, to filter by, and in CSV.\n");
+    text.push_str(".SH COLUMNS\nTheir names, for sorting, for filters and in CSV.\n");
     for column in COLUMNS {
         text.push_str(&format!(
             ".TP\n\\fB{}\\fR\n{}\n",
@@ -165,7 +165,7 @@ fn top_page() -> Result<String, Failure> {
             escape(column.about)
         ));
     }
-    text.push_str(".SH ALERTS\nAs words on the screen; in JSON by the name in parentheses.\n");
+    text.push_str(".SH ALERTS\nThe screen shows the word, JSON the name in parentheses.\n");
     for rule in RULES {
         text.push_str(&format!(
             ".TP\n\\fB{}\\fR ({})\n{}\n",
@@ -175,7 +175,7 @@ fn top_page() -> Result<String, Failure> {
         ));
     }
     text.push_str(
-        ".SH SETTINGS\nIn ~/.config/gpushare/top.toml, one a line. The command line goes first.\n",
+        ".SH SETTINGS\nIn ~/.config/gpushare/top.toml, one per line. The command line takes precedence.\n",
     );
     for (name, example, about) in SETTINGS {
         text.push_str(&format!(

@@ -19,7 +19,7 @@ pub struct EditOptions {
     /// Why, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Show what would change, for how many, and who would be over quota; change nothing
+    /// Show what would change, for how many processes, and which would be over quota; change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -100,7 +100,7 @@ pub fn apply_all(
             let mut failure = Failure::from(failure);
             if many > 1 {
                 failure.sentence = format!(
-                    "{} ({done} of {many} edits were done before it)",
+                    "{} ({done} of {many} edits were made before it)",
                     failure.sentence
                 );
             }

@@ -10,10 +10,10 @@ use crate::text::exit::{Exit, Failure};
 use crate::workload::experiment::report::{self, Measured};
 use crate::workload::experiment::{Plan, play};
 
-/// Measure lock configurations side by side, as a TOML file says
+/// Measure lock configurations side by side, from a TOML file
 ///
-/// Prints for each: how long the urgent task's rounds took, how much the others got done, what the
-/// lock did. assets/experiments/priority.toml is one to start from.
+/// Prints for each: the urgent task's round times, the work done by the others, what the lock
+/// did. assets/experiments/priority.toml is an example.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The plan
@@ -40,7 +40,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     if let Some(seconds) = args.seconds {
         if !(0.1..=3600.0).contains(&seconds) {
             return Err(Failure::usage(format!(
-                "--seconds: {seconds} is out of range; between 0.1 and 3600"
+                "--seconds: {seconds} is out of range; must be between 0.1 and 3600"
             )));
         }
         plan.seconds = seconds;
@@ -53,7 +53,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     plan.configs.retain(|config| wanted(&config.name));
     if plan.configs.is_empty() {
         return Err(Failure::usage(
-            "--only: no configuration of the plan has that in its name",
+            "--only: no configuration of the plan has a name with that in it",
         ));
     }
     // Opened first: a file that cannot be written should not cost a whole measurement.

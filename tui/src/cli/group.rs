@@ -35,7 +35,7 @@ pub struct EditArgs {
     edit: EditOptions,
 }
 
-/// Remove a group's settings; its members go on without them
+/// Remove a group's settings; its members continue without them
 #[derive(Debug, clap::Args)]
 pub struct RmArgs {
     /// Its name
@@ -74,7 +74,7 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
     match (create, is_defined(&dir.path, &args.name)) {
         (true, true) => {
             return Err(Failure::failed(format!(
-                "group {} is there already; change it with gpushare group set",
+                "group {} already exists; change it with gpushare group set",
                 args.name
             )));
         }

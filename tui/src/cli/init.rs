@@ -35,7 +35,7 @@ fn user(out: &mut dyn Write) -> Done {
     if dir.mode == Mode::System {
         writeln!(
             out,
-            "{}: this machine has one installation for all; nothing to do",
+            "{}: this machine has a system-wide installation; nothing to do",
             dir.path.display()
         )?;
         return Ok(Exit::Done);
@@ -53,7 +53,7 @@ fn user(out: &mut dyn Write) -> Done {
 fn system(group: &str, out: &mut dyn Write) -> Done {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::not_permitted(
-            "only root can make an installation for the whole machine; use sudo, or leave --group out for your own",
+            "only root can make a system-wide installation; use sudo, or omit --group to make your own",
         ));
     }
     let gid = group_number(group)?;
@@ -61,7 +61,7 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
     segments::say_set_aside(set_aside.as_deref());
     make_log().map_err(|error| {
         Failure::failed(format!(
-            "{SYSTEM_LOGS} for the audit log cannot be made: {error}"
+            "cannot create {SYSTEM_LOGS} for the audit log: {error}"
         ))
     })?;
     writeln!(
@@ -70,7 +70,7 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
     )?;
     writeln!(
         out,
-        "A boot takes it away: run this at each, as assets/systemd/gpushare-init.service does."
+        "A reboot removes it: run this at every boot, as assets/systemd/gpushare-init.service does."
     )?;
     Ok(Exit::Done)
 }
@@ -87,7 +87,7 @@ fn make_log() -> io::Result<()> {
 fn group_number(group: &str) -> Result<u32, Failure> {
     if group.is_empty() {
         return Err(Failure::usage(
-            "--group: the name is empty; give one of /etc/group or a number",
+            "--group: the name is empty; give a name from /etc/group or a number",
         ));
     }
     if let Ok(number) = group.parse() {
@@ -102,7 +102,7 @@ fn group_number(group: &str) -> Result<u32, Failure> {
     };
     text.lines().find_map(find).ok_or_else(|| {
         Failure::no_such_target(format!(
-            "there is no group {group}; make it with groupadd {group} and add its users"
+            "there is no group {group}; create it with groupadd {group} and add its users"
         ))
     })
 }

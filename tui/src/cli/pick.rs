@@ -72,7 +72,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             _ => String::new(),
         };
         return Err(Failure::no_such_target(format!(
-            "there is no GPU here: NVML shows none{nvml} and no program has used one; gpushare doctor says why"
+            "found no GPU: NVML lists none{nvml} and no program has used one; gpushare doctor shows why"
         )));
     }
     let named = args
@@ -112,7 +112,7 @@ fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<(), String> {
     let now = clock::now();
     let until = now.saturating_add(u64::try_from(CLAIM.as_nanos()).unwrap_or(0));
     let operator = Segments::open_operator(&dir.path)
-        .map_err(|error| format!("only who may edit the segments can claim: {error}"))?;
+        .map_err(|error| format!("a claim needs the right to edit the segments: {error}"))?;
     segments::say_set_aside(operator.segments().set_aside());
     let held = operator.claim_pick(uuid, &device.name, device.total_bytes, until, now);
     let full = || "all its claims are held by other picks".to_owned();
@@ -142,7 +142,7 @@ fn write(
         explain(candidates, chosen).write(&mut std::io::stderr())?;
         if let Some(why) = unclaimed_because {
             note(&format!(
-                "no claim is held on it, so a pick at the same moment may choose it too: {why}"
+                "it is not claimed, so another pick at the same time may choose it too: {why}"
             ));
         }
     }

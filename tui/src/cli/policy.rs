@@ -36,7 +36,7 @@ pub struct SetArgs {
 
 /// From the table of fields, so that no range is written twice.
 fn policy_help() -> String {
-    let mut help = String::from("off                 only watch; nobody waits for anybody\n");
+    let mut help = String::from("off                 count only; no process waits for the lock\n");
     help.push_str("always              yield after every launch\n");
     for field in units::POLICY_FIELDS {
         let (least, most) = field.range();
@@ -52,7 +52,7 @@ fn policy_help() -> String {
         ));
     }
     help.push_str(
-        "A holder yields only when somebody waits. What is not written stays as it is.\n",
+        "A holder yields only when another process waits. Keys that are not given keep their values.\n",
     );
     help.push_str("Example: gpushare policy set all timeslice=5ms order=fair");
     help

@@ -22,9 +22,9 @@ pub enum Verb {
     Show(ShowArgs),
 }
 
-/// Change a running process's quota; its next allocation obeys
+/// Change a running process's quota, from its next allocation on
 ///
-/// Lowering it below what is held refuses new allocations and takes nothing away.
+/// If it is below what is held, new allocations are refused and nothing is taken away.
 #[derive(Debug, clap::Args)]
 pub struct SetArgs {
     /// pid, name:LABEL, group:G, user:U or all
@@ -117,7 +117,7 @@ fn entry(chosen: &Chosen, gpu: Option<usize>, sample: &Sample) -> Result<Option<
         .and_then(|holding| holding.entry);
     entry.map(Some).ok_or_else(|| {
         Failure::no_such_target(format!(
-            "{} does not use gpu{gpu}; leave --gpu out to set its quota on every device, later ones included",
+            "{} does not use gpu{gpu}; omit --gpu to set its quota on every device, including later ones",
             chosen.title
         ))
     })

@@ -18,9 +18,9 @@ mod traced;
 /// Start a program under gpushare: counted, limited, and queued for the GPU when others want it
 ///
 /// Everything is checked before the program starts. Its pid, signals and exit code are its own. Where
-/// nothing can be enforced (no room or rights for the segments, a setuid program) it is started all
-/// the same and one sentence says so; but when a limit was asked for, by an option here or by a
-/// variable, it is not started unless --best-effort is said too.
+/// nothing can be enforced (no room or rights for the segments, a setuid program) it starts anyway
+/// and one message says so; but if a limit was requested, by an option here or by a variable,
+/// it does not start unless --best-effort is given.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: gpushare run --memory 8GiB --name train -- python train.py\n\
@@ -31,7 +31,7 @@ pub struct Args {
     settings: Settings,
     /// Trace it and what it starts; when it has ended FILE holds JSON for ui.perfetto.dev
     ///
-    /// gpushare stays beside the program meanwhile, so its pid is that of a child here. With
+    /// gpushare stays as the program's parent meanwhile, so the pid is that of a child. With
     /// GPUSHARE_TRACE=N in the environment each process has room for N records instead of 262144.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -120,7 +120,7 @@ fn become_it(launch: Launch) -> Result<Infallible, Failure> {
 fn pick(gpu: &str, settings: &Settings, launch: &Launch) -> Result<String, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::failed(format!(
-            "cannot find this program to pick a GPU with: {error}"
+            "cannot find gpushare's own executable to pick a GPU: {error}"
         ))
     })?;
     let mut command = Command::new(own);

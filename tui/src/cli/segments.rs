@@ -52,7 +52,7 @@ pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
 pub fn say_set_aside(file: Option<&Path>) {
     if let Some(file) = file {
         note(&format!(
-            "the settings of earlier segments are not in force any more, because their state was removed; {} keeps them",
+            "the settings of earlier segments are no longer in force, because their state was removed; they are kept in {}",
             file.display()
         ));
     }

@@ -15,7 +15,7 @@ mod start;
 mod stats;
 mod stop;
 
-/// Write down what processes call, and look at it in Perfetto, as a table or as Alnair's logs
+/// Record driver calls, and show them in Perfetto, as a table or as Alnair's logs
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
     Start(start::Args),

@@ -7,10 +7,10 @@ use crate::edit::Editor;
 use crate::edit::audit::Place;
 use crate::text::exit::{Exit, Failure};
 
-/// Take back the newest edits
+/// Undo the newest edits
 ///
-/// Each is a new edit that restores what was; it is refused when the settings have moved outside the audit log. A
-/// timed edit (--for) whose time has passed has reverted by itself: undo says so and takes the next older one back.
+/// Each is a new edit that restores the earlier value; it is refused if the settings changed outside the audit log. A
+/// timed edit (--for) whose time has passed has reverted by itself: undo says so and undoes the next older one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How many
@@ -24,7 +24,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let editor = Editor::open(&dir);
     for entry in editor.reverted()? {
         note(&format!(
-            "edit {} on {} has reverted by itself already",
+            "edit {} on {} has already reverted by itself",
             entry.number, entry.record.target
         ));
     }
@@ -39,7 +39,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             Err(failure) if done == 0 => return Err(failure.into()),
             Err(failure) => {
                 return Err(Failure {
-                    sentence: format!("{failure} ({done} edits were taken back before it)"),
+                    sentence: format!("{failure} ({done} edits were undone before it)"),
                     ..Failure::from(failure)
                 });
             }

@@ -19,7 +19,7 @@ pub struct WrapArgs {
     settings: Settings,
 }
 
-/// Take the wrapper off an executable again
+/// Remove the wrapper from an executable
 #[derive(Debug, clap::Args)]
 pub struct UnwrapArgs {
     /// The executable
@@ -31,13 +31,13 @@ pub fn wrap(args: &WrapArgs, out: &mut dyn Write) -> Done {
     args.settings.variables()?;
     let own = std::env::current_exe().map_err(|error| {
         Failure::failed(format!(
-            "cannot find this program to put it in the wrapper: {error}"
+            "cannot find gpushare's own executable for the wrapper: {error}"
         ))
     })?;
     let hidden = wrapping::wrap(&args.exe, &own, &args.settings.options())?;
     writeln!(
         out,
-        "{} now starts through gpushare run; the program is {}",
+        "{} now starts through gpushare run; the original program is {}",
         args.exe.display(),
         hidden.display()
     )?;
@@ -46,6 +46,6 @@ pub fn wrap(args: &WrapArgs, out: &mut dyn Write) -> Done {
 
 pub fn unwrap(args: &UnwrapArgs, out: &mut dyn Write) -> Done {
     let exe = wrapping::unwrap(&args.exe)?;
-    writeln!(out, "{} is itself again", exe.display())?;
+    writeln!(out, "{} is no longer wrapped", exe.display())?;
     Ok(Exit::Done)
 }

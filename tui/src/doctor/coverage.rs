@@ -64,7 +64,7 @@ pub(super) fn check(pid: u32, library: &Path) -> Option<Finding> {
                 "{known} functions are hooked; the driver also has {}",
                 passing.join(", ")
             ),
-            "nothing breaks: what is done through these is neither counted nor locked; a newer gpushare may know them",
+            "nothing breaks: calls to these are neither counted nor locked; a newer gpushare may handle them",
         )
     })
 }

@@ -15,8 +15,8 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     if !installed("gpushare-workload") {
         let unasked = Finding::warn(
             "driver",
-            "not asked, and nothing was probed: gpushare-workload is not installed",
-            "install it beside this program, then ask again; nvidia-smi tells of the driver meanwhile",
+            "not checked: gpushare-workload is not installed",
+            "install it beside this program, then run this again; until then nvidia-smi shows the driver",
         );
         return vec![unasked, nvml(patient)];
     }
@@ -42,7 +42,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         Err(why) => {
             findings.push(Finding::warn(
                 "driver",
-                format!("no device to be had: {}", why.split(';').next().unwrap_or(&why)),
+                format!("no usable GPU: {}", why.split(';').next().unwrap_or(&why)),
                 "install NVIDIA's driver and check nvidia-smi; without one, gpushare run --sim uses the simulated GPU",
             ));
             false
@@ -54,8 +54,8 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     } else {
         findings.push(Finding::warn(
             "interposition",
-            "not probed: there is no driver to probe on, and the simulator is not installed",
-            "install the driver or the simulator, then ask again",
+            "not probed: neither a driver nor the simulator is installed",
+            "install the driver or the simulator, then run this again",
         ));
     }
     findings
@@ -81,13 +81,13 @@ fn nvml(patient: &Patient) -> Finding {
         ),
         Ok(_) => Finding::warn(
             "nvml",
-            "it did not answer in 10 s",
+            "no answer in 10 s",
             "check nvidia-smi; the driver may hang",
         ),
         Err(error) => Finding::warn(
             "nvml",
             format!("not asked: {error}"),
-            "mend the segments first",
+            "fix the segments first",
         ),
     }
 }

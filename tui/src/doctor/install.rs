@@ -29,13 +29,13 @@ fn c_library(patient: &Patient) -> Option<Finding> {
     Some(if needed <= here {
         Finding::ok(
             "glibc",
-            format!("{here} is here, the library asks for {needed}"),
+            format!("{here} is installed, the library needs {needed}"),
         )
     } else {
         Finding::fail(
             "glibc",
             format!(
-                "{here} is here and the library asks for {needed}: no program would start under it"
+                "{here} is installed and the library needs {needed}: no program would start with it"
             ),
             "install a gpushare built for this system, or build it here",
         )
@@ -125,11 +125,11 @@ fn preloads() -> Option<Finding> {
         Some(name) => Finding::warn(
             "preload",
             format!("LD_PRELOAD already holds {name}, which wraps the driver too"),
-            "take it out: two wrappers count the same memory twice",
+            "remove it: two wrappers count the same memory twice",
         ),
         None => Finding::ok(
             "preload",
-            format!("LD_PRELOAD={preload} is kept behind the library"),
+            format!("LD_PRELOAD={preload} is kept, after the library"),
         ),
     })
 }

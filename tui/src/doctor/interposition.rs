@@ -31,7 +31,7 @@ pub(super) fn check(patient: &Patient, real: bool) -> Vec<Finding> {
             return vec![Finding::warn(
                 "interposition",
                 failure.sentence,
-                "make /dev/shm writable, then ask again",
+                "make /dev/shm writable, then run this again",
             )];
         }
     };
@@ -57,7 +57,7 @@ pub(super) fn check(patient: &Patient, real: bool) -> Vec<Finding> {
         Err((check, why)) => vec![Finding::fail(
             check,
             why,
-            "look at the library's own words with GPUSHARE_LOG=info; a static or musl driver user is out of reach",
+            "GPUSHARE_LOG=info shows the library's own messages; a static or musl program is out of reach",
         )],
     }
 }
@@ -90,7 +90,7 @@ fn probe(
     let counted = counted(place, probe.pid()).map_err(interposition)?;
     if counted.used != TAKEN || counted.counters.launches != 1 {
         return Err(interposition(format!(
-            "the probe holds {TAKEN} bytes and launched once; counted were {} bytes and {} launches",
+            "the probe holds {TAKEN} bytes and launched once; the library counted {} bytes and {} launches",
             counted.used, counted.counters.launches
         )));
     }

@@ -34,13 +34,13 @@ fn wait_on_several() -> Finding {
     match futex::waitv(&[], WaitvFlags::empty(), None, ClockId::Monotonic) {
         Err(Errno::NOSYS) => Finding::warn(
             "futex_waitv",
-            format!("kernel {} has it not (it came with 5.16)", release()),
-            "nothing to do: waiters look every millisecond instead of being woken at a holder's death",
+            format!("kernel {} does not have it (it came with 5.16)", release()),
+            "nothing to do: waiters poll every millisecond instead of being woken when a holder dies",
         ),
         Err(Errno::PERM) => Finding::warn(
             "futex_waitv",
             "a seccomp filter forbids it",
-            "nothing to do: waiters look every millisecond; a newer container runtime allows it",
+            "nothing to do: waiters poll every millisecond; a newer container runtime allows it",
         ),
         _ => Finding::ok(
             "futex_waitv",
@@ -72,7 +72,7 @@ fn seccomp() -> Option<Finding> {
     (mode == "2").then(|| {
         Finding::ok(
             "seccomp",
-            "a filter is active; what it forbids is named above",
+            "a filter is active; the checks above name what it forbids",
         )
     })
 }
@@ -87,7 +87,7 @@ fn room(patient: &Patient) -> Option<Finding> {
         Err(error) => {
             return Some(Finding::fail(
                 "room",
-                format!("{} cannot be looked at: {error}", place.display()),
+                format!("cannot inspect {}: {error}", place.display()),
                 "mount a tmpfs there, or set GPUSHARE_DIR to a directory on one",
             ));
         }
@@ -119,6 +119,6 @@ fn reach() -> Finding {
     Finding::ok(
         "reach",
         "dynamically linked programs; for setuid ones and those with file capabilities the linker ignores a preload, \
-         static ones have no linker; gpushare doctor -- CMD tells of one program",
+         static ones have no linker; gpushare doctor -- CMD checks one program",
     )
 }

@@ -12,7 +12,7 @@ pub(super) fn check(patient: &Patient) -> Option<Finding> {
             return Some(Finding::fail(
                 "program",
                 failure.sentence,
-                "see the sentence; gpushare run would end the same way",
+                "see the message; gpushare run would fail the same way",
             ));
         }
     };

@@ -15,7 +15,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
             return vec![Finding::fail(
                 "segments",
                 why.clone(),
-                "see the sentence; gpushare init makes new ones",
+                "see the message; gpushare init makes new ones",
             )];
         }
     };
@@ -56,10 +56,10 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         Err(OpenError::Missing { .. }) => {
             findings.push(Finding::ok(
                 "segments",
-                "not there yet; the first program makes them",
+                "none yet; the first program makes them",
             ));
         }
-        Err(error) => findings.push(Finding::fail("segments", error.to_string(), mend(&error))),
+        Err(error) => findings.push(Finding::fail("segments", error.to_string(), advice(&error))),
     }
     findings
 }
@@ -83,7 +83,7 @@ pub fn apart(dir: &SegmentDir) -> Option<String> {
     })
 }
 
-fn mend(error: &OpenError) -> &'static str {
+fn advice(error: &OpenError) -> &'static str {
     match error {
         OpenError::WrongVersion { .. } => {
             "end the programs of the other version, remove the directory, and use one version everywhere"
@@ -98,7 +98,7 @@ fn mend(error: &OpenError) -> &'static str {
             "set GPUSHARE_DIR to a directory of your own"
         }
         OpenError::NoSpace { .. } => "free some memory in that file system",
-        _ => "see the sentence",
+        _ => "see the message",
     }
 }
 
@@ -122,7 +122,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
     if dead > 0 {
         findings.push(Finding::ok(
             "processes",
-            format!("{dead} died; whoever looks next gives back what was held"),
+            format!("{dead} died; the next program or tool releases what they held"),
         ));
     }
     let keeperless = snapshot
@@ -133,7 +133,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
     if keeperless > 0 {
         findings.push(Finding::warn(
             "processes",
-            format!("{keeperless} have no keeper thread: they answer no edits"),
+            format!("{keeperless} have no keeper thread: they apply no edits"),
             "they may be stopped (SIGSTOP) or forbid threads; see gpushare ps",
         ));
     }

@@ -22,7 +22,7 @@ pub fn change(name: &str, values: &[String]) -> Result<Change, Failure> {
             }
             None => {
                 return Err(Failure::usage(format!(
-                    "{value:?} is not known; known are memory=, weight= and cap="
+                    "{value:?} is unknown; use memory=, weight= or cap="
                 )));
             }
         }

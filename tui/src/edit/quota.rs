@@ -65,7 +65,7 @@ fn step(
 pub fn parse_until(text: &str) -> Result<u64, Failure> {
     match units::parse_duration(text) {
         Ok(0) => Err(Failure::usage(
-            "--for: a time of 0 would change nothing; give one such as 10m",
+            "--for: 0 would change nothing; give a time such as 10m",
         )),
         Ok(ns) => Ok(clock::now().saturating_add(ns)),
         Err(error) => Err(Failure::usage(format!("--for: {error}"))),

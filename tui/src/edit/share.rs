@@ -45,7 +45,7 @@ impl ShareEdit {
     pub fn read(&mut self, text: &str) -> Result<(), Failure> {
         let (key, value) = text.split_once('=').ok_or_else(|| {
             Failure::usage(format!(
-                "{text:?} has no value; known are weight=, priority= and cap="
+                "{text:?} has no value; use weight=, priority= or cap="
             ))
         })?;
         let before = *self;
@@ -78,7 +78,7 @@ impl ShareEdit {
             "cap" => self.cap = value(key, text, parse_percent)?,
             _ => {
                 return Err(format!(
-                    "{key:?} is not known; known are weight=, priority= and cap="
+                    "{key:?} is unknown; use weight=, priority= or cap="
                 ));
             }
         }

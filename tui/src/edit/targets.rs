@@ -35,11 +35,11 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = "a target is a pid, name:LABEL, group:G, user:U or all";
         match text.split_once(':') {
-            Some((_, "")) => Err(format!("{text:?} names nobody; {wanted}")),
+            Some((_, "")) => Err(format!("{text:?} names no process; {wanted}")),
             Some(("name", name)) => Ok(Self::Name(name.into())),
             Some(("group", group)) => Ok(Self::Group(group.into())),
             Some(("user", user)) => Ok(Self::User(user.into())),
-            Some((kind, _)) => Err(format!("{kind:?} is no kind of target; {wanted}")),
+            Some((kind, _)) => Err(format!("{kind:?} is not a kind of target; {wanted}")),
             None if text == "all" => Ok(Self::All),
             None if may_be_name(text) => Err(format!(
                 "{text:?} is not understood; if it is a process's name write name:{text}; {wanted}"
@@ -133,9 +133,9 @@ impl Target {
                 )
             }
             Self::Pid(pid) if std::path::Path::new(&format!("/proc/{pid}")).exists() => format!(
-                "process {pid} has not used a GPU under gpushare; start it with gpushare run, gpushare ps shows who has"
+                "process {pid} has not used a GPU under gpushare; start it with gpushare run; gpushare ps lists the processes"
             ),
-            Self::Pid(pid) => format!("there is no process {pid}; gpushare ps shows who is there"),
+            Self::Pid(pid) => format!("there is no process {pid}; gpushare ps lists the processes"),
             Self::Name(name) => format!(
                 "no process is named {}; gpushare ps shows the names",
                 plain(name)
@@ -145,7 +145,7 @@ impl Target {
                 plain(group)
             ),
             Self::User(user) => format!(
-                "no process of {} uses a GPU under gpushare; gpushare ps shows who does",
+                "no process of {} uses a GPU under gpushare; gpushare ps lists the processes",
                 plain(user)
             ),
             Self::All => "no process uses a GPU under gpushare; start one with gpushare run".into(),
@@ -232,7 +232,7 @@ pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
     match (found.next(), found.next()) {
         (Some((gpu, _)), None) => Ok(*gpu),
         (Some(_), Some(_)) => Err(Failure::usage(format!(
-            "{text} is the beginning of several UUIDs; write more of it"
+            "{text} is the start of several UUIDs; write more of it"
         ))),
         (None, _) => Err(nobody()),
     }

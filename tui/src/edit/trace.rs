@@ -89,7 +89,9 @@ pub fn process(segments: &Segments, slot: SlotId) -> Option<ProcessView> {
 }
 
 fn gone(title: &str) -> Failure {
-    Failure::no_such_target(format!("{title} has ended; gpushare ps shows who is there"))
+    Failure::no_such_target(format!(
+        "{title} has ended; gpushare ps lists the processes"
+    ))
 }
 
 /// What the process says of its trace once it has obeyed; `None` when it ended.
@@ -119,11 +121,11 @@ fn why_not(title: &str, state: Option<TraceState>) -> Failure {
             failed("it does not find its buffer; does it see the same directory as this program?")
         }
         Some(TraceState::BadBuffer) => {
-            failed("it does not understand its buffer; is its libgpushare.so of another version?")
+            failed("it cannot read its buffer; is its libgpushare.so of another version?")
         }
-        Some(TraceState::Off | TraceState::On) => {
-            failed("it obeyed and does not write; is its libgpushare.so older than this program?")
-        }
+        Some(TraceState::Off | TraceState::On) => failed(
+            "it accepted the request and does not write; is its libgpushare.so older than this program?",
+        ),
     }
 }
 

@@ -41,12 +41,12 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
-            let mend = match name {
+            let advice = match name {
                 LIBRARY => format!("build the workspace or set {} to its path", variables::LIB),
                 _ => "build the workspace or install it there".to_owned(),
             };
             Failure::failed(format!(
-                "{name} is not installed; looked for {}; {mend}",
+                "{name} is not installed; looked for {}; {advice}",
                 list.join(", ")
             ))
         })

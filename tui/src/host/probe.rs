@@ -77,7 +77,7 @@ impl Probe {
         };
         match probe.lines.recv_timeout(LIMIT) {
             Ok(line) if line.starts_with("ready") => Ok(probe),
-            Ok(line) => Err(format!("the probe said {line:?}")),
+            Ok(line) => Err(format!("the probe answered {line:?}")),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(format!(
                 "the driver did not answer in {} s",
                 LIMIT.as_secs()
@@ -88,7 +88,7 @@ impl Probe {
                 // The child is gone, so its last words end.
                 let _ = stderr.read_to_string(&mut words);
                 let last = words.lines().rev().find(|line| !line.trim().is_empty());
-                let last = last.unwrap_or("the probe ended without a word");
+                let last = last.unwrap_or("the probe ended without an answer");
                 Err(last.trim_start_matches("gpushare-workload: ").to_owned())
             }
         }

@@ -4,7 +4,7 @@
 pub const FIELDS: &[(&str, &str)] = &[
     (
         "pid",
-        "Its pid on this host; null where it cannot be seen from here.",
+        "Its pid on this host; null if it is not visible from here.",
     ),
     (
         "ns_pid",
@@ -33,25 +33,22 @@ pub const FIELDS: &[(&str, &str)] = &[
         "Who set weight, priority or cap: default, launch, group, operator, invalid, or another tool's variable.",
     ),
     ("trace", "Its trace; null without one."),
-    ("trace.state", "on, or why nothing is written."),
+    ("trace.state", "on, or why nothing is recorded."),
     ("trace.records", "Records written."),
-    ("trace.dropped", "Records that found no room."),
+    ("trace.dropped", "Records that did not fit."),
     (
         "trace.room_records",
-        "Records there is room for; null when its launch asked for it.",
+        "Capacity in records; null when its launch asked for the trace.",
     ),
     ("devices", "One entry for each device it can see."),
     ("devices[].gpu", "The device's number, as --gpu takes it."),
     ("devices[].uuid", "The device's UUID."),
     (
         "devices[].used_bytes",
-        "What it holds; for an unmanaged process what NVML says.",
+        "Memory it holds; for an unmanaged process NVML's figure.",
     ),
-    ("devices[].peak_bytes", "The most it ever held."),
-    (
-        "devices[].quota_bytes",
-        "What it may hold; null for no limit.",
-    ),
+    ("devices[].peak_bytes", "The most memory it ever held."),
+    ("devices[].quota_bytes", "Its quota; null for no limit."),
     (
         "devices[].quota_source",
         "Who set the quota, as for share_source.",
@@ -60,39 +57,42 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("devices[].launches", "Kernels and graphs launched."),
     (
         "devices[].lock",
-        "Its dealings with the device's lock; null for an unmanaged process.",
+        "Its use of the device's lock; null for an unmanaged process.",
     ),
-    ("devices[].lock.policy", "The rule it obeys."),
+    ("devices[].lock.policy", "The policy it follows."),
     (
         "devices[].lock.policy_source",
         "Who set the policy, as for share_source.",
     ),
     ("devices[].lock.state", "idle, wait, hold or paused."),
-    (
-        "devices[].lock.held_ns",
-        "How long it held the lock altogether.",
-    ),
+    ("devices[].lock.held_ns", "Total time it held the lock."),
     (
         "devices[].lock.waited_ns",
-        "How long it waited for it altogether.",
+        "Total time it waited for the lock.",
     ),
-    ("devices[].lock.acquisitions", "How often it got it."),
-    ("devices[].lock.forced", "How often it was taken away."),
+    (
+        "devices[].lock.acquisitions",
+        "How often it acquired the lock.",
+    ),
+    (
+        "devices[].lock.forced",
+        "How often the lock was taken from it.",
+    ),
     (
         "devices[].lock.hold_p50_us",
-        "Half of its holds were no longer.",
+        "The median of its hold times.",
     ),
     (
         "devices[].lock.hold_p99_us",
-        "Ninety-nine in a hundred holds were no longer.",
+        "The 99th percentile of its hold times.",
     ),
     (
         "devices[].lock.wait_p50_us",
-        "Half of its waits were no longer.",
+        "The median of its wait times.",
     ),
     (
         "devices[].lock.wait_p99_us",
-        "Ninety-nine in a hundred waits were no longer.",
+        "The 99th percentile of its wait times.",
     ),
     (
         "devices[].lock.ended_by",
@@ -100,15 +100,18 @@ pub const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "devices[].lock.waited_for",
-        "Whom it waited for, the longest first.",
+        "The processes it waited for, the longest wait first.",
     ),
     (
         "devices[].lock.waited_for[].pid",
-        "That process's pid; null when it has gone or cannot be seen from here.",
+        "That process's pid; null when it has gone or is not visible from here.",
     ),
     (
         "devices[].lock.waited_for[].ns_pid",
         "That process's pid as it sees itself; null when it has gone.",
     ),
-    ("devices[].lock.waited_for[].waited_ns", "How long."),
+    (
+        "devices[].lock.waited_for[].waited_ns",
+        "How long it waited for that process.",
+    ),
 ];

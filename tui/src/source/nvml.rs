@@ -142,7 +142,7 @@ fn watch(segment: &Path, pace: Duration, shared: &Shared, stopped: &mpsc::Receiv
     let rest = || stopped.recv_timeout(pace) == Err(RecvTimeoutError::Timeout);
     while sleep::all_asleep(&PathBuf::from(sleep::PCI)) {
         shared.store(missing(
-            "the GPUs sleep; they are not woken to be looked at".into(),
+            "the GPUs are suspended; gpushare does not wake them to read them".into(),
         ));
         if !rest() {
             return;

@@ -98,7 +98,7 @@ fn act(state: &mut State, action: Action) -> Next {
                 state.choices.from_waits = state.choices.screen == Screen::Waits;
                 state.choices.screen = Screen::Detail(who);
             }
-            None => say(state, "no process to look at", false),
+            None => say(state, "no process is selected", false),
         },
         Action::Gpu(by) => {
             let mut choices = state.choices.clone();
@@ -129,11 +129,10 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Copy => {
             let process = subject(state).and_then(|who| state.data().process(who));
             let Some(pid) = process.map(ProcessSample::shown_pid) else {
-                say(state, "no process to copy the pid of", false);
+                say(state, "no process is selected", false);
                 return Next::Continue;
             };
-            let text =
-                format!("{pid} is in the clipboard, if this terminal lets programs write it");
+            let text = format!("copied {pid} to the clipboard, if this terminal allows it");
             say(state, &text, false);
             return Next::Copy(pid.to_string());
         }
@@ -165,7 +164,7 @@ fn open_dialog(state: &mut State, action: Action) {
     let dialog = match (action, process) {
         (Action::Policy, _) => PolicySubject::open(data, gpu)
             .ok_or("this GPU has no lock yet: no process uses it through gpushare"),
-        (_, None) => Err("no process to change"),
+        (_, None) => Err("no process is selected"),
         (Action::Quota, Some((who, process))) => {
             QuotaSubject::open(process, gpu, data.letter(who)).ok_or(UNMANAGED)
         }
@@ -239,7 +238,7 @@ fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -> Next {
         KeyCode::Enter | KeyCode::Char('y') if asked => {
             if let Some(entry) = list.entry() {
                 next = Next::Do(Task::Undo(Box::new(entry.clone())));
-                list.message = Some(format!("taking back edit {} …", entry.number));
+                list.message = Some(format!("undoing edit {} …", entry.number));
             }
         }
         // Anything else means no, and nothing more.
@@ -272,13 +271,13 @@ fn not_to_undo(entry: &Entry) -> Option<String> {
     let number = entry.number;
     match (record.result, record.undoes, &record.restore) {
         (Outcome::Refused, ..) => Some(format!(
-            "edit {number} was refused: there is nothing to take back"
+            "edit {number} was refused: there is nothing to undo"
         )),
         (_, Some(_), _) => Some(format!(
-            "edit {number} took another one back; make the edit anew instead"
+            "edit {number} is an undo itself; make the original edit again instead"
         )),
         (_, _, None) => Some(format!(
-            "edit {number} does not say what was before it; set the value by hand"
+            "edit {number} does not record the earlier value; set the value by hand"
         )),
         _ => None,
     }
@@ -307,7 +306,7 @@ pub fn wound(state: &mut State, passed: Option<Vec<Sample>>) {
     let Some(passed) = passed else {
         return say(
             state,
-            "only a recording can be wound: --record F, then --replay F",
+            "only a recording can be rewound: --record F, then --replay F",
             false,
         );
     };
@@ -379,14 +378,14 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
             }
         }
         Some(Overlay::Audit(list)) => {
-            list.message = Some(format!("{target}: taken back by generation {generation}"));
+            list.message = Some(format!("{target}: undone by generation {generation}"));
         }
         _ => {}
     }
     let text = match (missing.is_empty(), settled) {
-        (true, _) => format!("{target}: generation {generation} is in force and obeyed by all"),
+        (true, _) => format!("{target}: generation {generation} is in force and applied by all"),
         (false, true) => {
-            format!("{target}: generation {generation} is in force; not yet obeyed by {missing}")
+            format!("{target}: generation {generation} is in force; not yet applied by {missing}")
         }
         (false, false) => return,
     };

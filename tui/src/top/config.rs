@@ -11,15 +11,15 @@ use crate::sample::columns;
 
 /// The settings, each with an example, for the manual. A test holds it against [`Config`].
 pub const SETTINGS: [(&str, &str, &str); 7] = [
-    ("delay", "0.5", "seconds between two looks"),
+    ("delay", "0.5", "seconds between two snapshots"),
     ("color", "\"auto\"", "auto, always or never"),
     (
         "background",
         "\"light\"",
-        "dark or light, where the terminal does not say it",
+        "dark or light, if the terminal does not report it",
     ),
     ("ascii", "true", "draw with ASCII only"),
-    ("read_only", "true", "change nothing, whatever is pressed"),
+    ("read_only", "true", "no key changes anything"),
     (
         "sort",
         "\"-used\"",

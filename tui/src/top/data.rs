@@ -157,7 +157,7 @@ impl Data {
         self.spent.get(&(who, gpu)).copied().unwrap_or_default()
     }
 
-    /// Who waited for whom on a device, in the last seconds if `lately`.
+    /// Waits and blockers on a device, in the last seconds if `lately`.
     pub fn waits(&self, gpu: usize, lately: bool) -> Waits {
         self.blame.waits(&self.sample, gpu, lately)
     }

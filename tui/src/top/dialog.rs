@@ -26,7 +26,7 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
         Change::ProcessQuota { .. } => quota::foresee(data, change),
         Change::Policy { device, policy } => policy::foresee(data, *device, *policy),
         Change::Trace { on: Some(_), .. } => vec![Check::warn(
-            "its calls are written down again, if the file is still there; better start a new trace with t",
+            "its calls are recorded again, if the file still exists; better start a new trace with t",
         )],
         Change::Trace { on: None, .. } => vec![Check::good("its trace ends; the file stays")],
         Change::ProcessShare { .. } | Change::DeviceLimit { .. } | Change::Group { .. } => {

@@ -55,7 +55,7 @@ pub enum Action {
     Copy,
     /// Every alert in full.
     Alerts,
-    /// Who waited for whom, or back to where one was.
+    /// Waits and blockers, or back to where one was.
     Waits,
     /// The waits of the last seconds, or of all time.
     Span,
@@ -112,45 +112,45 @@ use Action as A;
 use KeyCode as K;
 
 keys! {
-    [K::Char('?'), K::F(1)]      false "?"     "help"   "this list"                                             A::Help, ANY;
-    [K::Char('q')]               false "q"     "quit"   "leave; nothing that was set is undone"                 A::Quit, ANY;
+    [K::Char('?'), K::F(1)]      false "?"     "help"   "this help"                                             A::Help, ANY;
+    [K::Char('q')]               false "q"     "quit"   "quit; settings stay in force"                          A::Quit, ANY;
     [K::Esc]                     false "Esc"   ""       "back to the main screen; clears a filter there"        A::Back, ANY;
     [K::Char('e')]               false "e"     "quota"  "memory quota of the selected process"                  A::Quota, ANY;
     [K::Char('p')]               false "p"     "policy" "lock policy of this GPU or of all"                     A::Policy, ANY;
     [K::Char('w')]               false "w"     "weight" "weight, priority and cap of the selected process"      A::Share, ANY;
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
-    [K::Char('m')]               false "m"     "waits"  "who waited for whom, and how long hand-offs took"      A::Waits, ANY;
-    [K::Char('!')]               false "!"     "alerts" "everything that is wrong now, in full"                 A::Alerts, ANY;
+    [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;
+    [K::Char('!')]               false "!"     "alerts" "all alerts in full"                                    A::Alerts, ANY;
     [K::Char('v')]               false "v"     "span"   "count the waits of the last 20 s, or of all time"      A::Span, WAITS;
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
-    [K::Char('/')]               false "/"     "filter" "list only some: user=alice used>4G state=wait name~x"  A::Filter, MAIN;
+    [K::Char('/')]               false "/"     "filter" "filter the list: user=alice used>4G state=wait name~x" A::Filter, MAIN;
     [K::Char('s')]               false "s"     "sort"   "sort by the next column"                               A::Sort(1), MAIN;
     [K::Char('S')]               false "S"     ""       "sort by the previous column"                           A::Sort(-1), MAIN;
     [K::Char('r')]               false "r"     ""       "reverse the order"                                     A::Reverse, MAIN;
-    [K::Char('f')]               false "f"     "freeze" "stop the picture; what happens meanwhile is kept"      A::Freeze, ANY;
-    [K::Char('a')]               false "a"     "audit"  "edits so far, and taking them back"                    A::Audit, ANY;
-    [K::Char('u')]               false "u"     "undo"   "the same list: Enter takes the selected edit back"     A::Audit, ANY;
-    [K::Char('P')]               false "P"     ""       "pause the selected process, or let it go on"           A::Pause, ANY;
-    [K::Char('t')]               false "t"     "trace"  "write down what the selected process calls, or stop it" A::Trace, ANY;
+    [K::Char('f')]               false "f"     "freeze" "freeze the screen; data is still collected"            A::Freeze, ANY;
+    [K::Char('a')]               false "a"     "audit"  "edits so far, and undo"                                A::Audit, ANY;
+    [K::Char('u')]               false "u"     "undo"   "the same list: Enter undoes the selected edit"         A::Audit, ANY;
+    [K::Char('P')]               false "P"     ""       "pause or resume the selected process"                  A::Pause, ANY;
+    [K::Char('t')]               false "t"     "trace"  "record driver calls of the selected process, or stop"  A::Trace, ANY;
     [K::Char('l')]               false "l"     "events" "other events: notable, all, lock, denials, edits"      A::Events, ANY;
     [K::Char('z'), K::Char(']')] false "z ]"   "zoom"   "more time in the lanes"                                A::Zoom(1), MAIN;
     [K::Char('Z'), K::Char('[')] false "Z ["   ""       "less time in the lanes"                                A::Zoom(-1), MAIN;
     [K::Char('<'), K::Left]      false "<"     ""       "earlier"                                               A::Pan(8), MAIN;
     [K::Char('>'), K::Right]     false ">"     ""       "later"                                                 A::Pan(-8), MAIN;
     [K::Char(',')]               false ","     ""       "10 s back in a recording; f stops and starts it"       A::Wind(-10), ANY;
-    [K::Char('.')]               false "."     ""       "10 s on in a recording"                                A::Wind(10), ANY;
+    [K::Char('.')]               false "."     ""       "10 s forward in a recording"                           A::Wind(10), ANY;
     [K::Char('y')]               false "y"     ""       "copy the pid of the selected process"                  A::Copy, ANY;
     [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
     [K::Down, K::Char('j'), K::Char('n')] false "Down j" "" "next process"                                      A::Move(1), ANY;
     [K::Up, K::Char('k'), K::Char('N')]   false "Up k"   "" "previous process"                                  A::Move(-1), ANY;
-    [K::PageDown]                false "PgDn"  ""       "ten further"                                           A::Move(10), ANY;
-    [K::PageUp]                  false "PgUp"  ""       "ten back"                                              A::Move(-10), ANY;
+    [K::PageDown]                false "PgDn"  ""       "ten down"                                              A::Move(10), ANY;
+    [K::PageUp]                  false "PgUp"  ""       "ten up"                                                A::Move(-10), ANY;
     [K::Home]                    false "Home"  ""       "first process"                                         A::Move(-9999), ANY;
     [K::End]                     false "End"   ""       "last process"                                          A::Move(9999), ANY;
-    [K::Char('l')]               true  "^L"    ""       "draw everything anew"                                  A::Redraw, ANY;
-    [K::Char('z')]               true  "^Z"    ""       "stop, as a job of the shell; fg goes on"               A::Suspend, ANY;
-    [K::Char('c')]               true  "^C"    ""       "leave"                                                 A::Quit, ANY;
+    [K::Char('l')]               true  "^L"    ""       "redraw the screen"                                     A::Redraw, ANY;
+    [K::Char('z')]               true  "^Z"    ""       "suspend to the shell; fg resumes"                      A::Suspend, ANY;
+    [K::Char('c')]               true  "^C"    ""       "quit"                                                  A::Quit, ANY;
 }
 
 impl Key {

@@ -76,7 +76,7 @@ struct DeviceLock {
     takeovers: u64,
     /// From holders that did not yield.
     forced: u64,
-    /// Who waited for whom since the processes began, longest first.
+    /// Waits and blockers since the processes began, longest first.
     waits: Vec<Wait>,
     /// The first of them as a sentence.
     longest_wait: Option<String>,

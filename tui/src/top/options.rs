@@ -57,7 +57,7 @@ pub struct Options {
     /// Read settings from this file instead of ~/.config/gpushare/top.toml.
     #[arg(long, value_name = "F")]
     pub config: Option<PathBuf>,
-    /// End when whoever started it has ended, be it by SIGKILL.
+    /// End when the process that started it ends, even by SIGKILL.
     #[arg(long, hide = true)]
     pub tied: bool,
 }

@@ -62,7 +62,7 @@ impl State {
         rows::rows(self.data(), &self.choices)
     }
 
-    /// Who waited for whom on the shown device.
+    /// Waits and blockers on the shown device.
     pub fn waits(&self) -> Waits {
         self.data().waits(self.choices.gpu, self.choices.lately)
     }

@@ -45,7 +45,7 @@ fn cannot(place: &Path, error: &std::io::Error) -> Failure {
             }
             _ => Exit::Failed,
         },
-        sentence: format!("{} cannot be made: {error}", place.display()),
+        sentence: format!("{} cannot be created: {error}", place.display()),
     }
 }
 

@@ -40,7 +40,7 @@ fn is_special(path: &Path) -> bool {
 fn begin(path: &Path) -> Result<(Unfinished, File), Failure> {
     let Some(name) = path.file_name() else {
         return Err(Failure::usage(format!(
-            "{} is no name for a file",
+            "{} is not the name of a file",
             path.display()
         )));
     };

@@ -108,7 +108,7 @@ impl Plan {
     fn check(&self) -> Result<(), String> {
         if !(0.1..=3600.0).contains(&self.seconds) {
             return Err(format!(
-                "seconds = {} is out of range; between 0.1 and 3600",
+                "seconds = {} is out of range; must be between 0.1 and 3600",
                 self.seconds
             ));
         }
@@ -116,7 +116,7 @@ impl Plan {
             1 => {}
             count => {
                 return Err(format!(
-                    "{count} tasks are urgent; the latency of exactly one is measured"
+                    "{count} tasks are urgent; mark exactly one, whose latency is measured"
                 ));
             }
         }
@@ -156,7 +156,7 @@ impl Task {
             |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
                 true => Ok(()),
                 false => Err(format!(
-                    "{name} = {value} is out of range; between {least} and {most}"
+                    "{name} = {value} is out of range; must be between {least} and {most}"
                 )),
             };
         within("kernel_us", self.kernel_us, 1, 60_000_000)?;

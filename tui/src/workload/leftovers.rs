@@ -57,7 +57,7 @@ impl Private {
         let path = parent.join(&world);
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| {
-            Failure::failed(format!("{} cannot be made: {error}", path.display()))
+            Failure::failed(format!("{} cannot be created: {error}", path.display()))
         })?;
         let _alive = mark(&path);
         Ok(Self {

@@ -139,7 +139,7 @@ pub fn choose(
             human_size(wanted)
         )),
         None => Failure::failed(format!(
-            "no GPU may be picked: {} lists none of those here; correct the list or set {}",
+            "no GPU may be picked: {} lists none of the GPUs here; correct the list or set {}",
             allowed_path().display(),
             variables::ALLOWED_GPUS
         )),
@@ -170,7 +170,7 @@ pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
     let read = |line: &str| {
         uuids::parse(line).ok_or_else(|| {
             Failure::usage(format!(
-                "{}: {line:?} is no UUID; write one a line, as nvidia-smi -L shows",
+                "{}: {line:?} is not a UUID; write one per line, as nvidia-smi -L shows",
                 path.display()
             ))
         })

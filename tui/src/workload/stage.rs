@@ -131,7 +131,7 @@ impl Stage {
     }
 
     /// Whether each of these has entered a device. A program that ended before its time is a failure.
-    pub fn everybody_is_there(
+    pub fn all_started(
         &mut self,
         since: Instant,
         names: &[&str],
@@ -147,18 +147,18 @@ impl Stage {
                 return Ok(Some(segments));
             }
         }
-        self.nobody_fell()?;
+        self.check_alive()?;
         if since.elapsed() > START {
             return Err(Failure::failed(format!(
-                "the programs did not reach a device in {} s; gpushare doctor looks for the reason",
+                "the programs did not reach a device in {} s; gpushare doctor shows why",
                 START.as_secs()
             )));
         }
         Ok(None)
     }
 
-    /// A failure with the last words of the first program that ended before its time.
-    pub fn nobody_fell(&mut self) -> Result<(), Failure> {
+    /// Fails if a program has ended early, with the last line it wrote.
+    pub fn check_alive(&mut self) -> Result<(), Failure> {
         let Some((at, code)) = self.children.ended().first().copied() else {
             return Ok(());
         };
@@ -170,7 +170,7 @@ impl Stage {
             .lines()
             .rev()
             .find(|line| !line.trim().is_empty())
-            .unwrap_or("it said nothing");
+            .unwrap_or("no output");
         let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
         Err(Failure::failed(format!(
             "{name} ended early with {code}: {last}"

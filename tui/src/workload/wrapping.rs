@@ -27,7 +27,7 @@ pub fn wrap(exe: &Path, gpushare: &Path, options: &[String]) -> Result<PathBuf, 
     let hidden = hidden_name(&exe)?;
     fs::hard_link(&exe, &hidden).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::failed(format!(
-            "{} is there already: {} looks wrapped; gpushare unwrap it first",
+            "{} already exists: {} seems to be wrapped; gpushare unwrap it first",
             hidden.display(),
             exe.display()
         )),
@@ -54,7 +54,7 @@ pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
     }
     fs::rename(&hidden, &exe).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::failed(format!(
-            "{} is a wrapper, but the program it wraps, {}, is gone; install the program anew",
+            "{} is a wrapper, but the program it wraps, {}, is missing; install the program again",
             exe.display(),
             hidden.display()
         )),
@@ -69,7 +69,7 @@ fn resolve(exe: &Path) -> Result<PathBuf, Failure> {
         io::ErrorKind::NotFound => {
             Failure::no_such_target(format!("there is no file {}", exe.display()))
         }
-        _ => cannot(exe, "be looked at", &error),
+        _ => cannot(exe, "be inspected", &error),
     })
 }
 
@@ -80,7 +80,7 @@ fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
             exe.display()
         )))
     };
-    let meta = fs::metadata(exe).map_err(|error| cannot(exe, "be looked at", &error))?;
+    let meta = fs::metadata(exe).map_err(|error| cannot(exe, "be inspected", &error))?;
     if !meta.is_file() {
         return refuse("it is not a file");
     }
@@ -93,13 +93,13 @@ fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
         );
     }
     if is_wrapper(exe) {
-        return refuse("it is a wrapper already; gpushare unwrap takes it off");
+        return refuse("it is already a wrapper; gpushare unwrap removes it");
     }
     if exe
         .file_name()
         .is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
     {
-        return refuse("it is the program behind a wrapper already");
+        return refuse("it is already the program behind a wrapper");
     }
     let same = |other: &Path| {
         fs::metadata(other)

@@ -53,7 +53,7 @@ fn a_running_workload_is_traced_exported_and_let_go() {
     eventually("all launches are counted", LIMIT, || {
         launches(&bed, "w") == 13
     });
-    gpushare(&bed, &["trace", "stop", "all"]).refused(5, &["nobody", "trace show"]);
+    gpushare(&bed, &["trace", "stop", "all"]).refused(5, &["no process of", "trace show"]);
 
     // After the process has ended: by its name, its pid, and the file itself.
     let pid = workload.pid().to_string();
@@ -248,12 +248,12 @@ fn a_full_buffer_is_said_and_the_counts_go_on() {
     assert!(workload.ask("sync").starts_with("ok"));
     let said = gpushare(&bed, &["trace", "stop", "all"]).done();
     assert!(
-        said.out.contains("1000 records, ") && said.out.contains("found no room"),
+        said.out.contains("1000 records, ") && said.out.contains("did not fit"),
         "{said:?}"
     );
     let (document, said) = export(&bed, "all", &bed.dir().join("full.json"));
     assert!(
-        said.err.contains("found no room in its buffer of 1000"),
+        said.err.contains("did not fit in its buffer of 1000"),
         "{said:?}"
     );
     let account = &document["otherData"]["processes"][0];

@@ -43,11 +43,14 @@ fn wrong_words_and_wrong_files_change_nothing() {
     let named = file.display().to_string();
     let out = bed.dir().join("out.json").display().to_string();
     for (content, word) in [
-        (&whole[..whole.len() / 2], "size is not what it says"),
+        (
+            &whole[..whole.len() / 2],
+            "size is not the one in its header",
+        ),
         (&whole[..100], "cut short"),
         (
             &b"not a trace\n".repeat(20_000)[..],
-            "does not begin like one",
+            "does not begin with a buffer",
         ),
     ] {
         fs::write(&file, content).expect("ours");

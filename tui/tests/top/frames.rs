@@ -173,7 +173,7 @@ fn an_undo_says_what_it_takes_back_before_it_does() {
     app::key(&mut state, KeyEvent::from(KeyCode::Enter));
     let next = app::key(&mut state, KeyEvent::from(KeyCode::Enter));
     let Next::Do(Task::Undo(entry)) = next else {
-        panic!("nothing is taken back");
+        panic!("nothing is undone");
     };
     assert_eq!(entry.number, 2, "the newest is selected");
 }

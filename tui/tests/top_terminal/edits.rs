@@ -36,7 +36,7 @@ fn the_quota_dialog_changes_the_quota_of_the_running_process() {
     eventually("the process has its quota", LIMIT, || {
         quota(&actor) == Some(96 * MIB)
     });
-    session.wait_for("obeyed by all");
+    session.wait_for("applied by all");
     let entry = actor.registration.entry(0).unwrap();
     assert!(!actor.takes(entry, 33 * MIB), "64 + 33 is more than 96");
     assert!(actor.takes(entry, 32 * MIB));
@@ -58,11 +58,11 @@ fn an_edit_is_taken_back_from_the_list() {
     eventually("the process has its quota", LIMIT, || {
         quota(&actor).is_some()
     });
-    session.wait_for("obeyed by all");
+    session.wait_for("applied by all");
     session.press("u");
-    session.wait_for("applied");
+    session.wait_for("u or Enter");
     session.press("u");
-    session.wait_for("Take back edit 1");
+    session.wait_for("Undo edit 1");
     session.wait_for("launch,");
     assert!(quota(&actor).is_some(), "it asks first");
     session.press("y");
@@ -83,7 +83,7 @@ fn the_policy_dialog_changes_the_policy_of_the_device() {
     eventually("the policy is in force", LIMIT, || {
         actor.registration.policy(entry).0.kind == slice
     });
-    session.wait_for("obeyed by all");
+    session.wait_for("applied by all");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn a_policy_changes_only_what_it_says() {
 fn numbers_out_of_range_name_their_range() {
     assert_eq!(
         read("timeslice=50us").unwrap_err().to_string(),
-        "\"50us\" is out of range; between 100us and 1m"
+        "\"50us\" is out of range; must be between 100us and 1m"
     );
     for text in [
         "launches=0",

@@ -57,7 +57,7 @@ fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
     Failure {
         exit: Exit::NotPermitted,
         sentence: format!(
-            "nobody made segments in {} and you may not write there; set GPUSHARE_DIR to a directory of your own",
+            "there are no segments in {} and you may not write there; set GPUSHARE_DIR to a directory of your own",
             dir.path.display()
         ),
     }

@@ -39,7 +39,7 @@ pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
     // Standard output is the program's.
     if file.as_os_str() == "-" {
         return Err(Failure::usage(
-            "--trace: - would mix the trace with what the program prints; name a file",
+            "--trace: - would mix the trace with the program's output; name a file",
         ));
     }
     // A place that cannot be written should not cost a whole run.
@@ -208,7 +208,7 @@ fn parent_of(pid: u32) -> Option<u32> {
 /// Writes what was traced and takes the buffers away.
 fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), Failure> {
     if traced.is_empty() {
-        return Err(Failure::failed("the program did not come to the GPU"));
+        return Err(Failure::failed("the program made no CUDA call"));
     }
     let sample = segments::sample(dir)?;
     let mut found = traces::all(&dir.path, &sample, note);

@@ -10,7 +10,7 @@ use crate::traces::ring::edits;
 use crate::traces::{self, Account, Found, alnair, chrome, csv, output};
 use shm_layout::variables;
 
-/// Write traces for Perfetto, as CSV, or as Alnair's logs; while they go on, after, and after the process died
+/// Export traces for Perfetto, as CSV or as Alnair's logs, while they run and after the process has ended
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: gpushare trace export all -o trace.json, then open it at ui.perfetto.dev"
@@ -81,7 +81,7 @@ fn alnair_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
     };
     if dir.exists() && !dir.is_dir() {
         return Err(Failure::usage(format!(
-            "{} is no directory; --format alnair writes several files into one",
+            "{} is not a directory; --format alnair writes several files into a directory",
             dir.display()
         )));
     }
@@ -94,7 +94,7 @@ fn file(named: Option<&Path>, terminal: bool) -> Result<Option<PathBuf>, Failure
         Some(path) if path.as_os_str() == "-" => Ok(None),
         Some(path) => Ok(Some(path.to_owned())),
         None if terminal => Err(Failure::usage(
-            "a trace is long: name a file with -o FILE, or - for this terminal all the same",
+            "a trace is long: name a file with -o FILE, or use -o - to print it here anyway",
         )),
         None => Ok(None),
     }

@@ -11,10 +11,10 @@ use crate::edit::trace::is_written;
 use crate::text::exit::{Exit, Failure};
 use crate::traces;
 
-/// Remove traces that have ended; those that go on are left
+/// Remove traces that have ended; active ones stay
 ///
 /// Left alone, a trace goes away by itself: when its process is traced again, or an hour after the
-/// process has ended, when somebody starts another.
+/// process has ended, when another trace starts.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U or all
@@ -46,7 +46,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         return Ok(Exit::Done);
     }
     Err(Failure::failed(format!(
-        "{} is being traced; gpushare trace stop ends it first",
+        "{} is still being traced; gpushare trace stop ends it",
         left.join(", ")
     )))
 }

@@ -13,7 +13,7 @@ use crate::text::exit::Exit;
 use crate::text::units::{short_count, short_size};
 use crate::traces;
 
-/// Show every trace: going on, stopped, or left by a process that has ended
+/// Show every trace: active, stopped, or left by a process that has ended
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Write JSON

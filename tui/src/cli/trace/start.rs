@@ -16,10 +16,10 @@ use crate::edit::trace::begin;
 use crate::text::exit::{Exit, Failure};
 use crate::text::units;
 
-/// Begin to write down what processes call; they go on undisturbed
+/// Start recording the driver calls of running processes
 ///
 /// Each gets a buffer of its own beside the segments. When it is full later records are counted and
-/// left out; counts and times by call go on. An earlier trace of the same process is written over.
+/// dropped; counts and times by call continue. An earlier trace of the same process is overwritten.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: gpushare trace start name:train --for 30s && gpushare trace export name:train -o train.json"
@@ -100,7 +100,7 @@ fn records(args: &Args) -> Result<u32, Failure> {
     let fits = bytes.saturating_sub(trace::size(0)) / record;
     if !(least..=most).contains(&fits) {
         return Err(Failure::usage(format!(
-            "--buffer: {text} is out of range; between {} and {}",
+            "--buffer: {text} is out of range; must be between {} and {}",
             units::human_size(trace::size(*RECORDS.start())),
             units::human_size(trace::size(*RECORDS.end()))
         )));
@@ -111,7 +111,7 @@ fn records(args: &Args) -> Result<u32, Failure> {
 fn duration(text: &str) -> Result<Duration, Failure> {
     match units::parse_duration(text) {
         Ok(0) => Err(Failure::usage(
-            "--for: a time of 0 would trace nothing; give one such as 30s",
+            "--for: 0 would trace nothing; give a time such as 30s",
         )),
         Ok(ns) => Ok(Duration::from_nanos(ns)),
         Err(error) => Err(Failure::usage(format!("--for: {error}"))),

@@ -13,10 +13,10 @@ use crate::text::exit::Exit;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::traces;
 
-/// Show for each call: how often, how long together, at most and on average, bytes; also while it runs
+/// Show for each call its count, its total, longest and average time, and bytes; also while it runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: watch -n1 gpushare trace stats name:train\n\
-                        The times are what the program waited for the call; WAIT is the part spent waiting for the lock.")]
+                        Times are what the program spent in the call; WAIT is the part spent waiting for the lock.")]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U, all, or the path of a trace
     #[arg(value_name = "TARGET|FILE", default_value = "all")]
@@ -126,7 +126,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     }
     table.write(out)?;
     if lines.is_empty() {
-        note("nothing was called since the trace began");
+        note("no calls since the trace began");
     }
     Ok(Exit::Done)
 }

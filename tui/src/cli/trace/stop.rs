@@ -12,7 +12,7 @@ use crate::edit::targets::{Chosen, Target};
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
 
-/// Stop writing; what was written stays for export until trace rm
+/// Stop recording; the records stay for export until trace rm
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U or all
@@ -34,7 +34,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let traced: Vec<&Chosen> = chosen.iter().filter(is_traced).collect();
     if traced.is_empty() {
         return Err(Failure::no_such_target(format!(
-            "nobody of {} is being traced; gpushare trace show lists the traces",
+            "no process of {} is being traced; gpushare trace show lists the traces",
             plain(&args.target)
         )));
     }
@@ -65,7 +65,7 @@ pub(super) fn one(
         Ok(reader) => {
             let dropped = match reader.dropped() {
                 0 => String::new(),
-                dropped => format!(", {dropped} found no room"),
+                dropped => format!(", {dropped} did not fit"),
             };
             writeln!(
                 out,

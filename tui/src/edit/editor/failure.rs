@@ -27,7 +27,7 @@ pub enum EditFailure {
     },
     /// Taking back was refused: something else has changed since.
     Undo(String),
-    /// Taking back was refused: there is nothing to take back.
+    /// Taking back was refused: there is nothing to undo.
     NothingToUndo(String),
 }
 
@@ -73,33 +73,30 @@ impl fmt::Display for EditFailure {
                 why,
             } => write!(
                 f,
-                "you may look at the segments in {} but not edit them: {why}; run it as their owner or as root",
+                "you may read the segments in {} but not edit them: {why}; run this as their owner or as root",
                 dir.display()
             ),
             Self::Open { why, .. } => f.write_str(why),
             Self::Edit { target, error } => match error {
                 EditError::Moved { expected, found } => write!(
                     f,
-                    "{target}: somebody else edited in between (generation {expected} became {found}); \
-                     look again and repeat"
+                    "{target}: another edit came first (generation {expected} became {found}); check \
+                     the settings and try again"
                 ),
                 EditError::NoSuchTarget => {
-                    write!(
-                        f,
-                        "{target}: it is no longer there; gpushare ps shows who is"
-                    )
+                    write!(f, "{target}: it has gone; gpushare ps lists the processes")
                 }
                 EditError::Invalid { field, why } => {
                     write!(f, "{target}: {field} {why}; nothing was changed")
                 }
                 EditError::TooMany => write!(
                     f,
-                    "{target}: the segment has no room for another one; remove a group or a policy that is not used"
+                    "{target}: the segment has no room for another one; remove an unused group or policy"
                 ),
                 EditError::NotPermitted => {
                     write!(
                         f,
-                        "{target}: you may not edit these segments; run it as their owner or as root"
+                        "{target}: you may not edit these segments; run this as their owner or as root"
                     )
                 }
                 other => write!(f, "{target}: {other}"),

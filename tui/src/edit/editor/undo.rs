@@ -60,7 +60,7 @@ impl Editor {
         let entries = self.undoable()?;
         if entries.is_empty() {
             return Err(EditFailure::NothingToUndo(format!(
-                "there is no edit to take back in {}",
+                "there is no edit to undo in {}",
                 self.log.path().display()
             )));
         }
@@ -78,13 +78,13 @@ impl Editor {
         let generation = self.generation_in_log(&history)?;
         if !is_open(&history, entry) {
             return Err(EditFailure::Undo(format!(
-                "edit {} was refused or has been taken back already; gpushare audit shows which are open",
+                "edit {} was refused or is already undone; gpushare audit shows which edits can be undone",
                 entry.number
             )));
         }
         if has_run_out(&entry.record.change, now_ns) {
             return Err(EditFailure::Undo(format!(
-                "edit {} has reverted by itself already, so there is nothing to take back",
+                "edit {} has already reverted by itself, so there is nothing to undo",
                 entry.number
             )));
         }
@@ -95,13 +95,13 @@ impl Editor {
                 && same_subject(&later.record.change, &entry.record.change)
         }) {
             return Err(EditFailure::Undo(format!(
-                "edit {} by {} changed {} after edit {}; take that one back first",
+                "edit {} by {} changed {} after edit {}; undo that one first",
                 later.number, later.record.who, later.record.target, entry.number
             )));
         }
         let change = restore(entry, now_ns).ok_or_else(|| {
             EditFailure::Undo(format!(
-                "edit {} does not say what was before it; set the value by hand",
+                "edit {} does not record the earlier value; set the value by hand",
                 entry.number
             ))
         })?;
@@ -129,7 +129,7 @@ impl Editor {
             Some(logged) if logged == generation => Ok(generation),
             _ => Err(EditFailure::Undo(format!(
                 "the settings are at generation {generation} and {} ends at {}: something changed them outside the \
-                 log, so nothing is taken back; set the values by hand",
+                 log, so nothing is undone; set the values by hand",
                 self.log.path().display(),
                 logged.map_or_else(|| "none".to_owned(), |logged| logged.to_string()),
             ))),

@@ -33,7 +33,7 @@ pub(super) fn open(library: Option<&OsStr>) -> Result<Nvml, String> {
         .init()
         .map_err(|error| match error {
             NvmlError::LibloadingError(_) => format!(
-                "{} is not found; devices show what the workloads report",
+                "{} was not found; devices show what the workloads report",
                 Path::new(path).display()
             ),
             other => format!("{} does not start: {other}", Path::new(path).display()),

@@ -36,15 +36,15 @@ fn start(title: &str, slot: SlotId, process: &ProcessSample) -> Question {
     Question {
         title: format!("Trace {title}?"),
         lines: vec![
-            "Every driver call is written down with its time: kernels, copies,".into(),
+            "Every driver call is recorded with its time: kernels, copies,".into(),
             "allocations, and the turns at the lock.".into(),
             "Each call takes longer meanwhile; nothing else changes.".into(),
             format!(
-                "Room for {} records, {} beside the segments; what finds no room",
+                "Room for {} records, {} beside the segments; what does not fit",
                 short_count(DEFAULT_RECORDS.into()),
                 human_size(size(DEFAULT_RECORDS))
             ),
-            "is counted and dropped. gpushare trace export reads it, also now.".into(),
+            "is counted and dropped. gpushare trace export reads it at any time.".into(),
         ],
         task: Task::Trace(Chosen {
             slot,
@@ -62,7 +62,7 @@ fn stop(title: &str, slot: SlotId, process: &ProcessSample, trace: TraceView) ->
         title: format!("Stop the trace of {title}?"),
         lines: vec![
             format!(
-                "{} records are written, {} found no room.",
+                "{} records are written, {} did not fit.",
                 short_count(trace.progress.records),
                 short_count(trace.progress.dropped)
             ),

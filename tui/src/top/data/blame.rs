@@ -1,4 +1,4 @@
-//! Who waited for whom: since the processes began, and lately.
+//! Waits and blockers: since the processes began, and lately.
 //!
 //! The segment has, for each process and device, the holders it waited for longest and how long. What of it is recent
 //! follows from marks: copies of those sums made every few seconds, of which the oldest still wanted is subtracted.

@@ -38,9 +38,9 @@ pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Che
     let mut checks = Vec::new();
     if policy.kind == PolicyKind::Off {
         checks.push(Check::good(match waiting {
-            0 => "nobody waits any more: gpushare only watches".to_owned(),
+            0 => "no process waits: gpushare only counts".to_owned(),
             n => format!(
-                "{} that wait now go on at once: gpushare only watches",
+                "{} that wait now continue at once: gpushare only counts",
                 processes(n)
             ),
         }));
@@ -52,10 +52,8 @@ pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Che
         .collect();
     let Some(turns) = turns.filter(|turns| turns.len() > 1) else {
         checks.push(Check::good(match wanting.len() {
-            0 | 1 => format!("GPU{gpu}: nobody contends now, so nobody is held up"),
-            n => format!(
-                "GPU{gpu}: {n} contend now; how long their turns would be cannot be told yet"
-            ),
+            0 | 1 => format!("GPU{gpu}: no processes contend now, so none is delayed"),
+            n => format!("GPU{gpu}: {n} contend now; the length of their turns is not known yet"),
         }));
         return checks;
     };

@@ -95,7 +95,7 @@ impl PolicySubject {
         let changes = effect::difference(&now, &policy);
         let mut checks = vec![match changes.is_empty() {
             true if all => Check::good(format!("all GPUs: {}", format_policy(&policy))),
-            true => Check::warn("nothing changes: this is what holds now"),
+            true => Check::warn("no change: these values are in force already"),
             false if now != self.base => {
                 Check::warn(format!("edited meanwhile: {}", changes.join("  ")))
             }
@@ -149,7 +149,7 @@ impl PolicySubject {
 pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPolicy>) -> Vec<Check> {
     let Some(policy) = policy else {
         return vec![Check::good(
-            "what was set for all GPUs, or the default, holds again",
+            "the policy for all GPUs, or the default, applies again",
         )];
     };
     let devices = &data.sample.devices;

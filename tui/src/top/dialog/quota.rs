@@ -16,9 +16,9 @@ use crate::top::data::Data;
 /// For how long a quota may be set, and the seconds.
 const SPANS: [(&str, u64); 4] = [("keep", 0), ("1m", 60), ("10m", 600), ("1h", 3600)];
 
-const AGAIN: &str = "what its launch, its group or the default says holds again";
+const AGAIN: &str = "the value of its launch, its group or the default applies again";
 
-const AGAIN_HERE: &str = "what is set for every GPU, its launch, group or default holds again";
+const AGAIN_HERE: &str = "the value for every GPU, its launch, group or the default applies again";
 
 /// So many devices are told one by one.
 const LINES: usize = 3;
@@ -223,19 +223,19 @@ fn tell(data: &Data, effect: &Effect) -> [Check; 2] {
         let free = human_size(total.saturating_sub(used));
         return [
             Check::good(format!("{from} no limit")),
-            Check::good(format!("it may take all of the {free} that is free")),
+            Check::good(format!("it may use all of the {free} that is free")),
         ];
     };
     let judged = match effect.excess_bytes() {
         Some(excess) => Check::warn(format!(
-            "over by {}: denied until it frees that; nothing is taken away",
+            "over by {}: new allocations are denied until it frees that",
             human_size(excess)
         )),
         None if bytes < effect.peak_bytes => Check::warn(format!(
             "below its peak of {}",
             human_size(effect.peak_bytes)
         )),
-        None => Check::good("above all it ever held"),
+        None => Check::good("above its peak"),
     };
     let to = format!("{from} {} ({bytes} bytes)", human_size(bytes));
     [Check::good(to), judged]

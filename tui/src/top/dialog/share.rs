@@ -116,7 +116,7 @@ impl ShareSubject {
             let policy = device.map(|device| &device.policy);
             if policy.is_some_and(|policy| policy.kind == PolicyKind::Off) {
                 checks.push(Check::warn(format!(
-                    "GPU{}: its policy is off, so none of this does anything; p sets one",
+                    "GPU{}: its policy is off, so this has no effect; p sets one",
                     holding.gpu
                 )));
                 continue;
@@ -126,7 +126,7 @@ impl ShareSubject {
                 checks.push(self.fair_share(data, process, holding.gpu, *weight));
             } else if order != Order::Fair {
                 checks.push(Check::good(format!(
-                    "GPU{}: under order={} the weight decides nothing",
+                    "GPU{}: under order={} the weight has no effect",
                     holding.gpu,
                     order.word()
                 )));
@@ -141,7 +141,7 @@ impl ShareSubject {
         }
         if share.paused == Set::To(true) {
             checks.push(Check::warn(
-                "paused: its next launch waits until it may go on",
+                "paused: its next launch waits until it is resumed",
             ));
         }
         checks
@@ -156,7 +156,7 @@ impl ShareSubject {
             .collect();
         if others.is_empty() {
             return Check::good(format!(
-                "GPU{gpu}: nobody else wants it now, so it gets all it asks for"
+                "GPU{gpu}: no other process wants it now, so it gets all it asks for"
             ));
         }
         let sum = others.iter().map(|p| p.weight).fold(0, u32::saturating_add);

@@ -48,14 +48,14 @@ rules! {
     "over_quota"   "OVER"    Warning "a process holds more than its quota"                          memory::over_quota;
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    memory::denials;
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          lock::forced;
-    "late"         "LATE"    Warning "a process gave the lock up while its work still ran"         lock::late;
-    "invalid"      "INVALID" Warning "a launch variable had a value that means nothing"             process::invalid;
+    "late"         "LATE"    Warning "a process released the lock while its work still ran"         lock::late;
+    "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       process::invalid;
     "refused"      "FULL"    Warning "processes run uncounted because all slots are taken"          process::refused;
-    "unmanaged"    "NOSHIM"  Warning "NVML sees a process and no shim does"                         process::unmanaged;
-    "unobeyed"     "WAITING" Note    "a process has not obeyed the latest edit"                     process::unobeyed;
-    "traced"       "TRACED"  Note    "a process's calls are written down, marked t; each takes longer"   process::traced;
+    "unmanaged"    "NOSHIM"  Warning "NVML sees a process that runs without the shim"               process::unmanaged;
+    "unobeyed"     "WAITING" Note    "a process has not applied the latest edit"                    process::unobeyed;
+    "traced"       "TRACED"  Note    "a process's calls are recorded, marked t; each takes longer"  process::traced;
     "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       memory::overcommit;
-    "unaccounted"  "UNKNOWN" Note    "NVML counts memory that no ledger does"                       memory::unaccounted;
+    "unaccounted"  "UNKNOWN" Note    "NVML reports memory that gpushare did not count"              memory::unaccounted;
     "lost"         "LOST"    Note    "events were overwritten before they were read"                process::lost;
 }
 

@@ -15,7 +15,7 @@ pub enum Screen {
     Main,
     /// Everything about one process.
     Detail(Who),
-    /// Who waited for whom on one device.
+    /// Waits and blockers on one device.
     Waits,
 }
 

@@ -53,7 +53,7 @@ pub(super) fn all(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, s
         }
     }
     if lines.is_empty() {
-        lines.push((String::new(), Role::Dim, "nothing is wrong".into()));
+        lines.push((String::new(), Role::Dim, "no alerts".into()));
     }
     let height = u16::try_from(lines.len() + 3).unwrap_or(u16::MAX);
     let mut pen = Pen::new(buffer, layout::centred(area, width, height), &look.palette);

@@ -49,7 +49,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     }
     if entries.is_empty() {
         let text = if list.entries.is_some() {
-            "no edit was made yet"
+            "no edits yet"
         } else {
             "reading …"
         };
@@ -71,12 +71,11 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         inside.put_within(1, y, text, u16::MAX, inside.style(*role));
     }
     let help = match (&list.message, state.choices.read_only, list.damaged) {
-        _ if list.asking => "y or Enter takes it back   any other key does not".into(),
+        _ if list.asking => "y or Enter: undo   any other key: no".into(),
         (Some(message), _, _) => message.clone(),
-        (None, true, _) => "read-only: nothing can be taken back here   Esc close".into(),
+        (None, true, _) => "read-only: nothing can be undone here   Esc close".into(),
         (None, false, 0) => {
-            "u or Enter: take the selected edit back (asks first)   Down Up select   Esc close"
-                .into()
+            "u or Enter: undo the selected edit (asks first)   Down Up select   Esc close".into()
         }
         (None, false, damaged) => {
             format!("{damaged} lines of the log cannot be read   u undo   Esc close")
@@ -91,7 +90,7 @@ fn question_about(entry: &Entry, state: &State, look: &Look) -> Vec<(String, Rol
     let record = &entry.record;
     let mut lines = vec![(
         format!(
-            "Take back edit {} of {} at {}?  {}: {}",
+            "Undo edit {} of {} at {}?  {}: {}",
             entry.number,
             record.who,
             time(entry, look),
@@ -101,7 +100,7 @@ fn question_about(entry: &Entry, state: &State, look: &Look) -> Vec<(String, Rol
         Role::Title,
     )];
     if let Some(old) = &record.old {
-        lines.push((format!("then it is again: {old}"), Role::Text));
+        lines.push((format!("restores: {old}"), Role::Text));
     }
     let effects = record.restore.as_ref();
     let effects = effects.map_or_else(Vec::new, |change| foresee(state.data(), change));

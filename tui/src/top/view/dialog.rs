@@ -127,13 +127,16 @@ fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
     let (text, role) = match &dialog.progress {
         Progress::Editing => (
             format!(
-                "will be generation {}, obeyed at the next call",
+                "will be generation {}, applied at the next call",
                 state.data().sample.generation.saturating_add(1)
             ),
             Role::Dim,
         ),
         Progress::Sent => ("sent …".into(), Role::Dim),
-        Progress::Waiting(whom) => (format!("in force; not yet obeyed by {whom}"), Role::Warn),
+        Progress::Waiting(missing) => (
+            format!("in force; not yet applied by {missing}"),
+            Role::Warn,
+        ),
         Progress::Failed(why) => (why.clone(), Role::Bad),
     };
     pen.put_within(1, y, &text, u16::MAX, pen.style(role));

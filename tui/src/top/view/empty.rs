@@ -30,7 +30,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         ("", Role::Text),
         (waiting, Role::Dim),
         (
-            "This screen goes on by itself as soon as somebody starts. q leaves.",
+            "This screen updates when a process starts. q quits.",
             Role::Dim,
         ),
     ];

@@ -28,7 +28,7 @@ pub(super) fn list(pen: &mut Pen<'_>, state: &State, look: &Look, of: Option<Who
     let data = state.data();
     let mut newest = data.log.newest(state.choices.events, of).peekable();
     if newest.peek().is_none() {
-        pen.put(1, 0, "nothing happened yet", pen.style(Role::Dim));
+        pen.put(1, 0, "no events yet", pen.style(Role::Dim));
     }
     for y in 0..pen.height() {
         let Some(event) = newest.next() else { break };
@@ -113,7 +113,7 @@ fn say(event: &EventLine) -> (&'static str, Role, String) {
         What::Exit { reaped: true } => (
             "exit",
             Role::Warn,
-            "died; its memory and lock were given back".into(),
+            "died; its memory and lock were released".into(),
         ),
         What::Wait => ("wait", Role::Dim, "waits for the lock".into()),
         What::Hold { waited_ns } => (
@@ -174,12 +174,12 @@ fn say(event: &EventLine) -> (&'static str, Role, String) {
         What::Trouble => (
             "trouble",
             Role::Warn,
-            "the shim met something it does not know".into(),
+            "the shim met something unknown".into(),
         ),
         What::Other => (
             "other",
             Role::Dim,
-            "of a kind this program does not know".into(),
+            "an event unknown to this program".into(),
         ),
     }
 }

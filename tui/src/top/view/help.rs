@@ -23,10 +23,10 @@ pub(crate) fn lines() -> Vec<(String, String, Role)> {
     lines.push(blank());
     lines.push(heading("Lanes"));
     for (sign, about) in [
-        ("full", "held the lock all the time of this column"),
+        ("full", "held the lock throughout this column"),
         (
             "part",
-            "the higher the longer it held; rest of the time it waited or did nothing",
+            "the higher, the longer it held; otherwise it waited or was idle",
         ),
         ("wait", "waited for the lock"),
         ("!", "an allocation was denied"),

@@ -38,7 +38,7 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             human_size(holding.used_bytes),
             human_size(holding.peak_bytes),
             if holding.quota_source.is_empty() {
-                "nobody"
+                "none"
             } else {
                 &holding.quota_source
             },
@@ -59,7 +59,7 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             process.priority,
             holding.lock.rule,
             if holding.lock.rule_source.is_empty() {
-                "nobody"
+                "none"
             } else {
                 &holding.lock.rule_source
             },

@@ -1,4 +1,4 @@
-//! Who waited for whom on one device, and what passing the lock on cost.
+//! Waits and blockers on one device, and what passing the lock on cost.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -103,7 +103,7 @@ pub(in crate::top) fn worst(data: &Data, waits: &Waits) -> Option<String> {
 fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
     let data = state.data();
     let gpu = state.choices.gpu;
-    let title = format!("Who waited for whom  GPU{gpu}  {}", span(waits));
+    let title = format!("Waits and blockers  GPU{gpu}  {}", span(waits));
     let mut inside;
     let mut pen = match pen.height() {
         0..4 => Pen::reborrow(pen),
@@ -123,8 +123,8 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
             .get(gpu)
             .map(|device| device.policy.kind);
         let text = match policy {
-            Some(crate::sample::PolicyKind::Off) => "nobody waited: the policy is off; p sets one",
-            _ => "nobody waited",
+            Some(crate::sample::PolicyKind::Off) => "no waits: the policy is off; p sets one",
+            _ => "no waits",
         };
         pen.put_within(1, 0, text, u16::MAX, pen.style(Role::Dim));
         return;
@@ -208,7 +208,7 @@ impl<'a> Table<'a> {
                     pen.put_within(end.saturating_sub(width), 1, &text, width, colour);
                 }
                 Blocker::Gone => pen.put_before(end, 1, "gone", dim),
-                Blocker::Nobody => pen.put_before(end, 1, "nobody", dim),
+                Blocker::Nobody => pen.put_before(end, 1, "other", dim),
             }
         }
         let hidden = self.waits.columns.len() - self.shown;
@@ -319,7 +319,7 @@ fn summary(state: &State, device: &DeviceSample) -> String {
 
 fn handoffs(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     let note = format!(
-        "from the dead {}   by force {}",
+        "from dead holders {}   by force {}",
         short_count(device.takeovers),
         short_count(device.forced)
     );

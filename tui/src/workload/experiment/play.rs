@@ -16,7 +16,7 @@ use crate::workload::stage::Stage;
 use shm_layout::variables;
 
 /// How long the tasks may take to obey a policy before a measurement would measure something else.
-const OBEYED: Duration = Duration::from_secs(30);
+const APPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs one configuration of the plan.
 pub fn play(plan: &Plan, config: &Config, simulated: bool) -> Result<Measured, Failure> {
@@ -39,7 +39,7 @@ pub fn play(plan: &Plan, config: &Config, simulated: bool) -> Result<Measured, F
     let start = snapshot(&segments, clock::now());
     let latencies = rounds(&mut probe, urgent, limit)?;
     let end = snapshot(&segments, clock::now());
-    stage.nobody_fell()?;
+    stage.check_alive()?;
     Ok(measure(plan, config, &start, &end, latencies))
 }
 
@@ -92,7 +92,7 @@ fn wait_for_all(stage: &mut Stage, plan: &Plan) -> Result<Segments, Failure> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let since = Instant::now();
     loop {
-        if let Some(segments) = stage.everybody_is_there(since, &names)? {
+        if let Some(segments) = stage.all_started(since, &names)? {
             return Ok(segments);
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -113,11 +113,11 @@ fn set_policy(stage: &Stage, config: &Config) -> Result<(), Failure> {
         .because(Some("gpushare experiment".into()));
     let editor = Editor::open(&stage.dir);
     let applied = editor.submit(request)?;
-    let applied = editor.wait(applied, OBEYED);
+    let applied = editor.wait(applied, APPLY_TIMEOUT);
     match applied.missing.len() {
         0 => Ok(()),
         count => Err(Failure::failed(format!(
-            "{count} tasks did not obey the policy of {:?} in time",
+            "{count} tasks did not apply the policy of {:?} in time",
             config.name
         ))),
     }

@@ -39,10 +39,10 @@ pub struct Settings {
     /// Lock policy where the operator has set none, such as "timeslice=5ms order=fair"
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Run on the simulated GPU, perhaps on another scenario than two-gpus (a name or a TOML file)
+    /// Run on the simulated GPU, optionally in another scenario than two-gpus (a name or a TOML file)
     #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
     pub sim: Option<Option<String>>,
-    /// Start it even where --memory, --cap, --group or --policy cannot be enforced; say so and go on
+    /// Start it even where --memory, --cap, --group or --policy cannot be enforced; warn and continue
     #[arg(long)]
     pub best_effort: bool,
 }

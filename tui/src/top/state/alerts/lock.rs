@@ -115,7 +115,7 @@ pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
                 process,
                 holding,
                 format!(
-                    "{} gives GPU{} up with work still running beside the next holder's ({} so far); raise grace [p]",
+                    "{} releases GPU{} with work still running beside the next holder's ({} so far); raise grace [p]",
                     name(data, process),
                     holding.gpu,
                     some(usize::try_from(holding.late_drains).unwrap_or(usize::MAX), "time")

@@ -102,7 +102,7 @@ pub(super) fn unaccounted(data: &Data, found: &mut Vec<Finding>) {
                 who: None,
                 gpu: Some(gpu),
                 sentence: format!(
-                    "GPU{gpu}: {} in use by NVML's count are in no ledger ({} of {})",
+                    "GPU{gpu}: NVML reports {} in use that gpushare did not count ({} of {})",
                     short_size(unknown),
                     short_size(known),
                     short_size(nvml)

@@ -38,7 +38,7 @@ pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
             who: Some(Who::of(process)),
             gpu: None,
             sentence: format!(
-                "{} was started with a GPUSHARE_ value that means nothing and runs without it; its stderr says which",
+                "{} was started with an invalid GPUSHARE_ value and runs without it; its stderr says which",
                 name(data, process)
             ),
         });
@@ -49,7 +49,7 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
     for process in &data.sample.processes {
         let Some(trace) = process.trace else { continue };
         let written = format!(
-            "{} records, {} without room",
+            "{} records, {} dropped",
             short_count(trace.progress.records),
             short_count(trace.progress.dropped)
         );
@@ -57,9 +57,9 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
             (TraceState::On, _) => format!("is traced: {written}; t stops it"),
             // No trace, but the files of PFLOG.
             (_, None) => format!("writes logs of its calls, as its launch asked: {written}"),
-            (TraceState::Off, Some(_)) => "was asked to be traced and has not begun".into(),
+            (TraceState::Off, Some(_)) => "was asked for a trace and has not started it".into(),
             (state, Some(_)) => {
-                format!("cannot be traced: {}; t takes the order back", state.word())
+                format!("cannot be traced: {}; t cancels the request", state.word())
             }
         };
         found.push(Finding {
@@ -116,7 +116,7 @@ pub(super) fn unobeyed(data: &Data, found: &mut Vec<Finding>) {
             who: Some(Who::of(process)),
             gpu: None,
             sentence: format!(
-                "{} obeys edit {} and not yet edit {generation}",
+                "{} has applied edit {} and not yet edit {generation}",
                 name(data, process),
                 process.acknowledged
             ),
