@@ -3,7 +3,7 @@
 //!
 //! Read once, at registration. What the operator says stands above all of this; a `GPUSHARE_*` variable stands above
 //! another tool's variable of the same meaning (an *alias*, see [`aliases`]); the shared segments learn where each limit
-//! came from. A value that means nothing is never dropped in silence: it becomes one line in
+//! came from. An invalid value is never dropped in silence: it becomes one line in
 //! [`Environment::complaints`], and its limit shows the source `invalid`.
 
 mod aliases;
@@ -48,7 +48,7 @@ pub struct Environment {
     pub profile: Option<PathBuf>,
     /// A trace from registration on, with room for so many records (`GPUSHARE_TRACE`).
     pub trace: Option<u32>,
-    /// One line for each value that means nothing, without a line break.
+    /// One line for each invalid value, without a line break.
     pub complaints: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ pub enum Cause {
     Keeper,
     /// A hook panicked.
     Fault,
-    /// A variable has a value that means nothing.
+    /// A variable has an invalid value.
     Environment,
     /// The files of `PFLOG` cannot be written.
     Trace,

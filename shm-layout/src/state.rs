@@ -31,7 +31,7 @@ shared! {
         24 boot: [AtomicU64; 2],
         /// When it was made.
         40 created_ns: AtomicU64,
-        /// By whom.
+        /// The process.
         48 uid: AtomicU32,
         52 _reserved0: AtomicU32,
         /// The instance: random, and the same in the two files that belong together.
@@ -121,7 +121,7 @@ shared! {
         /// 1: a launch variable had a bad value.
         12 invalid: AtomicU32,
         16 heartbeat_ns: AtomicU64,
-        /// The last control generation it obeyed.
+        /// The last control generation it applied.
         24 acked: AtomicU64,
         32 registered_ns: AtomicU64,
         /// Its group's index + 1.
@@ -182,7 +182,7 @@ shared! {
         128 releases: [AtomicU64; 16],
         256 hold_hist: [AtomicU32; HISTOGRAM],
         384 wait_hist: [AtomicU32; HISTOGRAM],
-        /// Whom it waited for: slot word and nanoseconds.
+        /// The processes it waited for: slot word and nanoseconds.
         512 blamed: [[AtomicU64; 2]; BLAMED],
         704 counters: Counters,
         /// When its waiting thread last looked; who has not looked for long is not chosen.

@@ -1,4 +1,4 @@
-//! Edits of the segments: what may be changed, how it is written and recorded, and how it is taken back.
+//! Edits of the segments: what may be changed, how it is written and recorded, and how it is undone.
 //!
 //! The control program and the dashboard edit in the same way: an [`Editor`] checks the change, makes
 //! it by compare-and-swap, writes the [`audit`] log and waits for the acknowledgement. [`targets`]

@@ -1,4 +1,4 @@
-//! Traces as files: found, joined to whom they are of, and written in forms that other programs read.
+//! Traces as files: found, joined to their processes, and written in forms that other programs read.
 //!
 //! A trace is one buffer file beside the segments. It is there while the process is traced, after the
 //! trace was stopped and after the process has died, and it may have been carried to another machine;
@@ -117,7 +117,7 @@ fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
         error => error.into(),
     })?;
     let header = reader.header();
-    // A file of another boot or machine may name a slot in which somebody else lives now.
+    // A file of another boot or machine may name a slot that another process has now.
     let process = sample
         .process(header.slot)
         .filter(|process| {

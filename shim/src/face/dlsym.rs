@@ -135,7 +135,7 @@ fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_vo
     }
     let local = library::in_scope_of(caller, symbol);
     if local.is_null() {
-        // Asked again so that `dlerror` tells of the look-up, not of what we did in between.
+        // Asked again so that `dlerror` reports the look-up, not what we did in between.
         return libc_dl::dlsym(libc::RTLD_NEXT, name);
     }
     local

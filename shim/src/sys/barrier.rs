@@ -1,7 +1,7 @@
 //! The heavy side of a gate: launching threads pay a plain store and a load, the thread that closes a gate pays for both.
 //!
 //! `membarrier(PRIVATE_EXPEDITED)` makes every running thread of the process pass a full barrier. Where the
-//! kernel has it not, or a sandbox forbids it, gates stay closed under a lock policy: every submission then
+//! kernel lacks it, or a sandbox forbids it, gates stay closed under a lock policy: every submission then
 //! goes through the turn's mutex, which orders all there is to order.
 #![allow(unsafe_code, reason = "membarrier system call")]
 

@@ -34,7 +34,7 @@ struct Waiter {
     _reserved: u32,
 }
 
-/// Wakes everybody of this process who sleeps on the word.
+/// Wakes every thread of this process that sleeps on the word.
 pub fn wake_private(word: &AtomicU32) {
     // SAFETY: FUTEX_WAKE reads nothing but the address.
     unsafe {

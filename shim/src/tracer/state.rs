@@ -23,7 +23,7 @@ pub struct Tracer {
 /// The trace that is published, and the order it follows.
 #[derive(Default)]
 pub struct Current {
-    /// The order that was obeyed last.
+    /// The order that was applied last.
     pub order: Option<Order>,
     /// What the tools are told.
     pub state: TraceState,

@@ -76,7 +76,7 @@ pub struct ProcessView {
     pub share: Share,
     /// Its group.
     pub group: Option<String>,
-    /// The last control generation it obeyed.
+    /// The last control generation it applied.
     #[cfg_attr(feature = "serde", serde(rename = "acknowledged"))]
     pub acked: u64,
     /// A launch variable had a bad value.
@@ -170,7 +170,7 @@ pub struct LockView {
     pub wait_hist: [u32; HISTOGRAM],
     /// Releases by [`crate::Reason`].
     pub releases: [u64; REASONS],
-    /// Whom it waited for longest: holder and nanoseconds, most first.
+    /// The processes it waited for longest: holder and nanoseconds, most first.
     pub waited_for: Vec<(SlotId, u64)>,
 }
 

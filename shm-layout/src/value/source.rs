@@ -16,7 +16,7 @@ pub enum Source {
     Operator,
     /// The process's group.
     Group,
-    /// A value was given that means nothing; it was not obeyed.
+    /// An invalid value was given; it was not applied.
     Invalid,
 }
 

@@ -1,4 +1,4 @@
-//! Is everything installed, and does the environment say anything that means nothing?
+//! Is everything installed, and does the environment hold an invalid value?
 
 use super::{Finding, Patient};
 use crate::host::artifacts;

@@ -66,7 +66,7 @@ pub struct Record {
     /// From where.
     #[serde(rename = "where")]
     pub place: Place,
-    /// Whom it concerns, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
+    /// Its target, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
     pub target: String,
     /// Clock ticks from boot to the start of that process.
     pub target_start_time: Option<u64>,
@@ -82,7 +82,7 @@ pub struct Record {
     pub result: Outcome,
     /// Why it was refused.
     pub refusal: Option<String>,
-    /// The generation of the edit that this one takes back.
+    /// The generation of the edit that this one undoes.
     pub undoes: Option<u64>,
     /// The edit itself.
     pub change: Change,
@@ -194,7 +194,7 @@ impl History {
         self
     }
 
-    /// Whether the edit that made `generation` has been taken back.
+    /// Whether the edit that made `generation` has been undone.
     pub fn is_undone(&self, generation: u64) -> bool {
         self.entries.iter().any(|entry| {
             entry.record.undoes == Some(generation) && entry.record.result == Outcome::Applied

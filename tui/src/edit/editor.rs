@@ -2,7 +2,7 @@
 //!
 //! Whoever edits, the control program or the dashboard, goes through an [`Editor`]: the change is
 //! checked, done by compare-and-swap on the generation, written to the audit log (a refused one
-//! too), and then the living processes are waited for until they obey it, for a bounded time; who
+//! too), and then the living processes are waited for until they apply it, for a bounded time; who
 //! has not answered by then is named. Taking an edit back ([`Editor::undo`]) is a new edit forward.
 
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ mod undo;
 
 pub use failure::EditFailure;
 
-/// How long [`Editor::apply`] waits for the living to obey.
+/// How long [`Editor::apply`] waits for the living to apply it.
 pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(3);
 
 /// One edit, and what the audit log should know about it.
@@ -28,7 +28,7 @@ pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(3);
 pub struct EditRequest {
     /// What is to change.
     pub change: Change,
-    /// Whom it concerns, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
+    /// Its target, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
     pub target: String,
     /// That process's start time in clock ticks.
     pub target_start_time: Option<u64>,
@@ -69,9 +69,9 @@ pub struct Applied {
     pub old: Change,
     /// The change.
     pub new: Change,
-    /// The living that obey it.
+    /// The living that have applied it.
     pub acknowledged_by: Vec<SlotId>,
-    /// The living that had not obeyed it when the wait ended.
+    /// The living that had not applied it when the wait ended.
     pub missing: Vec<SlotId>,
     /// Why the audit log could not be written, if it could not.
     pub unlogged: Option<String>,
@@ -99,7 +99,7 @@ impl Editor {
                 }
             });
         if let Ok(operator) = &operator {
-            // The dead obey nothing: without them the list of who has not obeyed is true.
+            // The dead apply nothing: without them the list of those that have not applied it is true.
             shm_layout::reap(operator.segments(), clock::now());
         }
         let (uid, who) = users::who_am_i();
@@ -143,13 +143,13 @@ impl Editor {
         })
     }
 
-    /// Does an edit and waits, at most [`ACKNOWLEDGEMENT`], until the living obey it.
+    /// Does an edit and waits, at most [`ACKNOWLEDGEMENT`], until the living have applied it.
     pub fn apply(&self, request: EditRequest) -> Result<Applied, EditFailure> {
         let applied = self.submit(request)?;
         Ok(self.wait(applied, ACKNOWLEDGEMENT))
     }
 
-    /// Does an edit and does not wait; [`Editor::refresh`] tells later who obeys it.
+    /// Does an edit and does not wait; [`Editor::refresh`] tells later which have applied it.
     pub fn submit(&self, request: EditRequest) -> Result<Applied, EditFailure> {
         self.submit_as(request, None)
     }
@@ -203,7 +203,7 @@ impl Editor {
         }
     }
 
-    /// The same edit with the present lists of who obeys it and who does not yet.
+    /// The same edit with the present lists of those that have applied it and those that have not.
     pub fn refresh(&self, mut applied: Applied) -> Applied {
         if let Ok(operator) = &self.operator {
             applied.missing = operator.unacknowledged(applied.generation);
@@ -217,7 +217,7 @@ impl Editor {
         applied
     }
 
-    /// Waits until the living obey an edit, or until the time is up.
+    /// Waits until the living have applied an edit, or until the time is up.
     pub fn wait(&self, mut applied: Applied, limit: Duration) -> Applied {
         let start = Instant::now();
         while !applied.missing.is_empty() && start.elapsed() < limit {

@@ -1,4 +1,4 @@
-//! Whom an edit is for: `41849`, `name:LABEL`, `group:G`, `user:U`, `all`.
+//! The target of an edit: `41849`, `name:LABEL`, `group:G`, `user:U`, `all`.
 //!
 //! A target is resolved to slots and their epochs before anything is written. A pid that the kernel
 //! has used again, or a row that has moved on the screen, therefore never receives another one's

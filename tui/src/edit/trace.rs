@@ -94,7 +94,7 @@ fn gone(title: &str) -> Failure {
     ))
 }
 
-/// What the process says of its trace once it has obeyed; `None` when it ended.
+/// What the process says of its trace once it has applied it; `None` when it ended.
 fn settled(segments: &Segments, slot: SlotId) -> Option<TraceState> {
     let start = Instant::now();
     loop {

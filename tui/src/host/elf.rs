@@ -2,7 +2,7 @@
 //!
 //! A preload reaches a program only through its dynamic linker. Static programs have none, and for
 //! setuid ones the linker ignores the preload; this module tells those apart before they are
-//! started, so that nobody wonders why nothing shows up.
+//! started, so that it is clear why nothing shows up.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;

@@ -44,13 +44,13 @@ pub struct ProcessSample {
     pub paused: bool,
     /// Its priority is a boost until then.
     pub boost_until_ns: Option<u64>,
-    /// A launch variable had a value that means nothing.
+    /// A launch variable had an invalid value.
     pub invalid: bool,
     /// When it registered.
     pub registered_ns: u64,
     /// Its keeper's latest sign of life.
     pub heartbeat_ns: u64,
-    /// The last control generation it obeyed.
+    /// The last control generation it applied.
     pub acknowledged: u64,
     /// Its calls are written down, or were asked to be.
     pub trace: Option<TraceView>,
@@ -170,7 +170,7 @@ pub struct Lock {
     pub wait_hist: Histogram,
     /// How its holds ended: reason and count, most frequent first.
     pub ends: Vec<(Reason, u64)>,
-    /// Whom it waited for and how long, longest first.
+    /// The processes it waited for and how long, longest first.
     pub waited_for: Vec<(SlotId, u64)>,
 }
 

@@ -64,7 +64,7 @@ struct LockReport {
     wait_p99_us: Option<f64>,
     /// How often its holds ended for each reason.
     ended_by: BTreeMap<&'static str, u64>,
-    /// Whom it waited for, longest first.
+    /// The processes it waited for, longest first.
     waited_for: Vec<Blocker>,
 }
 

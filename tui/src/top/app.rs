@@ -265,7 +265,7 @@ fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -> Next {
     next
 }
 
-/// Why there is nothing to take back; whether it still can be, the operator's thread finds out.
+/// Why there is nothing to undo; whether it still can be, the operator's thread finds out.
 fn not_to_undo(entry: &Entry) -> Option<String> {
     let record = &entry.record;
     let number = entry.number;

@@ -162,7 +162,8 @@ impl Data {
         self.blame.waits(&self.sample, gpu, lately)
     }
 
-    /// Whom a process waited for longest lately: letter, pid, and which share of its waits; `None` if it has gone.
+    /// The process that a process recently waited for most: letter, pid and share
+    /// of its waits; `None` if it has gone.
     pub fn behind(&self, process: &ProcessSample, holding: &Holding) -> Option<(char, u32, f64)> {
         let (slot, share) = self.blame.longest(&self.sample, process, holding)?;
         let pid = self.sample.process(slot)?.shown_pid();

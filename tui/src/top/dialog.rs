@@ -151,7 +151,7 @@ pub enum Progress {
     Editing,
     /// Sent, not answered.
     Sent,
-    /// In force; these have not obeyed it yet.
+    /// In force; these have not applied it yet.
     Waiting(String),
     /// Refused.
     Failed(String),

@@ -45,11 +45,11 @@ pub enum Action {
     Policy,
     /// Pauses the selected process, or lets it go on.
     Pause,
-    /// The list of edits, to look at and to take back.
+    /// The list of edits, to read and to undo.
     Audit,
-    /// Writes the selected process's calls down, or no longer.
+    /// Starts or stops recording the selected process's calls.
     Trace,
-    /// Winds a recording so many seconds on, or back.
+    /// Moves a recording so many seconds forward, or back.
     Wind(i64),
     /// Puts the selected process's pid into the clipboard.
     Copy,

@@ -1,4 +1,4 @@
-//! The thread that edits: it writes, waits until the workloads obey, and reports; the screen never waits for it.
+//! The thread that edits: it writes, waits until the workloads apply the edit, and reports; the screen never waits for it.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -29,16 +29,16 @@ pub enum Task {
 /// How it went.
 #[derive(Debug)]
 pub enum News {
-    /// The edit is in force; some may not have obeyed it yet.
+    /// The edit is in force; some may not have applied it yet.
     InForce {
-        /// Whom it is about.
+        /// Its target.
         target: String,
         /// The edit.
         applied: Applied,
     },
-    /// The wait is over: all obey, or the time is up.
+    /// The wait is over: all have applied it, or the time is up.
     Settled {
-        /// Whom it is about.
+        /// Its target.
         target: String,
         /// The edit.
         applied: Applied,

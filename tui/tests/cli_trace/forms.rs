@@ -42,7 +42,7 @@ fn a_running_workload_is_traced_exported_and_let_go() {
     let shown = gpushare(&bed, &["trace", "show", "--json"]).done().json();
     assert_eq!(shown["traces"][0]["state"], "on");
     assert_eq!(shown["traces"][0]["capacity"], 5000);
-    gpushare(&bed, &["trace", "rm", "all"]).refused(1, &["is being traced", "trace stop"]);
+    gpushare(&bed, &["trace", "rm", "all"]).refused(1, &["still being traced", "trace stop"]);
 
     // After it was stopped: nothing more is written, and what was stays.
     let said = gpushare(&bed, &["trace", "stop", &workload.pid().to_string()]).done();

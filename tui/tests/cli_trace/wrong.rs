@@ -56,7 +56,7 @@ fn wrong_words_and_wrong_files_change_nothing() {
         fs::write(&file, content).expect("ours");
         ask(&["export", &named, "-o", &out]).refused(1, &["copy", word]);
         assert!(!Path::new(&out).exists());
-        let said = ask(&["stats", &named]).refused(1, &["is no trace", "trace show"]);
+        let said = ask(&["stats", &named]).refused(1, &["is not a trace", "trace show"]);
         assert!(!said.err.contains("remove"), "it is not ours: {said:?}");
     }
     fs::write(&file, &whole).expect("ours");

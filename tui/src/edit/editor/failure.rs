@@ -20,7 +20,7 @@ pub enum EditFailure {
     },
     /// The segments refused.
     Edit {
-        /// Whom it concerned.
+        /// Its target.
         target: String,
         /// Why.
         error: EditError,

@@ -1,6 +1,6 @@
 //! Taking edits back.
 //!
-//! An edit may be taken back as long as nobody has changed the same settings after it, and as long
+//! An edit may be undone as long as no one has changed the same settings after it, and as long
 //! as every change since is in the log. What was is put back by a new edit, made only if the
 //! generation is still the one that was looked at; a second undo therefore goes one edit further.
 //!
@@ -15,7 +15,7 @@ use crate::edit::audit::{Entry, History, Outcome, Place};
 use crate::edit::change::{has_run_out, same_subject};
 
 impl Editor {
-    /// The edits that can be taken back, newest first; one whose process has gone is past. Whether somebody is looked
+    /// The edits that can be undone, newest first; one whose process has gone is past. Whether somebody is looked
     /// at is no setting: who takes back the newest edit does not mean the trace that came after it.
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
@@ -24,7 +24,7 @@ impl Editor {
         Ok(settings)
     }
 
-    /// The timed edits that have reverted by themselves since the newest one that can be taken back, newest first.
+    /// The timed edits that have reverted by themselves since the newest one that can be undone, newest first.
     pub fn reverted(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
         let settings = self.settings_edits()?.into_iter();
@@ -33,7 +33,7 @@ impl Editor {
             .collect())
     }
 
-    /// Applied edits of settings that were not taken back and whose process is there, newest first.
+    /// Applied edits of settings that were not undone and whose process is there, newest first.
     fn settings_edits(&self) -> Result<Vec<Entry>, EditFailure> {
         let history = self.history()?;
         let operator = self.operator()?;
@@ -159,7 +159,7 @@ fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
     Some(change)
 }
 
-/// Applied, not itself an undo, and not taken back.
+/// Applied, not itself an undo, and not undone.
 fn is_open(history: &History, entry: &Entry) -> bool {
     let record = &entry.record;
     record.result == Outcome::Applied

@@ -5,7 +5,7 @@ use crate::sample::Who;
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Somebody suffers.
+    /// A process is harmed.
     Warning,
     /// Good to know.
     Note,
@@ -20,7 +20,7 @@ pub struct Alert {
     pub kind: &'static str,
     /// The word in front of the sentence on screen.
     pub word: &'static str,
-    /// Whom it is about.
+    /// Its target.
     pub who: Option<Who>,
     /// Which device it is about.
     pub gpu: Option<usize>,

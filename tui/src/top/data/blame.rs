@@ -1,4 +1,4 @@
-//! Waits and blockers: since the processes began, and lately.
+//! Waits and blockers, since the processes began and recently.
 //!
 //! The segment has, for each process and device, the holders it waited for longest and how long. What of it is recent
 //! follows from marks: copies of those sums made every few seconds, of which the oldest still wanted is subtracted.
@@ -45,7 +45,7 @@ pub enum Blocker {
     Nobody,
 }
 
-/// Whom one process waited for, and how long.
+/// The processes that one process waited for, and how long.
 type Behind = Vec<(Blocker, u64)>;
 
 /// The waits of one process.
@@ -55,7 +55,7 @@ pub struct Line {
     pub who: Who,
     /// How long, all together.
     pub waited_ns: u64,
-    /// For whom: one entry for each of [`Waits::columns`].
+    /// Per holder: one entry for each of [`Waits::columns`].
     pub behind: Vec<u64>,
 }
 
@@ -64,7 +64,7 @@ pub struct Line {
 pub struct Pair {
     /// Who waited.
     pub who: Who,
-    /// For whom.
+    /// The holder.
     pub behind: Who,
     /// How long.
     pub ns: u64,
@@ -119,7 +119,7 @@ impl Blame {
         }
     }
 
-    /// Whom a process waited for longest lately on one device, and which share of its waits that was.
+    /// The process that a process recently waited for most on one device, and which share of its waits that was.
     pub fn longest(
         &self,
         sample: &Sample,

@@ -1,4 +1,4 @@
-//! Nobody here yet: how to start.
+//! No process yet: how to start.
 
 use super::pen::Pen;
 use crate::top::palette::Role;

@@ -17,7 +17,7 @@ pub struct Report {
     seconds: f64,
     simulated: bool,
     policy: String,
-    /// Whether every process obeyed the policy before the time began.
+    /// Whether every process applied the policy before the time began.
     policy_acknowledged: bool,
     device: Option<Device>,
     processes: Vec<Process>,

@@ -15,7 +15,7 @@ use crate::workload::launch::Settings;
 use crate::workload::stage::Stage;
 use shm_layout::variables;
 
-/// How long the tasks may take to obey a policy before a measurement would measure something else.
+/// How long the tasks may take to apply a policy before a measurement would measure something else.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs one configuration of the plan.

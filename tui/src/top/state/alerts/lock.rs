@@ -6,7 +6,7 @@ use crate::sample::{LockState, ProcessSample, ProcessState};
 use crate::text::units::short_time;
 use crate::top::data::Data;
 
-/// Nobody starves who has waited less.
+/// A process that has waited less does not starve.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {

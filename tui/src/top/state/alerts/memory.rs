@@ -1,4 +1,4 @@
-//! Memory over quota, refused, promised twice or counted by nobody.
+//! Memory over quota, refused, promised twice or not counted.
 
 use super::{Finding, NEWS_NS, about, each, name, some};
 use crate::sample::Who;
