@@ -14,7 +14,7 @@ use std::{
 };
 
 use gpushare_testbed::{artifact, cc, cc_driver, eventually};
-use shm_layout::{Change, Segments, clock, snapshot, trace};
+use shm_layout::{Change, clock, snapshot, trace};
 
 const TURNS: usize = 3;
 const STARTS: usize = 200;
@@ -101,12 +101,13 @@ fn run_traced(caller: &Path, driver: &Path) -> Times {
     let mut output = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
     output.read_line(&mut line).expect("it says it is ready");
-    let operator = Segments::open_operator(segments.path()).expect("its segments");
+    let operator = shm_layout::Operator::open(segments.path()).expect("its segments");
     let process = snapshot(operator.segments(), clock::now())
         .processes
         .remove(0);
     let records = *trace::RECORDS.end();
-    let path = trace::create(segments.path(), &process, records).expect("room for a buffer");
+    let path = trace::create(segments.path(), process.slot, &process.identity, records)
+        .expect("room for a buffer");
     let change = Change::Trace {
         slot: process.slot,
         on: Some(records),

@@ -97,7 +97,7 @@ impl Tracer {
             return;
         };
         let dir = segments.dir();
-        let opened = trace::create(dir, own, records)
+        let opened = trace::create(dir, own.slot, &own.identity, records)
             .and_then(|_| with_guest(guest, |made| Buffer::adopt(dir, slot, made)));
         let mut current = self.lock();
         match opened {

@@ -181,7 +181,7 @@ fn ledger(dir: &Path, row: &mut Row<'_>) {
         each(1_000_000, &mut pair),
         None,
     );
-    let operator = Segments::open_operator(dir).expect("operator");
+    let operator = shm_layout::Operator::open(dir).expect("operator");
     let limit = |value| Change::DeviceLimit { uuid: GPU, value };
     operator
         .edit(None, &limit(QuotaValue::Bytes(1 << 30)), clock::now())
@@ -228,7 +228,7 @@ fn looks(dir: &Path, row: &mut Row<'_>) {
 }
 
 fn policy(dir: &Path, order: Order) {
-    let operator = Segments::open_operator(dir).expect("operator");
+    let operator = shm_layout::Operator::open(dir).expect("operator");
     let policy = LockPolicy {
         kind: PolicyKind::Always,
         order,

@@ -32,11 +32,19 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{
-    clock,
-    error::OpenError,
-    locate::{Mode, SYSTEM_DIR},
-};
+use crate::{clock, error::OpenError};
+
+/// The directory made by `gpushare init`.
+pub const SYSTEM_DIR: &str = "/run/gpushare";
+
+/// Whose segments a directory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One user's own: directory 0700, files 0600.
+    User,
+    /// Made by root for everybody: `gpushare init`, directory 0755, `control` 0644.
+    System,
+}
 
 /// Whoever may write a directory may put any file into it under any name.
 const WRITTEN_BY_OTHERS: u32 = 0o022;

@@ -1,10 +1,6 @@
 //! The layout macro: every offset and size is stated, and the build fails when one moves.
 //!
-//! The map below is [`map`]'s, compared by a test; a change to it is a change of [`crate::ABI_VERSION`].
-//!
-//! ```text
-#![doc = include_str!("../tests/layout.txt")]
-//! ```
+//! [`map`](crate::map) prints the whole.
 
 use crate::primitive::{AtomicU8, AtomicU32, AtomicU64};
 
@@ -64,53 +60,3 @@ macro_rules! shared {
     };
 }
 pub(crate) use shared;
-
-/// The whole layout as text: what a second implementation would need, and what the golden test compares.
-pub fn map() -> String {
-    use crate::{control, state, trace};
-    let mut text = format!("gpushare segments, ABI version {}\n", crate::ABI_VERSION);
-    let mut one = |name: &str, size: usize, align: usize, fields: &[Field]| {
-        text.push_str(&format!("\n{name}: {size} bytes, aligned to {align}\n"));
-        for field in fields {
-            let Field {
-                offset,
-                size,
-                name,
-                kind,
-            } = field;
-            text.push_str(&format!("{offset:>9} {size:>9}  {name}: {kind}\n"));
-        }
-    };
-    macro_rules! print {
-        ($($kind:ty),*) => {
-            $(one(stringify!($kind), size_of::<$kind>(), align_of::<$kind>(), <$kind>::FIELDS);)*
-        };
-    }
-    print!(
-        state::State,
-        state::Header,
-        state::Device,
-        state::Group,
-        state::Slot
-    );
-    print!(
-        state::DeviceEntry,
-        crate::Counters,
-        state::Ring,
-        state::Cell
-    );
-    print!(
-        control::Control,
-        control::Journal,
-        control::SlotRecord,
-        control::SmallRecord
-    );
-    print!(
-        trace::Tables,
-        trace::Head,
-        trace::Name,
-        trace::Row,
-        trace::Line
-    );
-    text
-}

@@ -15,11 +15,11 @@
 //! |---|---|
 //! | a workload | [`locate()`], [`Segments::open_workload`], [`register`](fn@register); then [`Registration::ledger`] around each allocation, [`Registration::lock`] around work, a keeper thread with [`Registration::attach_keeper`] |
 //! | a viewer | [`Segments::open_viewer`], then [`snapshot`](fn@snapshot) and [`State::events`] as often as you like |
-//! | the operator | [`Segments::open_operator`], then [`Operator::edit`] |
+//! | the operator | [`Operator::open`], then [`Operator::edit`] |
 //!
 //! # What may be relied on
 //!
-//! * **Layout.** Every offset and size is stated ([`layout`]) and the build fails when one moves. A segment is only
+//! * **Layout.** Every offset and size is stated ([`map`](fn@map)) and the build fails when one moves. A segment is only
 //!   ever a `&T`; every byte that changes is inside an atomic; all zero is a valid beginning.
 //! * **Any bytes.** Readers check every index, length and enum. A writer killed halfway leaves an odd sequence, and
 //!   readers give up on it after a bound.
@@ -49,6 +49,32 @@
 //! able to write their own quota; opening while somebody creates fails; and it knows names, not files, so it cannot
 //! live in a directory that is bind-mounted into a container. A plain file through rustix and memmap2 does all of it.
 //!
+//! # Floors
+//!
+//! ```text
+//! faces      edit, events, snapshot, map    what the tools call
+//! process    register                       a process's slot
+//! leaving    reap
+//! use        ledger, lock, trace            what a process does with its seat
+//! seat       book                           what it knows of its settings
+//! tables     tables
+//! records    records
+//! codec      identity
+//! meaning    codec
+//! mapped     segment
+//! files      create, locate
+//! access     dir, liveness
+//! kernel     futex, clock, procfs, error
+//! protocol   protocol
+//! control    control
+//! state      state
+//! counters   counters
+//! layout     layout
+//! ground     primitive, crash, text
+//! values     value
+//! names      variables
+//! ```
+//!
 //! # How it is proved
 //!
 //! `tests/loom.rs` tries every interleaving of the protocols; `lock/schedule.rs` holds shares, caps and orders to their
@@ -75,11 +101,12 @@ pub mod error;
 pub mod events;
 mod futex;
 mod identity;
-pub mod layout;
+mod layout;
 pub mod ledger;
 mod liveness;
 pub mod locate;
 pub mod lock;
+mod map;
 mod primitive;
 pub mod procfs;
 pub mod protocol;
@@ -103,6 +130,7 @@ pub use events::{EventReader, Lost};
 pub use ledger::{Ledger, Reservation};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock};
+pub use map::map;
 pub use reap::reap;
 pub use register::{DevicesFull, KeeperMark, RegisterError, Registration, register};
 pub use segment::{Control, Segments, State};

@@ -9,19 +9,8 @@ use rustix::{
     process::geteuid,
 };
 
+pub use crate::dir::{Mode, SYSTEM_DIR};
 use crate::{dir::Dir, error::OpenError};
-
-/// The directory made by `gpushare init`.
-pub const SYSTEM_DIR: &str = "/run/gpushare";
-
-/// Whose segments a directory holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// One user's own: directory 0700, files 0600.
-    User,
-    /// Made by root for everybody: `gpushare init`, directory 0755, `control` 0644.
-    System,
-}
 
 /// A directory with segments in it.
 #[derive(Clone, Debug)]

@@ -65,14 +65,6 @@ pub fn reap(segments: &Segments, now_ns: u64) -> usize {
     freed
 }
 
-/// Whether a slot's process is gone; an error where the byte cannot be looked at.
-pub(crate) fn is_gone(segments: &Segments, index: usize) -> std::io::Result<bool> {
-    segments
-        .slot_bytes(false)?
-        .is_locked(index)
-        .map(|locked| !locked)
-}
-
 /// Takes a slot out of every queue and sum, and frees it. The caller is its process, or holds its byte.
 pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cause) {
     let state = segments.state();

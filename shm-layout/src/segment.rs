@@ -18,7 +18,6 @@ pub use crate::{control::Control, state::State};
 use crate::{
     create::{self, Kind, Mapped, Pair, Want},
     dir::Dir,
-    edit::Operator,
     error::OpenError,
     liveness::Bytes,
     locate::Mode,
@@ -46,18 +45,13 @@ impl Segments {
         Self::open(dir, Want::Find, false, false)
     }
 
-    /// For the operator: both read-write; creates them in user mode where missing or stale.
-    pub fn open_operator(dir: &Path) -> Result<Operator, OpenError> {
-        Self::open(dir, Want::Make, true, true).map(Operator::new)
-    }
-
     /// Creates a system installation: directory 0755, state 0664 `group`, control 0644. Needs root. Where `state` was
     /// removed, the `control` that belonged to it is set aside; its new name.
     pub fn init_system(dir: &Path, group: Option<u32>) -> Result<Option<PathBuf>, OpenError> {
         create::system(dir, group)
     }
 
-    fn open(
+    pub(crate) fn open(
         dir: &Path,
         want: Want,
         state_rw: bool,

@@ -121,6 +121,15 @@ impl State {
     }
 }
 
+impl Segments {
+    /// Whether a slot's process is gone; an error where the byte cannot be looked at.
+    pub(crate) fn is_gone(&self, slot: usize) -> std::io::Result<bool> {
+        self.slot_bytes(false)?
+            .is_locked(slot)
+            .map(|locked| !locked)
+    }
+}
+
 impl Device {
     /// Whether its words are written.
     pub(crate) fn is_ready(&self) -> bool {

@@ -14,10 +14,10 @@ mod quota;
 mod share;
 mod sizes;
 mod source;
-#[cfg(feature = "serde")]
-mod stored;
 mod trace;
 
+#[cfg(feature = "serde")]
+pub(crate) use change::uuid_text;
 pub use change::{Boost, Change, Edit, Set, Until};
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub(crate) use histogram::bucket;
@@ -34,6 +34,4 @@ pub use sizes::{
     MAX_GROUPS, MAX_PROCESSES,
 };
 pub use source::Source;
-#[cfg(feature = "serde")]
-pub(crate) use stored::uuid as uuid_text;
 pub use trace::{DEFAULT_RECORDS, Progress, RECORDS, TraceOrder, TraceState, TraceView};

@@ -85,7 +85,7 @@ fn act(action: &str, dir: &Path) {
 }
 
 fn edit(dir: &Path) {
-    let operator = Segments::open_operator(dir).expect("operator");
+    let operator = shm_layout::Operator::open(dir).expect("operator");
     let change = Change::DeviceLimit {
         uuid: GPU,
         value: QuotaValue::Bytes(2000),

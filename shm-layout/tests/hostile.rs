@@ -20,7 +20,7 @@ fn openings(dir: &Path) -> [Option<OpenError>; 3] {
     [
         Segments::open_workload(dir).err(),
         Segments::open_viewer(dir).err(),
-        Segments::open_operator(dir).err(),
+        shm_layout::Operator::open(dir).err(),
     ]
 }
 

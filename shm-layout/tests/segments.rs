@@ -280,7 +280,7 @@ fn strangers_may_look_at_a_system_installation_and_change_nothing() {
     if let Some((_, dir)) = role() {
         let looked = Segments::open_viewer(&dir).map(|viewer| look(&viewer).processes.len());
         let worked = Segments::open_workload(&dir).map(drop);
-        let edited = Segments::open_operator(&dir).map(drop);
+        let edited = shm_layout::Operator::open(&dir).map(drop);
         say(&format!(
             "looked {looked:?}\nworked {}\nedited {}",
             worked.is_ok(),
@@ -349,7 +349,7 @@ fn a_full_file_system_is_an_error_and_not_a_signal() {
 #[test]
 fn the_layout_is_what_the_map_says() {
     let golden = include_str!("layout.txt");
-    let actual = layout::map();
+    let actual = map();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/layout.txt"),

@@ -5,7 +5,7 @@ mod common;
 use std::{
     fs::{self, OpenOptions},
     os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -39,12 +39,16 @@ fn guest() -> Guest<'static> {
     }
 }
 
+fn make(dir: &Path, process: &ProcessView, records: u32) -> Result<PathBuf, TraceError> {
+    shm_layout::trace::create(dir, process.slot, &process.identity, records)
+}
+
 /// A buffer as the operator makes it for the process in `registration`'s slot.
 fn made(dir: &Dir, registration: &Registration) -> PathBuf {
     let view = look(registration.segments());
     let mut processes = view.processes.iter();
     let process = processes.find(|process| process.slot == registration.slot());
-    trace::create(dir.path(), process.expect("it lives"), RECORDS).expect("room for a buffer")
+    make(dir.path(), process.expect("it lives"), RECORDS).expect("room for a buffer")
 }
 
 #[test]
@@ -435,8 +439,7 @@ fn a_file_system_without_room_is_said_before_anybody_writes() {
         let segments = dir.open();
         let (process, _) = process(&segments, "");
         let view = look(&segments);
-        let refused =
-            trace::create(dir.path(), &view.processes[0], 1_000_000).expect_err("no room");
+        let refused = make(dir.path(), &view.processes[0], 1_000_000).expect_err("no room");
         drop(process);
         (refused, trace::list(dir.path()).expect("listed").len())
     };
@@ -496,7 +499,7 @@ fn a_maker_that_dies_leaves_no_buffer() {
         crash::arm(&point);
         let segments = Segments::open_workload(&path).expect("segments");
         let view = look(&segments);
-        let _ = trace::create(&path, &view.processes[0], RECORDS);
+        let _ = make(&path, &view.processes[0], RECORDS);
         std::process::exit(7);
     }
     for point in ["trace:made", "trace:initialised"] {

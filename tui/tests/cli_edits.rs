@@ -537,7 +537,7 @@ fn undo_is_refused_when_the_settings_moved_outside_the_log() {
     let train = world.actor("train");
     train.enter(0);
     world.gpushare(&["quota", "set", "all", "4GiB"]).done();
-    let operator = shm_layout::Segments::open_operator(world.dir()).expect("our own");
+    let operator = shm_layout::Operator::open(world.dir()).expect("our own");
     let change = shm_layout::Change::Policy {
         device: Some(uuid(0)),
         policy: None,

@@ -104,7 +104,7 @@ impl Stage {
     }
 
     pub fn operator(&self) -> Operator {
-        Segments::open_operator(&self.segments()).expect("our own segments")
+        Operator::open(&self.segments()).expect("our own segments")
     }
 
     pub fn snapshot(&self) -> Snapshot {

@@ -9,7 +9,7 @@ use shm_layout::{Change, EventKind, EventReader, QuotaValue, Segments, Set, Sour
 use crate::client::{Client, MIB, look};
 
 fn set_group(bed: &Testbed, name: &str, memory: QuotaValue) {
-    let operator = Segments::open_operator(bed.dir()).expect("made at need");
+    let operator = shm_layout::Operator::open(bed.dir()).expect("made at need");
     let change = Change::Group {
         name: name.into(),
         memory: Set::To(memory),
@@ -97,7 +97,7 @@ fn a_devices_limit_holds_over_everybody() {
         Client::start(&bed, &[]),
         Client::start(&bed, &[("GPUSHARE_MEMORY", "8MiB")]),
     );
-    let operator = Segments::open_operator(bed.dir()).expect("there");
+    let operator = shm_layout::Operator::open(bed.dir()).expect("there");
     let uuid = look(&bed).devices[0].uuid;
     let change = Change::DeviceLimit {
         uuid,

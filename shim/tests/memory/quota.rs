@@ -7,7 +7,7 @@ use crate::client::{Client, MIB, look};
 
 /// Edits the client's quota as an operator does.
 fn set_quota(bed: &Testbed, client: &Client<'_>, value: QuotaValue) {
-    let operator = Segments::open_operator(bed.dir()).expect("our own segment");
+    let operator = shm_layout::Operator::open(bed.dir()).expect("our own segment");
     let slot = client.process().slot;
     let change = Change::ProcessQuota {
         slot,

@@ -1,7 +1,7 @@
 //! Rivals that allocate at the same moment, in every way there is, never exceed what they may hold by one byte.
 
 use gpushare_testbed::{Testbed, Watched, cc};
-use shm_layout::{Change, QuotaValue, Segments, Set, clock};
+use shm_layout::{Change, QuotaValue, Set, clock};
 
 use crate::client::{Client, MIB, app, look};
 
@@ -67,7 +67,7 @@ fn threads_of_one_process_never_exceed_its_quota() {
 #[test]
 fn processes_of_a_group_never_exceed_the_groups_quota() {
     let bed = Testbed::new();
-    let operator = Segments::open_operator(bed.dir()).expect("made at need");
+    let operator = shm_layout::Operator::open(bed.dir()).expect("made at need");
     let memory = Set::To(QuotaValue::Bytes(LIMIT));
     let change = Change::Group {
         name: "rivals".into(),
@@ -87,7 +87,7 @@ fn processes_on_a_device_never_exceed_its_limit() {
     let bed = Testbed::new();
     let mut first = Client::start(&bed, &[]);
     first.ok("info");
-    let operator = Segments::open_operator(bed.dir()).expect("there");
+    let operator = shm_layout::Operator::open(bed.dir()).expect("there");
     let uuid = look(&bed).devices[0].uuid;
     let change = Change::DeviceLimit {
         uuid,

@@ -74,7 +74,7 @@ impl Program {
     }
 
     pub fn operator(&self) -> Operator {
-        Segments::open_operator(&self.dir).expect("our own segments")
+        Operator::open(&self.dir).expect("our own segments")
     }
 
     pub fn view(&self) -> ProcessView {
@@ -111,7 +111,9 @@ impl Program {
 
     /// Makes the buffer and switches the trace on.
     pub fn trace(&self, records: u32) -> PathBuf {
-        let path = trace::create(&self.dir, &self.view(), records).expect("room for a buffer");
+        let view = self.view();
+        let path = trace::create(&self.dir, view.slot, &view.identity, records)
+            .expect("room for a buffer");
         self.edit(Some(records));
         assert_eq!(self.state(), TraceState::On);
         path

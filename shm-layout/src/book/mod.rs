@@ -17,15 +17,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
     clock,
-    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, SlotSettings},
-    ledger::Limits,
+    codec::{
+        self, DeviceSettings, EVERY_DEVICE, GroupSettings, LaunchShare, NameWords, SlotSettings,
+    },
     primitive::{AtomicU64, Ordering},
-    register::Registration,
-    value::{DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, Share, Source, TraceOrder},
+    segment::Segments,
+    state::{Device, DeviceEntry, Slot},
+    value::{
+        DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, Share, SlotId, Source, TraceOrder,
+    },
 };
 
-/// The cache in a registration.
-pub(crate) struct Book {
+/// A process's place in the segments, and what it knows there.
+pub(crate) struct Seat {
+    segments: Segments,
+    slot: SlotId,
+    /// Our group's index + 1; 0 for none.
+    group: u32,
+    group_name: Option<NameWords>,
+    launch: LaunchShare,
+    launch_policy: Option<(LockPolicy, Source)>,
+    book: Book,
+}
+
+/// The cache of a seat.
+struct Book {
     /// The generation the numbers below are of.
     generation: AtomicU64,
     /// When a temporary setting ends; 0 is never.
@@ -37,6 +53,22 @@ pub(crate) struct Book {
     held_back: AtomicU64,
     /// Our weight and cap: `Pace`.
     pace: AtomicU64,
+}
+
+/// What limits a process on a device just now; `u64::MAX` is unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) quota: u64,
+    pub(crate) group: u64,
+    pub(crate) device: u64,
+}
+
+impl Limits {
+    /// Whether one of them is shared with other processes.
+    #[inline(always)]
+    pub(crate) fn are_shared(&self) -> bool {
+        self.group & self.device != u64::MAX
+    }
 }
 
 /// What is known of one device.
@@ -83,7 +115,7 @@ impl Known {
 }
 
 impl Book {
-    pub(crate) fn new() -> Book {
+    fn new() -> Book {
         Book {
             generation: AtomicU64::new(u64::MAX),
             deadline: AtomicU64::new(0),
@@ -96,14 +128,67 @@ impl Book {
     }
 }
 
-impl Registration {
+impl Seat {
+    /// The seat of a slot that was claimed and filled.
+    pub(crate) fn new(
+        segments: &Segments,
+        slot: SlotId,
+        group_name: Option<NameWords>,
+        launch_policy: Option<(LockPolicy, Source)>,
+    ) -> Seat {
+        let words = &segments.state().slots[usize::from(slot.index)];
+        let group = words.group.load(Ordering::Relaxed);
+        Seat {
+            segments: segments.clone(),
+            slot,
+            group,
+            group_name: group_name.filter(|_| group != 0),
+            launch: LaunchShare::of_slot(words),
+            launch_policy,
+            book: Book::new(),
+        }
+    }
+
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    #[inline]
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &Slot {
+        &self.segments.state().slots[usize::from(self.slot.index)]
+    }
+
+    /// Our group's index + 1; 0 for none.
+    pub(crate) fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// An entry's words, if it has a device.
+    fn entry_words(&self, index: usize) -> Option<&DeviceEntry> {
+        self.words()
+            .entries
+            .get(index)
+            .filter(|entry| entry.device.load(Ordering::Relaxed) != 0)
+    }
+
+    /// An entry's device.
+    fn device_of(&self, index: usize) -> Option<&Device> {
+        let device = self.entry_words(index)?.device.load(Ordering::Relaxed) as usize;
+        self.segments.state().devices.get(device.checked_sub(1)?)
+    }
+
     /// What is known of a device; behind [`look_at`](Self::look_at) it is the newest.
     pub(crate) fn cached_limits(&self, entry: Entry) -> &CachedLimits {
         &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
     }
 
     /// The lock policy that holds for this process on one device, and who set it.
-    pub fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
+    pub(crate) fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
         let known = self.known();
         let device = known.devices.get(usize::from(entry.index()));
         resolve_policy(
@@ -114,7 +199,7 @@ impl Registration {
     }
 
     /// This process's share.
-    pub fn share(&self) -> Share {
+    pub(crate) fn share(&self) -> Share {
         let known = self.known();
         resolve_share(
             &self.launch,
@@ -126,12 +211,12 @@ impl Registration {
 
     /// The newest control generation.
     #[inline]
-    pub fn control_generation(&self) -> u64 {
+    pub(crate) fn control_generation(&self) -> u64 {
         self.segments().control().generation()
     }
 
     /// When a temporary setting of this process next ends by itself; the keeper looks again then.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.look();
         match self.book.deadline.load(Ordering::Relaxed) {
             0 => None,

@@ -35,10 +35,9 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::{
     control::Control,
     crash::crash_point,
-    dir::{CONTROL, Dir, Names},
+    dir::{CONTROL, Dir, Mode, Names},
     error::OpenError,
     liveness::FileId,
-    locate::Mode,
     state::State,
 };
 

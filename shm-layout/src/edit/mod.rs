@@ -8,13 +8,15 @@ mod check;
 mod error;
 mod plan;
 
-use std::{io, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 pub use self::error::EditError;
 use self::plan::Plan;
 use crate::{
     clock,
     crash::crash_point,
+    create::Want,
+    error::OpenError,
     futex,
     liveness::Bytes,
     lock,
@@ -34,8 +36,10 @@ pub struct Operator {
 const EDITOR: usize = 0;
 
 impl Operator {
-    pub(crate) fn new(segments: Segments) -> Operator {
-        Operator { segments }
+    /// Opens both segments read-write; creates them in user mode where missing or stale.
+    pub fn open(dir: &Path) -> Result<Operator, OpenError> {
+        let segments = Segments::open(dir, Want::Make, true, true)?;
+        Ok(Operator { segments })
     }
 
     /// The segments.

@@ -2,11 +2,10 @@
 
 pub use crate::counters::Counters;
 use crate::{
-    book::CachedLimits,
+    book::{CachedLimits, Limits, Seat},
     crash::crash_point,
     primitive::{AtomicU64, Ordering},
     protocol::account::{self, Account, Refusal, SharedLimit},
-    register::Registration,
     state::{DeviceEntry, State},
     value::{Denial, Entry, Limit, Outlook, Quota},
 };
@@ -16,7 +15,7 @@ use crate::{
 /// It counts bytes only; counters and denial events are the caller's.
 #[derive(Clone, Copy)]
 pub struct Ledger<'r> {
-    registration: &'r Registration,
+    seat: &'r Seat,
     entry: Entry,
     words: &'r DeviceEntry,
     limits: &'r CachedLimits,
@@ -36,24 +35,20 @@ const ATTEMPTS: u32 = 64;
 
 impl<'r> Ledger<'r> {
     #[inline(always)]
-    pub(crate) fn new(
-        registration: &'r Registration,
-        entry: Entry,
-        words: &'r DeviceEntry,
-    ) -> Self {
+    pub(crate) fn new(seat: &'r Seat, entry: Entry, words: &'r DeviceEntry) -> Self {
         Ledger {
-            registration,
+            seat,
             entry,
             words,
-            limits: registration.cached_limits(entry),
-            generation: registration.segments().control().generation_word(),
+            limits: seat.cached_limits(entry),
+            generation: seat.segments().control().generation_word(),
         }
     }
 
     /// What limits us just now.
     #[inline(always)]
     fn limits(&self) -> Limits {
-        self.registration.look_at(self.generation);
+        self.seat.look_at(self.generation);
         self.limits.load()
     }
 
@@ -112,9 +107,9 @@ impl<'r> Ledger<'r> {
     }
 
     fn reserve_shared(&self, bytes: u64, limits: &Limits) -> Result<u64, Denial> {
-        let state = self.registration.segments().state();
+        let state = self.seat.segments().state();
         let device = usize::from(self.entry.device());
-        let group = self.registration.group();
+        let group = self.seat.group();
         let in_group =
             |visit: &mut dyn FnMut(Account<'_>)| state.each_account(device, Some(group), visit);
         let on_device =
@@ -140,7 +135,7 @@ impl<'r> Ledger<'r> {
             match account::reserve_shared(self.account(), bytes, limits.quota, &shared) {
                 Ok(used) => return Ok(used),
                 Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
-                    back_off(attempt, self.registration.slot().index)
+                    back_off(attempt, self.seat.slot().index)
                 }
                 Err(refusal) => return Err(self.denial(refusal, bytes, limits.quota, &names)),
             }
@@ -242,10 +237,10 @@ impl<'r> Ledger<'r> {
 
     fn shared_room(&self, limits: &Limits) -> u64 {
         let device = usize::from(self.entry.device());
-        let state = self.registration.segments().state();
+        let state = self.seat.segments().state();
         let mut room = limits.quota.saturating_sub(self.used());
         if limits.group != u64::MAX {
-            let held = state.held_together(device, Some(self.registration.group()));
+            let held = state.held_together(device, Some(self.seat.group()));
             room = room.min(limits.group.saturating_sub(held));
         }
         if limits.device != u64::MAX {
@@ -253,22 +248,6 @@ impl<'r> Ledger<'r> {
             room = room.min(limits.device.saturating_sub(held));
         }
         room
-    }
-}
-
-/// What limits a process on a device just now; `u64::MAX` is unlimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    pub(crate) quota: u64,
-    pub(crate) group: u64,
-    pub(crate) device: u64,
-}
-
-impl Limits {
-    /// Whether one of them is shared with other processes.
-    #[inline(always)]
-    fn are_shared(&self) -> bool {
-        self.group & self.device != u64::MAX
     }
 }
 

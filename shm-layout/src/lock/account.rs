@@ -9,7 +9,7 @@ const AWAY_NS: u64 = 20_000_000;
 impl DeviceLock<'_> {
     /// A waiter that was stopped, paused or over its cap was away as well: it gets no pay for that time.
     pub(super) fn take_part_again(&self, now_ns: u64, watch: &mut Watch) {
-        let held_back = self.registration.may_be_held_back() && !self.eligible(now_ns);
+        let held_back = self.seat.may_be_held_back() && !self.eligible(now_ns);
         let was_held_back = std::mem::replace(&mut watch.held_back, held_back);
         let stopped =
             now_ns.saturating_sub(self.words.pulse_ns.load(Ordering::Relaxed)) > choose::PULSE_NS;
@@ -21,7 +21,7 @@ impl DeviceLock<'_> {
     /// Whoever was away is paid for little of that time.
     pub(super) fn open_account(&self, now_ns: u64) {
         self.start_virtual_time(now_ns);
-        if self.registration.may_be_held_back() {
+        if self.seat.may_be_held_back() {
             let least = now_ns.saturating_sub(stats::IDLE_CREDIT_NS);
             let until = self.words.cap_until.load(Ordering::Relaxed).max(least);
             self.words.cap_until.store(until, Ordering::Relaxed);
@@ -30,9 +30,9 @@ impl DeviceLock<'_> {
 
     /// A newcomer starts at the least virtual time of the active, or where it was if it is back at once.
     fn start_virtual_time(&self, now_ns: u64) {
-        let mut shares = self.registration.shares();
+        let mut shares = self.seat.shares();
         let least = choose::least_active(
-            self.registration.segments(),
+            self.seat.segments(),
             &mut shares,
             self.index,
             self.me,
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_waiter_that_was_paused_gets_no_pay_for_it() {
         let (dir, holder, process, entry) = pair(slices());
-        let operator = Segments::open_operator(dir.path()).expect("operator");
+        let operator = crate::Operator::open(dir.path()).expect("operator");
         let pause = |paused| Change::ProcessShare {
             slot: process.slot(),
             weight: crate::Set::Keep,

@@ -222,10 +222,10 @@ impl DeviceLock<'_> {
     /// Who is to have the lock next, but for one.
     pub(super) fn best_waiter(&self, but: u64, now_ns: u64) -> Option<Candidate> {
         let order = self.order();
-        let mut shares = self.registration.shares();
+        let mut shares = self.seat.shares();
         let bits = self.device.turn().waiting();
         best(
-            self.registration.segments(),
+            self.seat.segments(),
             &mut shares,
             self.index,
             &bits,
@@ -238,13 +238,9 @@ impl DeviceLock<'_> {
     /// How deserving an owner is that goes on for `ahead_ns` more.
     pub(super) fn holder(&self, owner: u64, now_ns: u64, ahead_ns: u64) -> Candidate {
         let order = self.order();
-        let segments = self.registration.segments();
+        let segments = self.seat.segments();
         let found = slot_of(segments.state(), owner);
-        let share = found.map(|(id, slot)| {
-            self.registration
-                .shares()
-                .share_of(segments, id, slot, now_ns)
-        });
+        let share = found.map(|(id, slot)| self.seat.shares().share_of(segments, id, slot, now_ns));
         let entry = found.and_then(|(_, slot)| entry_on(slot, self.index));
         holder(
             owner,

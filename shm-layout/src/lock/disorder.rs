@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{DeviceLock, choose::AGE_NS, watch::Fault, who};
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, Order, PolicyKind, Reason,
-    Registration, Segments, Set, clock,
+    Registration, Set, clock,
     primitive::Ordering::Relaxed,
     protocol::turn::{BITMAP, Passed},
     register, snapshot,
@@ -75,7 +75,7 @@ struct World {
 impl World {
     fn new(count: usize) -> World {
         let dir = tempfile::tempdir().expect("a directory");
-        let operator = Segments::open_operator(dir.path()).expect("operator");
+        let operator = Operator::open(dir.path()).expect("operator");
         let enter = |_| {
             let (id, limits) = (Identity::default(), LaunchLimits::default());
             let process = register(operator.segments(), &id, &limits).expect("a slot");

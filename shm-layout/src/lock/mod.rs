@@ -26,6 +26,7 @@ mod wait;
 mod watch;
 
 use crate::{
+    book::Seat,
     clock,
     crash::crash_point,
     primitive::{AtomicU32, Ordering},
@@ -33,7 +34,6 @@ use crate::{
         bell,
         turn::{self, BITMAP, Passed, Turn, who},
     },
-    register::Registration,
     state::{Device, DeviceEntry},
     value::{Entry, Event, EventKind, Order, Reason, SlotId},
 };
@@ -60,7 +60,7 @@ pub(crate) const HOLDS: u32 = 2;
 /// One device's lock, as one process uses it. One thread of the process at a time acquires or releases.
 #[derive(Clone, Copy)]
 pub struct DeviceLock<'r> {
-    registration: &'r Registration,
+    seat: &'r Seat,
     index: usize,
     entry: Entry,
     device: &'r Device,
@@ -80,17 +80,17 @@ impl Device {
 }
 
 impl<'r> DeviceLock<'r> {
-    pub(crate) fn new(registration: &'r Registration, entry: Entry) -> DeviceLock<'r> {
-        let state = registration.segments().state();
+    pub(crate) fn new(seat: &'r Seat, entry: Entry) -> DeviceLock<'r> {
+        let state = seat.segments().state();
         let index = usize::from(entry.device()) % state.devices.len();
-        let slot = &state.slots[usize::from(registration.slot().index)];
+        let slot = &state.slots[usize::from(seat.slot().index)];
         DeviceLock {
-            registration,
+            seat,
             index,
             entry,
             device: &state.devices[index],
             words: &slot.entries[usize::from(entry.index()) % slot.entries.len()],
-            me: registration.slot().to_word(),
+            me: seat.slot().to_word(),
         }
     }
 
@@ -101,7 +101,7 @@ impl<'r> DeviceLock<'r> {
         if who(seen) != 0 {
             return false;
         }
-        if self.registration.may_be_held_back() && !self.eligible(now_ns) {
+        if self.seat.may_be_held_back() && !self.eligible(now_ns) {
             return false;
         }
         if turn.anybody() && self.best_waiter(0, now_ns).is_some() {
@@ -147,7 +147,7 @@ impl<'r> DeviceLock<'r> {
             Passed::To(next) => next,
         };
         let held = now_ns.saturating_sub(since);
-        let pace = self.registration.pace();
+        let pace = self.seat.pace();
         let charged = self.words.count_hold(since, now_ns, reason, pace);
         self.words.left_ns.store(now_ns, Ordering::Relaxed);
         self.words.slack_ns.store(
@@ -164,7 +164,7 @@ impl<'r> DeviceLock<'r> {
         self.publish(Event {
             arg0: held,
             arg1: next,
-            ..Event::of(now_ns, self.registration.slot(), kind)
+            ..Event::of(now_ns, self.seat.slot(), kind)
         });
         SlotId::from_word(next)
     }
@@ -225,7 +225,7 @@ impl<'r> DeviceLock<'r> {
 
     /// Nanoseconds until this holder's cap asks it to pause, `Some(0)` when it is over; `None` without a cap.
     pub fn cap_left(&self, now_ns: u64) -> Option<u64> {
-        let cap = self.registration.pace().cap?;
+        let cap = self.seat.pace().cap?;
         Some(self.words.cap_left(cap, self.held_since(), now_ns))
     }
 
@@ -236,17 +236,17 @@ impl<'r> DeviceLock<'r> {
     }
 
     fn eligible(&self, now_ns: u64) -> bool {
-        let share = self.registration.share();
+        let share = self.seat.share();
         !share.paused
             && (share.cap.is_none() || self.words.cap_until.load(Ordering::Relaxed) <= now_ns)
     }
 
     fn order(&self) -> Order {
-        self.registration.order(self.entry)
+        self.seat.order(self.entry)
     }
 
     fn publish(&self, event: Event) {
-        self.registration.segments().state().publish(Event {
+        self.seat.segments().state().publish(Event {
             device: self.index as u8,
             ..event
         });
@@ -273,7 +273,7 @@ impl<'r> DeviceLock<'r> {
         let kind = EventKind::Hold;
         self.publish(Event {
             arg0: waited.unwrap_or(0),
-            ..Event::of(now_ns, self.registration.slot(), kind)
+            ..Event::of(now_ns, self.seat.slot(), kind)
         });
         true
     }
@@ -281,9 +281,9 @@ impl<'r> DeviceLock<'r> {
     /// Passes the turn of `from` on, and wakes whose it is.
     fn pass(&self, from: u64, now_ns: u64) -> Passed {
         let choose = |bits: &[u64; BITMAP], order| {
-            let shares = &mut *self.registration.shares();
+            let shares = &mut *self.seat.shares();
             choose::best(
-                self.registration.segments(),
+                self.seat.segments(),
                 shares,
                 self.index,
                 bits,
@@ -292,7 +292,7 @@ impl<'r> DeviceLock<'r> {
                 now_ns,
             )
         };
-        pass::pass(self.registration.segments(), self.index, from, |bits| {
+        pass::pass(self.seat.segments(), self.index, from, |bits| {
             choose(bits, self.order())
         })
     }

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::{DeviceLock, watch::Watch};
 use crate::{
-    Change, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, Segments,
-    register,
+    Change, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, register,
 };
 
 pub(super) const MS: u64 = 1_000_000;
@@ -27,7 +26,7 @@ pub(super) fn queued(waiter: &DeviceLock<'_>, start: u64) -> Watch {
 
 /// The operator of new segments, where this policy holds for every device.
 pub(super) fn operator(dir: &Path, policy: LockPolicy) -> Operator {
-    let operator = Segments::open_operator(dir).expect("operator");
+    let operator = Operator::open(dir).expect("operator");
     let change = Change::Policy {
         device: None,
         policy: Some(policy),

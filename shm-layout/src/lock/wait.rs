@@ -20,12 +20,12 @@ use crate::{
 impl DeviceLock<'_> {
     pub(super) fn wait(&self, began: u64, give_up: &dyn Fn() -> bool) -> Acquire {
         let turn = self.device.turn();
-        let slot = usize::from(self.registration.slot().index);
+        let slot = usize::from(self.seat.slot().index);
         self.queue_up(began);
         if bell::strike(&self.device.arrivals) {
             futex::wake(&self.device.arrivals, i32::MAX);
         }
-        self.publish(Event::of(began, self.registration.slot(), EventKind::Wait));
+        self.publish(Event::of(began, self.seat.slot(), EventKind::Wait));
         let mut watch = Watch::begin(began);
         loop {
             // Before the looks below: what changes after them changes this word too, and the sleep ends.
@@ -80,9 +80,7 @@ impl DeviceLock<'_> {
         self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_state.store(WAITS, Ordering::Relaxed);
-        self.device
-            .turn()
-            .join(usize::from(self.registration.slot().index));
+        self.device.turn().join(usize::from(self.seat.slot().index));
         crash_point!("acquire:joined");
     }
 
@@ -100,7 +98,7 @@ impl DeviceLock<'_> {
 
     /// Sleeps until our grant (an edit rings there too), the holder's death, or the next look.
     fn sleep(&self, owner: u64, grant: u32, now_ns: u64, watch: &Watch) {
-        let policy = self.registration.policy(self.entry).0;
+        let policy = self.seat.policy(self.entry).0;
         let mut timeout = LOOK_NS;
         if watch.overdue_ns > 0 {
             timeout = timeout.min(
@@ -110,11 +108,11 @@ impl DeviceLock<'_> {
             );
         }
         let until = self.words.cap_until.load(Ordering::Relaxed);
-        if self.registration.may_be_held_back() && until > now_ns {
+        if self.seat.may_be_held_back() && until > now_ns {
             timeout = timeout.min(until - now_ns);
         }
         let grant = (&self.words.grant, grant);
-        match keeper_of(self.registration.segments().state(), owner) {
+        match keeper_of(self.seat.segments().state(), owner) {
             Some(keeper) => futex::wait_any([grant, keeper], timeout),
             None => futex::wait(grant.0, grant.1, timeout),
         }

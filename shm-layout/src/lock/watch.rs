@@ -6,7 +6,6 @@ use crate::{
     liveness::{self, Mark},
     primitive::Ordering,
     protocol::turn::{Passed, who},
-    reap,
     value::{Event, EventKind, LockPolicy, Reason, Share},
 };
 
@@ -69,7 +68,7 @@ impl DeviceLock<'_> {
         if who(owner) == 0 {
             return None;
         }
-        let state = self.registration.segments().state();
+        let state = self.seat.segments().state();
         let Some((id, slot)) = choose::slot_of(state, owner) else {
             return Some(Fault::Dead);
         };
@@ -78,7 +77,7 @@ impl DeviceLock<'_> {
             Mark::None if now_ns.saturating_sub(first) >= LOOK_NS / 2 => {
                 // No keeper to tell; its byte does.
                 let index = usize::from(id.index);
-                if matches!(reap::is_gone(self.registration.segments(), index), Ok(true)) {
+                if matches!(self.seat.segments().is_gone(index), Ok(true)) {
                     return Some(Fault::Dead);
                 }
             }
@@ -100,7 +99,7 @@ impl DeviceLock<'_> {
         } else {
             0
         };
-        let policy = self.registration.policy(self.entry).0;
+        let policy = self.seat.policy(self.entry).0;
         let stopped = watch.quiet_ns > QUIET_NS + policy.grace_ns
             && liveness::mark_of(&slot.keeper) == Mark::Alive;
         (stopped || watch.overdue_ns > self.patience(owner, &policy)).then_some(Fault::Overdue)
@@ -155,17 +154,14 @@ impl DeviceLock<'_> {
 
     /// Counts the hold that a victim could not end itself.
     fn charge(&self, owner: u64, since_ns: u64, now_ns: u64) {
-        let segments = self.registration.segments();
+        let segments = self.seat.segments();
         let Some((id, slot)) = choose::slot_of(segments.state(), owner) else {
             return;
         };
         let Some(entry) = choose::entry_on(slot, self.index) else {
             return;
         };
-        let share: Share = self
-            .registration
-            .shares()
-            .share_of(segments, id, slot, now_ns);
+        let share: Share = self.seat.shares().share_of(segments, id, slot, now_ns);
         entry.forced.fetch_add(1, Ordering::Relaxed);
         entry.count_hold(since_ns, now_ns, Reason::Forced, share.pace());
     }

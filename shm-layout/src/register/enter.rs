@@ -4,7 +4,7 @@ use std::{io, sync::Mutex};
 
 use super::{RegisterError, Registration};
 use crate::{
-    book::{self, Book},
+    book::{self, Seat},
     clock,
     codec::{self, LaunchShare},
     crash::crash_point,
@@ -68,19 +68,18 @@ pub fn register(
     crash_point!("register:published");
     state.publish(Event::of(now, id, EventKind::Register));
     Ok(Registration {
-        segments: segments.clone(),
-        slot: id,
+        seat: Seat::new(
+            segments,
+            id,
+            group_name,
+            book::launch_policy(launch_policy, policy_source),
+        ),
         pid: std::process::id(),
         alive: Some(alive),
-        group,
         memory: limits.memory,
         memory_source: limits.memory_source,
         keeper: Mutex::new(None),
         entering: Mutex::new(()),
-        group_name: group_name.filter(|_| group != 0),
-        launch: LaunchShare::of_slot(slot),
-        launch_policy: book::launch_policy(launch_policy, policy_source),
-        book: Book::new(),
     })
 }
 

@@ -17,9 +17,8 @@ pub use self::{
     error::{DevicesFull, RegisterError},
 };
 use crate::{
-    book::Book,
-    clock,
-    codec::{self, LaunchShare, NameWords},
+    book::Seat,
+    clock, codec,
     counters::Counters,
     crash::crash_point,
     ledger::Ledger,
@@ -29,32 +28,25 @@ use crate::{
     protocol::claim,
     reap::{Cause, give_back},
     segment::Segments,
-    state::{Device, DeviceEntry, Slot},
     value::{
-        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, QuotaValue, SlotId,
-        Source, Uuid,
+        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, Progress, QuotaValue,
+        Share, SlotId, Source, TraceOrder, Uuid,
     },
 };
 pub use crate::{reap::reap, value::Identity};
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {
-    segments: Segments,
-    slot: SlotId,
+    seat: Seat,
     /// The process that registered; a forked child drops nothing of it.
     pid: u32,
     /// The slot's byte. Taken out before the slot is free, dropped after.
     alive: Option<Alive>,
-    group: u32,
     memory: [MemoryLimit; DEVICES_PER_PROCESS],
     memory_source: Source,
     keeper: Mutex<Option<&'static RobustList>>,
     /// Held while a device is entered.
     entering: Mutex<()>,
-    pub(crate) group_name: Option<NameWords>,
-    pub(crate) launch: LaunchShare,
-    pub(crate) launch_policy: Option<(LockPolicy, Source)>,
-    pub(crate) book: Book,
 }
 
 /// The keeper thread's mark of life. Stays on its thread; dropping it takes the mark back. Drop it before the
@@ -69,47 +61,54 @@ pub struct KeeperMark {
 impl Registration {
     /// The slot.
     pub fn slot(&self) -> SlotId {
-        self.slot
+        self.seat.slot()
     }
 
     /// The segments it is in.
     pub fn segments(&self) -> &Segments {
-        &self.segments
+        self.seat.segments()
     }
 
+    /// The lock policy that holds for this process on one device, and who set it.
+    pub fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
+        self.seat.policy(entry)
+    }
+
+    /// This process's share.
+    pub fn share(&self) -> Share {
+        self.seat.share()
+    }
+
+    /// The newest control generation.
     #[inline]
-    pub(crate) fn words(&self) -> &Slot {
-        &self.segments.state().slots[usize::from(self.slot.index)]
+    pub fn control_generation(&self) -> u64 {
+        self.seat.control_generation()
     }
 
-    /// Our group's index + 1; 0 for none.
-    pub(crate) fn group(&self) -> u32 {
-        self.group
+    /// When a temporary setting of this process next ends by itself; the keeper looks again then.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.seat.next_deadline()
     }
 
-    /// An entry's words, if it has a device.
-    pub(crate) fn entry_words(&self, index: usize) -> Option<&DeviceEntry> {
-        self.words()
-            .entries
-            .get(index)
-            .filter(|entry| entry.device.load(Ordering::Relaxed) != 0)
+    /// What the operator wants traced.
+    pub fn trace_order(&self) -> Option<TraceOrder> {
+        self.seat.trace_order()
     }
 
-    /// An entry's device.
-    pub(crate) fn device_of(&self, index: usize) -> Option<&Device> {
-        let device = self.entry_words(index)?.device.load(Ordering::Relaxed) as usize;
-        self.segments.state().devices.get(device.checked_sub(1)?)
+    /// Says how far the trace has come.
+    pub fn trace_progress(&self, progress: &Progress) {
+        self.seat.trace_progress(progress);
     }
 
     /// Marks the calling thread as the keeper: the kernel marks its word within microseconds of the process's death.
     /// The thread must live as long as the process means to hold locks, and use no robust mutex.
     pub fn attach_keeper(&self) -> io::Result<KeeperMark> {
-        let list = liveness::own_word(&self.words().keeper)?;
+        let list = liveness::own_word(&self.seat.words().keeper)?;
         crash_point!("keeper:attached");
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(list);
         Ok(KeeperMark {
-            segments: self.segments.clone(),
-            slot: self.slot,
+            segments: self.segments().clone(),
+            slot: self.slot(),
             list,
             _not_send: PhantomData,
         })
@@ -118,12 +117,15 @@ impl Registration {
     /// The keeper's tick. While it holds a contended lock a keeper ticks at least four times a second, or it counts
     /// as stopped.
     pub fn heartbeat(&self, now_ns: u64) {
-        self.words().heartbeat_ns.store(now_ns, Ordering::Relaxed);
+        self.seat
+            .words()
+            .heartbeat_ns
+            .store(now_ns, Ordering::Relaxed);
     }
 
     /// Says that everything up to control `generation` is obeyed.
     pub fn acknowledge(&self, generation: u64) {
-        self.words().acked.store(generation, Ordering::Relaxed);
+        self.seat.words().acked.store(generation, Ordering::Relaxed);
     }
 
     /// Enters a device; entering it again gives the same entry.
@@ -136,8 +138,8 @@ impl Registration {
         flags: u32,
     ) -> Result<Entry, DevicesFull> {
         let _entering = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = self.segments.state();
-        let slot = self.words();
+        let state = self.segments().state();
+        let slot = self.seat.words();
         let device = state
             .enter_device(&uuid, name, total_bytes, flags)
             .ok_or(DevicesFull)?;
@@ -183,7 +185,7 @@ impl Registration {
         slot.entry_of_device[device].store(index as u8 + 1, Ordering::Relaxed);
         // ORDER: Release pairs with the Acquire in each_account; whoever finds our bit finds the entry.
         state.devices[device].members[self.member().0].fetch_or(self.member().1, Ordering::Release);
-        self.refresh();
+        self.seat.refresh();
         Ok(Entry {
             index: index as u8,
             device: device as u8,
@@ -193,19 +195,19 @@ impl Registration {
     /// Our bit in a bitmap of slots.
     pub(crate) fn member(&self) -> (usize, u64) {
         (
-            usize::from(self.slot.index / 64),
-            1 << (self.slot.index % 64),
+            usize::from(self.slot().index / 64),
+            1 << (self.slot().index % 64),
         )
     }
 
     /// The entry of a process's device ordinal.
     pub fn entry(&self, ordinal: u8) -> Option<Entry> {
-        let found = self.words().entries.iter().position(|entry| {
+        let found = self.seat.words().entries.iter().position(|entry| {
             entry.device.load(Ordering::Relaxed) != 0
                 && entry.ordinal.load(Ordering::Relaxed) == u32::from(ordinal)
         });
         let index = found? as u8;
-        let device = self.words().entries[usize::from(index)]
+        let device = self.seat.words().entries[usize::from(index)]
             .device
             .load(Ordering::Relaxed);
         let device = u8::try_from(device.checked_sub(1)?)
@@ -216,14 +218,14 @@ impl Registration {
 
     /// Whether the slot is ours still. It stays so until we leave, unless somebody wrote over the segment.
     pub fn is_ours(&self) -> bool {
-        claim::live(&self.words().claim) == Some(self.slot.epoch)
+        claim::live(&self.seat.words().claim) == Some(self.slot().epoch)
     }
 
     /// Gives the slot back at the end of the process, whatever its other threads are doing. Nobody else can claim the
     /// slot before the process is gone (its byte stays locked), so what they still write disturbs nobody.
     pub fn leave(&self) {
         if self.is_ours() {
-            give_back(&self.segments, self.slot, clock::now(), Cause::Exit);
+            give_back(self.segments(), self.slot(), clock::now(), Cause::Exit);
         }
     }
 
@@ -236,20 +238,20 @@ impl Registration {
     #[inline]
     pub fn ledger(&self, entry: Entry) -> Ledger<'_> {
         Ledger::new(
-            self,
+            &self.seat,
             entry,
-            &self.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS],
+            &self.seat.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS],
         )
     }
 
     /// This process's counters on one device.
     pub fn count(&self, entry: Entry) -> &Counters {
-        &self.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
+        &self.seat.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS].counters
     }
 
     /// The lock of one device.
     pub fn lock(&self, entry: Entry) -> DeviceLock<'_> {
-        DeviceLock::new(self, entry)
+        DeviceLock::new(&self.seat, entry)
     }
 }
 
@@ -270,7 +272,7 @@ impl Drop for Registration {
         }
         let now = clock::now();
         if self.is_ours() {
-            give_back(&self.segments, self.slot, now, Cause::Exit);
+            give_back(self.segments(), self.slot(), now, Cause::Exit);
         }
         drop(self.alive.take());
     }

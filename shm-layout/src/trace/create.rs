@@ -25,10 +25,8 @@ use crate::{
     create::{self, Kind},
     dir::Dir,
     protocol::claim,
-    reap,
     segment::Segments,
-    snapshot::ProcessView,
-    value::{MAX_PROCESSES, SlotId},
+    value::{Identity, MAX_PROCESSES, SlotId},
 };
 
 /// How long [`sweep`] leaves the buffer of a process that has ended, for whoever wants to export it.
@@ -38,13 +36,18 @@ pub const KEEP: Duration = Duration::from_secs(3600);
 ///
 /// Whoever may write the state may write the buffer: it takes that file's owner, group and mode, but for what
 /// others may.
-pub fn create(dir: &Path, process: &ProcessView, records: u32) -> Result<PathBuf, TraceError> {
+pub fn create(
+    dir: &Path,
+    slot: SlotId,
+    identity: &Identity,
+    records: u32,
+) -> Result<PathBuf, TraceError> {
     if !RECORDS.contains(&records) {
         return Err(TraceError::Records { asked: records });
     }
     let dir = Dir::open(dir).map_err(TraceError::Dir)?;
-    forget_earlier_lives(&dir, process.slot);
-    let path = path(dir.path(), process.slot);
+    forget_earlier_lives(&dir, slot);
+    let path = path(dir.path(), slot);
     let state = dir
         .existing(Kind::State.name(), false, Kind::State.names(dir.mode()))
         .map_err(TraceError::Dir)?
@@ -63,10 +66,10 @@ pub fn create(dir: &Path, process: &ProcessView, records: u32) -> Result<PathBuf
         fchown(file, Some(state.uid()), Some(state.gid()))
             .map_err(TraceError::io(&path, "give to the state's owner"))?;
     }
-    write_head(file, process, records).map_err(TraceError::io(&path, "initialise"))?;
+    write_head(file, slot, identity, records).map_err(TraceError::io(&path, "initialise"))?;
     crash_point!("trace:initialised");
     scratch
-        .publish(&name_of(process.slot), true)
+        .publish(&name_of(slot), true)
         .map_err(TraceError::io(&path, "name"))?;
     Ok(path)
 }
@@ -84,7 +87,7 @@ fn allocate(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
 }
 
 /// By plain writes: nobody has the file mapped yet.
-fn write_head(file: &File, process: &ProcessView, records: u32) -> io::Result<()> {
+fn write_head(file: &File, slot: SlotId, identity: &Identity, records: u32) -> io::Result<()> {
     macro_rules! put {
         ($($field:ident: $value:expr;)*) => {
             $(file.write_all_at(&$value.to_ne_bytes(), std::mem::offset_of!(Head, $field) as u64)?;)*
@@ -95,14 +98,13 @@ fn write_head(file: &File, process: &ProcessView, records: u32) -> io::Result<()
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         file.write_all_at(&bytes, at as u64)
     };
-    let identity = &process.identity;
     let (boottime, realtime) = moment();
     let boot = create::boot_id();
     put! {
         magic: MAGIC;
         capacity: records;
         size: size(records);
-        who: process.slot.to_word();
+        who: slot.to_word();
         pid: identity.pid;
         uid: identity.uid;
         start_time: identity.start_time;
@@ -218,7 +220,7 @@ fn lives(segments: &Segments, slot: SlotId) -> bool {
         .slots
         .get(index)
         .and_then(|words| claim::live(&words.claim));
-    claimed == Some(slot.epoch) && !matches!(reap::is_gone(segments, index), Ok(true))
+    claimed == Some(slot.epoch) && !matches!(segments.is_gone(index), Ok(true))
 }
 
 /// What makers left that were killed halfway: nobody takes a minute to make one.

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 
 use super::TraceError;
 use crate::{
+    book::Seat,
     primitive::Ordering,
-    register::Registration,
     state::Slot,
     value::{Progress, TraceOrder, TraceState},
 };
@@ -34,14 +34,14 @@ impl TraceState {
     }
 }
 
-impl Registration {
+impl Seat {
     /// What the operator wants traced.
-    pub fn trace_order(&self) -> Option<TraceOrder> {
+    pub(crate) fn trace_order(&self) -> Option<TraceOrder> {
         self.known().trace_order()
     }
 
     /// Says how far the trace has come.
-    pub fn trace_progress(&self, progress: &Progress) {
+    pub(crate) fn trace_progress(&self, progress: &Progress) {
         let state = TraceState::ALL
             .iter()
             .position(|state| *state == progress.state);

@@ -1,7 +1,11 @@
 //! What can be edited.
 
 #[cfg(feature = "serde")]
-use super::stored;
+mod stored;
+
+#[cfg(feature = "serde")]
+pub(crate) use stored::uuid as uuid_text;
+
 use super::{LockPolicy, QuotaValue, SlotId, Uuid};
 
 /// What an edit does to one setting.

@@ -40,7 +40,7 @@ impl Dir {
     }
 
     pub fn operator(&self) -> Operator {
-        Segments::open_operator(self.path()).expect("operator")
+        shm_layout::Operator::open(self.path()).expect("operator")
     }
 
     pub fn viewer(&self) -> Segments {

@@ -51,7 +51,7 @@ fn faults(src: &Path) -> Vec<String> {
     for import in sources.imports() {
         faults.extend(floors.climb(&import));
     }
-    faults.extend(circles(&sources));
+    faults.extend(circles(&floors, &sources));
     faults
 }
 
@@ -138,12 +138,13 @@ impl Floors {
     }
 }
 
-/// Circles between files, where what a file takes from its own parents does not count.
-fn circles(sources: &Sources) -> Vec<String> {
+/// Circles between the files of one module, where what a file takes from its own parents does not count.
+fn circles(floors: &Floors, sources: &Sources) -> Vec<String> {
     let mut uses: BTreeMap<String, Vec<Import>> = BTreeMap::new();
     for import in sources.imports() {
         let is_parent = import.to.is_empty() || is_inside(&import.from, &import.to);
-        if !is_parent && import.from != import.to {
+        let is_inside_one = floors.entry(&import.from) == floors.entry(&import.to);
+        if is_inside_one && !is_parent && import.from != import.to {
             uses.entry(import.from.clone()).or_default().push(import);
         }
     }

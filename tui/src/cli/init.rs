@@ -40,7 +40,7 @@ fn user(out: &mut dyn Write) -> Done {
         )?;
         return Ok(Exit::Done);
     }
-    let operator = Segments::open_operator(&dir.path)?;
+    let operator = shm_layout::Operator::open(&dir.path)?;
     segments::say_set_aside(operator.segments().set_aside());
     writeln!(
         out,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use shm_layout::dir::Dir;
-use shm_layout::{SegmentDir, Segments, clock};
+use shm_layout::{SegmentDir, clock};
 
 use super::table::{Side, Table};
 use super::{Done, json, note, segments};
@@ -111,7 +111,7 @@ fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<(), String> {
     };
     let now = clock::now();
     let until = now.saturating_add(u64::try_from(CLAIM.as_nanos()).unwrap_or(0));
-    let operator = Segments::open_operator(&dir.path)
+    let operator = shm_layout::Operator::open(&dir.path)
         .map_err(|error| format!("a claim needs the right to edit the segments: {error}"))?;
     segments::say_set_aside(operator.segments().set_aside());
     let held = operator.claim_pick(uuid, &device.name, device.total_bytes, until, now);

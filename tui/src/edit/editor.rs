@@ -7,9 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use shm_layout::{
-    Change, EditError, Operator, SegmentDir, Segments, SlotId, clock, snapshot, text,
-};
+use shm_layout::{Change, EditError, Operator, SegmentDir, SlotId, clock, snapshot, text};
 
 use super::change::summary;
 use crate::edit::audit::{AuditLog, Outcome, Place, Record, SCHEMA_VERSION};
@@ -90,13 +88,11 @@ impl Editor {
     /// Opens the segments for editing. Without the right to, the editor still records what was tried.
     pub fn open(dir: &SegmentDir) -> Self {
         let operator =
-            Segments::open_operator(&dir.path).map_err(|error| {
-                match EditFailure::open(&dir.path, &error) {
-                    EditFailure::Open {
-                        not_permitted, why, ..
-                    } => (not_permitted, why),
-                    other => (false, other.to_string()),
-                }
+            Operator::open(&dir.path).map_err(|error| match EditFailure::open(&dir.path, &error) {
+                EditFailure::Open {
+                    not_permitted, why, ..
+                } => (not_permitted, why),
+                other => (false, other.to_string()),
             });
         if let Ok(operator) = &operator {
             // The dead apply nothing: without them the list of those that have not applied it is true.

@@ -33,7 +33,7 @@ pub fn begin(
             "{title} is being traced already; gpushare trace stop ends it, gpushare trace export reads it meanwhile"
         )));
     }
-    let path = trace::create(&dir.path, &process, records)?;
+    let path = trace::create(&dir.path, process.slot, &process.identity, records)?;
     let applied = editor
         .apply(request(chosen, Some(records), reason, from))
         .inspect_err(|_| {

@@ -4,9 +4,8 @@ use std::{fmt::Display, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use super::{
-    Boost, LockPolicy, QuotaValue, Set, SlotId, Source, Until, Uuid, format_uuid, parse_uuid,
-};
+use super::{Boost, Set, Until};
+use crate::value::{LockPolicy, QuotaValue, SlotId, Source, Uuid, format_uuid, parse_uuid};
 
 /// Unsets a setting.
 const INHERIT: &str = "inherit";
