@@ -5,8 +5,8 @@
 
 use crate::{
     DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
+    counters::Counters,
     layout::shared,
-    ledger::Counters,
     primitive::{AtomicU8, AtomicU32, AtomicU64},
 };
 

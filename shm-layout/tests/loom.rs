@@ -26,8 +26,14 @@ mod crash {
 }
 
 #[allow(dead_code, reason = "the models use what they need")]
-#[path = "../src/protocol/mod.rs"]
-mod protocol;
+#[path = "../src/protocol"]
+mod protocol {
+    pub mod account;
+    pub mod bell;
+    pub mod claim;
+    pub mod seqlock;
+    pub mod turn;
+}
 
 use loom::{
     cell::UnsafeCell,

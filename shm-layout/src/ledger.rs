@@ -1,6 +1,5 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
-pub use crate::counters::Counters;
 use crate::{
     book::{CachedLimits, Limits, Seat},
     crash::crash_point,
