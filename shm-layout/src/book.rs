@@ -246,11 +246,10 @@ impl Seat {
     /// The order of a device's queue.
     pub(crate) fn order(&self, entry: Entry) -> Order {
         self.look();
-        match self.cached_limits(entry).order.load(Ordering::Relaxed) {
-            1 => Order::Fifo,
-            2 => Order::Priority,
-            _ => Order::Fair,
-        }
+        let known = self.cached_limits(entry).order.load(Ordering::Relaxed);
+        // Kept one higher: zero is an entry that was not resolved yet.
+        let code = known.checked_sub(1);
+        code.and_then(Order::of_code).unwrap_or_default()
     }
 
     /// Other slots' shares.
@@ -349,11 +348,7 @@ impl Seat {
                 .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);
             let (policy, _) =
                 resolve_policy(settings.policy, known.common.policy, self.launch_policy);
-            let order = match policy.order {
-                Order::Fair => 0,
-                Order::Fifo => 1,
-                Order::Priority => 2,
-            };
+            let order = u64::from(policy.order.code()) + 1;
             cached.order.store(order, Ordering::Relaxed);
             let limit = device_limit(&settings, &known.common, total);
             cached

@@ -15,11 +15,7 @@ pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
         PolicyKind::Timeslice(ns) => (2, ns),
         PolicyKind::Always => (3, 0),
     };
-    let order = match policy.order {
-        Order::Fifo => 0,
-        Order::Priority => 1,
-        Order::Fair => 2,
-    };
+    let order = u64::from(policy.order.code());
     let first = 1 | kind << 8 | order << 16 | u64::from(policy.sync_skips) << 32;
     [
         first,
@@ -42,12 +38,7 @@ pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
         3 => PolicyKind::Always,
         _ => return None,
     };
-    let order = match words[0] >> 16 & 0xff {
-        0 => Order::Fifo,
-        1 => Order::Priority,
-        2 => Order::Fair,
-        _ => return None,
-    };
+    let order = Order::of_code(words[0] >> 16 & 0xff)?;
     let policy = LockPolicy {
         kind,
         order,

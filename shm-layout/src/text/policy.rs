@@ -17,7 +17,7 @@ pub const POLICY_FIELDS: [PolicyField; 7] = [
     PolicyField::TIMESLICE,
     PolicyField {
         name: "order",
-        about: "which waiter is next: fifo, priority or fair",
+        about: Order::ABOUT,
         least: 0,
         most: 0,
         span: false,
@@ -288,7 +288,7 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
         let known = Order::ALL.into_iter().find(|order| order.word() == value);
         let order = known.ok_or_else(|| TextError::UnknownWord {
             text: word.to_owned(),
-            known: "order=fifo, order=priority or order=fair".into(),
+            known: Order::WORDS.map(|word| format!("order={word}")).join(", "),
         })?;
         return once(&mut edit.order, order, "order= is given twice");
     }

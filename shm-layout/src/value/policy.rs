@@ -37,16 +37,42 @@ pub enum Order {
 }
 
 impl Order {
-    /// Every order.
-    pub const ALL: [Order; 3] = [Order::Fifo, Order::Priority, Order::Fair];
+    /// Every order, the default first. A segment keeps an order by its [`code`](Order::code).
+    pub const ALL: [Order; 3] = [Order::Fair, Order::Priority, Order::Fifo];
+
+    /// Their words, in the same order.
+    pub const WORDS: [&str; Self::ALL.len()] = {
+        let mut words = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < words.len() {
+            words[at] = Self::ALL[at].word();
+            at += 1;
+        }
+        words
+    };
+
+    /// What `order=` says, for help.
+    pub const ABOUT: &str = "which waiter is next: fifo, priority or fair";
 
     /// As written behind `order=`.
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Order::Fifo => "fifo",
             Order::Priority => "priority",
             Order::Fair => "fair",
         }
+    }
+
+    /// Its number in a segment.
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The order of a number in a segment.
+    pub(crate) fn of_code(code: u64) -> Option<Order> {
+        Self::ALL
+            .into_iter()
+            .find(|order| u64::from(order.code()) == code)
     }
 }
 

@@ -60,9 +60,9 @@ pub(super) fn of_policy(data: &Data, gpu: usize, policy: &LockPolicy) -> Vec<Che
     let round: u64 = turns.iter().copied().fold(0, u64::saturating_add);
     let shortest = turns.iter().copied().min().unwrap_or(0);
     let who = match policy.order {
-        Order::Fair => "one waits",
         Order::Fifo => "each waits",
         Order::Priority => "the least urgent waits",
+        _ => "one waits",
     };
     checks.push(Check::good(format!(
         "GPU{gpu}: {} contend: {who} up to about {} for its turn",

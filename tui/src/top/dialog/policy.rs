@@ -1,7 +1,7 @@
 //! The lock policy of one device, or of all.
 
 use shm_layout::text::POLICY_FIELDS;
-use shm_layout::{Change, LockPolicy, PolicyKind, Uuid};
+use shm_layout::{Change, LockPolicy, Order, PolicyKind, Uuid};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::audit::Place;
@@ -12,7 +12,6 @@ use crate::text::uuids;
 use crate::top::data::Data;
 
 const RULES: [&str; 4] = ["off", "launches", "timeslice", "always"];
-const ORDERS: [&str; 3] = ["fair", "priority", "fifo"];
 
 /// Whose policy.
 #[derive(Clone, Debug)]
@@ -38,18 +37,14 @@ impl PolicySubject {
             PolicyKind::Timeslice(ns) => (2, format_duration(ns)),
             PolicyKind::Always => (3, String::new()),
         };
-        let order = match base.order {
-            shm_layout::Order::Fair => 0,
-            shm_layout::Order::Priority => 1,
-            shm_layout::Order::Fifo => 2,
-        };
+        let order = Order::ALL.iter().position(|order| *order == base.order);
         let span = |label, name, ns| Field::text(label, format_duration(ns), note(name));
         Some(Dialog {
             title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
             fields: vec![
                 Field::choice("Yield", &RULES, rule),
                 Field::text("After", after, "launches: a number; timeslice: 100us to 1m"),
-                Field::choice("Next", &ORDERS, order),
+                Field::choice("Next", &Order::WORDS, order.unwrap_or(0)),
                 span("Idle", "idle", base.idle_ns),
                 span("Max hold", "max-hold", base.max_hold_ns),
                 span("Grace", "grace", base.grace_ns),
