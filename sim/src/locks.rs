@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -20,15 +20,61 @@ const FIRST_BYTE: i64 = 1 << 32;
 /// The byte that all who have the world open hold together.
 const PRESENT: i64 = FIRST_BYTE - 1;
 
+/// Opens a lock file, and makes it where there is none.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+    // Whoever removes a world may do so between the two.
+    for _ in 0..8 {
+        match existing(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        match options().create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+    }
+    Err(io::Error::other("others make and remove it all the time"))
+}
+
+/// Opens a file of a world. Every user may give any name in `/dev/shm` to anything: it has to be ours, regular, and
+/// nobody else may write it. Neither follows a link nor waits.
+pub(crate) fn existing(path: &Path) -> io::Result<File> {
+    match options().open(path) {
+        Ok(file) => judge(&file.metadata()?).map(|()| file),
+        // Whose it is says more than that it cannot be opened.
+        Err(error) => Err(std::fs::symlink_metadata(path)
+            .and_then(|found| judge(&found))
+            .err()
+            .unwrap_or(error)),
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options
         .read(true)
         .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(path)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options
+}
+
+fn judge(found: &Metadata) -> io::Result<()> {
+    const WRITTEN_BY_OTHERS: u32 = 0o022;
+    // SAFETY: geteuid has no preconditions.
+    let us = unsafe { libc::geteuid() };
+    let why = if found.uid() != us {
+        format!(
+            "it belongs to user {}, not to user {us}; set GPUSHARE_SIM_WORLD to a name of your own",
+            found.uid()
+        )
+    } else if !found.is_file() {
+        "it is not a regular file; remove it".to_owned()
+    } else if found.mode() & WRITTEN_BY_OTHERS != 0 {
+        "other users may write to it; remove it".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(why))
 }
 
 /// The lock file of a world's memory.

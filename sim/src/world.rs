@@ -12,10 +12,10 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use shared_memory::{Shmem, ShmemConf, ShmemError};
+use shared_memory::{Shmem, ShmemConf};
 
 use crate::layout::{Layout, MAGIC, SCENARIO_WORDS};
-use crate::locks::{Exclusive, Life, lock_path};
+use crate::locks::{self, Exclusive, Life, lock_path};
 use crate::remains;
 use crate::scenario::{Compute, Scenario};
 
@@ -243,15 +243,23 @@ impl World {
 }
 
 /// Opens the shared memory, or makes it; called under the world's lock.
-fn map(os_name: &str) -> Result<Shmem, ShmemError> {
+fn map(os_name: &str) -> Result<Shmem, Box<dyn std::error::Error>> {
     let want = size_of::<Layout>();
-    if let Ok(memory) = ShmemConf::new().os_id(os_name).open()
-        && memory.len() >= want
-    {
-        return Ok(memory);
+    let path = PathBuf::from(format!("/dev/shm{os_name}"));
+    match locks::existing(&path) {
+        // What is ours keeps its name: only we can put something else there.
+        Ok(_) => {
+            if let Ok(memory) = ShmemConf::new().os_id(os_name).open()
+                && memory.len() >= want
+            {
+                return Ok(memory);
+            }
+            // Half-made by someone who was killed, or of an older layout.
+            let _ = std::fs::remove_file(path);
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
     }
-    // Not there, half-made by someone who was killed, or of an older layout.
-    let _ = std::fs::remove_file(format!("/dev/shm{os_name}"));
     let mut memory = ShmemConf::new().os_id(os_name).size(want).create()?;
     // The world outlives its maker; `remove` ends it.
     memory.set_owner(false);
@@ -403,5 +411,38 @@ mod tests {
         let path = format!("/dev/shm{}", os_name(&private.name));
         std::fs::write(&path, b"").expect("shared memory is writable");
         assert_eq!(private.open(None).devices().len(), 2);
+    }
+
+    #[test]
+    fn what_another_user_or_a_link_has_the_name_of_is_refused_and_left() {
+        use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+        let private = Private::new("planted");
+        let memory = PathBuf::from(format!("/dev/shm{}", os_name(&private.name)));
+        let refused = |path: &Path, words: &str| {
+            let error = World::open_named(&private.name, None).expect_err("refused");
+            assert!(error.to_string().contains(words), "{error}");
+            std::fs::remove_file(path).expect("it was left");
+        };
+        for path in [&lock_path(&memory), &memory] {
+            let victim = memory.with_extension("victim");
+            std::fs::write(&victim, "precious").expect("shared memory is writable");
+            symlink(&victim, path).expect("linked");
+            refused(path, "not a regular file");
+            assert_eq!(std::fs::read(&victim).expect("there"), b"precious");
+            std::fs::remove_file(victim).expect("there");
+
+            std::fs::write(path, "").expect("shared memory is writable");
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).expect("ours");
+            refused(path, "other users may write");
+
+            std::fs::write(path, "").expect("shared memory is writable");
+            if chown(path, Some(61_237), None).is_ok() {
+                refused(path, "belongs to user 61237");
+            } else {
+                eprintln!("skipped: only root can give a file away");
+                std::fs::remove_file(path).expect("ours");
+            }
+        }
+        assert!(World::open_named(&private.name, None).is_ok());
     }
 }
