@@ -198,7 +198,7 @@ fn read_name(text: &str, longest: usize) -> Result<String, TextError> {
     text::visible(text)?;
     if text.len() > longest {
         let start: String = text.chars().take(longest).collect();
-        let why = format!("{start:?} is no name: at most {longest} bytes");
+        let why = format!("{start:?} is not a name: at most {longest} bytes");
         return Err(TextError::Conflict { why });
     }
     Ok(text.to_owned())

@@ -42,7 +42,7 @@ use state::State;
 use state::filter::Filter;
 use view::Look;
 
-/// Seconds between two looks, unless told otherwise.
+/// Seconds between two snapshots, unless told otherwise.
 const DELAY: f64 = 0.25;
 /// How long a program that prints once waits for NVML.
 const NVML: Duration = Duration::from_secs(3);

@@ -193,7 +193,7 @@ fn top_page() -> Result<String, Failure> {
 fn fields() -> String {
     let mut text = String::from(
         ".SH JSON\nAn object with \\fBschema_version\\fR and \\fBprocesses\\fR, a list. Bytes, nanoseconds and microseconds \
-         are what the key says; what is not known is null. gpushare\\-top \\-\\-once \\-\\-format json describes processes \
+         are named in the key; an unknown value is null. gpushare\\-top \\-\\-once \\-\\-format json describes processes \
          alike.\n",
     );
     for (path, meaning) in FIELDS {

@@ -82,7 +82,7 @@ pub fn run(args: Args) -> Done {
             (_, unusable) => Err(Failure {
                 exit: unusable.as_ref().map_or(Exit::Failed, |why| why.exit),
                 sentence:
-                    "it was not started, because there is nothing to trace with; leave --trace out"
+                    "it was not started, because there is nothing to trace with; omit --trace"
                         .into(),
             }),
         };

@@ -86,7 +86,7 @@ fn nvml(patient: &Patient) -> Finding {
         ),
         Err(error) => Finding::warn(
             "nvml",
-            format!("not asked: {error}"),
+            format!("not checked: {error}"),
             "fix the segments first",
         ),
     }

@@ -91,7 +91,7 @@ fn advice(error: &OpenError) -> &'static str {
         OpenError::Foreign { .. } | OpenError::Truncated { .. } => {
             "something else wrote there: move the file away; the next program makes a new one"
         }
-        OpenError::StaleBoot { .. } => "nothing to do: the next program makes them anew",
+        OpenError::StaleBoot { .. } => "nothing to do: the next program makes new ones",
         OpenError::NotReady { .. } => "try again in a moment; if it stays, remove the file",
         OpenError::OtherInstance { .. } => "nothing to do: the next program sets it aside",
         OpenError::WrongOwner { .. } | OpenError::Unsafe { .. } => {

@@ -30,7 +30,7 @@ pub fn begin(
     let process = process(&segments, chosen.slot).ok_or_else(|| gone(title))?;
     if is_written(&process.trace) {
         return Err(Failure::failed(format!(
-            "{title} is being traced already; gpushare trace stop ends it, gpushare trace export reads it meanwhile"
+            "{title} is being traced already; gpushare trace stop ends it, gpushare trace export can read it already"
         )));
     }
     let path = trace::create(&dir.path, process.slot, &process.identity, records)?;

@@ -55,7 +55,7 @@ impl Obstacle {
             ),
             Self::OtherMachine => format!(
                 "{program} is built for another kind of processor or word size than libgpushare.so: the linker will \
-                 complain and go on without it"
+                 complain and continue without it"
             ),
         }
     }

@@ -322,7 +322,7 @@ pub fn wound(state: &mut State, passed: Option<Vec<Sample>>) {
 
 /// Takes in that a recording has no more samples.
 pub fn over(state: &mut State) {
-    say(state, "this is the end of the recording; q leaves", false);
+    say(state, "this is the end of the recording; q quits", false);
 }
 
 /// Takes in what the operator's thread has done.

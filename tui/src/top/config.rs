@@ -32,7 +32,7 @@ pub const SETTINGS: [(&str, &str, &str); 7] = [
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Seconds between two looks.
+    /// Seconds between two snapshots.
     pub delay: Option<f64>,
     /// `auto`, `always` or `never`.
     pub color: Option<Colour>,

@@ -100,7 +100,7 @@ struct AlertLine<'a> {
     sentence: &'a str,
 }
 
-/// Prints one look. `only` is the one GPU to print.
+/// Prints one snapshot. `only` is the one GPU to print.
 pub fn print(
     out: &mut impl Write,
     state: &State,

@@ -6,43 +6,43 @@ use clap::{Parser, ValueEnum};
 
 use super::palette::When;
 
-/// Who holds each GPU, who waits for it, how long and since when; and what each may do.
+/// Show which process holds each GPU, which wait, and for how long; edit quotas and policies.
 ///
 /// Without options it fills the terminal. ? lists the keys.
 #[derive(Debug, Parser)]
 #[command(name = "gpushare-top", version, max_term_width = 100)]
 pub struct Options {
-    /// Print one look and end.
+    /// Print one snapshot and exit.
     #[arg(long, conflicts_with = "batch")]
     pub once: bool,
-    /// Print looks one after the other instead of filling the terminal.
+    /// Print snapshots one after the other instead of filling the terminal.
     #[arg(short, long)]
     pub batch: bool,
-    /// End after so many looks (with -b).
+    /// Exit after this many snapshots (with -b).
     #[arg(short = 'n', long, value_name = "N", requires = "batch")]
     pub looks: Option<u64>,
-    /// Seconds between two looks.
+    /// Seconds between two snapshots.
     #[arg(short, long, value_name = "SEC")]
     pub delay: Option<f64>,
     /// How to print (with --once or -b).
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// End with code 3 when an alert is active (with --once).
+    /// Exit with code 3 when an alert is active (with --once).
     #[arg(long, requires = "once")]
     pub check: bool,
     /// Show only some processes: user=alice used>4G state=wait name~train, or just a word.
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Begin with this GPU; with --once or -b print only it.
+    /// Start with this GPU; with --once or -b print only it.
     #[arg(long, value_name = "N")]
     pub gpu: Option<usize>,
-    /// Change nothing, whatever is pressed.
+    /// Read-only: no key changes anything.
     #[arg(long)]
     pub read_only: bool,
-    /// Write every look to a file, for --replay.
+    /// Write every snapshot to a file, for --replay.
     #[arg(long, value_name = "F")]
     pub record: Option<PathBuf>,
-    /// Play a recording instead of looking at this machine.
+    /// Play a recording instead of watching this machine.
     #[arg(long, value_name = "F", conflicts_with = "record")]
     pub replay: Option<PathBuf>,
     /// Do not ask NVML.
@@ -62,7 +62,7 @@ pub struct Options {
     pub tied: bool,
 }
 
-/// How looks are printed.
+/// How snapshots are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.

@@ -357,7 +357,7 @@ fn a_policy_dialog_tells_what_somebody_else_set_meanwhile() {
         panic!("no dialog");
     };
     let first = &dialog.checks(state.data())[0].text;
-    assert!(first.starts_with("edited meanwhile: "), "{first}");
+    assert!(first.starts_with("changed in the meantime: "), "{first}");
     assert!(first.contains("was launches=7"), "{first}");
 }
 

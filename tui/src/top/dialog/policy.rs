@@ -92,7 +92,7 @@ impl PolicySubject {
             true if all => Check::good(format!("all GPUs: {}", format_policy(&policy))),
             true => Check::warn("no change: these values are in force already"),
             false if now != self.base => {
-                Check::warn(format!("edited meanwhile: {}", changes.join("  ")))
+                Check::warn(format!("changed in the meantime: {}", changes.join("  ")))
             }
             false => Check::good(changes.join("  ")),
         }];

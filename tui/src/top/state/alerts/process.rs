@@ -17,7 +17,7 @@ pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
             _ => continue,
         };
         let advice = match process.state {
-            ProcessState::Stopped => format!("kill -CONT {} lets it go on", process.shown_pid()),
+            ProcessState::Stopped => format!("kill -CONT {} resumes it", process.shown_pid()),
             _ => format!("it may be stopped (kill -CONT {})", process.shown_pid()),
         };
         found.push(Finding {
