@@ -56,7 +56,8 @@ impl State {
     }
 
     /// Counts a process that could not be managed. (A full table is counted by [`crate::register()`] itself.)
-    pub fn count_unmanaged(&self) {
+    pub fn count_unmanaged(&self, now_ns: u64) {
+        self.unmanaged_ns.store(now_ns, Ordering::Relaxed);
         self.unmanaged.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub generation: u64,
     /// Processes that found no slot.
     pub unmanaged: u64,
+    /// When the last of them was turned away; 0 while there is none.
+    pub unmanaged_ns: u64,
     /// The next event's number.
     pub events_head: u64,
     /// Times two holders were seen: always 0.

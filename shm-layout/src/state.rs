@@ -48,7 +48,9 @@ shared! {
         128 unmanaged: AtomicU64,
         /// Slots given back for the dead. Any process adds.
         136 reaped: AtomicU64,
-        144 _reserved: [AtomicU64; 14],
+        /// When the last process found no slot. Any process writes.
+        144 unmanaged_ns: AtomicU64,
+        152 _reserved: [AtomicU64; 13],
         256 devices: [Device; MAX_DEVICES],
         33024 groups: [Group; MAX_GROUPS],
         37120 slots: [Slot; MAX_PROCESSES],

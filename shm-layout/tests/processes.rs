@@ -396,7 +396,9 @@ fn a_full_table_is_a_clear_error_and_is_counted() {
         ),
         "{error}"
     );
-    assert_eq!(look(&segments).unmanaged, 1);
+    let view = look(&segments);
+    assert_eq!(view.unmanaged, 1);
+    assert!(view.unmanaged_ns > 0 && view.unmanaged_ns <= view.time_ns);
     drop(all);
     let again = take().expect("a slot again");
     assert!(again.slot().epoch > 1, "a re-used slot has a new epoch");

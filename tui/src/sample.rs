@@ -28,6 +28,8 @@ pub use who::Who;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::refused::Refused;
+
 /// The version of every JSON document made from samples; it grows when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -61,6 +63,8 @@ pub struct Sample {
     pub events_lost: u64,
     /// Processes that found no free slot since the segment was made: they run uncounted.
     pub refused: u64,
+    /// When the last of them found none, CLOCK_BOOTTIME.
+    pub refused_ns: u64,
     /// Things that are wrong with the sources, as sentences.
     pub warnings: Vec<String>,
 }
@@ -139,6 +143,22 @@ pub struct GroupSample {
 }
 
 impl Sample {
+    /// What to say of the processes that found no free slot, if that is still news.
+    pub fn refusal(&self) -> Option<String> {
+        let refused = Refused {
+            count: self.refused,
+            last_ns: self.refused_ns,
+            slots_used: self.processes.iter().filter(|p| p.slot.is_some()).count(),
+        };
+        refused.sentence(self.time_ns)
+    }
+
+    /// When the last process found no free slot, milliseconds since 1970.
+    pub fn refused_unix_ms(&self) -> Option<i64> {
+        let ago_ms = self.time_ns.saturating_sub(self.refused_ns) / 1_000_000;
+        (self.refused > 0).then(|| self.unix_ms.saturating_sub_unsigned(ago_ms))
+    }
+
     /// The process in `slot`, if it still is the same life of it.
     pub fn process(&self, slot: SlotId) -> Option<&ProcessSample> {
         self.processes.iter().find(|p| p.slot == Some(slot))

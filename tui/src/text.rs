@@ -5,6 +5,7 @@ pub mod exit;
 pub mod names;
 pub mod plain;
 pub mod quota;
+pub mod refused;
 pub mod units;
 pub mod users;
 pub mod uuids;

@@ -115,6 +115,8 @@ fn a_full_slot_table_shows_everybody_and_counts_who_found_no_slot() {
         said.json()["processes"].as_array().map(Vec::len),
         Some(shm_layout::MAX_PROCESSES)
     );
+    assert_eq!(said.json()["refused"], 1);
+    assert!(said.json()["refused_last_unix_ms"].is_i64(), "{said:?}");
     let said = world.gpushare(&["ps"]).done();
     assert!(
         said.err.contains("1 program found no free slot"),

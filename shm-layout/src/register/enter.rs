@@ -118,7 +118,7 @@ fn claim_slot(segments: &Segments, now: u64) -> Result<(Alive, SlotId), Register
             break;
         }
     }
-    state.count_unmanaged();
+    state.count_unmanaged(now);
     state.publish(Event {
         slot: u16::MAX,
         ..Event::of(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)

@@ -35,6 +35,7 @@ pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
         groups,
         generation: segments.control().generation(),
         unmanaged: state.unmanaged.load(Ordering::Relaxed),
+        unmanaged_ns: state.unmanaged_ns.load(Ordering::Relaxed),
         events_head: state.ring.head.load(Ordering::Relaxed),
         violations: state
             .devices

@@ -22,6 +22,10 @@ pub struct Args {
 #[derive(Serialize)]
 struct Document<'a> {
     schema_version: u32,
+    /// Processes that found no free slot since the segments were made.
+    refused: u64,
+    /// When the last of them found none; `null` while there is none.
+    refused_last_unix_ms: Option<i64>,
     processes: Vec<report::ProcessReport<'a>>,
 }
 
@@ -34,6 +38,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     if args.json {
         let document = Document {
             schema_version: SCHEMA_VERSION,
+            refused: sample.refused,
+            refused_last_unix_ms: sample.refused_unix_ms(),
             processes: report::processes(&sample),
         };
         return json(out, &document);
@@ -45,15 +51,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             None => "no process uses a GPU here; start one with gpushare run -- CMD",
         });
     }
-    if sample.refused > 0 {
-        let (count, run) = match sample.refused {
-            1 => ("1 program".to_owned(), "runs"),
-            more => (format!("{more} programs"), "run"),
-        };
+    if let Some(refusal) = sample.refusal() {
         note(&format!(
-            "{count} found no free slot and {run} uncounted: {} fit at once; end some, or give some a GPUSHARE_DIR \
-             of their own",
-            shm_layout::MAX_PROCESSES
+            "{refusal}; end some, or give some a GPUSHARE_DIR of their own"
         ));
     }
     Ok(Exit::Done)

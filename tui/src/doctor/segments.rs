@@ -6,6 +6,7 @@ use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Finding, Patient};
+use crate::text::refused::Refused;
 use shm_layout::variables;
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
@@ -144,17 +145,16 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
             "gpushare ps shows it with the source invalid; start it with gpushare run, which checks first",
         ));
     }
-    if snapshot.unmanaged > 0 {
+    let refused = Refused {
+        count: snapshot.unmanaged,
+        last_ns: snapshot.unmanaged_ns,
+        slots_used: snapshot.processes.len(),
+    };
+    if let Some(refusal) = refused.sentence(snapshot.time_ns) {
         findings.push(Finding::warn(
             "processes",
-            format!(
-                "{} programs found no free slot and run uncounted",
-                snapshot.unmanaged
-            ),
-            format!(
-                "at most {} use one installation; give some their own GPUSHARE_DIR",
-                shm_layout::MAX_PROCESSES
-            ),
+            refusal,
+            "end some, or give some a GPUSHARE_DIR of their own",
         ));
     }
     if snapshot.violations > 0 {

@@ -129,6 +129,7 @@ impl Live {
             generation: snapshot.generation,
             devices: join::devices(&snapshot, &look),
             refused: snapshot.unmanaged,
+            refused_ns: snapshot.unmanaged_ns,
             warnings: snapshot.warnings.clone(),
             ..Sample::default()
         };

@@ -26,6 +26,8 @@ struct Document<'a> {
     segment: &'a crate::sample::Segment,
     nvml: &'a crate::sample::Nvml,
     generation: u64,
+    refused: u64,
+    refused_last_unix_ms: Option<i64>,
     devices: Vec<Device<'a>>,
     processes: Vec<ProcessReport<'a>>,
     groups: &'a [GroupSample],
@@ -132,6 +134,8 @@ fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> 
         segment: &sample.segment,
         nvml: &sample.nvml,
         generation: sample.generation,
+        refused: sample.refused,
+        refused_last_unix_ms: sample.refused_unix_ms(),
         devices: (0..sample.devices.len())
             .filter(|gpu| shown(*gpu))
             .map(|gpu| device(state, gpu, &sample.devices[gpu]))

@@ -115,7 +115,10 @@ fn every_rule_finds_what_it_looks_for() {
             s.processes[1].devices[0].used_bytes = 41 << 30
         }),
         ("invalid", |s| s.processes[2].invalid = true),
-        ("refused", |s| s.refused = 3),
+        ("refused", |s| {
+            s.refused = 3;
+            s.refused_ns = s.time_ns;
+        }),
         ("unobeyed", |s| s.processes[3].acknowledged = 812),
         ("overcommit", |s| {
             s.processes[0].devices[0].quota_bytes = Some(120 << 30)

@@ -75,12 +75,17 @@ pub struct Log {
     turns: VecDeque<EventLine>,
     /// Overwritten in the ring before we read them.
     pub lost: u64,
+    /// When we last noticed that.
+    pub lost_ns: u64,
 }
 
 impl Log {
     /// Takes in a sample's events.
     pub fn update(&mut self, sample: &Sample) {
-        self.lost = self.lost.saturating_add(sample.events_lost);
+        if sample.events_lost > 0 {
+            self.lost = self.lost.saturating_add(sample.events_lost);
+            self.lost_ns = sample.time_ns;
+        }
         for event in &sample.events {
             let (kept, limit) = match is_notable(event) {
                 true => (&mut self.notable, KEPT),

@@ -3,6 +3,7 @@
 use super::{Finding, about, each, name};
 use crate::sample::Who;
 use crate::sample::{ProcessState, STUCK_NS, TraceState};
+use crate::text::refused;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::top::data::Data;
 
@@ -71,17 +72,11 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
 }
 
 pub(super) fn refused(data: &Data, found: &mut Vec<Finding>) {
-    if data.sample.refused > 0 {
-        found.push(Finding {
-            who: None,
-            gpu: None,
-            sentence: format!(
-                "{} processes found no free slot of {} and ran uncounted",
-                data.sample.refused,
-                shm_layout::MAX_PROCESSES
-            ),
-        });
-    }
+    found.extend(data.sample.refusal().map(|sentence| Finding {
+        who: None,
+        gpu: None,
+        sentence,
+    }));
 }
 
 pub(super) fn unmanaged(data: &Data, found: &mut Vec<Finding>) {
@@ -125,13 +120,15 @@ pub(super) fn unobeyed(data: &Data, found: &mut Vec<Finding>) {
 }
 
 pub(super) fn lost(data: &Data, found: &mut Vec<Finding>) {
-    if data.log.lost > 0 {
+    let ago = data.sample.time_ns.saturating_sub(data.log.lost_ns);
+    if data.log.lost > 0 && ago < refused::NEWS_NS {
         found.push(Finding {
             who: None,
             gpu: None,
             sentence: format!(
-                "{} events came faster than they were read; lanes may have gaps",
-                data.log.lost
+                "{} events came faster than they were read, the last {} ago; lanes may have gaps",
+                data.log.lost,
+                short_time(ago)
             ),
         });
     }

@@ -1,0 +1,76 @@
+//! The sentence about processes that found no free slot, and how long it is shown.
+
+use shm_layout::MAX_PROCESSES;
+
+use super::units::short_time;
+
+/// How long a count that never falls is still news.
+pub const NEWS_NS: u64 = 600_000_000_000;
+
+/// The processes that found no free slot since the segment was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// How many.
+    pub count: u64,
+    /// When the last of them found none.
+    pub last_ns: u64,
+    /// Processes that have a slot now.
+    pub slots_used: usize,
+}
+
+impl Refused {
+    /// What to say at `now_ns`; nothing once there is room again and the last one is long ago.
+    pub fn sentence(self, now_ns: u64) -> Option<String> {
+        let ago = now_ns.saturating_sub(self.last_ns);
+        if self.count == 0 || self.slots_used < MAX_PROCESSES && ago >= NEWS_NS {
+            return None;
+        }
+        let ago = short_time(ago);
+        Some(match self.count {
+            1 => format!(
+                "1 program found no free slot of {MAX_PROCESSES}, {ago} ago, and runs uncounted"
+            ),
+            more => format!(
+                "{more} programs found no free slot of {MAX_PROCESSES}, the last {ago} ago, and run uncounted"
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000_000_000;
+
+    fn said(count: u64, slots_used: usize, ago_ns: u64) -> Option<String> {
+        let refused = Refused {
+            count,
+            last_ns: 50 * MINUTE,
+            slots_used,
+        };
+        refused.sentence(50 * MINUTE + ago_ns)
+    }
+
+    #[test]
+    fn a_refusal_is_said_for_ten_minutes_with_its_age() {
+        assert_eq!(
+            said(3, 1, 2 * MINUTE).as_deref(),
+            Some("3 programs found no free slot of 256, the last 2m00s ago, and run uncounted")
+        );
+        assert_eq!(
+            said(1, 1, 10 * MINUTE - 1).as_deref(),
+            Some("1 program found no free slot of 256, 9m59s ago, and runs uncounted")
+        );
+        assert_eq!(said(3, MAX_PROCESSES - 1, 10 * MINUTE), None);
+        assert_eq!(said(0, MAX_PROCESSES, 0), None);
+    }
+
+    #[test]
+    fn a_refusal_is_said_as_long_as_no_slot_is_free() {
+        assert_eq!(
+            said(2, MAX_PROCESSES, 180 * MINUTE).as_deref(),
+            Some("2 programs found no free slot of 256, the last 3h00m ago, and run uncounted")
+        );
+    }
+}
