@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use cli_support::Said;
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use gpushare_tui::host::pids;
+use rustix::process::Signal;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -87,11 +89,11 @@ fn a_live_workload_is_counted_limited_and_let_go_without_a_restart() {
 fn who_does_not_obey_in_time_is_named() {
     let bed = Testbed::new();
     let workload = start(&bed, &["--name", "sleepy"]);
-    workload.signal(rustix::process::Signal::STOP);
+    workload.signal(Signal::STOP);
     let said = gpushare(&bed, &["quota", "set", "name:sleepy", "64M"]).done();
     let who = format!("not applied yet by {} sleepy", workload.pid());
     assert!(said.out.contains(&who), "{said:?}");
-    workload.signal(rustix::process::Signal::CONT);
+    workload.signal(Signal::CONT);
     eventually("it obeys when it runs again", LIMIT, || {
         on_first_device(&bed, "sleepy")["quota_bytes"] == 64 * MIB
     });
@@ -151,6 +153,56 @@ fn ownership_alternates_under_a_policy_and_stops_without_one() {
         before,
         "without a policy the lock is not taken"
     );
+}
+
+#[test]
+fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
+    let bed = Testbed::with_scenario("one-gpu");
+    // Nobody is put out of the lock while the test looks.
+    let policy = "timeslice=100ms max-hold=60s grace=60s";
+    gpushare(&bed, &["policy", "set", "all", policy]).done();
+    let spin = |name: &str| {
+        let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+        command
+            .args(["run", "--name", name, "--"])
+            .arg(artifact("gpushare-workload"))
+            .args(["--kernel-us=1000", "--seconds=60"])
+            .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+        Watched::spawn(&mut command)
+    };
+    let (stopped, _other) = (spin("a"), spin("b"));
+    let shown = || {
+        let ps = gpushare(&bed, &["ps", "--json"]).done().json();
+        let all = ps["processes"].as_array().expect("a list").clone();
+        all.into_iter().find(|process| process["name"] == "a")
+    };
+    for wanted in ["hold", "wait"] {
+        // Whose turn it is changes under the test: who is stopped in another state runs on.
+        eventually("it is stopped in that state", LIMIT, || {
+            stopped.signal(Signal::STOP);
+            eventually("the kernel has stopped it", LIMIT, || {
+                pids::is_stopped(stopped.pid())
+            });
+            // The first `ps` from here on is right.
+            let shown = shown();
+            let found = shown.as_ref().is_some_and(|process| {
+                assert_eq!(process["state"], "stopped", "{process}");
+                process["devices"][0]["lock"]["state"] == wanted
+            });
+            if !found {
+                stopped.signal(Signal::CONT);
+            }
+            found
+        });
+        let table = gpushare(&bed, &["ps"]).done().out;
+        let pid = stopped.pid().to_string();
+        let row = table.lines().find(|line| line.contains(&pid));
+        assert!(row.is_some_and(|row| row.contains("stopped")), "{table}");
+        stopped.signal(Signal::CONT);
+        eventually("it runs on", LIMIT, || {
+            shown().is_some_and(|process| process["state"] != "stopped")
+        });
+    }
 }
 
 #[test]
@@ -357,7 +409,7 @@ fn running(bed: &Testbed) -> usize {
 fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
     let bed = Testbed::new();
     let demo = demo_of_four(&bed);
-    demo.signal(rustix::process::Signal::TERM);
+    demo.signal(Signal::TERM);
     let output = demo.wait_output();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(
@@ -382,7 +434,7 @@ fn a_demo_told_to_end_leaves_nothing_running_and_nothing_behind() {
 fn a_demo_killed_outright_leaves_nothing_running() {
     let bed = Testbed::new();
     let demo = demo_of_four(&bed);
-    demo.signal(rustix::process::Signal::KILL);
+    demo.signal(Signal::KILL);
     demo.wait_output();
     eventually("the four are gone", LIMIT, || running(&bed) == 0);
 }
@@ -468,7 +520,7 @@ fn an_experiment_killed_outright_leaves_nothing_that_the_next_one_does_not_sweep
         look.processes.iter().filter(is_alive).count()
     };
     eventually("both tasks are there", LIMIT, || running() == 2);
-    experiment.signal(rustix::process::Signal::KILL);
+    experiment.signal(Signal::KILL);
     experiment.wait_output();
     eventually("its tasks end by themselves", LIMIT, || running() == 0);
     eventually("the next stage sweeps what it left", LIMIT, || {
