@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub violations: u64,
     /// What could not be read, as sentences.
     pub warnings: Vec<String>,
+    /// Slots in use that hold what no process of ours writes there: something else wrote over them.
+    pub damaged: Vec<u16>,
 }
 
 /// Whether a process lives.

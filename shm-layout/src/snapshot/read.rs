@@ -9,11 +9,12 @@ use crate::{
     control::SMALL_WORDS,
     liveness::{self, Bytes, Mark},
     lock,
-    primitive::Ordering,
+    primitive::{AtomicU64, Ordering},
     protocol::{claim, seqlock, turn::who},
     records::RecordId,
     segment::Segments,
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
+    text,
     value::{Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView},
 };
 
@@ -44,6 +45,7 @@ pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
             .fold(0, u64::saturating_add),
         processes,
         warnings: reading.warnings,
+        damaged: reading.damaged,
     }
 }
 
@@ -57,7 +59,11 @@ struct Reading<'s> {
     /// By device index.
     devices: Vec<DeviceSettings>,
     warnings: Vec<String>,
+    damaged: Vec<u16>,
 }
+
+/// A time so far ahead was written by no clock of this machine.
+const FUTURE_NS: u64 = 60_000_000_000;
 
 impl<'s> Reading<'s> {
     fn new(segments: &'s Segments, now_ns: u64) -> Self {
@@ -89,6 +95,7 @@ impl<'s> Reading<'s> {
             common,
             devices,
             warnings,
+            damaged: Vec::new(),
         }
     }
 
@@ -110,6 +117,9 @@ impl<'s> Reading<'s> {
                 Identity::default()
             }
         };
+        if self.is_damaged(slot, &identity) {
+            self.damaged.push(id.index);
+        }
         let control = self.segments.control();
         let settings = control.slot_settings(id).unwrap_or_else(|| {
             self.warnings.push(format!(
@@ -157,6 +167,22 @@ impl<'s> Reading<'s> {
             },
             devices,
         })
+    }
+
+    /// Whether a slot holds what no process of ours writes.
+    fn is_damaged(&self, slot: &Slot, identity: &Identity) -> bool {
+        let ahead =
+            |time: &AtomicU64| time.load(Ordering::Relaxed) > self.now_ns.saturating_add(FUTURE_NS);
+        let entry = |entry: &DeviceEntry| {
+            let device = entry.device.load(Ordering::Relaxed) as usize;
+            device > self.segments.state().devices.len()
+                || entry.lock_state.load(Ordering::Relaxed) > lock::HOLDS
+                || ahead(&entry.lock_since)
+        };
+        ahead(&slot.registered_ns)
+            || ahead(&slot.heartbeat_ns)
+            || text::visible(&identity.label).is_err()
+            || slot.entries.iter().any(entry)
     }
 
     fn liveness(&self, slot: &Slot, index: usize) -> Liveness {
@@ -355,4 +381,33 @@ struct Launch {
     settings: SlotSettings,
     share: Share,
     policy: Option<(LockPolicy, Source)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LaunchLimits, clock, register};
+
+    #[test]
+    fn a_slot_that_was_written_over_is_named_and_a_sound_one_is_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let launch = LaunchLimits::default();
+        let [sound, broken] =
+            [(); 2].map(|()| register(&segments, &Identity::default(), &launch).expect("a slot"));
+        assert_eq!(snapshot(&segments, clock::now()).damaged, Vec::<u16>::new());
+        let slot = &segments.state().slots[usize::from(broken.slot().index)];
+        slot.heartbeat_ns.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(
+            snapshot(&segments, clock::now()).damaged,
+            [broken.slot().index]
+        );
+        slot.heartbeat_ns.store(0, Ordering::Relaxed);
+        slot.entries[3].lock_state.store(77, Ordering::Relaxed);
+        assert_eq!(
+            snapshot(&segments, clock::now()).damaged,
+            [broken.slot().index]
+        );
+        drop(sound);
+    }
 }

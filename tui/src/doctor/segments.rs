@@ -115,6 +115,17 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
             )
         })
         .collect();
+    if !snapshot.damaged.is_empty() {
+        let slots: Vec<String> = snapshot.damaged.iter().map(u16::to_string).collect();
+        findings.push(Finding::fail(
+            "segments",
+            format!(
+                "damaged: something else wrote over slots {}; what they show is not to be trusted",
+                slots.join(", ")
+            ),
+            "end the programs, remove the state file, and find out who may write to it",
+        ));
+    }
     let dead = snapshot
         .processes
         .iter()
