@@ -11,11 +11,9 @@ pub mod page;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use gpushare_abi::types::CUdevice;
-use shm_layout::{Counters, Entry, Ledger, Registration};
+use shm_layout::{Counters, Entry, Ledger, Registration, environment::Environment};
 
-use crate::{
-    books::Books, environment::Environment, sys::futex, tracer::state::Tracer, turn::state::Turn,
-};
+use crate::{books::Books, sys::futex, tracer::state::Tracer, turn::state::Turn};
 
 pub use page::{gate_of, guest, page};
 

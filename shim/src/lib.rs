@@ -26,7 +26,7 @@
 //! driver      driver                the driver's functions: the table, addresses, typed calls
 //! sys         sys                   the kernel, libc and the dynamic linker
 //! protocol    protocol              how threads agree by words (loom)
-//! plain       bypass, environment, notice, primitive
+//! plain       bypass, notice, primitive
 //! ```
 //!
 //! A file uses what stands below it; `tests/floors.rs` names a line that climbs. `shim/ARCHITECTURE.md` follows a call through
@@ -70,7 +70,6 @@ pub mod books;
 pub mod bypass;
 pub mod departure;
 pub mod driver;
-pub mod environment;
 mod face;
 pub mod gate;
 pub mod guest;

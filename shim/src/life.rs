@@ -13,7 +13,9 @@ use std::{
 
 use gpushare_abi::{Out, errors::CUresult, types::CUdevice};
 use shm_layout::{
-    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, clock, locate, register,
+    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, clock,
+    environment::{Environment, Log},
+    locate, register,
 };
 
 use crate::{
@@ -21,7 +23,6 @@ use crate::{
     books::Books,
     departure,
     driver::call,
-    environment::{Environment, Log},
     guest::{
         Device, Guest, guest,
         page::{self, Page},
@@ -163,21 +164,22 @@ fn decide(page: &'static Page) {
 }
 
 fn make_guest() -> Option<Guest> {
-    let environment = Environment::of_self();
+    let mut environment = Environment::of_self();
     if environment.disabled {
         return None;
     }
     if environment.log == Log::Off {
         notice::silence();
     }
-    if !environment.complaints.is_empty() {
-        let complaints = environment.complaints.join("; ");
-        notice::once(Cause::Environment, format_args!("{complaints}"));
-    }
     let mut count = 0;
     // A child of a process that had initialised CUDA cannot use the driver at all: nothing to manage there.
     // SAFETY: the place is ours.
-    unsafe { call::cuDeviceGetCount(Out::to(&mut count)) }.ok()?;
+    let counted = unsafe { call::cuDeviceGetCount(Out::to(&mut count)) };
+    if counted.is_ok() {
+        environment.expect_devices(usize::try_from(count).unwrap_or(0));
+    }
+    complain(&environment);
+    counted.ok()?;
     let segments = match locate().and_then(|found| Segments::open_workload(&found.path)) {
         Ok(segments) => segments,
         Err(error) => {
@@ -219,6 +221,21 @@ fn make_guest() -> Option<Guest> {
         pid: std::process::id(),
         obeyed: AtomicU64::new(u64::MAX),
     })
+}
+
+/// Says on one line what the environment asks for in vain.
+fn complain(environment: &Environment) {
+    let complaints: Vec<String> = environment
+        .complaints
+        .iter()
+        .map(|complaint| format!("{complaint}; the value is ignored"))
+        .collect();
+    if !complaints.is_empty() {
+        notice::once(
+            Cause::Environment,
+            format_args!("{}", complaints.join("; ")),
+        );
+    }
 }
 
 /// Enters every device the driver shows, in its order, as far as there is room.

@@ -97,6 +97,7 @@ pub mod crash;
 mod create;
 pub mod dir;
 pub mod edit;
+pub mod environment;
 pub mod error;
 pub mod events;
 mod futex;

@@ -1,7 +1,7 @@
 //! Every environment variable that gpushare reads or sets, in one table.
 //!
 //! Help, man pages, `DRIVER.md`, `gpushare run` and `gpushare doctor` take names and meanings from here. The value of a
-//! library's variable is read by the shim's `environment`, with the grammar of [`text`](crate::text).
+//! library's variable is read by [`environment`](crate::environment), with the grammar of [`text`](crate::text).
 
 /// Who obeys a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,6 +37,9 @@ pub struct Args {
     /// Write JSON
     #[arg(long)]
     json: bool,
+    /// Only print how many devices a program started here sees, or nothing where NVML does not say
+    #[arg(long, hide = true)]
+    count: bool,
 }
 
 /// How long a pick waits for its turn: each takes as long as NVML does to answer.
@@ -63,6 +66,14 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         .transpose()
         .map_err(|error| Failure::usage(format!("--memory: {error}")))?;
     let dir = segments::dir_or_new()?;
+    if args.count {
+        let sample = segments::sample(&dir)?;
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        if let Some(count) = picking::visible(&sample, visible.as_deref()) {
+            writeln!(out, "{count}")?;
+        }
+        return Ok(Exit::Done);
+    }
     // From the look to the claim nobody else may look, or two picks choose the same device.
     let _turn = take_turn(&dir.path);
     let sample = segments::sample(&dir)?;

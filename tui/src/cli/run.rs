@@ -6,11 +6,12 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use super::{Done, note};
 use crate::text::exit::{Exit, Failure};
-use crate::workload::launch::{Launch, Settings};
+use crate::workload::launch::{Launch, Settings, wrong_value};
+use shm_layout::environment::Environment;
 
 mod segments;
 mod traced;
@@ -18,9 +19,11 @@ mod traced;
 /// Start a program under gpushare: counted, limited, and queued for the GPU when others want it
 ///
 /// Everything is checked before the program starts. Its pid, signals and exit code are its own. Where
-/// nothing can be enforced (no room or rights for the segments, a setuid program) it starts anyway
-/// and one message says so; but if a limit was requested, by an option here or by a variable,
-/// it does not start unless --best-effort is given.
+/// nothing can be enforced (no room or rights for the segments; a program that is setuid, statically
+/// linked, of musl or of another machine) it starts anyway and one message says so; but if a limit
+/// was requested, by an option here or by a variable, it does not start unless --best-effort is
+/// given. A bad value, also in a variable of another tool, and an amount for a device that the
+/// program will not see are usage errors.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: gpushare run --memory 8GiB --name train -- python train.py\n\
@@ -49,7 +52,7 @@ pub fn run(args: Args) -> Done {
     let settings = &args.settings;
     // A wrong value is found before even the segments are made.
     settings.variables()?;
-    settings.inherited()?;
+    let environment = settings.environment()?;
     let segments = segments::ready();
     let mut launch = Launch::prepare(&args.command, settings, segments.dir.as_ref())?;
     if let Some(unusable) = &segments.unusable {
@@ -64,6 +67,7 @@ pub fn run(args: Args) -> Done {
         let uuid = pick(gpu, settings, &launch)?;
         launch.show_only(&uuid);
     }
+    fits(environment, settings, &launch)?;
     if let Some(group) = settings
         .group
         .as_ref()
@@ -115,32 +119,37 @@ fn become_it(launch: Launch) -> Result<Infallible, Failure> {
     Err(launch.become_it())
 }
 
-/// Asks `gpushare pick`, in a process of its own: NVML stays out of the program, and the choice is
-/// made in the environment that the program will have.
+/// Refuses an amount for a device that the program will not see: the limit would hold nowhere. Where NVML does not
+/// say how many there are, the library says so when the program starts CUDA.
+fn fits(mut environment: Environment, settings: &Settings, launch: &Launch) -> Result<(), Failure> {
+    if settings.best_effort || environment.named.is_empty() {
+        return Ok(());
+    }
+    let counted = ask(&["--count"], launch)?;
+    let Ok(count) = String::from_utf8_lossy(&counted.stdout).trim().parse() else {
+        return Ok(());
+    };
+    environment.expect_devices(count);
+    match environment.complaints.first() {
+        None => Ok(()),
+        Some(complaint) => Err(wrong_value(
+            settings.said_by(&complaint.variable),
+            &complaint.error,
+        )),
+    }
+}
+
+/// The device for `--gpu`.
 fn pick(gpu: &str, settings: &Settings, launch: &Launch) -> Result<String, Failure> {
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::failed(format!(
-            "cannot find gpushare's own executable to pick a GPU: {error}"
-        ))
-    })?;
-    let mut command = Command::new(own);
-    command.arg("pick").envs(
-        launch
-            .environment()
-            .filter(|(name, _)| *name != "LD_PRELOAD"),
-    );
-    if gpu != "auto" {
-        command.arg("--").arg(gpu);
-    } else if let Some(memory) = settings
+    let memory = settings
         .memory
         .as_deref()
-        .filter(|memory| crate::text::units::parse_size(memory).is_ok())
-    {
-        command.args(["--memory", memory]);
-    }
-    let output = command
-        .output()
-        .map_err(|error| Failure::failed(format!("cannot pick a GPU: {error}")))?;
+        .filter(|memory| crate::text::units::parse_size(memory).is_ok());
+    let output = match (gpu, memory) {
+        ("auto", None) => ask(&[], launch),
+        ("auto", Some(memory)) => ask(&["--memory", memory], launch),
+        _ => ask(&["--", gpu], launch),
+    }?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.status.success() && !said.is_empty() {
         return Ok(said);
@@ -158,4 +167,24 @@ fn pick(gpu: &str, settings: &Settings, launch: &Launch) -> Result<String, Failu
         exit,
         sentence: format!("--gpu {gpu}: {why}"),
     })
+}
+
+/// Asks `gpushare pick`, in a process of its own: NVML stays out of the program, and the answer is that of the
+/// environment that the program will have.
+fn ask(arguments: &[&str], launch: &Launch) -> Result<Output, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!(
+            "cannot find gpushare's own executable to ask NVML: {error}"
+        ))
+    })?;
+    Command::new(own)
+        .arg("pick")
+        .args(arguments)
+        .envs(
+            launch
+                .environment()
+                .filter(|(name, _)| *name != "LD_PRELOAD"),
+        )
+        .output()
+        .map_err(|error| Failure::failed(format!("cannot ask NVML for the GPUs: {error}")))
 }

@@ -4,7 +4,7 @@ use super::{Finding, Patient};
 use crate::host::artifacts;
 use crate::host::elf;
 use crate::workload::launch::Settings;
-use shm_layout::variables;
+use shm_layout::variables::{self, Reader};
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![match &patient.library {
@@ -74,11 +74,18 @@ fn settings() -> Vec<Finding> {
             .ok()
             .filter(|value: &String| !value.is_empty())
     };
-    let mut findings = vec![match Settings::default().inherited() {
-        Ok(names) if names.is_empty() => {
+    let ours = variables::TABLE.iter().filter(|variable| {
+        let is_setting = variable.reader == Reader::Library && variable.alias_of.is_none();
+        is_setting && variable.name != variables::DIR && value(variable.name).is_some()
+    });
+    let names: Vec<&str> = ours.map(|variable| variable.name).collect();
+    let environment = Settings::default().environment();
+    let disabled = matches!(&environment, Ok(environment) if environment.disabled);
+    let mut findings = vec![match environment {
+        Ok(_) if names.is_empty() => {
             Finding::ok("environment", "no GPUSHARE_* setting is inherited")
         }
-        Ok(names) => Finding::ok(
+        Ok(_) => Finding::ok(
             "environment",
             format!("programs started here inherit {}", names.join(", ")),
         ),
@@ -88,7 +95,7 @@ fn settings() -> Vec<Finding> {
             "correct it or unset it; programs would run without that limit",
         ),
     }];
-    if value(variables::DISABLE).is_some_and(|value| value != "0") {
+    if disabled {
         findings.push(Finding::warn(
             "environment",
             "GPUSHARE_DISABLE is set: the library steps aside in every program",

@@ -73,10 +73,12 @@ fn probe(
     if !real {
         let folder = artifacts::sim_folder(&place.path)
             .map_err(|failure| interposition(failure.sentence))?;
-        world = Some(artifacts::prepend(&folder, "LD_LIBRARY_PATH"));
+        world = Some(artifacts::LIBRARY_PATH.prepend(&folder));
     }
+    let preload =
+        artifacts::preload(library.to_owned(), Some(&place.path)).map_err(interposition)?;
     let mut probe =
-        Probe::start(|command| prepare(command, place, library, world)).map_err(interposition)?;
+        Probe::start(|command| prepare(command, place, &preload, world)).map_err(interposition)?;
     let mut ask = |command: &str| probe.ask(command).map_err(interposition);
     for command in [&format!("alloc {TAKEN}") as &str, "launch 10", "sync"] {
         let answer = ask(command)?;
@@ -106,13 +108,13 @@ fn probe(
 fn prepare(
     command: &mut Command,
     place: &Private,
-    library: &Path,
+    preload: &Path,
     simulator: Option<std::ffi::OsString>,
 ) {
     command
         .env(variables::DIR, &place.path)
         .env(variables::MEMORY, QUOTA)
-        .env("LD_PRELOAD", artifacts::prepend(library, "LD_PRELOAD"))
+        .env("LD_PRELOAD", artifacts::PRELOAD.prepend(preload))
         .env_remove(variables::DISABLE)
         .env_remove(variables::GROUP);
     if let Some(path) = simulator {

@@ -3,9 +3,11 @@
 //! Everything is beside the running program, or under `../lib/gpushare/` from it; `GPUSHARE_LIB`
 //! names the library outright.
 
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use shm_layout::dir::Dir;
 
@@ -20,6 +22,8 @@ pub const SIM_DRIVER: &str = "libcuda.so";
 pub const SIM_NVML: &str = "libnvidia_ml.so";
 /// Folder of the segment directory under which programs find the simulator by its real names.
 pub const SIM_FOLDER: &str = "sim-lib";
+/// Folder of the segment directory with links to libraries that `LD_PRELOAD` cannot name.
+const PRELOAD_FOLDER: &str = "preload";
 
 /// The links a simulated machine needs: the name programs ask for, and the artifact that answers.
 const SIM_LINKS: [(&str, &str); 4] = [
@@ -91,31 +95,81 @@ fn places(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The library as `LD_PRELOAD` can name it: by its path, or where the dynamic linker does not take that as it is, by a
+/// link in the segment directory. The error says why there is no such name.
+pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> {
+    if PRELOAD.takes(&library) {
+        return Ok(library);
+    }
+    let because = format!(
+        "{} has a blank, a colon or a dollar sign in its path, which the dynamic linker does not take in LD_PRELOAD",
+        library.display()
+    );
+    let Some(dir) = dir else {
+        return Err(format!("{because}; install gpushare at a path without"));
+    };
+    let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    if !PRELOAD.takes(&whole) {
+        return Err(format!(
+            "{because}, and so has the segment directory {}, where a link to it would help; install gpushare at a path \
+             without, or set {} to one",
+            whole.display(),
+            variables::DIR
+        ));
+    }
+    // Another installation has a link of its own, so that neither takes the other's away.
+    let mut hasher = DefaultHasher::new();
+    library.hash(&mut hasher);
+    let name = format!("libgpushare-{:016x}.so", hasher.finish());
+    let made = Dir::open(&whole)
+        .and_then(|dir| dir.inner_or_make(PRELOAD_FOLDER))
+        .map_err(|error| error.to_string())
+        .and_then(|folder| {
+            link(&folder, &name, &library).map_err(|error| error.to_string())?;
+            Ok(folder.path().join(&name))
+        });
+    made.map_err(|error| {
+        format!("{because}, and a link to it cannot be made: {error}; install gpushare at a path without")
+    })
+}
+
 /// Makes `<dir>/sim-lib` hold the simulator under the names programs ask for, and returns it. Programs load what is in
 /// it, so it must be ours as the segments are.
 pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
+    let whole = std::path::absolute(dir)?;
+    if !LIBRARY_PATH.takes(&whole) {
+        return Err(Failure::failed(format!(
+            "{} has a colon, a semicolon or a dollar sign in its path, so programs cannot find the simulator there; set \
+             {} to a directory without",
+            whole.display(),
+            variables::DIR
+        )));
+    }
     let folder = Dir::open(dir)
         .and_then(|dir| dir.inner_or_make(SIM_FOLDER))
         .map_err(Failure::from)?;
-    for (link, artifact) in SIM_LINKS {
+    for (name, artifact) in SIM_LINKS {
         let target = find(artifact)?;
-        if folder.read_link(link).is_ok_and(|now| now == target) {
-            continue;
-        }
-        // Rename over the old link: another program may be starting from this folder right now.
-        let fresh = format!(".{link}-{}", std::process::id());
-        let _ = folder.remove(&fresh);
-        folder
-            .make_link(&target, &fresh)
-            .and_then(|()| folder.rename(&fresh, link))
-            .map_err(|error| {
-                Failure::failed(format!(
-                    "cannot link {} to the simulator: {error}",
-                    folder.path().join(link).display()
-                ))
-            })?;
+        link(&folder, name, &target).map_err(|error| {
+            Failure::failed(format!(
+                "cannot link {} to the simulator: {error}",
+                folder.path().join(name).display()
+            ))
+        })?;
     }
     Ok(folder.path().to_path_buf())
+}
+
+/// Has the link of this name point to the target.
+fn link(folder: &Dir, name: &str, target: &Path) -> io::Result<()> {
+    if folder.read_link(name).is_ok_and(|now| now == target) {
+        return Ok(());
+    }
+    // Rename over the old link: another program may be starting from this folder right now.
+    let fresh = format!(".{name}-{}", std::process::id());
+    let _ = folder.remove(&fresh);
+    folder.make_link(target, &fresh)?;
+    folder.rename(&fresh, name)
 }
 
 /// A library of `<dir>/sim-lib`, where the simulator was used; never one that somebody else put there.
@@ -125,15 +179,80 @@ pub fn in_sim_folder(dir: &Path, name: &str) -> Option<PathBuf> {
     library.exists().then_some(library)
 }
 
-/// `first:rest`, where `rest` is the variable's present value; each entry once.
-pub fn prepend(first: &Path, variable: &str) -> OsString {
-    let present = std::env::var_os(variable).unwrap_or_default();
-    let mut value = first.as_os_str().to_owned();
-    for part in present.to_string_lossy().split([':', ' ']) {
-        if !part.is_empty() && Path::new(part) != first {
-            value.push(":");
-            value.push(part);
-        }
+/// A variable with a list of paths for the dynamic linker.
+#[derive(Clone, Copy, Debug)]
+pub struct PathList {
+    /// Its name.
+    pub variable: &'static str,
+    /// What the linker splits the list at.
+    separators: &'static [u8],
+}
+
+/// What is loaded before everything else.
+pub const PRELOAD: PathList = PathList {
+    variable: "LD_PRELOAD",
+    separators: b": ",
+};
+/// Where libraries are looked for first.
+pub const LIBRARY_PATH: PathList = PathList {
+    variable: "LD_LIBRARY_PATH",
+    separators: b":;",
+};
+
+impl PathList {
+    /// Whether the linker takes the path as it is: it splits the list, and replaces `$LIB` and its like.
+    fn takes(self, path: &Path) -> bool {
+        let path = path.as_os_str().as_bytes();
+        let is_special = |byte: &u8| *byte == b'$' || self.separators.contains(byte);
+        !path.iter().any(is_special)
     }
-    value
+
+    /// `first:rest`, where `rest` is the variable's present value; each entry once.
+    pub fn prepend(self, first: &Path) -> OsString {
+        self.join(first, &std::env::var_os(self.variable).unwrap_or_default())
+    }
+
+    fn join(self, first: &Path, present: &OsStr) -> OsString {
+        let mut value = first.as_os_str().to_owned();
+        let parts = present
+            .as_bytes()
+            .split(|byte| self.separators.contains(byte));
+        for part in parts.filter(|part| !part.is_empty() && *part != first.as_os_str().as_bytes()) {
+            value.push(":");
+            value.push(OsStr::from_bytes(part));
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_split_where_the_linker_splits_it_and_nowhere_else() {
+        let first = Path::new("/ours");
+        let joined = |list: PathList, present: &str| {
+            let joined = list.join(first, present.as_ref());
+            joined.into_string().expect("text")
+        };
+        assert_eq!(joined(PRELOAD, ""), "/ours");
+        assert_eq!(joined(PRELOAD, "/a /ours:/b"), "/ours:/a:/b");
+        assert_eq!(joined(LIBRARY_PATH, "/a b;/ours:/c"), "/ours:/a b:/c");
+        let not_text = OsStr::from_bytes(b"/\xff");
+        assert_eq!(
+            LIBRARY_PATH.join(first, not_text).as_bytes(),
+            b"/ours:/\xff"
+        );
+    }
+
+    #[test]
+    fn a_path_that_the_linker_would_change_is_not_taken() {
+        for path in ["/opt/a b", "/opt/a:b", "/opt/$LIB"] {
+            assert!(!PRELOAD.takes(Path::new(path)), "{path}");
+        }
+        assert!(PRELOAD.takes(Path::new("/opt/a;b")));
+        assert!(LIBRARY_PATH.takes(Path::new("/opt/a b")));
+        assert!(!LIBRARY_PATH.takes(Path::new("/opt/a;b")));
+    }
 }

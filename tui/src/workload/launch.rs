@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use shm_layout::SegmentDir;
+use shm_layout::environment::Environment;
 
 use crate::host::artifacts;
 use crate::host::elf::{self, Obstacle};
@@ -43,7 +44,7 @@ impl Launch {
         dir: Option<&SegmentDir>,
     ) -> Result<Self, Failure> {
         let variables = settings.variables()?;
-        settings.inherited()?;
+        let environment = settings.environment()?;
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;
@@ -59,26 +60,17 @@ impl Launch {
         let library = artifacts::library()?;
         let obstacle = elf::obstacle(&program);
         let sentence = |obstacle: &Obstacle| obstacle.sentence(&program);
-        // The linker splits the list of preloads at blanks and colons.
-        let unreachable = library
-            .as_os_str()
-            .as_encoded_bytes()
-            .iter()
-            .any(|byte| byte.is_ascii_whitespace() || *byte == b':');
-        let hindrance = if unreachable {
-            Some(format!(
-                "{} has a blank or a colon in its path, where the dynamic linker splits LD_PRELOAD; install gpushare \
-                 at a path without",
-                library.display()
-            ))
-        } else {
-            obstacle.as_ref().map(sentence)
-        };
+        let (library, unreachable) =
+            match artifacts::preload(library, dir.map(|dir| dir.path.as_path())) {
+                Ok(library) => (Some(library), None),
+                Err(why) => (None, Some(why)),
+            };
+        let hindrance = unreachable.or_else(|| obstacle.as_ref().map(sentence));
         let limited = !settings.limits().is_empty();
         let (futile, warning) = match &obstacle {
             Some(Obstacle::Privileged) => (hindrance, None),
             _ if limited && hindrance.is_some() => (hindrance, None),
-            _ => (disabled(), hindrance),
+            _ => (disabled(&environment), hindrance),
         };
         let mut launch = Self {
             warnings: warning.into_iter().collect(),
@@ -87,7 +79,9 @@ impl Launch {
             arguments: arguments.to_vec(),
             environment: variables,
         };
-        launch.set("LD_PRELOAD", artifacts::prepend(&library, "LD_PRELOAD"));
+        if let Some(library) = library {
+            launch.set("LD_PRELOAD", artifacts::PRELOAD.prepend(&library));
+        }
         // The program may change its directory before it looks for the segments.
         if let Some(dir) = dir.filter(|dir| dir.path.is_relative())
             && std::env::var_os(variables::DIR).is_some()
@@ -128,8 +122,8 @@ impl Launch {
         sweep_worlds();
         let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
         self.set(
-            "LD_LIBRARY_PATH",
-            artifacts::prepend(&folder, "LD_LIBRARY_PATH"),
+            artifacts::LIBRARY_PATH.variable,
+            artifacts::LIBRARY_PATH.prepend(&folder),
         );
         self.set(variables::SIM, "1");
         if let Some(scenario) = scenario {
@@ -200,9 +194,8 @@ fn needs_a_shell(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(ENOEXEC)
 }
 
-fn disabled() -> Option<String> {
-    let value = std::env::var_os(variables::DISABLE)?;
-    (!value.is_empty() && value != "0").then(|| {
+fn disabled(environment: &Environment) -> Option<String> {
+    environment.disabled.then(|| {
         format!(
             "{} is set, so the library steps aside: nothing will be counted, limited or locked; unset it",
             variables::DISABLE

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use shm_layout::Uuid;
 
-use crate::sample::{DeviceSample, Sample};
+use crate::sample::{DeviceSample, Nvml, Sample};
 use crate::text::exit::Failure;
 use crate::text::units::human_size;
 use crate::text::uuids;
@@ -146,6 +146,25 @@ pub fn choose(
     })
 }
 
+/// The most devices that a program sees where `CUDA_VISIBLE_DEVICES` holds `list`, if NVML tells; none where it sees
+/// no device at all, for then no limit is lost.
+pub fn visible(sample: &Sample, list: Option<&str>) -> Option<usize> {
+    let all = sample.devices.len();
+    if !matches!(sample.nvml, Nvml::Ready(_)) || all == 0 {
+        return None;
+    }
+    let Some(list) = list else {
+        return Some(all);
+    };
+    // CUDA takes the list up to the first entry that names no device. Which UUIDs there are is CUDA's to say.
+    let is_device = |entry: &&str| match entry.trim().parse::<usize>() {
+        Ok(ordinal) => ordinal < all,
+        Err(_) => entry.trim().starts_with(['G', 'M']),
+    };
+    let count = list.split(',').take_while(is_device).count();
+    (count > 0).then_some(count)
+}
+
 fn allowed_path() -> PathBuf {
     std::env::var_os(variables::ALLOWED_GPUS).map_or_else(|| ALLOWED.into(), Into::into)
 }
@@ -224,6 +243,34 @@ mod tests {
             pick(vec![device(0, 0, 0, 0), device(1, 0, 0, 0)], None, None),
             Ok(0)
         );
+    }
+
+    #[test]
+    fn a_program_sees_the_devices_up_to_the_first_entry_that_names_none() {
+        let sample = |nvml| Sample {
+            devices: vec![device(0, 0, 0, 0), device(1, 0, 0, 0)],
+            nvml,
+            ..Sample::default()
+        };
+        for (list, count) in [
+            (None, Some(2)),
+            (Some("1"), Some(1)),
+            (Some("1, 0"), Some(2)),
+            (Some("0,5,1"), Some(1)),
+            (Some("0,-1,1"), Some(1)),
+            (Some("GPU-01"), Some(1)),
+            (Some("MIG-a,MIG-b,MIG-c"), Some(3)),
+            (Some(""), None),
+            (Some("-1"), None),
+        ] {
+            assert_eq!(
+                visible(&sample(Nvml::Ready(String::new())), list),
+                count,
+                "{list:?}"
+            );
+        }
+        let missing = Nvml::Missing("no driver".into());
+        assert_eq!(visible(&sample(missing), None), None);
     }
 
     #[test]

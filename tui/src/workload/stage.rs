@@ -69,8 +69,8 @@ impl Stage {
         if self.simulated {
             let folder = artifacts::sim_folder(&self.dir.path)?;
             variables.push((
-                "LD_LIBRARY_PATH",
-                artifacts::prepend(&folder, "LD_LIBRARY_PATH"),
+                artifacts::LIBRARY_PATH.variable,
+                artifacts::LIBRARY_PATH.prepend(&folder),
             ));
             variables.push((variables::SIM, "1".into()));
             if let Some(private) = &self.private {

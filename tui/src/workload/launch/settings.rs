@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use shm_layout::trace::RECORDS;
+use shm_layout::environment::Environment;
 
 use crate::text::exit::Failure;
 use crate::text::names::{check_group, check_label};
@@ -105,29 +105,29 @@ impl Settings {
         Ok(variables)
     }
 
-    /// Checks what the program would inherit where nothing is set here, and names it.
-    pub fn inherited(&self) -> Result<Vec<&'static str>, Failure> {
-        let mut names = Vec::new();
-        for carried in CARRIED
+    /// The environment that the program starts with, as the library will read it. A value that it would ignore is
+    /// refused.
+    pub fn environment(&self) -> Result<Environment, Failure> {
+        let environment = Environment::read(&|name| self.value(name));
+        match environment.complaints.first() {
+            Some(complaint) => Err(wrong_value(&complaint.variable, &complaint.error)),
+            None => Ok(environment),
+        }
+    }
+
+    /// What the program finds in a variable.
+    fn value(&self, name: &str) -> Option<String> {
+        let here = CARRIED.iter().find(|carried| carried.variable == name);
+        let here = here.and_then(|carried| (carried.of)(self).clone());
+        here.or_else(|| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
+    }
+
+    /// How a person said what is in a variable: by the option where there is one.
+    pub fn said_by<'n>(&self, variable: &'n str) -> &'n str {
+        let by_option = CARRIED
             .iter()
-            .filter(|carried| (carried.of)(self).is_none())
-        {
-            let Some(text) = std::env::var_os(carried.variable).filter(|text| !text.is_empty())
-            else {
-                continue;
-            };
-            (carried.check)(carried.variable, &text.to_string_lossy())?;
-            names.push(carried.variable);
-        }
-        if let Some(text) = std::env::var_os(variables::TRACE).filter(|text| !text.is_empty()) {
-            let (least, most) = (i64::from(*RECORDS.start()), i64::from(*RECORDS.end()));
-            right(
-                variables::TRACE,
-                units::parse_integer(&text.to_string_lossy(), least, most),
-            )?;
-            names.push(variables::TRACE);
-        }
-        Ok(names)
+            .find(|carried| carried.variable == variable && (carried.of)(self).is_some());
+        by_option.map_or(variable, |carried| carried.option)
     }
 
     /// Which limits are asked for, here or by what the program inherits: the names that ask.

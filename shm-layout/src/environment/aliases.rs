@@ -5,8 +5,9 @@
 
 use std::{fs, path::PathBuf};
 
-use shm_layout::text::{self, PolicyField, TextError};
-use shm_layout::{LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source, variables};
+use crate::text::{self, PolicyField, TextError};
+use crate::value::{LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source};
+use crate::variables;
 
 use super::{Reader, said};
 
@@ -41,11 +42,16 @@ pub(super) fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
         let everywhere = reader.own(family, bytes).map(limit);
         let mut said_any = everywhere.is_some();
         for (ordinal, memory) in limits.memory.iter_mut().enumerate() {
+            let of_one = format!("{family}_{ordinal}");
             let named = match family {
                 "WRAPPER_MAX_MEMORY" => None,
-                _ => reader.own(&format!("{family}_{ordinal}"), bytes).map(limit),
+                _ => reader.own(&of_one, bytes).map(limit),
             };
             said_any |= named.is_some();
+            if named.is_some_and(|limit| limit != MemoryLimit::Unset) {
+                let ordinal = u8::try_from(ordinal).unwrap_or(u8::MAX);
+                reader.named.push((ordinal, of_one));
+            }
             *memory = named.or(everywhere).unwrap_or_default();
         }
         let well = reader.complaints.len() == before;

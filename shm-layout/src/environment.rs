@@ -1,18 +1,20 @@
-//! The environment a process was started with: what every variable we read asks for.
+//! The environment a process is started with: what every variable of the library asks for.
 //! [`variables`] lists them.
 //!
-//! Read once, at registration. What the operator says stands above all of this; a `GPUSHARE_*` variable stands above
+//! The library reads it once, at registration; `gpushare run` reads it before the start with the same code and refuses
+//! what the library would ignore. What the operator says stands above all of this; a `GPUSHARE_*` variable stands above
 //! another tool's variable of the same meaning (an *alias*, see [`aliases`]); the shared segments learn where each limit
-//! came from. An invalid value is never dropped in silence: it becomes one line in
-//! [`Environment::complaints`], and its limit shows the source `invalid`.
+//! came from. A value that means nothing is never dropped in silence: it is one of [`Environment::complaints`], and its
+//! limit shows the source `invalid`.
 
 mod aliases;
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
-use shm_layout::text::{self, Amount, MemoryList, TextError};
-use shm_layout::trace::RECORDS;
-use shm_layout::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Source, variables};
+use crate::text::{self, Amount, MemoryList, TextError};
+use crate::trace::RECORDS;
+use crate::value::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Source};
+use crate::variables;
 
 /// Bytes of a process's name in the segment.
 const LONGEST_LABEL: usize = 63;
@@ -48,8 +50,26 @@ pub struct Environment {
     pub profile: Option<PathBuf>,
     /// A trace from registration on, with room for so many records (`GPUSHARE_TRACE`).
     pub trace: Option<u32>,
-    /// One line for each invalid value, without a line break.
-    pub complaints: Vec<String>,
+    /// The values that mean nothing.
+    pub complaints: Vec<Complaint>,
+    /// The devices that have an amount of memory of their own, by ordinal, and the variable that gives it.
+    pub named: Vec<(u8, String)>,
+}
+
+/// A variable with a value that means nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Its name.
+    pub variable: String,
+    /// What is wrong with the value.
+    pub error: TextError,
+}
+
+impl fmt::Display for Complaint {
+    /// One line that follows the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.variable, self.error)
+    }
 }
 
 impl Environment {
@@ -63,6 +83,7 @@ impl Environment {
         let mut reader = Reader {
             get,
             complaints: Vec::new(),
+            named: Vec::new(),
         };
         let mut environment = Self {
             label: reader
@@ -84,14 +105,43 @@ impl Environment {
         limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
+        environment.named = reader.named;
         environment
+    }
+
+    /// Complains about amounts for devices that are not there, where the process sees `count` of them: such a limit
+    /// holds nowhere.
+    pub fn expect_devices(&mut self, count: usize) {
+        let limits = &mut self.limits;
+        let beyond = |(ordinal, _): &&(u8, String)| usize::from(*ordinal) >= count;
+        for (ordinal, variable) in self.named.iter().filter(beyond) {
+            let why = match count {
+                0 => format!("it names device {ordinal}, but the program sees no device"),
+                1 => format!("it names device {ordinal}, but the program sees only device 0"),
+                _ => format!(
+                    "it names device {ordinal}, but the program sees the devices 0 to {}",
+                    count - 1
+                ),
+            };
+            self.complaints.push(Complaint {
+                variable: variable.clone(),
+                error: TextError::Conflict { why },
+            });
+            limits.invalid = true;
+        }
+        let visible = &limits.memory[..count.min(DEVICES_PER_PROCESS)];
+        let nothing_left = visible.iter().all(|limit| *limit == MemoryLimit::Unset);
+        if nothing_left && self.named.iter().any(|named| beyond(&named)) {
+            limits.memory_source = Source::Invalid;
+        }
     }
 }
 
 /// Looks variables up and collects what is wrong with them.
 struct Reader<'g> {
     get: &'g dyn Fn(&str) -> Option<String>,
-    complaints: Vec<String>,
+    complaints: Vec<Complaint>,
+    named: Vec<(u8, String)>,
 }
 
 impl Reader<'_> {
@@ -100,17 +150,15 @@ impl Reader<'_> {
         (!value.is_empty()).then_some(value)
     }
 
-    fn complain(&mut self, name: &str, error: &dyn std::fmt::Display) {
-        self.complaints
-            .push(format!("{name}: {error}; the value is ignored"));
-    }
-
     /// A variable of ours, read by `parse`.
     fn own<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, TextError>) -> Option<T> {
         match parse(&self.text(name)?) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.complain(name, &error);
+                self.complaints.push(Complaint {
+                    variable: name.to_owned(),
+                    error,
+                });
                 None
             }
         }
@@ -130,7 +178,12 @@ fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     if reader.is_set(variables::MEMORY) {
         let list = reader.own(variables::MEMORY, text::parse_memory_list);
         limits.memory_source = said(list.is_some(), Source::LaunchEnv);
-        limits.memory = list.map(|list| by_ordinal(&list)).unwrap_or_default();
+        let list = list.unwrap_or_default();
+        limits.memory = by_ordinal(&list);
+        let named = list.devices.iter();
+        reader.named = named
+            .map(|(ordinal, _)| (*ordinal, variables::MEMORY.to_owned()))
+            .collect();
     } else {
         aliases::memory(reader, limits);
     }

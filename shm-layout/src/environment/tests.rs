@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use shm_layout::{ALIASES, Order, PolicyKind, variables};
+use crate::{ALIASES, Order, PolicyKind, variables};
 
 const GIB: u64 = 1 << 30;
 
@@ -102,7 +102,7 @@ fn a_bad_value_is_one_line_and_the_source_invalid() {
     ] {
         let read = environment(&[(name, value)]);
         assert_eq!(read.complaints.len(), 1, "{name}");
-        let line = &read.complaints[0];
+        let line = read.complaints[0].to_string();
         assert!(
             line.starts_with(&format!("{name}: ")) && !line.contains('\n'),
             "{line}"
@@ -326,10 +326,42 @@ fn a_name_that_run_accepts_is_not_ignored_for_being_longer_than_a_groups() {
 fn an_endless_name_is_not_repeated_to_its_end() {
     let read = environment(&[("GPUSHARE_NAME", &"n".repeat(5000))]);
     assert_eq!(read.label, "");
-    assert!(read.complaints[0].len() < 200, "{:?}", read.complaints);
-    assert!(
-        read.complaints[0].contains("at most 63 bytes"),
-        "{:?}",
-        read.complaints
+    let line = read.complaints[0].to_string();
+    assert!(line.len() < 200, "{line}");
+    assert!(line.contains("at most 63 bytes"), "{line}");
+}
+
+#[test]
+fn an_amount_for_a_device_that_is_not_there_is_a_complaint_and_not_a_limit() {
+    let expect = |variables: &[(&str, &str)], count| {
+        let mut read = environment(variables);
+        read.expect_devices(count);
+        let lines: Vec<String> = read.complaints.iter().map(ToString::to_string).collect();
+        (lines, read.limits)
+    };
+    let (lines, limits) = expect(&[("GPUSHARE_MEMORY", "5:1GiB")], 2);
+    let said = "GPUSHARE_MEMORY: it names device 5, but the program sees the devices 0 to 1";
+    assert_eq!(lines, [said]);
+    assert!(limits.invalid);
+    assert_eq!(limits.memory_source, Source::Invalid);
+    let (lines, limits) = expect(&[("GPUSHARE_MEMORY", "0:1GiB,1:1GiB")], 1);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(limits.memory[0], MemoryLimit::Bytes(GIB));
+    assert_eq!(
+        limits.memory_source,
+        Source::LaunchEnv,
+        "the device that is there keeps its own"
     );
+    let (lines, limits) = expect(&[("CUDA_MEM_LIMIT_3", "1g")], 2);
+    assert!(lines[0].starts_with("CUDA_MEM_LIMIT_3: "), "{lines:?}");
+    assert_eq!(limits.memory_source, Source::Invalid);
+    for (fits, count) in [
+        (("GPUSHARE_MEMORY", "1GiB"), 1),
+        (("GPUSHARE_MEMORY", "0:1GiB,1:2GiB"), 2),
+        (("CUDA_MEM_LIMIT", "1g"), 1),
+        (("CUDA_MEM_LIMIT_3", "0"), 2),
+    ] {
+        let (lines, limits) = expect(&[fits], count);
+        assert!(lines.is_empty() && !limits.invalid, "{fits:?}: {lines:?}");
+    }
 }
