@@ -1161,7 +1161,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__pick)
-            opts="-h --memory --explain --json --help"
+            opts="-h --memory --explain --json --count --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

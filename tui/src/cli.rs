@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::Plain;
@@ -18,6 +18,7 @@ mod demo;
 mod doctor;
 mod documents;
 mod edits;
+mod examples;
 mod experiment;
 mod group;
 mod init;
@@ -83,9 +84,17 @@ enum Verb {
     Man(documents::ManArgs),
 }
 
+/// The command line as help, manual and completions show it.
+fn command() -> clap::Command {
+    examples::add(Cli::command())
+}
+
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let read = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match read {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             // It repeats what was typed, so it is written like everything foreign: without colours.

@@ -33,6 +33,7 @@ use crate::source::Source;
 use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
 use crate::text::exit::Exit;
+use crate::text::plain::Plain;
 use config::{Background, Config};
 use data::alert::Severity;
 use options::Options;
@@ -53,7 +54,11 @@ pub fn main() -> ExitCode {
     match work(&options) {
         Ok(code) => code,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "gpushare-top: {}", sentence(&error));
+            let _ = writeln!(
+                Plain::new(io::stderr()),
+                "gpushare-top: {}",
+                sentence(&error)
+            );
             match error
                 .downcast_ref::<OpenError>()
                 .is_some_and(OpenError::not_permitted)
@@ -94,7 +99,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         match Filter::parse(text) {
             Ok(filter) => state.choices.filter = filter,
             Err(why) => {
-                let _ = writeln!(io::stderr(), "gpushare-top: {why}");
+                let _ = writeln!(Plain::new(io::stderr()), "gpushare-top: {why}");
                 return Ok(Exit::Usage.into());
             }
         }
@@ -102,7 +107,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     let delay = options.delay.or(config.delay).unwrap_or(DELAY);
     if !(0.05..=3600.0).contains(&delay) {
         let _ = writeln!(
-            io::stderr(),
+            Plain::new(io::stderr()),
             "gpushare-top: a delay of {delay} s is out of range; give 0.05 to 3600"
         );
         return Ok(Exit::Usage.into());
@@ -200,7 +205,7 @@ fn print(
             let devices = state.data().sample.devices.len();
             if gpu >= devices {
                 let _ = writeln!(
-                    io::stderr(),
+                    Plain::new(io::stderr()),
                     "gpushare-top: there is no GPU {gpu}; there are {devices}"
                 );
                 return Ok(Exit::NoSuchTarget.into());

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A value that the variable cannot have, and a word of what it may have. `None`: every value means something there.
 fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
     Some(match variable {
-        "GPUSHARE_MEMORY" => ("8Q", "known are"),
+        "GPUSHARE_MEMORY" => ("8Q", "use "),
         "GPUSHARE_WEIGHT" => ("0", "between 1 and 1000"),
         "GPUSHARE_PRIORITY" => ("20", "between -20 and 19"),
         "GPUSHARE_CAP" => ("101%", "between 1% and 100%"),
@@ -29,7 +29,7 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "GPUSHARE_TRACE" => ("on", "expected"),
         "WRAPPER_MAX_MEMORY" => ("bogus", "a number of bytes"),
         "CUDA_DEVICE_MEMORY_LIMIT" | "CUDA_MEM_LIMIT" => ("bogus", "expected"),
-        "CUDA_DEVICE_MEMORY_LIMIT_n" | "CUDA_MEM_LIMIT_n" => ("1q", "known are"),
+        "CUDA_DEVICE_MEMORY_LIMIT_n" | "CUDA_MEM_LIMIT_n" => ("1q", "use "),
         "CUDA_DEVICE_SM_LIMIT" | "ALNAIR_VGPU_COMPUTE_PERCENTILE" => ("half", "expected"),
         "CUDA_OVERRIDE_KERNEL_N_SYNC" | "CUDA_OVERRIDE_SYNC_LOCK_SKIPS" => ("few", "expected"),
         "CUDA_OVERRIDE_MAX_SYNC_MS" => ("soon", "milliseconds"),

@@ -157,6 +157,43 @@ fn a_recording_plays_what_was_seen() {
 }
 
 #[test]
+fn a_hostile_label_is_true_in_json_and_harmless_everywhere_also_when_it_is_played_back() {
+    let world = World::new();
+    let label = "=a\u{202e}b\u{200b}\u{e0041}";
+    let actor = world.actor(label);
+    actor.takes(actor.enter(0), GIB);
+    let file = world.dir().join("recording.jsonl");
+    let file = file.to_str().unwrap();
+    let record = ["-b", "-n", "1", "--no-nvml", "--record", file];
+    top(&world, &record).done();
+    for source in [&["--no-nvml"][..], &["--replay", file]] {
+        let print = |options: &[&str]| {
+            let said = top(&world, &[&["--once"], source, options].concat()).done();
+            // A file for programs holds the label as it is; JSON has escapes of its own.
+            let is_csv = options.contains(&"csv");
+            let acts = |c| shm_layout::text::is_hidden(c) && c != '\n' && !is_csv;
+            assert!(!said.out.contains(acts), "{source:?} {options:?}: {said:?}");
+            said
+        };
+        let document = print(&["--format", "json"]).json();
+        assert_eq!(document["processes"][0]["name"], label, "{source:?}");
+        let csv = print(&["--format", "csv"]).out;
+        assert!(csv.contains(&format!(",'{label},")), "no formula: {csv}");
+        let table = print(&[]).out;
+        assert!(table.contains("=a"), "{table}");
+        // The filter finds it, and is shown without acting.
+        let document = print(&["--format", "json", "--filter", "name~\u{202e}"]).json();
+        assert_eq!(document["processes"].as_array().map(Vec::len), Some(1));
+    }
+    let said = top(
+        &world,
+        &["--once", "--no-nvml", "--filter", "a\u{202e}\u{1b}[2J>1"],
+    );
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(!said.err.contains(['\u{202e}', '\u{1b}']), "{said:?}");
+}
+
+#[test]
 fn a_segment_that_is_not_there_yet_is_waited_for() {
     let world = World::new();
     let said = top(&world, &["--once", "--no-nvml"]).done();

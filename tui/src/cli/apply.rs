@@ -21,7 +21,7 @@ use crate::text::uuids;
 /// [group.NAME], [[process]].
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
+    after_help = "A file:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
                         [[process]]\n  target = \"name:train\"\n  memory = \"8GiB\"\n  weight = 50\n  optional = true"
 )]
 pub struct Args {

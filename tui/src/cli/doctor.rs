@@ -15,7 +15,6 @@ use crate::text::exit::Exit;
 ///
 /// With a program, also check whether the library reaches it. Exits with 1 if a check fails.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: gpushare doctor -- python train.py")]
 pub struct Args {
     /// Write JSON
     #[arg(long)]

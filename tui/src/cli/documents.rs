@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::{Cli, Done};
+use super::Done;
 use crate::sample::FIELDS;
 use crate::sample::columns::COLUMNS;
 use crate::text::exit::{self, Exit, Failure};
@@ -44,7 +44,7 @@ pub fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Done {
     let mut command = if args.program == TOP {
         Options::command()
     } else {
-        Cli::command()
+        super::command()
     };
     clap_complete::generate(args.shell, &mut command, &args.program, &mut script);
     out.write_all(&script)?;
@@ -77,7 +77,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 
 /// Every page with its file name, the main one first and the dashboard's last.
 pub fn pages() -> Result<Vec<(String, String)>, Failure> {
-    let mut command = Cli::command().version(env!("CARGO_PKG_VERSION"));
+    let mut command = super::command().version(env!("CARGO_PKG_VERSION"));
     command.build();
     let mut pages = vec![("gpushare.1".to_owned(), main_page(&command)?)];
     add_verbs(&command, "gpushare", &mut pages)?;

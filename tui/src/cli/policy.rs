@@ -52,9 +52,8 @@ fn policy_help() -> String {
         ));
     }
     help.push_str(
-        "A holder yields only when another process waits. Keys that are not given keep their values.\n",
+        "A holder yields only when another process waits. Keys that are not given keep their values.",
     );
-    help.push_str("Example: gpushare policy set all timeslice=5ms order=fair");
     help
 }
 

@@ -26,8 +26,7 @@ mod traced;
 /// program will not see are usage errors.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: gpushare run --memory 8GiB --name train -- python train.py\n\
-                        Exit codes: the program's own; 126 when it cannot be executed, 127 when it is not found."
+    after_help = "Exit codes: the program's own; 126 when it cannot be executed, 127 when it is not found."
 )]
 pub struct Args {
     #[command(flatten)]

@@ -15,8 +15,7 @@ use crate::text::exit::{Exit, Failure};
 /// Change weight, priority or cap of a running process
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: gpushare set name:train weight=200 priority=5 cap=30%\n\
-                        With --for the priority is a boost that ends by itself: gpushare set 4711 priority=10 --for 30s"
+    after_help = "With --for the priority is a boost that ends by itself: gpushare set 4711 priority=10 --for 30s"
 )]
 pub struct SetArgs {
     /// pid, name:LABEL, group:G, user:U or all

@@ -10,7 +10,12 @@ use super::palette::When;
 ///
 /// Without options it fills the terminal. ? lists the keys.
 #[derive(Debug, Parser)]
-#[command(name = "gpushare-top", version, max_term_width = 100)]
+#[command(
+    name = "gpushare-top",
+    version,
+    max_term_width = 100,
+    after_help = "Example: gpushare-top --filter state=wait"
+)]
 pub struct Options {
     /// Print one snapshot and exit.
     #[arg(long, conflicts_with = "batch")]

@@ -12,9 +12,7 @@ use shm_layout::variables;
 
 /// Export traces for Perfetto, as CSV or as Alnair's logs, while they run and after the process has ended
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example: gpushare trace export all -o trace.json, then open it at ui.perfetto.dev"
-)]
+#[command(after_help = "Open the file at ui.perfetto.dev.")]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U, all, or the path of a trace
     #[arg(value_name = "TARGET|FILE", default_value = "all")]

@@ -21,9 +21,6 @@ use crate::text::units;
 /// Each gets a buffer of its own beside the segments. When it is full later records are counted and
 /// dropped; counts and times by call continue. An earlier trace of the same process is overwritten.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example: gpushare trace start name:train --for 30s && gpushare trace export name:train -o train.json"
-)]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,

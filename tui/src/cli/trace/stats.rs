@@ -15,8 +15,9 @@ use crate::traces;
 
 /// Show for each call its count, its total, longest and average time, and bytes; also while it runs
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: watch -n1 gpushare trace stats name:train\n\
-                        Times are what the program spent in the call; WAIT is the part spent waiting for the lock.")]
+#[command(
+    after_help = "Times are what the program spent in the call; WAIT is the part spent waiting for the lock."
+)]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U, all, or the path of a trace
     #[arg(value_name = "TARGET|FILE", default_value = "all")]
