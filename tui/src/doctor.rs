@@ -17,6 +17,7 @@ mod interposition;
 mod machine;
 mod program;
 mod segments;
+mod unreached;
 
 pub use segments::{apart, may_write};
 
@@ -100,6 +101,7 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
     findings.extend(program::check(patient));
     findings.extend(machine::check(patient));
     findings.extend(segments::check(patient));
+    findings.extend(unreached::check(patient));
     findings.extend(driver::check(patient));
     findings
 }

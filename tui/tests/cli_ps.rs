@@ -90,7 +90,7 @@ fn an_empty_world_is_an_empty_list_and_not_a_failure() {
     let said = world.gpushare(&["ps", "--json"]).done();
     assert_eq!(
         said.json(),
-        serde_json::json!({"schema_version": 1, "processes": []})
+        serde_json::json!({"schema_version": 1, "refused": 0, "refused_last_unix_ms": null, "processes": []})
     );
     let said = world.gpushare(&["ps"]).done();
     assert!(said.out.starts_with("PID"), "{said:?}");

@@ -150,9 +150,8 @@ impl Piece {
 }
 
 /// Calls that no driver grants, whatever they are asked for.
-const WRONG: [&str; 7] = [
+const WRONG: [&str; 6] = [
     "alloc wrong 0",
-    "async wrong 0",
     "create wrong 12345 0",
     "array wrong 0 5 0x20 1",
     "array3d wrong 8 8 8 0x20 3 0",

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "until pigs fly")]
+    #[should_panic(expected = "without seeing that pigs fly")]
     fn waiting_in_vain_says_for_what() {
         eventually("pigs fly", Duration::from_millis(5), || false);
     }

@@ -119,6 +119,7 @@ fn reach() -> Finding {
     Finding::ok(
         "reach",
         "dynamically linked programs; for setuid ones and those with file capabilities the linker ignores a preload, \
-         static ones have no linker; gpushare doctor -- CMD checks one program",
+         static ones have no linker; a driver that a program loads by dlmopen is in a namespace without the preload; \
+         gpushare doctor -- CMD checks one program",
     )
 }
