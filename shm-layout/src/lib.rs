@@ -52,7 +52,7 @@
 //! # Floors
 //!
 //! ```text
-//! faces      edit, events, snapshot, map    what the tools call
+//! faces      edit, environment, events, snapshot, map    what the tools call, and what a launch says
 //! process    register                       a process's slot
 //! leaving    reap
 //! use        ledger, lock, trace            what a process does with its seat

@@ -115,7 +115,7 @@ fn a_refused_allocation_is_reported_and_the_work_goes_on() {
         "{report}"
     );
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("8 MiB refused, going on"), "{said}");
+    assert!(said.contains("8 MiB refused, continuing"), "{said}");
 }
 
 #[test]
