@@ -65,16 +65,18 @@ pub fn of_stream(guest: &Guest, key: usize) -> Option<Used> {
     })
 }
 
-/// The device of a stream that has a handle of its own. In the calling thread's context one question is enough.
-pub fn ordinal_of_stream(guest: &Guest, thread: &Thread, stream: usize) -> Option<CUdevice> {
+/// The context and the device of a stream that has a handle of its own. In the calling thread's context one question is
+/// enough.
+pub fn home_of_stream(guest: &Guest, thread: &Thread, stream: usize) -> Option<(usize, CUdevice)> {
     if stream <= CU_STREAM_PER_THREAD as usize {
         return None;
     }
     let context = context::of_stream(stream as CUstream)?;
-    match place(guest, thread) {
-        Some((here, ordinal)) if here == context as usize => Some(ordinal.into()),
-        _ => ordinal_of(guest, context),
-    }
+    let ordinal = match place(guest, thread) {
+        Some((here, ordinal)) if here == context as usize => ordinal.into(),
+        _ => ordinal_of(guest, context)?,
+    };
+    Some((context as usize, ordinal))
 }
 
 /// The device of a context that need not be current.

@@ -9,12 +9,16 @@ use super::live::Record;
 pub enum Kind {
     /// Device memory with an address.
     Linear,
+    /// Device memory of a pool.
+    Pooled,
     /// An array.
     Array,
     /// An array with its mip levels.
     Mipmapped,
     /// Pinned host memory the driver allocated.
     Host,
+    /// Memory of a pool on the host.
+    PooledHost,
     /// Host memory of the application's own, pinned.
     Registered,
     /// An allocation of another process's pool.
@@ -42,8 +46,8 @@ impl Kind {
     /// Where such an allocation is counted.
     pub const fn counted(self) -> Counted {
         match self {
-            Self::Linear | Self::Array | Self::Mipmapped => Counted::Ledger,
-            Self::Host | Self::Registered => Counted::Pinned,
+            Self::Linear | Self::Pooled | Self::Array | Self::Mipmapped => Counted::Ledger,
+            Self::Host | Self::PooledHost | Self::Registered => Counted::Pinned,
             Self::PoolShared | Self::Shared | Self::External => Counted::Imported,
         }
     }
@@ -74,12 +78,35 @@ pub fn is(record: &Record, kind: Kind) -> bool {
     record[2] >> 16 == kind as u64
 }
 
-/// Whether `cuMemFree` and `cuMemFreeAsync` may free it: it is linear memory, or of a pool on the host or elsewhere.
+/// A set of kinds.
+const fn set(kinds: &[Kind]) -> u64 {
+    let (mut bits, mut at) = (0, 0);
+    while at < kinds.len() {
+        bits |= 1 << kinds[at] as u8;
+        at += 1;
+    }
+    bits
+}
+
+#[inline]
+fn is_one_of(record: &Record, kinds: u64) -> bool {
+    kinds >> (record[2] >> 16 & 63) & 1 != 0
+}
+
+/// Whether `cuMemFree` and `cuMemFreeAsync` may free it: it is linear memory, or of a pool.
 #[inline]
 pub fn is_linear(record: &Record) -> bool {
-    const ALL: u64 = 1 << Kind::Linear as u8 | 1 << Kind::Host as u8 | 1 << Kind::PoolShared as u8;
-    ALL >> (record[2] >> 16 & 63) & 1 != 0
+    const ALL: u64 = set(&[Kind::Linear, Kind::Host]) | OF_POOLS;
+    is_one_of(record, ALL)
 }
+
+/// Whether a pool gave it: a primary context takes such memory along, a created one does not.
+#[inline]
+pub fn is_of_a_pool(record: &Record) -> bool {
+    is_one_of(record, OF_POOLS)
+}
+
+const OF_POOLS: u64 = set(&[Kind::Pooled, Kind::PooledHost, Kind::PoolShared]);
 
 /// Where it is counted.
 #[inline]
@@ -105,9 +132,11 @@ mod tests {
     fn a_record_tells_what_it_was_made_of() {
         for (kind, place) in [
             (Kind::Linear, Counted::Ledger),
+            (Kind::Pooled, Counted::Ledger),
             (Kind::Array, Counted::Ledger),
             (Kind::Mipmapped, Counted::Ledger),
             (Kind::Host, Counted::Pinned),
+            (Kind::PooledHost, Counted::Pinned),
             (Kind::Registered, Counted::Pinned),
             (Kind::PoolShared, Counted::Imported),
             (Kind::Shared, Counted::Imported),
@@ -121,7 +150,9 @@ mod tests {
             assert_eq!(counted(&record), place);
             assert!(is(&record, kind));
             assert_eq!(is(&record, Kind::Linear), kind == Kind::Linear);
-            let linear = matches!(kind, Kind::Linear | Kind::Host | Kind::PoolShared);
+            let pooled = matches!(kind, Kind::Pooled | Kind::PooledHost | Kind::PoolShared);
+            assert_eq!(is_of_a_pool(&record), pooled);
+            let linear = pooled || matches!(kind, Kind::Linear | Kind::Host);
             assert_eq!(is_linear(&record), linear);
         }
     }

@@ -53,7 +53,8 @@ pub fn primary_retain(
 
 /// A context was destroyed, or with no context given the device's primary one reset: what it held is given back.
 ///
-/// Physical memory and what graphs have belong to the process and stay (measured: also over a reset).
+/// Physical memory and what graphs have belong to the process and stay (measured: also over a reset). What pools gave
+/// goes with a primary context, and stays when a created one ends (measured too).
 pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
     let gone = match context as usize {
         0 => guest
@@ -64,13 +65,17 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
     };
     guest.memory.graphs.context_gone(device);
     let mut all = vec![gone as u64];
-    if context.is_null() {
+    let is_primary = context.is_null();
+    if is_primary {
         all.extend(guest.memory.take_greens(device));
     }
     all.retain(|context| *context != 0);
     if !all.is_empty() {
         guest.memory.live.drain(
-            |record| all.contains(&record::context(record)),
+            |record| {
+                all.contains(&record::context(record))
+                    && (is_primary || !record::is_of_a_pool(record))
+            },
             |_, record| account::settle(guest, &record),
         );
     }

@@ -2,7 +2,7 @@
 
 use gpushare_testbed::Testbed;
 
-use crate::client::{Client, KIB, MIB};
+use crate::client::{Client, INVALID_VALUE, KIB, MIB};
 
 /// `CU_MEM_ALLOCATION_TYPE_…` and `CU_MEM_LOCATION_TYPE_…`, as the client's commands take them.
 const PINNED: u32 = 1;
@@ -112,7 +112,7 @@ fn an_allocation_in_a_named_stream_is_charged_without_a_current_context_too() {
 }
 
 #[test]
-fn a_pools_memory_stays_charged_when_its_context_ends() {
+fn a_pools_memory_stays_charged_when_a_created_context_ends() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[]);
     client.ok(&format!("pool-in p {PINNED} {ON_DEVICE} 0"));
@@ -130,6 +130,68 @@ fn a_pools_memory_stays_charged_when_its_context_ends() {
     client.ok("free a");
     client.ok("free b");
     assert_eq!((client.used(), pinned(&client)), (0, 0));
+}
+
+/// The ways in which a primary context ends, as commands.
+const ENDS: [(&str, &[&str]); 3] = [
+    ("a reset", &["device-reset 0"]),
+    (
+        "the last release",
+        &["device-release 0", "device-release 0"],
+    ),
+    (
+        "the last green context",
+        &[
+            "green g x",
+            "device-release 0",
+            "device-release 0",
+            "green-destroy g",
+        ],
+    ),
+];
+
+#[test]
+fn a_pools_memory_goes_once_with_the_primary_context_and_a_late_free_changes_nothing() {
+    for (end, commands) in ENDS {
+        let bed = Testbed::new();
+        let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", "4MiB")]);
+        client.ok(&format!("pool-in p {PINNED} {ON_DEVICE} 0"));
+        client.ok(&format!("pool-in h {PINNED} {ON_HOST} 0"));
+        client.ok("context c 0");
+        client.ok(&format!("alloc stays {MIB}"));
+        client.ok("device 0");
+        client.ok(&format!("pool-alloc a p {MIB}"));
+        client.ok(&format!("pool-alloc b h {MIB}"));
+        client.ok(&format!("async d {MIB}"));
+        client.ok(&format!("alloc e {MIB}"));
+        assert_eq!((client.used(), pinned(&client)), (4 * MIB, MIB), "{end}");
+        for command in commands {
+            client.ok(command);
+        }
+        assert_eq!((client.used(), pinned(&client)), (MIB, 0), "{end}");
+        client.ok("device 0");
+        assert_eq!(in_use(&mut client, "p"), 0, "{end}");
+        for free in ["free a", "free-async d", "free b", "free e"] {
+            assert_eq!(client.code(free), INVALID_VALUE, "{end}: {free}");
+            assert_eq!((client.used(), pinned(&client)), (MIB, 0), "{end}: {free}");
+        }
+        client.ok(&format!("async f {}", 3 * MIB));
+        client.denied("alloc g 512");
+    }
+}
+
+#[test]
+fn a_reset_takes_what_was_allocated_in_the_primary_contexts_stream_with_none_current() {
+    for scenario in ["one-gpu", "two-gpus"] {
+        let bed = Testbed::with_scenario(scenario);
+        let mut client = Client::start(&bed, &[]);
+        client.ok("stream s");
+        client.ok("context-none");
+        client.ok(&format!("async-in a {MIB} s"));
+        assert_eq!(client.used(), MIB, "{scenario}");
+        client.ok("device-reset 0");
+        assert_eq!(client.used(), 0, "{scenario}");
+    }
 }
 
 #[test]

@@ -385,6 +385,16 @@ pub fn find(address: u64) -> Option<Block> {
     lock(&HEAP).find(address).cloned()
 }
 
+/// Where the allocations begin that pools made in a context.
+pub fn ordered_in(context: u64) -> Vec<u64> {
+    let heap = lock(&HEAP);
+    let blocks = heap.blocks.values();
+    let ours = blocks.filter(|block| block.context == context);
+    ours.filter(|block| matches!(block.kind, Kind::Ordered(_)))
+        .map(|block| block.base)
+        .collect()
+}
+
 /// Sets `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of the block that an address is in; whether there is one.
 pub fn set_sync_memops(address: u64, value: bool) -> bool {
     let mut heap = lock(&HEAP);

@@ -188,7 +188,7 @@ impl Pool {
         };
         let device = self.home.device().unwrap_or(stream.device);
         let kind = Kind::Ordered(self.home.medium());
-        heap::note(address, bytes, device, stream.context, kind)?;
+        heap::note(address, bytes, device, stream.owner, kind)?;
         OWNERS.insert(address, Arc::clone(self));
         Ok(address)
     }
@@ -296,6 +296,16 @@ pub fn free(address: CUdeviceptr) -> CUresult {
     leave(address, |books| books.free(address))?;
     FREED.store(true, Relaxed);
     Ok(())
+}
+
+/// A primary context has ended: what was allocated in its streams goes, as on a driver (580.159.04). What was allocated
+/// in a created context outlives that one.
+pub fn primary_gone(context: u64) {
+    for address in heap::ordered_in(context) {
+        // Another thread may have freed it just now.
+        let _ = free(address);
+    }
+    after_synchronisation();
 }
 
 /// The pool that an allocation came from.

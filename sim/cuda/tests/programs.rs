@@ -68,7 +68,7 @@ programs! {
     pool_allocates_nothing_for_no_bytes
     pool_is_of_the_host_or_managed
     pool_is_shared_between_processes
-    pool_memory_outlives_its_context
+    pool_memory_goes_with_the_primary_context
     pool_trim_returns_what_is_reserved
     vmm_alias_sees_the_same_bytes
     vmm_segment_grows

@@ -24,7 +24,7 @@ pub struct Account {
     guest: &'static Guest,
     thread: &'static Thread,
     device: &'static Device,
-    /// The calling thread's, whose end takes the allocation away.
+    /// The one that the allocation is made in, whose end may take it away.
     context: usize,
     /// The bytes come out of what a pool keeps.
     pooled: bool,
@@ -58,6 +58,15 @@ fn at_home(guest: &'static Guest, thread: &'static Thread) -> Option<Account> {
 pub fn of_device(ordinal: CUdevice) -> Option<Account> {
     let (guest, thread) = (guest()?, thread::attached());
     let context = place::place(guest, thread).map_or(0, |(context, _)| context);
+    on_device(guest, thread, ordinal, context)
+}
+
+fn on_device(
+    guest: &'static Guest,
+    thread: &'static Thread,
+    ordinal: CUdevice,
+    context: usize,
+) -> Option<Account> {
     Some(Account {
         guest,
         thread,
@@ -71,7 +80,10 @@ pub fn of_device(ordinal: CUdevice) -> Option<Account> {
 pub fn of_stream(stream: CUstream) -> Option<Account> {
     let (guest, thread) = (guest()?, thread::attached());
     let here = || at_home(guest, thread);
-    let named = || of_device(place::ordinal_of_stream(guest, thread, stream as usize)?);
+    let named = || {
+        let (context, ordinal) = place::home_of_stream(guest, thread, stream as usize)?;
+        on_device(guest, thread, ordinal, context)
+    };
     // With one device there is nothing to ask, unless no context is current: a stream with a handle needs none.
     if guest.devices.len() == 1 {
         here().or_else(named)
@@ -81,11 +93,6 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
 }
 
 impl Account {
-    /// For what no context's end takes away.
-    pub fn beyond_contexts(self) -> Self {
-        Self { context: 0, ..self }
-    }
-
     /// The guest whose account it is.
     pub fn guest(self) -> &'static Guest {
         self.guest

@@ -24,8 +24,7 @@ pub fn close(real: Real<'_, impl FnOnce() -> CUresult>, dptr: CUdeviceptr) -> CU
 /// `cuMemPoolImportPointer`: an allocation of another process's pool, which is freed like any other.
 pub fn pointer(real: Real<'_, impl FnOnce() -> CUresult>, dptr: Out<CUdeviceptr>) -> CUresult {
     let bytes = || dptr.get().and_then(ask::size_of_allocation).unwrap_or(0);
-    let account = account::here().map(account::Account::beyond_contexts);
-    account::count_in(real, account, Kind::PoolShared, bytes, || dptr.get())
+    account::count(real, Kind::PoolShared, bytes, || dptr.get())
 }
 
 /// `cuImportExternalMemory`.

@@ -2,7 +2,8 @@
 //!
 //! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
 //! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see [`reclaim`](super::reclaim)); its
-//! `maxSize` is the driver's to enforce. Neither the end of a context nor a reset of its device frees it.
+//! `maxSize` is the driver's to enforce. The end of a created context leaves what was allocated in it; a reset of the
+//! primary one, or its last release, takes away what was allocated in that (driver 580.159.04).
 //!
 //! | the pool | its allocations are |
 //! |---|---|
@@ -60,8 +61,14 @@ pub fn alloc_from(
         None => charge(real, account::of_stream(stream), dptr, bytes, stream),
         Some(Home::Device(device)) => charge(real, account::of_device(device), dptr, bytes, stream),
         Some(Home::Host) => {
-            let account = account::of_stream(stream).map(Account::beyond_contexts);
-            account::count_in(real, account, Kind::Host, || bytes as u64, || dptr.get())
+            let account = account::of_stream(stream);
+            account::count_in(
+                real,
+                account,
+                Kind::PooledHost,
+                || bytes as u64,
+                || dptr.get(),
+            )
         }
     }
 }
@@ -73,9 +80,9 @@ fn charge(
     bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    let account = account.map(|account| account.out_of_pool().beyond_contexts());
+    let account = account.map(Account::out_of_pool);
     let Some(account) = account.filter(|_| any_capturing()) else {
-        return account::allocate(real, account, Some(bytes as u64), Kind::Linear, || {
+        return account::allocate(real, account, Some(bytes as u64), Kind::Pooled, || {
             dptr.get()
         });
     };
@@ -85,7 +92,7 @@ fn charge(
             real,
             Some(account),
             Some(bytes as u64),
-            Kind::Linear,
+            Kind::Pooled,
             || dptr.get(),
         ),
     }

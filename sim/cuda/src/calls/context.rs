@@ -207,6 +207,9 @@ fn end(context: &Context) {
     module::unload_all(context.handle);
     array::forget_all(context.handle);
     heap::free_all(context.handle);
+    if context.primary {
+        pool::primary_gone(context.handle);
+    }
     context.give_back();
 }
 
