@@ -50,15 +50,22 @@ const NVML: Duration = Duration::from_secs(3);
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        // It repeats what was typed, so it is written like everything foreign: without colours.
+        Err(error) if error.use_stderr() => {
+            let _ = write!(Plain::new(io::stderr()), "{}", error.render());
+            return Exit::Usage.into();
+        }
+        Err(help) => {
+            let _ = help.print();
+            return Exit::Done.into();
+        }
+    };
     match work(&options) {
         Ok(code) => code,
         Err(error) => {
-            let _ = writeln!(
-                Plain::new(io::stderr()),
-                "gpushare-top: {}",
-                sentence(&error)
-            );
+            say(&sentence(&error));
             match error
                 .downcast_ref::<OpenError>()
                 .is_some_and(OpenError::not_permitted)
@@ -68,6 +75,17 @@ pub fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Says something to the person beside the output.
+fn say(sentence: &str) {
+    let _ = writeln!(Plain::new(io::stderr()), "gpushare-top: {sentence}");
+}
+
+/// Says which value is wrong.
+fn usage(sentence: &str) -> ExitCode {
+    say(sentence);
+    Exit::Usage.into()
 }
 
 /// An error and its causes in one sentence. A cause that its consequence has named already is not said twice.
@@ -89,28 +107,27 @@ fn work(options: &Options) -> Result<ExitCode> {
         // Else it would go on drawing over whatever the terminal shows next.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     }
-    let config = Config::read(options.config.as_deref())?;
+    let read = Config::read(options.config.as_deref());
+    let (config, order) = match read.and_then(|config| Ok((config.order()?, config))) {
+        Ok((order, config)) => (config, order),
+        Err(error) => return Ok(usage(&sentence(&error))),
+    };
     let mut state = State::default();
     state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
-    if let Some((sort, descending)) = config.order()? {
+    if let Some((sort, descending)) = order {
         (state.choices.sort, state.choices.descending) = (sort, descending);
     }
     if let Some(text) = options.filter.as_ref().or(config.filter.as_ref()) {
         match Filter::parse(text) {
             Ok(filter) => state.choices.filter = filter,
-            Err(why) => {
-                let _ = writeln!(Plain::new(io::stderr()), "gpushare-top: {why}");
-                return Ok(Exit::Usage.into());
-            }
+            Err(why) => return Ok(usage(&why)),
         }
     }
     let delay = options.delay.or(config.delay).unwrap_or(DELAY);
     if !(0.05..=3600.0).contains(&delay) {
-        let _ = writeln!(
-            Plain::new(io::stderr()),
-            "gpushare-top: a delay of {delay} s is out of range; give 0.05 to 3600"
-        );
-        return Ok(Exit::Usage.into());
+        return Ok(usage(&format!(
+            "a delay of {delay} s is out of range; give 0.05 to 3600"
+        )));
     }
     let pace = Duration::from_secs_f64(delay);
     let recorder = options
@@ -204,10 +221,7 @@ fn print(
         if let Some(gpu) = options.gpu {
             let devices = state.data().sample.devices.len();
             if gpu >= devices {
-                let _ = writeln!(
-                    Plain::new(io::stderr()),
-                    "gpushare-top: there is no GPU {gpu}; there are {devices}"
-                );
+                say(&format!("there is no GPU {gpu}; there are {devices}"));
                 return Ok(Exit::NoSuchTarget.into());
             }
             state.choices.gpu = gpu;

@@ -307,6 +307,57 @@ fn json_stays_json_with_the_true_characters_of_a_hostile_label() {
 }
 
 #[test]
+fn a_reason_that_does_not_show_is_refused_by_a_dry_run_too() {
+    let world = World::new();
+    let actor = world.actor("train");
+    actor.enter(0);
+    world.gpushare(&["group", "create", "team"]).done();
+    let before = world.gpushare(&["audit", "--json"]).done().json();
+    for words in [
+        &["quota", "set", "all", "1GiB"][..],
+        &["policy", "set", "all", "off"],
+        &["policy", "set", "0", "always"],
+        &["group", "set", "team", "weight=7"],
+        &["group", "rm", "team"],
+        &["set", "all", "weight=7"],
+        &["pause", "all"],
+        &["resume", "all"],
+    ] {
+        let hidden = ["--reason", "a\u{202e}b", "--dry-run"];
+        let said = world.gpushare(&[words, &hidden].concat());
+        assert_eq!(said.out, "", "{words:?}");
+        said.refused(2, &["reason", "U+202E"]);
+    }
+    let after = world.gpushare(&["audit", "--json"]).done().json();
+    assert_eq!(before, after, "a dry run is no edit");
+}
+
+#[test]
+fn a_file_is_applied_whatever_characters_its_path_has() {
+    let world = World::new();
+    let actor = world.actor("train");
+    actor.enter(0);
+    let plan = world.dir().join("plan\u{202e}\u{1b}[2J\n.toml");
+    fs::write(&plan, "[policy]\nall = \"always\"\n").expect("ours");
+    let plan = plan.display().to_string();
+    for options in [&["--dry-run"][..], &[]] {
+        let said = world
+            .gpushare(&[&["apply", &plan], options].concat())
+            .done();
+        assert!(said.out.contains("always"), "{said:?}");
+    }
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    let reason = audit["edits"][0]["reason"].as_str().unwrap_or_default();
+    assert!(
+        reason.contains("plan\\u{202e}\\u{1b}[2J\\n.toml"),
+        "{audit}"
+    );
+    // What the file contains is checked all the same.
+    fs::write(&plan, "[group.\"a\u{202e}b\"]\nweight = 7\n").expect("ours");
+    world.gpushare(&["apply", &plan]).refused(2, &["U+202E"]);
+}
+
+#[test]
 fn an_unknown_option_of_run_is_a_usage_error_and_no_program() {
     let world = World::new();
     world

@@ -194,6 +194,35 @@ fn a_hostile_label_is_true_in_json_and_harmless_everywhere_also_when_it_is_playe
 }
 
 #[test]
+fn a_settings_file_of_hostile_strings_is_refused_or_used_without_acting_on_the_terminal() {
+    let (world, _actors) = stage();
+    let config = world.dir().join("top.toml");
+    let config = config.to_str().unwrap();
+    let nasty = "a\\u001b]0;owned\\u0007\\u202e\\u200b";
+    for (text, code) in [
+        (format!("sort = \"{nasty}\"\n"), 2),
+        (format!("color = \"{nasty}\"\n"), 2),
+        (format!("\"{nasty}\" = 1\n"), 2),
+        ("sort = \"a\u{202e}\u{1b}[2J\"\n".to_owned(), 2),
+        ("filter = \"a\u{202e}b>\"\n".to_owned(), 2),
+        (format!("filter = \"{nasty}>1\"\n"), 2),
+        (format!("filter = \"name~{nasty}\"\n"), 0),
+        ("filter = \"name~\u{202e}\"\n".to_owned(), 0),
+    ] {
+        std::fs::write(config, &text).unwrap();
+        for format in ["table", "json"] {
+            let print = ["--once", "--no-nvml", "--config", config];
+            let said = top(&world, &[&print[..], &["--format", format]].concat());
+            assert_eq!(said.code, code, "{text:?}: {said:?}");
+            let acts = |c| shm_layout::text::is_hidden(c) && c != '\n';
+            assert!(!said.out.contains(acts), "{text:?}: {said:?}");
+            assert!(!said.err.contains(acts), "{text:?}: {said:?}");
+            assert_eq!(code == 0, said.err.is_empty(), "{text:?}: {said:?}");
+        }
+    }
+}
+
+#[test]
 fn a_segment_that_is_not_there_yet_is_waited_for() {
     let world = World::new();
     let said = top(&world, &["--once", "--no-nvml"]).done();

@@ -27,23 +27,15 @@ pub(crate) fn text_words(text: &str, words: &mut [u64]) {
     }
 }
 
-/// Text out of words, up to the first zero; bytes that are no text, and control characters, become `?`-like marks.
+/// Text out of words, up to the first zero. Bytes that are not UTF-8 become the replacement character; all else, control
+/// characters too, is what was written: who shows it escapes it.
 pub(crate) fn text_of(words: &[u64]) -> String {
     let bytes: Vec<u8> = words
         .iter()
         .flat_map(|word| word.to_le_bytes())
         .take_while(|byte| *byte != 0)
         .collect();
-    String::from_utf8_lossy(&bytes)
-        .chars()
-        .map(|c| {
-            if c.is_control() {
-                char::REPLACEMENT_CHARACTER
-            } else {
-                c
-            }
-        })
-        .collect()
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A group's name as words; `None` if it is empty, too long or has characters that do not show.

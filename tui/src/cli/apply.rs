@@ -13,6 +13,7 @@ use crate::edit::targets::{self, Target};
 use crate::edit::{EditRequest, Editor, group, policy, quota};
 use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
 use crate::text::uuids;
 
 /// Set quotas, groups and policies from a TOML file
@@ -36,7 +37,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let manifest = Manifest::read(&args.file)?;
     let dir = segments::dir_or_new()?;
     let sample = segments::sample(&dir)?;
-    let reason = format!("apply {}", args.file.display());
+    let file = args.file.display().to_string();
+    // Only what the file contains is checked: its path may hold any character.
+    let reason = format!("apply {}", plain(&file));
     let plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
         sentence: format!("{}: {failure}", args.file.display()),
         ..failure
@@ -52,7 +55,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         return Err(refusal.into());
     }
     for request in plan.everywhere.iter().chain(&plan.rest) {
-        editor.check(&request.change, &request.target)?;
+        editor.check(request)?;
     }
     if args.dry_run {
         let own = match &plan.everywhere {

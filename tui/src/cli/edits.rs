@@ -12,6 +12,7 @@ use crate::edit::preview::{Tense, concerned, effects};
 use crate::edit::{Applied, EditRequest, Editor, targets};
 use crate::sample::Sample;
 use crate::text::exit::Failure;
+use crate::text::plain::plain;
 
 /// The options of every edit.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -49,11 +50,11 @@ pub fn preview(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     for request in requests {
-        let old = editor.preview(&request.change, &request.target)?;
+        let old = editor.check(request)?;
         writeln!(
             out,
             "{}: {} (now: {}); {}",
-            request.target,
+            plain(&request.target),
             summary(&request.change),
             summary(&old),
             reach(&request.change, sample)
@@ -132,7 +133,8 @@ pub fn report(
     };
     writeln!(
         out,
-        "{target}: {} (was: {}); generation {}, {applied_by}",
+        "{}: {} (was: {}); generation {}, {applied_by}",
+        plain(target),
         summary(&applied.new),
         summary(&applied.old),
         applied.generation

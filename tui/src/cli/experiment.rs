@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Done, note};
 use crate::host::probe;
 use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
 use crate::workload::experiment::report::{self, Measured};
 use crate::workload::experiment::{Plan, play};
 
@@ -61,7 +62,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let simulated = args.sim || !probe::real_gpu();
     let mut rows: Vec<Measured> = Vec::new();
     for config in &plan.configs {
-        note(&format!("{} ({} s) …", config.name, plan.seconds));
+        note(&format!("{} ({} s) …", plain(&config.name), plan.seconds));
         rows.push(play::play(&plan, config, simulated)?.finish());
     }
     if args.json {

@@ -34,7 +34,7 @@ pub struct Args {
     /// Show how busy each device is and why one was chosen
     #[arg(long)]
     explain: bool,
-    /// Write JSON
+    /// Write JSON; where the device could not be claimed, unclaimed_because says why
     #[arg(long)]
     json: bool,
     /// Only print how many devices a program started here sees, or nothing where NVML does not say

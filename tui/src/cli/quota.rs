@@ -13,6 +13,7 @@ use crate::edit::targets::{self, Chosen, Target};
 use crate::edit::{EditRequest, Editor, preview, quota};
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
 use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
 use crate::text::units::{format_size, short_size, short_time};
 
 /// Set or show memory quotas
@@ -118,7 +119,7 @@ fn entry(chosen: &Chosen, gpu: Option<usize>, sample: &Sample) -> Result<Option<
     entry.map(Some).ok_or_else(|| {
         Failure::no_such_target(format!(
             "{} does not use gpu{gpu}; omit --gpu to set its quota on every device, including later ones",
-            chosen.title
+            plain(&chosen.title)
         ))
     })
 }

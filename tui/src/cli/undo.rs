@@ -6,6 +6,7 @@ use super::{Done, edits, note, segments};
 use crate::edit::Editor;
 use crate::edit::audit::Place;
 use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
 
 /// Undo the newest edits
 ///
@@ -25,7 +26,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     for entry in editor.reverted()? {
         note(&format!(
             "edit {} on {} has already reverted by itself",
-            entry.number, entry.record.target
+            entry.number,
+            plain(&entry.record.target)
         ));
     }
     for done in 0..args.count {

@@ -56,6 +56,18 @@ impl EditRequest {
         self.reason = reason;
         self
     }
+
+    /// Refuses a reason in which a character does not show: others will read it.
+    fn check_reason(&self) -> Result<(), EditFailure> {
+        let reason = self.reason.as_deref().unwrap_or_default();
+        text::visible(reason).map_err(|error| EditFailure::Edit {
+            target: self.target.clone(),
+            error: EditError::Invalid {
+                field: "reason",
+                why: error.to_string(),
+            },
+        })
+    }
 }
 
 /// A done edit.
@@ -125,12 +137,13 @@ impl Editor {
         &self.log
     }
 
-    /// Checks an edit without doing it.
-    pub fn check(&self, change: &Change, target: &str) -> Result<(), EditFailure> {
-        self.preview(change, target).map(drop)
+    /// Checks an edit without doing it, as doing it would, and says what it would replace.
+    pub fn check(&self, request: &EditRequest) -> Result<Change, EditFailure> {
+        request.check_reason()?;
+        self.preview(&request.change, &request.target)
     }
 
-    /// Checks an edit without doing it and says what it would replace.
+    /// What a change would replace.
     pub fn preview(&self, change: &Change, target: &str) -> Result<Change, EditFailure> {
         let operator = self.operator()?;
         operator.preview(change).map_err(|error| EditFailure::Edit {
@@ -151,15 +164,8 @@ impl Editor {
     }
 
     fn submit_as(&self, request: EditRequest, undoes: Option<u64>) -> Result<Applied, EditFailure> {
-        let reason = request.reason.as_deref().unwrap_or_default();
-        let visible = text::visible(reason).map_err(|error| EditFailure::Edit {
-            target: request.target.clone(),
-            error: EditError::Invalid {
-                field: "reason",
-                why: error.to_string(),
-            },
-        });
-        let done = visible.and_then(|()| self.operator()).and_then(|operator| {
+        let sound = request.check_reason();
+        let done = sound.and_then(|()| self.operator()).and_then(|operator| {
             operator
                 .edit(request.expected_generation, &request.change, clock::now())
                 .map_err(|error| EditFailure::Edit {

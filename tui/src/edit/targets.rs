@@ -65,7 +65,7 @@ pub struct Chosen {
     pub slot: SlotId,
     /// Its start time in clock ticks, for the audit.
     pub start_time: u64,
-    /// As a person would say it: `41849 vllm-worker`.
+    /// As a person would say it: `41849 vllm-worker`. Its name is as the process wrote it; a message escapes it.
     pub title: String,
 }
 
@@ -167,12 +167,17 @@ fn choose(process: &ProcessSample) -> Option<Chosen> {
             epoch: slot.epoch,
         },
         start_time: process.start_time,
-        title: title(process),
+        title: full_title(process),
     })
 }
 
-/// The process as a person would say it.
+/// The process as a person would say it: one line, whatever its name holds.
 pub fn title(process: &ProcessSample) -> String {
+    plain(&full_title(process)).into_owned()
+}
+
+/// The same with the name as it is, for files that have their own way to write any character.
+pub fn full_title(process: &ProcessSample) -> String {
     format!("{} {}", process.shown_pid(), process.name())
 }
 

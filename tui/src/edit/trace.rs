@@ -9,6 +9,7 @@ use super::audit::Place;
 use super::targets::Chosen;
 use super::{ACKNOWLEDGEMENT, EditRequest, Editor};
 use crate::text::exit::Failure;
+use crate::text::plain::plain;
 use crate::text::units;
 
 /// Makes a buffer for one process and asks it to write; says how it went.
@@ -19,7 +20,7 @@ pub fn begin(
     reason: Option<String>,
     from: Place,
 ) -> Result<String, Failure> {
-    let title = &chosen.title;
+    let title = &*plain(&chosen.title);
     let editor = Editor::open(dir);
     if let Some(refusal) = editor.refusal() {
         return Err(refusal.into());

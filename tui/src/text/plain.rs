@@ -17,9 +17,14 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, &[], as_rust)
 }
 
+/// What makes a spreadsheet read a cell as a formula: also the full-width forms, and blanks that it removes.
+const FORMULA: [char; 11] = [
+    '=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
+];
+
 /// A cell of CSV that a spreadsheet takes for text and not for a formula. Numbers stay what they are.
 pub fn cell(text: &str) -> Cow<'_, str> {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.len() > 1;
+    let formula = text.starts_with(FORMULA) && text.len() > 1;
     if formula && text.parse::<f64>().is_err() {
         return Cow::Owned(format!("'{text}"));
     }
@@ -180,6 +185,8 @@ mod tests {
         assert_eq!(cell("-x"), "'-x");
         assert_eq!(cell("@x"), "'@x");
         assert_eq!(cell("\tx"), "'\tx");
+        assert_eq!(cell("\n=x"), "'\n=x");
+        assert_eq!(cell("\u{ff1d}x"), "'\u{ff1d}x");
         for number in ["-3", "+4.5", "-1e9", "-", "", "a=b"] {
             assert_eq!(cell(number), number);
         }

@@ -1,7 +1,8 @@
 //! A trace as Alnair's profiler writes it: `metrics.log` and `timeline.log` in the directory of `PFLOG`,
 //! or the form it had before September 2022, `metrics.log` and `pf.log`.
 //!
-//! The layout itself is written once, in `shm_layout::trace::alnair`.
+//! The layout itself is written once, in `shm_layout::trace::alnair`. It has no way to write a line end in a name, so
+//! names are escaped as on a terminal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use shm_layout::trace::{Kind, Reader, alnair};
 
 use super::{Account, Found, output};
 use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
 
 /// Which of its two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -53,19 +55,20 @@ fn write_one(found: &Found, place: &Path, layout: Layout) -> Result<Account, Fai
     let reader = found.read()?;
     let mut account = Account::new(found, &reader);
     let metrics = match layout {
-        Layout::New => alnair::metrics(
-            reader
-                .stats()
-                .iter()
-                .map(|stat| (stat.name, stat.count, stat.total_ns)),
-        ),
+        Layout::New => {
+            let stats = reader.stats();
+            let named: Vec<_> = stats.iter().map(|stat| (plain(stat.name), stat)).collect();
+            let calls = named.iter();
+            alnair::metrics(calls.map(|(name, stat)| (name.as_ref(), stat.count, stat.total_ns)))
+        }
         Layout::Old => summary(found, &reader),
     };
     let header = reader.header();
     output::whole_file(&timeline(place, layout), |out| {
         for record in reader.records().filter(|record| record.kind == Kind::Call) {
             let Some(call) = record.name else { continue };
-            let (name, start) = (alnair::name(call), header.realtime_of(record.start_ns));
+            let call = plain(call);
+            let (name, start) = (alnair::name(&call), header.realtime_of(record.start_ns));
             let line = match layout {
                 Layout::New => alnair::timeline_line(name, start, record.duration_ns),
                 Layout::Old => alnair::old::timeline(name, start, record.duration_ns),

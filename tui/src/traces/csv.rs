@@ -72,7 +72,7 @@ pub fn write(
                 name: &cell(&header.label),
                 tid: record.tid,
                 kind: kind(record.kind),
-                call: record.name.unwrap_or_default(),
+                call: &cell(record.name.unwrap_or_default()),
                 start_ns: record.start_ns,
                 start_unix_ns: header.realtime_of(record.start_ns),
                 duration_ns: record.duration_ns,

@@ -95,7 +95,7 @@ fn span(event: &EventLine, sample: &Sample) -> Option<Span> {
 fn who(event: &EventLine, sample: &Sample) -> String {
     let living = event.slot.and_then(|slot| sample.process(slot));
     match (living, event.pid, event.name.as_str()) {
-        (Some(process), ..) => targets::title(process),
+        (Some(process), ..) => targets::full_title(process),
         (None, Some(pid), name) => format!("{pid} {name}"),
         (None, None, "") => event
             .slot

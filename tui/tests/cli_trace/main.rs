@@ -3,6 +3,7 @@
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
 mod forms;
+mod hostile;
 mod run;
 mod support;
 mod wrong;

@@ -43,6 +43,42 @@ fn a_storm_of_sizes_ends_with_the_whole_picture() {
 }
 
 #[test]
+fn a_hostile_label_and_a_hostile_filter_are_drawn_escaped() {
+    let world = World::new();
+    let actor = world.actor("a\u{202e}\u{200b}\u{9b}31mb\u{7}");
+    actor.enter(0);
+    let config = world.dir().join("top.toml");
+    std::fs::write(&config, "filter = \"name!=x\u{202e}\u{200b}\"\n").unwrap();
+    let config = config.to_str().unwrap();
+    let mut session = Session::start(world.dir(), &["-d", "0.05", "--config", config], &[]);
+    session.wait_for("a\\u{202e}");
+    session.wait_for("x\\u{202e}\\u{200b}");
+    session.press("q");
+    assert_eq!(session.end().code(), Some(0));
+    let seen = session.seen();
+    assert!(!seen.contains(['\u{202e}', '\u{200b}', '\u{9b}', '\u{7}']));
+}
+
+#[test]
+fn csv_for_a_terminal_is_escaped() {
+    let world = World::new();
+    let actor = world.actor("=a\u{202e}\u{1b}]0;x\u{7}");
+    let slot = actor.registration.slot();
+    let identity = shm_layout::Identity::of_self("=a\u{202e}\u{1b}]0;x\u{7}");
+    shm_layout::trace::create(world.dir(), slot, &identity, 4096).unwrap();
+    let guest = shm_layout::trace::Guest {
+        calls: &["cuInit"],
+        devices: &[],
+    };
+    let buffer = shm_layout::trace::Buffer::adopt(world.dir(), slot, guest).unwrap();
+    buffer.denial(0, shm_layout::clock::now(), 1, 7, 0);
+    let export = ["trace", "export", "all", "--format", "csv", "-o", "-"];
+    let session = Session::of(world.command(&export), world.dir());
+    session.wait_for("'=a\\u{202e}\\u{1b}]0;x\\u{7},");
+    assert!(!session.seen().contains(['\u{202e}', '\u{1b}', '\u{7}']));
+}
+
+#[test]
 fn a_state_file_full_of_noise_is_looked_at_and_left() {
     let world = World::new();
     let actor = world.actor("trainer");

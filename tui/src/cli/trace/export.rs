@@ -50,8 +50,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let accounts = match (&place, args.format) {
         (Some(dir), Format::Alnair) => alnair::write(&found, dir, args.alnair_layout)?,
         (Some(file), _) => output::whole_file(file, write)?,
-        // CSV has no way to write a character out, so none is changed.
-        (None, Format::Csv) => write(&mut std::io::stdout())?,
+        // CSV has no way to write a character out, so none is changed but for a terminal.
+        (None, Format::Csv) if !std::io::stdout().is_terminal() => write(&mut std::io::stdout())?,
         (None, _) => write(out)?,
     };
     report(&accounts, &found, place.as_deref());

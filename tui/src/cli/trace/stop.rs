@@ -51,11 +51,11 @@ pub(super) fn one(
     reason: Option<String>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let title = plain(&chosen.title);
     match edit::trace::end(dir, chosen, reason) {
         Ok(true) => {}
         Ok(false) => note(&format!(
-            "{} has not answered yet; its trace ends when it does",
-            chosen.title
+            "{title} has not answered yet; its trace ends when it does"
         )),
         Err(failure) if failure.exit == Exit::NoSuchTarget => {}
         Err(failure) => return Err(failure),
@@ -69,13 +69,12 @@ pub(super) fn one(
             };
             writeln!(
                 out,
-                "{}: {} records{dropped}; gpushare trace export {} writes them",
-                chosen.title,
+                "{title}: {} records{dropped}; gpushare trace export {} writes them",
                 reader.records().count(),
-                pid(&chosen.title)
+                pid(&title)
             )?;
         }
-        Err(error) => note(&format!("{}: {error}", chosen.title)),
+        Err(error) => note(&format!("{title}: {error}")),
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use shm_layout::{EditError, OpenError};
 
 use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
 
 /// Why an edit was refused. Nothing changed.
 #[derive(Debug)]
@@ -62,6 +63,34 @@ impl EditFailure {
             _ => Exit::Failed,
         }
     }
+
+    /// What the segments refused, of a target on one line.
+    fn sentence(target: &str, error: &EditError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match error {
+            EditError::Moved { expected, found } => write!(
+                f,
+                "{target}: another edit came first (generation {expected} became {found}); check \
+                     the settings and try again"
+            ),
+            EditError::NoSuchTarget => {
+                write!(f, "{target}: it has gone; gpushare ps lists the processes")
+            }
+            EditError::Invalid { field, why } => {
+                write!(f, "{target}: {field} {why}; nothing was changed")
+            }
+            EditError::TooMany => write!(
+                f,
+                "{target}: the segment has no room for another one; remove an unused group or policy"
+            ),
+            EditError::NotPermitted => {
+                write!(
+                    f,
+                    "{target}: you may not edit these segments; run this as their owner or as root"
+                )
+            }
+            other => write!(f, "{target}: {other}"),
+        }
+    }
 }
 
 impl fmt::Display for EditFailure {
@@ -77,30 +106,7 @@ impl fmt::Display for EditFailure {
                 dir.display()
             ),
             Self::Open { why, .. } => f.write_str(why),
-            Self::Edit { target, error } => match error {
-                EditError::Moved { expected, found } => write!(
-                    f,
-                    "{target}: another edit came first (generation {expected} became {found}); check \
-                     the settings and try again"
-                ),
-                EditError::NoSuchTarget => {
-                    write!(f, "{target}: it has gone; gpushare ps lists the processes")
-                }
-                EditError::Invalid { field, why } => {
-                    write!(f, "{target}: {field} {why}; nothing was changed")
-                }
-                EditError::TooMany => write!(
-                    f,
-                    "{target}: the segment has no room for another one; remove an unused group or policy"
-                ),
-                EditError::NotPermitted => {
-                    write!(
-                        f,
-                        "{target}: you may not edit these segments; run this as their owner or as root"
-                    )
-                }
-                other => write!(f, "{target}: {other}"),
-            },
+            Self::Edit { target, error } => Self::sentence(&plain(target), error, f),
             Self::Undo(why) | Self::NothingToUndo(why) => f.write_str(why),
         }
     }

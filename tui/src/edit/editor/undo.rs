@@ -13,6 +13,7 @@ use shm_layout::{Change, EditError, Set, clock, snapshot};
 use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::edit::audit::{Entry, History, Outcome, Place};
 use crate::edit::change::{has_run_out, same_subject};
+use crate::text::plain::plain;
 
 impl Editor {
     /// The edits that can be undone, newest first; one whose process has gone is past. Whether somebody is looked
@@ -96,7 +97,10 @@ impl Editor {
         }) {
             return Err(EditFailure::Undo(format!(
                 "edit {} by {} changed {} after edit {}; undo that one first",
-                later.number, later.record.who, later.record.target, entry.number
+                later.number,
+                plain(&later.record.who),
+                plain(&later.record.target),
+                entry.number
             )));
         }
         let change = restore(entry, now_ns).ok_or_else(|| {

@@ -49,14 +49,14 @@ fn start(title: &str, slot: SlotId, process: &ProcessSample) -> Question {
         task: Task::Trace(Chosen {
             slot,
             start_time: process.start_time,
-            title: targets::title(process),
+            title: targets::full_title(process),
         }),
     }
 }
 
 fn stop(title: &str, slot: SlotId, process: &ProcessSample, trace: TraceView) -> Question {
     let change = Change::Trace { slot, on: None };
-    let mut request = EditRequest::new(change, targets::title(process), Place::Tui);
+    let mut request = EditRequest::new(change, targets::full_title(process), Place::Tui);
     request.target_start_time = Some(process.start_time);
     Question {
         title: format!("Stop the trace of {title}?"),

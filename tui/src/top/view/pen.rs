@@ -7,6 +7,7 @@ use ratatui::symbols::border;
 use ratatui::widgets::{Block, Widget};
 use unicode_width::UnicodeWidthStr;
 
+use crate::text::plain::plain;
 use crate::top::palette::{Glyphs, Palette, Role};
 
 /// Writes into `area` in its own coordinates; what lies outside is not written.
@@ -64,6 +65,8 @@ impl<'a> Pen<'a> {
         if y >= self.area.height || x >= self.area.width {
             return x;
         }
+        // A name may hold characters that do not show, or that act on the terminal.
+        let text = &*plain(text);
         // What was under it shows through no more, not even as dim or bold.
         let style = Style::reset().patch(style.into());
         let room = (self.area.width - x).min(width);
@@ -87,7 +90,7 @@ impl<'a> Pen<'a> {
 
     /// Writes `text` so that it ends at column `end`.
     pub(super) fn put_before(&mut self, end: u16, y: u16, text: &str, style: impl Into<Style>) {
-        let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
+        let width = u16::try_from(plain(text).width()).unwrap_or(u16::MAX);
         match end.checked_sub(width) {
             Some(x) => self.put(x, y, text, style),
             None => self.put_within(0, y, text, end, style),

@@ -7,6 +7,7 @@ use shm_layout::trace::{Kind, Reader, Record};
 
 use super::BEYOND_PIDS;
 use super::event::{Args, Event, meta, named, us};
+use crate::edit::targets;
 use crate::sample::Sample;
 use crate::traces::csv::ended_by;
 use crate::traces::{Account, Found, device_name, device_names};
@@ -29,7 +30,7 @@ impl<'a> Lanes<'a> {
         let same = found.lives() && process.pid == Some(process.ns_pid);
         Self {
             pid,
-            title: found.title(),
+            title: targets::full_title(process),
             tasks: same.then(|| format!("/proc/{}/task", process.ns_pid)),
             devices: device_names(reader.header(), sample),
             known: HashSet::new(),

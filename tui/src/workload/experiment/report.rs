@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::Failure;
+use crate::text::plain::{Plain, cell, plain};
 
 /// One configuration's numbers.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -83,7 +84,7 @@ pub fn json(rows: &[Measured], simulated: bool, out: &mut dyn Write) -> Result<(
         simulated,
         results: rows,
     };
-    serde_json::to_writer_pretty(crate::text::plain::Plain::json(&mut *out), &document)?;
+    serde_json::to_writer_pretty(Plain::json(&mut *out), &document)?;
     Ok(writeln!(out)?)
 }
 
@@ -91,6 +92,10 @@ pub fn json(rows: &[Measured], simulated: bool, out: &mut dyn Write) -> Result<(
 pub fn csv(rows: &[Measured], out: &mut dyn Write) -> Result<(), Failure> {
     let mut writer = csv::Writer::from_writer(out);
     for row in rows {
+        let row = Measured {
+            config: cell(&row.config).into_owned(),
+            ..row.clone()
+        };
         writer
             .serialize(row)
             .map_err(|error| Failure::failed(format!("CSV cannot be written: {error}")))?;
@@ -111,7 +116,7 @@ pub fn table(rows: &[Measured], out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(
             out,
             "{:<34}{:>9}{:>9}{:>9}{:>9.0}{:>8}{:>8}{:>7.1}",
-            row.config,
+            plain(&row.config),
             ms(row.urgent_p50_ns),
             ms(row.urgent_p99_ns),
             ms(row.urgent_max_ns),
@@ -141,6 +146,29 @@ mod tests {
             (Some(100), Some(198), Some(200))
         );
         assert_eq!(Measured::new("x", 1.0, &[]).urgent_p99_ns, None);
+    }
+
+    #[test]
+    fn a_configuration_named_like_a_formula_is_text_in_csv_true_in_json_and_one_line_in_the_table()
+    {
+        let name = "=cmd|'/c calc'!A0\u{1b}[2J\n\u{202e}x";
+        let rows = [Measured::new(name, 1.0, &[5]).finish()];
+        let mut out = Vec::new();
+        csv(&rows, &mut out).expect("memory");
+        let mut back = csv::Reader::from_reader(out.as_slice());
+        let row = back.records().next().expect("a row").expect("CSV");
+        assert_eq!(&row[0], format!("'{name}"));
+
+        out.clear();
+        json(&rows, true, &mut out).expect("memory");
+        let back: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!(back["results"][0]["config"], name);
+
+        out.clear();
+        table(&rows, &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
     }
 
     #[test]
