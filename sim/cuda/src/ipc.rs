@@ -227,11 +227,11 @@ faces! {
     "cuIpcOpenEventHandle" 4010 cuIpcOpenEventHandle (out: Out<CUevent>, handle: CUipcEventHandle) {
         let context = current()?;
         out.check()?;
-        let told = Told::read(&handle.reserved, EVENT)?;
+        let told = Told::read(&handle.reserved, EVENT).map_err(|_| CUDA_ERROR_MAP_FAILED)?;
         if told.pid == u64::from(std::process::id()) {
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         }
-        let shared = Shared::open(told.pid, told.descriptor).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+        let shared = Shared::open(told.pid, told.descriptor).ok_or(CUDA_ERROR_MAP_FAILED)?;
         let flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
         out.set(Event::create(context.owner, flags, Some(shared)) as CUevent)
     }

@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE,
-    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
-    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUerror, CUresult,
+    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUerror, CUresult,
 };
 use gpushare_abi::types::{CUcontext, CUdevice};
 
@@ -43,15 +42,6 @@ fn attribute(which: u32, joined: bool) -> Result<i32, CUerror> {
     }
 }
 
-/// The current context and another one, as [`ENABLED`] has them.
-fn pair(peer: CUcontext) -> Result<(u64, u64), CUerror> {
-    let (own, peer) = (current()?, by_handle(peer)?);
-    if own.handle == peer.handle {
-        return Err(CUDA_ERROR_INVALID_CONTEXT);
-    }
-    Ok((own.handle, peer.handle))
-}
-
 faces! {
     "cuDeviceCanAccessPeer" 4000 cuDeviceCanAccessPeer (out: Out<i32>, one: CUdevice, other: CUdevice) {
         let joined = are_peers(one, other)?;
@@ -65,14 +55,14 @@ faces! {
         out.set(attribute(which, joined)?)
     }
     "cuCtxEnablePeerAccess" 4000 cuCtxEnablePeerAccess (peer: CUcontext, flags: u32) {
-        let pair = pair(peer)?;
+        let (own, peer) = (current()?, by_handle(peer)?);
         if flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if !are_peers(current()?.device, by_handle(peer)?.device)? {
+        if !are_peers(own.device, peer.device)? {
             return Err(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
-        if lock(&ENABLED).insert(pair) {
+        if lock(&ENABLED).insert((own.handle, peer.handle)) {
             Ok(())
         } else {
             Err(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)

@@ -336,6 +336,13 @@ pub fn is_reached(address: u64, ordinal: i32) -> bool {
     pool.is_none_or(|pool| pool.home.medium() != Medium::Device || pool.access_from(from) != 0)
 }
 
+/// Whether an address is of a pool on the host that did not let a device in.
+pub fn is_kept_on_host(address: u64, ordinal: i32) -> bool {
+    let pool = heap::find(address).and_then(|block| OWNERS.get(block.base));
+    let device = CUmemLocation::on(ordinal);
+    pool.is_some_and(|pool| pool.home.medium() == Medium::Host && pool.access_from(device) == 0)
+}
+
 /// An allocation goes out of use; tells its pool.
 fn leave<T>(
     address: u64,

@@ -25,6 +25,21 @@ fn is_pageable(address: u64) -> bool {
     heap::find(address).is_none()
 }
 
+/// A copy from device memory to device memory. Memory of a pool on the host is none, unless the pool let the device in
+/// (driver 580.159.04).
+fn within_device(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> Result<Plan, CUerror> {
+    let ordinal = current()?.device;
+    let plan = Plan::linear((to, DEVICE), (from, DEVICE), bytes)?;
+    if bytes > 0
+        && [to, from]
+            .iter()
+            .all(|side| pool::is_kept_on_host(*side, ordinal))
+    {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(plan)
+}
+
 impl Plan {
     /// The same, of a call that names both contexts.
     fn between_peers(self) -> Self {
@@ -100,8 +115,7 @@ faces! {
         Plan::linear((to, HOST), (from, DEVICE), bytes)?.run(default)
     }
     "cuMemcpyDtoD" 3020 cuMemcpyDtoD_v2 (to: CUdeviceptr, from: CUdeviceptr, bytes: usize) / cuMemcpyDtoD_v2_ptds 7000 |default| {
-        current()?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.run(default)
+        within_device(to, from, bytes)?.run(default)
     }
     "cuMemcpyHtoDAsync" 3020 cuMemcpyHtoDAsync_v2 (to: CUdeviceptr, from: u64, bytes: usize, stream: CUstream) / cuMemcpyHtoDAsync_v2_ptsz 7000 |default| {
         current()?;
@@ -112,8 +126,7 @@ faces! {
         Plan::linear((to, HOST), (from, DEVICE), bytes)?.queue(default, stream)
     }
     "cuMemcpyDtoDAsync" 3020 cuMemcpyDtoDAsync_v2 (to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyDtoDAsync_v2_ptsz 7000 |default| {
-        current()?;
-        Plan::linear((to, DEVICE), (from, DEVICE), bytes)?.queue(default, stream)
+        within_device(to, from, bytes)?.queue(default, stream)
     }
     "cuMemcpyPeer" 4000 cuMemcpyPeer (to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize) / cuMemcpyPeer_ptds 7000 |default| {
         context::by_handle(to_context)?;

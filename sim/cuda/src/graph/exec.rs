@@ -78,7 +78,7 @@ fn steps(graph: &Graph, is_conditional: bool) -> Result<Vec<Step>, CUerror> {
     for id in order {
         let node = dag.get(id).ok_or(CUDA_ERROR_INVALID_VALUE)?.clone();
         if is_conditional && !node.may_be_conditional() {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let is_conditional = is_conditional || matches!(node, Node::Conditional(_));
         let inside = node.inside().iter();

@@ -43,6 +43,10 @@ fn get(pool: &Pool, which: u32, out: Out<u64>) -> CUresult {
         attribute::USED_HIGH => out.set(books.used_high()),
         attribute::ALLOCATION_TYPE => small.set(pool.home.kind as i32),
         attribute::HANDLE_TYPES => small.set(settings.handle_types as i32),
+        // As a driver (580.159.04) answers.
+        attribute::LOCATION_ID | attribute::LOCATION_TYPE if pool.elsewhere.is_some() => {
+            Err(CUDA_ERROR_INVALID_VALUE)
+        }
         attribute::LOCATION_ID => small.set(pool.home.id),
         attribute::LOCATION_TYPE => small.set(pool.home.place as i32),
         attribute::MAX_SIZE => out.set(settings.max_size),

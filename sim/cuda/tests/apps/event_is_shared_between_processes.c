@@ -2,7 +2,7 @@
 #include "wire.h"
 #include <semaphore.h>
 
-enum { NO_TIMING = 2, INTERPROCESS = 4, NOT_READY = 600 };
+enum { NO_TIMING = 2, INTERPROCESS = 4, MAP_FAILED = 205, NOT_READY = 600 };
 
 static sem_t gate;
 static void wait_at_gate(void *unused) {
@@ -44,7 +44,7 @@ static void take(void) {
     DO(cuStreamCreate(&one, NON_BLOCKING));
     DO(cuStreamCreate(&two, NON_BLOCKING));
     hear(0, &handle, sizeof handle);
-    EXPECT(cuIpcOpenEventHandle(&event, wrong), INVALID_HANDLE);
+    EXPECT(cuIpcOpenEventHandle(&event, wrong), MAP_FAILED);
     DO(cuIpcOpenEventHandle(&event, handle));
     EXPECT(cuEventQuery(event), NOT_READY);
     DO(cuStreamWaitEvent(one, event, 0));

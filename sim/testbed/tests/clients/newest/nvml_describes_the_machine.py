@@ -1,13 +1,13 @@
 """What monitors ask NVML beside figures: what the machine is, and how its parts are connected."""
 
 import ctypes
+import re
 
 import pynvml as nvml
 
 nvml.nvmlInit()
 branch = nvml.nvmlSystemGetDriverBranch().branch
-major = nvml.nvmlSystemGetDriverVersion().split(".")[0]
-assert branch == f"r{major}_00", branch
+assert re.fullmatch(r"r\d+_\d+", branch), branch
 one, other = (nvml.nvmlDeviceGetHandleByIndex(index) for index in range(2))
 major, _ = nvml.nvmlDeviceGetCudaComputeCapability(one)
 generations = {8: nvml.NVML_DEVICE_ARCH_AMPERE, 9: nvml.NVML_DEVICE_ARCH_HOPPER}
