@@ -130,7 +130,7 @@ fn arrive() -> Option<&'static Guest> {
 fn decide(page: &'static Page) {
     let pid = std::process::id();
     if ARRIVED_PID.swap(pid, Relaxed) != pid {
-        thread::forget_after_fork();
+        thread::begin_anew();
         trace::forget_after_fork();
     }
     notice::print_faults_briefly();

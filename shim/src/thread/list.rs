@@ -12,12 +12,15 @@ use std::{
 };
 
 use super::{
+    generation,
     record::{ELSEWHERE, NO_STREAM, Thread},
     slot::{set_slot, slot},
     tracing::Tracing,
 };
 use crate::{gate, protocol::submission::OUTSIDE};
 
+/// All records that were ever made. Those of another [`generation`] are kept for leak checkers alone, which look for what
+/// is in reach of a static.
 static THREADS: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
@@ -32,13 +35,17 @@ pub fn current() -> Option<&'static Thread> {
 #[inline(always)]
 pub fn attached() -> &'static Thread {
     match current() {
-        Some(thread) => thread,
-        None => attach(),
+        Some(thread) if thread.is_current() => thread,
+        _ => attach(),
     }
 }
 
-/// Every record, whether its thread still runs or not.
+/// Every record of this process, whether its thread still runs or not.
 pub fn all() -> impl Iterator<Item = &'static Thread> {
+    every().filter(|thread| thread.is_current())
+}
+
+fn every() -> impl Iterator<Item = &'static Thread> {
     // ORDER: pairs with the Release push in `attach`; the record is whole.
     let first = THREADS.load(Acquire);
     // SAFETY: the list holds records only, and records are never freed.
@@ -48,10 +55,10 @@ pub fn all() -> impl Iterator<Item = &'static Thread> {
     })
 }
 
-/// In a forked child: the parent's records are no longer ours.
-pub fn forget_after_fork() {
-    THREADS.store(null_mut(), Relaxed);
-    set_slot(null_mut());
+/// The process arrives: records made before are not used any more, not even to pass a gate.
+pub fn begin_anew() {
+    generation::begin();
+    every().for_each(Thread::unsettle_from_outside);
 }
 
 /// In no hook until dropped: calls made meanwhile by the driver itself go straight on.
@@ -124,6 +131,7 @@ fn make() -> &'static Thread {
         streams: Mutex::new(Vec::new()),
         tracing: Tracing::default(),
         in_use: AtomicBool::new(true),
+        generation: generation::now(),
         next: AtomicPtr::new(null_mut()),
         tallies: Default::default(),
     }));

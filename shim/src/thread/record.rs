@@ -12,6 +12,7 @@ use std::{
 use shm_layout::DEVICES_PER_PROCESS;
 
 use super::{
+    generation,
     tally::{Tally, add},
     tracing::Tracing,
 };
@@ -63,6 +64,8 @@ pub struct Thread {
     /// What the thread keeps for a trace.
     pub tracing: Tracing,
     pub(super) in_use: AtomicBool,
+    /// When it was made.
+    pub(super) generation: u32,
     pub(super) next: AtomicPtr<Thread>,
     pub(super) tallies: [Tally; DEVICES_PER_PROCESS],
 }
@@ -107,6 +110,12 @@ fn place(key: usize) -> usize {
 }
 
 impl Thread {
+    /// Whether it was made since the process arrived.
+    #[inline(always)]
+    pub(super) fn is_current(&self) -> bool {
+        self.generation == generation::now()
+    }
+
     /// Begins a submission if nothing stands in its way: not nested, gate open, stream known. The fast path.
     #[inline(always)]
     pub fn begin(&self, key: usize) -> bool {
@@ -250,6 +259,12 @@ impl Thread {
         }
         self.tally
             .store(std::ptr::from_ref(self.tally(ordinal)).cast_mut(), Relaxed);
+        // No keeper would wait for a thread that passed the gate by an old record.
+        let gate = if self.is_current() {
+            gate
+        } else {
+            gate::always_closed()
+        };
         self.gate
             .store(std::ptr::from_ref(gate).cast_mut(), Relaxed);
     }
@@ -271,6 +286,11 @@ impl Thread {
     /// The thread's context may have changed: the next submission looks again.
     pub fn unsettle(&self) {
         self.home.set(0);
+        self.unsettle_from_outside();
+    }
+
+    /// What another thread may do of that: the next submission does not pass the gate as it stands.
+    pub(super) fn unsettle_from_outside(&self) {
         self.gate.store(
             std::ptr::from_ref(gate::always_closed()).cast_mut(),
             Relaxed,

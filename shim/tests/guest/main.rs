@@ -100,6 +100,29 @@ fn a_fork_before_the_first_use_makes_two_guests() {
 }
 
 #[test]
+fn a_thread_that_called_the_driver_before_the_process_arrived_is_seen_all_the_same() {
+    const LAUNCHES: u64 = 7 + 5;
+    for (when, words) in [
+        ("before cuInit", [].as_slice()),
+        ("before a fork", &["fork"]),
+    ] {
+        let stage = Stage::new();
+        let mut command = stage.program("early_threads.c", "timeslice=5ms");
+        let mut program = Watched::spawn(command.args(words));
+        let line = program.line();
+        let said: Vec<_> = line.split(' ').collect();
+        let [_, pid, "0"] = said[..] else {
+            panic!("{when}: {line}; {}", program.stderr());
+        };
+        eventually(&format!("{LAUNCHES} launches, {when}"), PATIENCE, || {
+            let mut processes = stage.snapshot().processes.into_iter();
+            let ours = processes.find(|process| process.identity.pid.to_string() == pid);
+            ours.is_some_and(|process| process.devices[0].counters.launches == LAUNCHES)
+        });
+    }
+}
+
+#[test]
 fn disabled_it_leaves_no_trace() {
     let stage = Stage::new();
     let (says, complains) = run(&stage, "plain", &[("GPUSHARE_DISABLE", "1")]);
