@@ -8,10 +8,9 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::layout::{Layout, Process};
-use crate::process;
+use crate::layout::{Layout, MAX_PROCESSES, Process};
+use crate::process::{self, Member};
 use crate::world::World;
-use crate::{MAX_PROCESSES, Member};
 
 /// How often a process tries again when only other announcements stand in its way.
 const TRIES: u32 = 1000;

@@ -17,9 +17,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use crate::layout::Process;
-use crate::process::taken_slots;
+use crate::process::Member;
+use crate::slots::taken_slots;
 use crate::world::World;
-use crate::{Member, capacity, clock};
+use crate::{capacity, clock};
 
 const RUNNING: u32 = 0;
 const LOCKING: u32 = 1;

@@ -2,7 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{MAX_DEVICES, MAX_PROCESSES};
+/// Compute units (GPUs without MIG, or MIG instances) a world may have.
+pub const MAX_DEVICES: usize = 16;
+
+/// Processes a world may have at once.
+pub const MAX_PROCESSES: usize = 512;
 
 /// `GPUSIM` and the version of this layout; written last when a world is made.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x05");
@@ -35,7 +39,7 @@ pub(crate) struct Layout {
     pub processes: [Process; MAX_PROCESSES],
 }
 
-/// A device's engine: a ring of tickets. See [`crate::timeline`].
+/// A device's engine: a ring of tickets. See [`crate::engine`].
 #[repr(C)]
 pub(crate) struct Timeline {
     /// The oldest ticket that has not ended.
@@ -63,7 +67,7 @@ pub(crate) struct Ticket {
 /// A process's slot. Claimed and freed under the world's lock file.
 #[repr(C)]
 pub(crate) struct Process {
-    /// epoch (56 bits) · [`crate::process`] state (8 bits).
+    /// epoch (56 bits) · [`crate::slots`] state (8 bits).
     pub state: AtomicU64,
     pub pid: AtomicU64,
     /// Inode of the pid namespace that `pid` is a number of.

@@ -4,14 +4,21 @@
 //! in shared memory, is made of atomics only, and any process may be killed at any instruction: the
 //! survivors see its memory and its work leave the devices, as a real driver would make them leave.
 //!
-//! * [`scenario`]: which devices a world has, and its mishaps, as TOML.
-//! * [`world`]: opening and creating a world; its name; its devices.
-//! * [`process`]: who takes part, and how a process's death is noticed.
-//! * [`capacity`]: device memory, shared by all processes of the world.
-//! * [`checkpoint`]: a process is locked, its memory leaves the devices and comes back.
-//! * [`timeline`]: the engine: one kernel at a time over all processes.
-//! * [`usage`]: what NVML wants to know: who is on a device, with how much memory and work.
-//! * [`visible`]: the devices that `CUDA_VISIBLE_DEVICES` leaves a program.
+//! # Floors
+//!
+//! Imports point down.
+//!
+//! ```text
+//! checkpoint   checkpoint                  a process is locked, its memory leaves the devices and comes back
+//! members      capacity, timeline, usage   device memory; kernels and their log; what NVML wants to know
+//! process      process                     who takes part
+//! visible      visible                     the devices that `CUDA_VISIBLE_DEVICES` leaves a program
+//! world        world                       opening and creating a world; its name; its devices
+//! sweep        sweep, remains              what the dead held in a world; worlds that nobody has open
+//! slots        slots, engine               which processes are there, and which are gone; one kernel at a time
+//! locks        locks, scenario             the locks of a world; its devices and its mishaps, as TOML
+//! layout       layout, clock               the shape of a world in shared memory; the kernel's clock
+//! ```
 //!
 //! # Simulated
 //!
@@ -21,22 +28,20 @@
 pub mod capacity;
 pub mod checkpoint;
 pub mod clock;
+mod engine;
 mod layout;
 pub mod locks;
 pub mod process;
-mod remains;
+pub mod remains;
 pub mod scenario;
+mod slots;
+mod sweep;
 pub mod timeline;
 pub mod usage;
 pub mod visible;
 pub mod world;
 
+pub use layout::{MAX_DEVICES, MAX_PROCESSES};
 pub use process::Member;
 pub use scenario::Scenario;
 pub use world::{Device, World};
-
-/// Compute units (GPUs without MIG, or MIG instances) a world may have.
-pub const MAX_DEVICES: usize = 16;
-
-/// Processes a world may have at once.
-pub const MAX_PROCESSES: usize = 512;

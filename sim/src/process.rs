@@ -1,27 +1,19 @@
 //! Who takes part in a world.
 //!
 //! A process claims a slot at its first `cuInit` and holds it by a [`Life`]. Slots are claimed and freed
-//! under the world's lock file, so neither is ever seen half-done by another claimant. A process that
-//! is being killed counts as gone as soon as all its threads are exiting, even while the kernel is still
-//! tearing down a large address space.
-
-#![allow(unsafe_code)]
+//! under the world's lock file, so neither is ever seen half-done by another claimant.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
-use crate::layout::{Layout, Process};
-use crate::locks::{self, Exclusive, Life};
+use crate::clock;
+use crate::layout::Process;
+use crate::locks::{Exclusive, Life};
+use crate::slots::{FREE, LIVE, clear, own_pid_namespace, start_time};
+use crate::sweep::sweep;
 use crate::world::World;
-use crate::{MAX_PROCESSES, clock, timeline};
-
-const FREE: u64 = 0;
-const LIVE: u64 = 1;
-const LEAVING: u64 = 2;
 
 /// A process's part in a world; it leaves on drop, or when it is killed.
 #[derive(Debug)]
@@ -113,14 +105,6 @@ impl Drop for Member {
     }
 }
 
-impl Process {
-    /// Someone has this slot, dead or alive.
-    pub(crate) fn taken(&self) -> bool {
-        // ORDER: pairs with the Release in `join`; who it is can be read.
-        self.state.load(Acquire) & 0xff == LIVE
-    }
-}
-
 /// Frees the slots of the dead, with their memory and work. Gives up when another process stays at it.
 pub fn reap(world: &World) {
     const TRIES: u32 = 20;
@@ -139,133 +123,6 @@ fn try_reap(world: &World) -> bool {
     };
     sweep(world.layout(), world.lock_path());
     true
-}
-
-/// Under the lock: frees the slots of the dead, and finishes what a killed sweeper left.
-fn sweep(layout: &'static Layout, path: &Path) {
-    for (slot, process) in taken_slots(layout) {
-        let state = process.state.load(Relaxed);
-        let gone = state & 0xff == LEAVING || is_gone(process, path, slot);
-        if !gone {
-            continue;
-        }
-        // ORDER: from here on nobody counts this process; readers of `state` pair by Acquire.
-        process.state.store(state & !0xff | LEAVING, Release);
-        timeline::cancel(layout, slot);
-        if locks::alive(path, slot) {
-            // Its address space is still being torn down; nothing of it counts any more, but the slot
-            // stays taken until its byte is free.
-            forget_memory(process);
-            continue;
-        }
-        clear(process);
-        // ORDER: publishes the cleared words to the next claimant.
-        process.state.store(state & !0xff | FREE, Release);
-    }
-}
-
-pub(crate) fn taken_slots(
-    layout: &'static Layout,
-) -> impl Iterator<Item = (usize, &'static Process)> {
-    // ORDER: pairs with the SeqCst in `join`; slots below it have been claimed once.
-    let high = (layout.processes_high.load(Acquire) as usize).min(MAX_PROCESSES);
-    let slots = layout.processes[..high].iter().enumerate();
-    // ORDER: pairs with the Release in `join`; who it is can be read.
-    slots.filter(|(_, process)| process.state.load(Acquire) & 0xff != FREE)
-}
-
-/// Under the lock: does anyone live in this world?
-pub(crate) fn anyone_alive(layout: &'static Layout, path: &Path) -> bool {
-    sweep(layout, path);
-    taken_slots(layout).next().is_some()
-}
-
-fn forget_memory(process: &Process) {
-    for device in &process.devices {
-        device.used.store(0, Relaxed);
-        device.trying.store(0, Relaxed);
-        device.away.store(0, Relaxed);
-        device.contexts.store(0, Relaxed);
-    }
-}
-
-fn clear(process: &Process) {
-    forget_memory(process);
-    process.checkpoint.store(0, Relaxed);
-    process.inside.store(0, Relaxed);
-    process.queued.store(0, Relaxed);
-    process.managed.store(0, Relaxed);
-    for device in &process.devices {
-        device.busy.store(0, Relaxed);
-        for bucket in &device.buckets {
-            bucket.store(0, Relaxed);
-        }
-    }
-}
-
-/// Has this slot's process gone, or is it on its way out?
-pub(crate) fn is_gone(process: &Process, path: &Path, slot: usize) -> bool {
-    if !locks::alive(path, slot) {
-        return true;
-    }
-    if process.pid_namespace.load(Relaxed) != own_pid_namespace() {
-        return false; // The byte is all we can ask.
-    }
-    exiting(process.pid.load(Relaxed), process.start_time.load(Relaxed))
-}
-
-/// Is every thread of this process exiting? False also when another process has the pid by now.
-fn exiting(pid: u64, started: u64) -> bool {
-    let Some(leader) = Stat::read(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    if leader.start_time != started || !leader.exiting {
-        return false;
-    }
-    // The first thread may leave before the others; they all have to.
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return true;
-    };
-    threads
-        .flatten()
-        .all(|thread| Stat::read(thread.path().join("stat")).is_none_or(|stat| stat.exiting))
-}
-
-fn own_pid_namespace() -> u64 {
-    static INODE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    *INODE.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino()))
-}
-
-fn start_time(pid: &str) -> Option<u64> {
-    Some(Stat::read(format!("/proc/{pid}/stat"))?.start_time)
-}
-
-/// What we need of a `stat` file in `/proc`.
-struct Stat {
-    exiting: bool,
-    start_time: u64,
-}
-
-impl Stat {
-    fn read(path: impl AsRef<Path>) -> Option<Self> {
-        Self::parse(&String::from_utf8_lossy(&std::fs::read(path).ok()?))
-    }
-
-    /// The command, field 2, is in parentheses and may hold anything.
-    fn parse(text: &str) -> Option<Self> {
-        const PF_EXITING: u64 = 4;
-        let fields: Vec<_> = text
-            .get(text.rfind(')')? + 1..)?
-            .split_ascii_whitespace()
-            .collect();
-        let flags: u64 = fields.get(6)?.parse().ok()?;
-        let start_time = fields.get(19)?.parse().ok()?;
-        let dead = matches!(*fields.first()?, "Z" | "X" | "x");
-        Some(Self {
-            exiting: dead || flags & PF_EXITING != 0,
-            start_time,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -306,20 +163,5 @@ pub(crate) mod tests {
         drop(one);
         assert_eq!(Member::join(&world).expect("room").slot(), slot);
         drop(two);
-    }
-
-    #[test]
-    fn a_stat_line_with_a_strange_command_is_understood() {
-        let line = "12 (a) Z (b) R 1 1 1 0 -1 4194308 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
-        let stat = Stat::parse(line).expect("well-formed");
-        assert!(stat.exiting);
-        assert_eq!(stat.start_time, 777);
-        assert!(Stat::parse("garbage").is_none());
-    }
-
-    #[test]
-    fn this_process_is_not_exiting() {
-        let own = start_time("self").expect("proc is mounted");
-        assert!(!exiting(u64::from(std::process::id()), own));
     }
 }

@@ -172,8 +172,8 @@ impl Scenario {
             .iter()
             .map(|gpu| gpu.mig.len().max(1))
             .sum();
-        if units > crate::MAX_DEVICES {
-            let limit = crate::MAX_DEVICES;
+        if units > crate::layout::MAX_DEVICES {
+            let limit = crate::layout::MAX_DEVICES;
             return Err(BadScenario(format!(
                 "a scenario has at most {limit} devices, not {units}"
             )));

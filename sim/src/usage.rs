@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::layout::BUCKETS;
-use crate::timeline::{self, BUCKET_NS};
+use crate::engine::{self, BUCKET_NS};
+use crate::layout::{BUCKETS, MAX_PROCESSES};
 use crate::world::World;
-use crate::{MAX_PROCESSES, clock, process};
+use crate::{clock, process};
 
 /// The longest window that busy times are kept for, in nanoseconds.
 pub const LONGEST_WINDOW: u64 = BUCKET_NS * (BUCKETS as u64 - 2);
@@ -61,7 +61,7 @@ pub fn of(world: &World, device: usize, window: u64) -> DeviceUsage {
 
 fn at(world: &World, device: usize, window: u64, now: u64) -> DeviceUsage {
     let layout = world.layout();
-    let running = timeline::running(layout, device, now);
+    let running = engine::running(layout, device, now);
     let high = (layout.processes_high.load(Relaxed) as usize).min(MAX_PROCESSES);
     let mut usage = DeviceUsage {
         used: 0,

@@ -16,8 +16,8 @@ use shared_memory::{Shmem, ShmemConf};
 
 use crate::layout::{Layout, MAGIC, SCENARIO_WORDS};
 use crate::locks::{self, Exclusive, Life, lock_path};
-use crate::remains;
 use crate::scenario::{Compute, Scenario};
+use crate::{remains, sweep};
 
 /// One thing that can be computed on: a GPU, or an instance of a GPU in MIG mode.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +188,7 @@ impl World {
         let text = match (written, scenario) {
             (Some(written), None) => written,
             (Some(written), Some(wanted)) if written == wanted => written,
-            (Some(written), Some(_)) if crate::process::anyone_alive(layout, &lock_path) => written,
+            (Some(written), Some(_)) if sweep::anyone_alive(layout, &lock_path) => written,
             (_, Some(wanted)) => wanted.to_owned(),
             (None, None) => crate::scenario::BUILT_IN[0].1.to_owned(),
         };

@@ -8,9 +8,19 @@
 //! from the load. What a simulated GPU does not have is `NOT_SUPPORTED`, and in MIG mode what a real one
 //! does not tell in MIG mode.
 //!
-//! `exports` is the C face, one row a function; `c` holds what crosses it; the rest is plain Rust,
-//! a file for each subject: `board` (who a device is), `mig`, `memory`, `processes`, `sensors`,
-//! `system`, over the `session`'s `view` of the world.
+//! # Floors
+//!
+//! Imports point down.
+//!
+//! ```text
+//! exports     exports                            the C face, one row a function
+//! subjects    memory, mig, processes, sensors    a file for each subject
+//! board       board, system                      who a device is; what the machine is
+//! session     session                            between nvmlInit and nvmlShutdown
+//! view        view                               the world as NVML shows it
+//! edge        c, pids                            what crosses the C face; pids as this process sees them
+//! answer      answer                             NVML's return values
+//! ```
 
 mod answer;
 mod board;

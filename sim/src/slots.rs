@@ -1,0 +1,142 @@
+//! The slots of a world's processes: which are taken, and whether their processes are gone.
+//!
+//! A process that is being killed counts as gone as soon as all its threads are exiting, even while the kernel is still
+//! tearing down a large address space.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::layout::{Layout, MAX_PROCESSES, Process};
+use crate::locks;
+
+pub(crate) const FREE: u64 = 0;
+pub(crate) const LIVE: u64 = 1;
+pub(crate) const LEAVING: u64 = 2;
+
+impl Process {
+    /// Someone has this slot, dead or alive.
+    pub(crate) fn taken(&self) -> bool {
+        // ORDER: pairs with the Release in `join`; who it is can be read.
+        self.state.load(Acquire) & 0xff == LIVE
+    }
+}
+
+/// The slots that are not free, with their numbers.
+pub(crate) fn taken_slots(
+    layout: &'static Layout,
+) -> impl Iterator<Item = (usize, &'static Process)> {
+    // ORDER: pairs with the SeqCst in `join`; slots below it have been claimed once.
+    let high = (layout.processes_high.load(Acquire) as usize).min(MAX_PROCESSES);
+    let slots = layout.processes[..high].iter().enumerate();
+    // ORDER: pairs with the Release in `join`; who it is can be read.
+    slots.filter(|(_, process)| process.state.load(Acquire) & 0xff != FREE)
+}
+
+pub(crate) fn forget_memory(process: &Process) {
+    for device in &process.devices {
+        device.used.store(0, Relaxed);
+        device.trying.store(0, Relaxed);
+        device.away.store(0, Relaxed);
+        device.contexts.store(0, Relaxed);
+    }
+}
+
+pub(crate) fn clear(process: &Process) {
+    forget_memory(process);
+    process.checkpoint.store(0, Relaxed);
+    process.inside.store(0, Relaxed);
+    process.queued.store(0, Relaxed);
+    process.managed.store(0, Relaxed);
+    for device in &process.devices {
+        device.busy.store(0, Relaxed);
+        for bucket in &device.buckets {
+            bucket.store(0, Relaxed);
+        }
+    }
+}
+
+/// Has this slot's process gone, or is it on its way out?
+pub(crate) fn is_gone(process: &Process, path: &Path, slot: usize) -> bool {
+    if !locks::alive(path, slot) {
+        return true;
+    }
+    if process.pid_namespace.load(Relaxed) != own_pid_namespace() {
+        return false; // The byte is all we can ask.
+    }
+    exiting(process.pid.load(Relaxed), process.start_time.load(Relaxed))
+}
+
+/// Is every thread of this process exiting? False also when another process has the pid by now.
+fn exiting(pid: u64, started: u64) -> bool {
+    let Some(leader) = Stat::read(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    if leader.start_time != started || !leader.exiting {
+        return false;
+    }
+    // The first thread may leave before the others; they all have to.
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    threads
+        .flatten()
+        .all(|thread| Stat::read(thread.path().join("stat")).is_none_or(|stat| stat.exiting))
+}
+
+pub(crate) fn own_pid_namespace() -> u64 {
+    static INODE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *INODE.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino()))
+}
+
+pub(crate) fn start_time(pid: &str) -> Option<u64> {
+    Some(Stat::read(format!("/proc/{pid}/stat"))?.start_time)
+}
+
+/// What we need of a `stat` file in `/proc`.
+struct Stat {
+    exiting: bool,
+    start_time: u64,
+}
+
+impl Stat {
+    fn read(path: impl AsRef<Path>) -> Option<Self> {
+        Self::parse(&String::from_utf8_lossy(&std::fs::read(path).ok()?))
+    }
+
+    /// The command, field 2, is in parentheses and may hold anything.
+    fn parse(text: &str) -> Option<Self> {
+        const PF_EXITING: u64 = 4;
+        let fields: Vec<_> = text
+            .get(text.rfind(')')? + 1..)?
+            .split_ascii_whitespace()
+            .collect();
+        let flags: u64 = fields.get(6)?.parse().ok()?;
+        let start_time = fields.get(19)?.parse().ok()?;
+        let dead = matches!(*fields.first()?, "Z" | "X" | "x");
+        Some(Self {
+            exiting: dead || flags & PF_EXITING != 0,
+            start_time,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_with_a_strange_command_is_understood() {
+        let line = "12 (a) Z (b) R 1 1 1 0 -1 4194308 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
+        let stat = Stat::parse(line).expect("well-formed");
+        assert!(stat.exiting);
+        assert_eq!(stat.start_time, 777);
+        assert!(Stat::parse("garbage").is_none());
+    }
+
+    #[test]
+    fn this_process_is_not_exiting() {
+        let own = start_time("self").expect("proc is mounted");
+        assert!(!exiting(u64::from(std::process::id()), own));
+    }
+}
