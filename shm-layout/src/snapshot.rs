@@ -5,8 +5,8 @@ mod read;
 use crate::{
     counters::CounterView,
     value::{
-        HISTOGRAM, Identity, LockPolicy, Quota, QuotaValue, REASONS, Share, SlotId, Source,
-        TraceView, Uuid,
+        ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Quota, QuotaValue, REASONS, Reason, Share,
+        SlotId, Source, TraceView, Uuid,
     },
 };
 
@@ -15,17 +15,17 @@ pub use read::snapshot;
 #[cfg(feature = "serde")]
 use crate::value::uuid_text;
 
-/// Everything at about one moment.
-#[derive(Clone, Debug, Default)]
+/// Everything at about one moment. A tool that knows more of a process or device puts its own type around the view.
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
-pub struct Snapshot {
+pub struct Snapshot<P = ProcessView, D = DeviceView> {
     /// When it was taken.
     pub time_ns: u64,
     /// The living, by slot.
-    pub processes: Vec<ProcessView>,
+    pub processes: Vec<P>,
     /// The devices anybody entered.
-    pub devices: Vec<DeviceView>,
+    pub devices: Vec<D>,
     /// The groups anybody named.
     pub groups: Vec<GroupView>,
     /// The operator's policy for all devices that have none of their own.
@@ -46,8 +46,28 @@ pub struct Snapshot {
     pub damaged: Vec<u16>,
 }
 
+impl<P, D> Snapshot<P, D> {
+    /// The same with other processes and devices.
+    pub fn with<Q, E>(self, processes: Vec<Q>, devices: Vec<E>) -> Snapshot<Q, E> {
+        Snapshot {
+            time_ns: self.time_ns,
+            processes,
+            devices,
+            groups: self.groups,
+            default_policy: self.default_policy,
+            generation: self.generation,
+            unmanaged: self.unmanaged,
+            unmanaged_ns: self.unmanaged_ns,
+            events_head: self.events_head,
+            violations: self.violations,
+            warnings: self.warnings,
+            damaged: self.damaged,
+        }
+    }
+}
+
 /// Whether a process lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Liveness {
@@ -58,13 +78,15 @@ pub enum Liveness {
     /// It died and nobody has given its slot back yet.
     Dead,
     /// Its lock could not be looked at.
+    #[default]
     Unknown,
 }
 
 /// One process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct ProcessView {
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct ProcessView<D = ProcessDeviceView> {
     /// Its slot.
     pub slot: SlotId,
     /// Who it is, by its own account.
@@ -88,12 +110,32 @@ pub struct ProcessView {
     /// Its trace.
     pub trace: TraceView,
     /// Its devices.
-    pub devices: Vec<ProcessDeviceView>,
+    pub devices: Vec<D>,
+}
+
+impl<D> ProcessView<D> {
+    /// The same with other devices.
+    pub fn with<E>(self, devices: Vec<E>) -> ProcessView<E> {
+        ProcessView {
+            slot: self.slot,
+            identity: self.identity,
+            registered_ns: self.registered_ns,
+            heartbeat_ns: self.heartbeat_ns,
+            alive: self.alive,
+            share: self.share,
+            group: self.group,
+            acked: self.acked,
+            invalid: self.invalid,
+            trace: self.trace,
+            devices,
+        }
+    }
 }
 
 /// One process on one device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct ProcessDeviceView {
     /// Its entry in the slot.
     pub entry: u8,
@@ -152,7 +194,7 @@ impl LockState {
 }
 
 /// A process's lock statistics on one device. A hold or wait under way is included in the sums.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct LockView {
@@ -178,9 +220,20 @@ pub struct LockView {
     pub waited_for: Vec<(SlotId, u64)>,
 }
 
+impl LockView {
+    /// How its holds ended: reason and count, most frequent first.
+    pub fn ends(&self) -> Vec<(Reason, u64)> {
+        let mut ends: Vec<(Reason, u64)> = ALL_REASONS.into_iter().zip(self.releases).collect();
+        ends.retain(|(_, count)| *count > 0);
+        ends.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        ends
+    }
+}
+
 /// One device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct DeviceView {
     /// Its index in the segment.
     pub index: u8,
@@ -221,8 +274,9 @@ pub struct DeviceView {
 }
 
 /// One group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct GroupView {
     /// Its name.
     pub name: String,

@@ -18,7 +18,7 @@ pub enum QuotaValue {
 
 impl QuotaValue {
     /// As bytes on a device of so many: `None` is "not set here", `Some(None)` is unlimited.
-    pub(crate) fn of_device(self, total_bytes: u64) -> Option<Option<u64>> {
+    pub fn of_device(self, total_bytes: u64) -> Option<Option<u64>> {
         match self {
             QuotaValue::Inherit => None,
             QuotaValue::Unlimited => Some(None),
