@@ -16,8 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Segments, register};
 
 use gpushare_tui::sample::{
-    DeviceSample, EventLine, Holding, LockPolicy, LockState, Nvml, PolicyKind, ProcessSample,
-    ProcessState, Sample, SlotId, What,
+    DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
+    Sample, SlotId, Snapshot, What,
 };
 use gpushare_tui::source::live::Live;
 use gpushare_tui::top::palette::{Depth, Palette};
@@ -130,33 +130,34 @@ fn sample(tick: u64) -> Sample {
     let slot = |index: u16| SlotId { index, epoch: 1 };
     let holder = |gpu: usize, turn: u64| (turn as u16 + gpu as u16 * 8) % PROCESSES;
     let turn = now / 50_000_000;
-    let devices = (0..DEVICES).map(|gpu| DeviceSample {
-        uuid: format!("GPU-00000000-0000-0000-0000-00000000000{gpu}"),
-        name: "NVIDIA H200".into(),
-        total_bytes: 141 << 30,
-        used_bytes: Some(90 << 30),
-        util_percent: Some(80 + (tick % 20) as u32),
-        owner: Some(slot(holder(gpu, turn))),
-        owner_since_ns: turn * 50_000_000,
-        policy: LockPolicy {
-            kind: PolicyKind::Timeslice(50_000_000),
-            ..LockPolicy::default()
-        },
-        ..DeviceSample::default()
+    let devices = (0..DEVICES).map(|gpu| {
+        let mut device = DeviceSample {
+            uuid: format!("GPU-00000000-0000-0000-0000-00000000000{gpu}"),
+            used_bytes: Some(90 << 30),
+            ..DeviceSample::default()
+        };
+        device.nvml.util_percent = Some(80 + (tick % 20) as u32);
+        device.name = "NVIDIA H200".into();
+        device.total_bytes = 141 << 30;
+        device.owner = Some(slot(holder(gpu, turn)));
+        device.owner_since_ns = turn * 50_000_000;
+        device.policy.0.kind = PolicyKind::Timeslice(50_000_000);
+        device
     });
-    let processes = (0..PROCESSES).map(|index| ProcessSample {
-        slot: Some(slot(index)),
-        pid: Some(40_000 + u32::from(index)),
-        label: format!("worker-{index}"),
-        user: "alice".into(),
-        state: ProcessState::Wait,
-        weight: 100,
-        registered_ns: 1,
-        heartbeat_ns: now,
-        devices: (0..DEVICES)
+    let processes = (0..PROCESSES).map(|index| {
+        let mut process = ProcessSample {
+            pid: Some(40_000 + u32::from(index)),
+            user: "alice".into(),
+            state: ProcessState::Wait,
+            ..ProcessSample::default()
+        };
+        process.view.slot = slot(index);
+        process.identity.label = format!("worker-{index}");
+        (process.registered_ns, process.heartbeat_ns) = (1, now);
+        process.devices = (0..DEVICES)
             .map(|gpu| holding(index, gpu, now, holder(gpu, turn) == index, tick))
-            .collect(),
-        ..ProcessSample::default()
+            .collect();
+        process
     });
     let turns = (0..5).flat_map(|back| (0..DEVICES).map(move |gpu| (turn - 4 + back, gpu)));
     let events = turns.enumerate().flat_map(|(at, (turn, gpu))| {
@@ -180,11 +181,14 @@ fn sample(tick: u64) -> Sample {
         ]
     });
     Sample {
-        time_ns: now,
+        snapshot: Snapshot {
+            time_ns: now,
+            devices: devices.collect(),
+            processes: processes.collect(),
+            ..Snapshot::default()
+        },
         unix_ms: 1_700_000_000_000 + (tick * 250) as i64,
         host: "gpu01".into(),
-        devices: devices.collect(),
-        processes: processes.collect(),
         events: events.collect(),
         ..Sample::default()
     }
@@ -193,12 +197,12 @@ fn sample(tick: u64) -> Sample {
 fn holding(index: u16, gpu: usize, now: u64, holds: bool, tick: u64) -> Holding {
     let mut holding = Holding {
         gpu,
-        entry: Some(gpu as u8),
-        used_bytes: u64::from(index + 1) << 25,
-        quota_bytes: Some(2 << 30),
-        launches: tick * 100,
         ..Holding::default()
     };
+    holding.entry = gpu as u8;
+    holding.used = u64::from(index + 1) << 25;
+    holding.quota.bytes = Some(2 << 30);
+    holding.counters.launches = tick * 100;
     holding.lock.state = if holds {
         LockState::Hold
     } else {

@@ -1,16 +1,17 @@
 //! One look at everything gpushare knows, as plain data.
 //!
-//! A [`Sample`] joins what the segments say (slots, ledgers, locks, events), what NVML says (devices, and processes
-//! that no shim reports) and what `/proc` says (host pid, user, container). It borrows nothing, can be written to a
-//! file and read back, and holds base units only: bytes, nanoseconds, per cent. Sources make samples; the dashboard's
-//! state, `gpushare ps` and the JSON output only read them.
+//! A [`Sample`] is the segments' [`Snapshot`] itself, whose processes and devices also have what NVML says
+//! ([`nvml`]) and what `/proc` says (host pid, user, container). It borrows nothing, can be written to a file and read
+//! back, and holds base units only: bytes, nanoseconds, per cent. Sources make samples; the dashboard's state,
+//! `gpushare ps` and the JSON output only read them.
 //!
-//! Times ending in `_ns` are CLOCK_BOOTTIME as in the segments, so ages are differences to [`Sample::time_ns`].
+//! Times ending in `_ns` are CLOCK_BOOTTIME as in the segments, so ages are differences to [`Snapshot::time_ns`].
 
 pub mod columns;
 mod device;
 mod event;
 mod fields;
+pub mod nvml;
 mod process;
 pub mod report;
 mod who;
@@ -18,13 +19,16 @@ mod who;
 pub use device::DeviceSample;
 pub use event::EventLine;
 pub use fields::FIELDS;
-pub use process::{Holding, Lock, ProcessSample, ProcessState, STUCK_NS};
+pub use process::{Holding, ProcessSample, ProcessState, STUCK_NS};
 pub use shm_layout::trace::{TraceState, TraceView};
 pub use shm_layout::{
-    ALL_REASONS, Histogram, LockPolicy, LockState, Order, PolicyKind, Reason, SlotId, What,
-    bucket_start_ns, quantile,
+    ALL_REASONS, DeviceView, GroupView, Histogram, Identity, LockPolicy, LockState, LockView,
+    Order, PolicyKind, ProcessDeviceView, ProcessView, Quota, Reason, Share, SlotId, Snapshot,
+    Source, What, bucket_start_ns, quantile,
 };
 pub use who::Who;
+
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,9 +41,10 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// When it was taken, CLOCK_BOOTTIME.
-    pub time_ns: u64,
-    /// The same moment on the wall clock, milliseconds since 1970.
+    /// What the segments say. Devices stand in display order, NVML's first, and their position is the GPU number;
+    /// managed processes by slot, then unmanaged ones by pid. The warnings are those of every source.
+    pub snapshot: Snapshot<ProcessSample, DeviceSample>,
+    /// The moment of the snapshot on the wall clock, milliseconds since 1970.
     pub unix_ms: i64,
     /// The host's name.
     pub host: String,
@@ -49,24 +54,24 @@ pub struct Sample {
     pub segment: Segment,
     /// What NVML answered, or why it did not.
     pub nvml: Nvml,
-    /// The operator's edits so far.
-    pub generation: u64,
-    /// Devices in display order: NVML's order first, then those only the segment knows. The position is the GPU number.
-    pub devices: Vec<DeviceSample>,
-    /// Managed processes by slot, then unmanaged ones by pid.
-    pub processes: Vec<ProcessSample>,
-    /// Groups that share a quota.
-    pub groups: Vec<GroupSample>,
     /// What happened since the source's previous sample, oldest first.
     pub events: Vec<EventLine>,
     /// Events overwritten before we could read them, since the previous sample.
     pub events_lost: u64,
-    /// Processes that found no free slot since the segment was made: they run uncounted.
-    pub refused: u64,
-    /// When the last of them found none, CLOCK_BOOTTIME.
-    pub refused_ns: u64,
-    /// Things that are wrong with the sources, as sentences.
-    pub warnings: Vec<String>,
+}
+
+impl Deref for Sample {
+    type Target = Snapshot<ProcessSample, DeviceSample>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.snapshot
+    }
+}
+
+impl DerefMut for Sample {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.snapshot
+    }
 }
 
 /// Where the numbers of a sample come from.
@@ -120,55 +125,33 @@ pub enum Nvml {
     Missing(String),
 }
 
-/// A group of processes that share a quota.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GroupSample {
-    /// Its name.
-    pub name: String,
-    /// What all members together may hold on one device, as an operator writes it; empty when nothing is set.
-    pub quota: String,
-    /// The same in bytes, per device in [`Sample::devices`] order.
-    pub quota_bytes: Vec<Option<u64>>,
-    /// The weight each member inherits.
-    pub weight: Option<u32>,
-    /// The cap each member inherits.
-    pub cap_percent: Option<u32>,
-    /// Defined by an operator; else a process only named it.
-    pub defined: bool,
-    /// Members alive now.
-    pub members: u32,
-    /// What the members hold, per device in [`Sample::devices`] order.
-    pub used_bytes: Vec<u64>,
-}
-
 impl Sample {
     /// What to say of the processes that found no free slot, if that is still news.
     pub fn refusal(&self) -> Option<String> {
         let refused = Refused {
-            count: self.refused,
-            last_ns: self.refused_ns,
-            slots_used: self.processes.iter().filter(|p| p.slot.is_some()).count(),
+            count: self.unmanaged,
+            last_ns: self.unmanaged_ns,
+            slots_used: self.processes.iter().filter(|p| p.is_managed()).count(),
         };
         refused.sentence(self.time_ns)
     }
 
     /// When the last process found no free slot, milliseconds since 1970.
     pub fn refused_unix_ms(&self) -> Option<i64> {
-        let ago_ms = self.time_ns.saturating_sub(self.refused_ns) / 1_000_000;
-        (self.refused > 0).then(|| self.unix_ms.saturating_sub_unsigned(ago_ms))
+        let ago_ms = self.time_ns.saturating_sub(self.unmanaged_ns) / 1_000_000;
+        (self.unmanaged > 0).then(|| self.unix_ms.saturating_sub_unsigned(ago_ms))
     }
 
     /// The process in `slot`, if it still is the same life of it.
     pub fn process(&self, slot: SlotId) -> Option<&ProcessSample> {
-        self.processes.iter().find(|p| p.slot == Some(slot))
+        self.processes.iter().find(|p| p.slot() == Some(slot))
     }
 
     /// Bytes on device `gpu` by our count.
     pub fn ledger_bytes(&self, gpu: usize) -> u64 {
         self.holdings(gpu)
-            .filter(|(p, _)| p.slot.is_some())
-            .map(|(_, h)| h.used_bytes)
+            .filter(|(p, _)| p.is_managed())
+            .map(|(_, h)| h.used)
             .fold(0, u64::saturating_add)
     }
 
@@ -177,5 +160,17 @@ impl Sample {
         self.processes
             .iter()
             .filter_map(move |p| p.on(gpu).map(|holding| (p, holding)))
+    }
+    /// What a group's members may hold together on device `gpu`; `None` for no limit.
+    pub fn group_quota(&self, group: &GroupView, gpu: usize) -> Option<u64> {
+        group.memory.of_device(self.devices.get(gpu)?.total_bytes)?
+    }
+
+    /// What a group's members hold together on device `gpu`.
+    pub fn group_bytes(&self, group: &GroupView, gpu: usize) -> u64 {
+        self.holdings(gpu)
+            .filter(|(p, _)| p.group.as_ref() == Some(&group.name))
+            .map(|(_, h)| h.used)
+            .fold(0, u64::saturating_add)
     }
 }

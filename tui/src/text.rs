@@ -4,7 +4,6 @@ pub mod calls;
 pub mod exit;
 pub mod names;
 pub mod plain;
-pub mod quota;
 pub mod refused;
 pub mod units;
 pub mod users;

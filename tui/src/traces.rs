@@ -10,7 +10,7 @@ use shm_layout::SlotId;
 use shm_layout::trace::{self, Header, Reader, TraceError};
 
 use crate::edit::targets::{self, Target};
-use crate::sample::{ProcessSample, ProcessState, Sample};
+use crate::sample::{Identity, ProcessSample, ProcessState, ProcessView, Sample};
 use crate::text::exit::Failure;
 use crate::text::plain::plain;
 use crate::text::users::Users;
@@ -70,13 +70,19 @@ fn of_slot(slot: SlotId, path: &Path, sample: &Sample) -> Result<ProcessSample, 
 /// A process that has gone, as its trace remembers it.
 fn remembered(header: &Header) -> ProcessSample {
     ProcessSample {
-        slot: Some(header.slot),
-        ns_pid: header.pid,
-        start_time: header.start_time,
-        uid: Some(header.uid),
+        view: ProcessView {
+            slot: header.slot,
+            identity: Identity {
+                pid: header.pid,
+                start_time: header.start_time,
+                uid: header.uid,
+                label: header.label.clone(),
+                exe: header.exe.clone(),
+                ..Identity::default()
+            },
+            ..ProcessView::default()
+        },
         user: Users::of_this_machine().name(header.uid),
-        label: header.label.clone(),
-        exe: header.exe.clone(),
         state: ProcessState::Gone,
         ..ProcessSample::default()
     }
@@ -121,7 +127,9 @@ fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
     let process = sample
         .process(header.slot)
         .filter(|process| {
-            !header.stale && (process.ns_pid, process.start_time) == (header.pid, header.start_time)
+            !header.stale
+                && (process.identity.pid, process.identity.start_time)
+                    == (header.pid, header.start_time)
         })
         .cloned();
     Ok(vec![Found {

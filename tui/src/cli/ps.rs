@@ -38,7 +38,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     if args.json {
         let document = Document {
             schema_version: SCHEMA_VERSION,
-            refused: sample.refused,
+            refused: sample.unmanaged,
             refused_last_unix_ms: sample.refused_unix_ms(),
             processes: report::processes(&sample),
         };
@@ -105,19 +105,20 @@ fn table(sample: &Sample) -> Table {
 
 /// A program sees every device; the table shows those it did something on.
 fn is_used(holding: &Holding) -> bool {
-    holding.peak_bytes > 0
-        || holding.launches > 0
-        || holding.denials > 0
+    holding.peak > 0
+        || holding.launches() > 0
+        || holding.counters.denials > 0
         || holding.lock.waited_ns > 0
-        || holding.used_bytes > 0
+        || holding.used > 0
 }
 
 fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {
-    let managed = process.slot.is_some();
+    let managed = process.is_managed();
     let only_managed = |text: String| if managed { text } else { "-".into() };
     let over = holding
-        .quota_bytes
-        .is_some_and(|quota| holding.used_bytes > quota);
+        .quota
+        .bytes
+        .is_some_and(|quota| holding.used > quota);
     let wait = crate::sample::quantile(&holding.lock.wait_hist, 0.99);
     let state = match process.state {
         crate::sample::ProcessState::Idle
@@ -134,12 +135,12 @@ fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {
         process.shown_pid().to_string(),
         name.to_owned(),
         holding.gpu.to_string(),
-        short_size(holding.used_bytes),
-        holding.quota_bytes.map_or_else(|| "-".into(), short_size),
+        short_size(holding.used),
+        holding.quota.bytes.map_or_else(|| "-".into(), short_size),
         only_managed(short_time(holding.lock.held_ns)),
         only_managed(short_time(holding.lock.waited_ns)),
         wait.map_or_else(|| "-".into(), short_time),
-        only_managed(short_count(holding.denials)),
+        only_managed(short_count(holding.counters.denials)),
         format!("{state}{}", if over { " over" } else { "" }),
     ]
 }
@@ -147,33 +148,25 @@ fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Lock, SlotId};
 
     #[test]
     fn the_widest_numbers_fit_eighty_columns() {
-        let holding = Holding {
-            used_bytes: 141_u64 << 30,
-            quota_bytes: Some(140_900_000_000),
-            denials: 1_234_567,
-            lock: Lock {
-                held_ns: 400_000_000_000,
-                waited_ns: 90_000_000_000_000,
-                wait_hist: [9; 32],
-                ..Lock::default()
-            },
-            ..Holding::default()
-        };
-        let process = ProcessSample {
-            slot: Some(SlotId::default()),
+        let mut process = ProcessSample {
             pid: Some(4_194_304),
-            label: "a-name-far-too-long-to-show".into(),
-            devices: vec![holding],
             ..ProcessSample::default()
         };
-        let sample = Sample {
-            processes: vec![process],
-            ..Sample::default()
-        };
+        process.view.slot.epoch = 1;
+        process.identity.label = "a-name-far-too-long-to-show".into();
+        let mut holding = Holding::default();
+        holding.view.used = 141_u64 << 30;
+        holding.quota.bytes = Some(140_900_000_000);
+        holding.counters.denials = 1_234_567;
+        holding.lock.held_ns = 400_000_000_000;
+        holding.lock.waited_ns = 90_000_000_000_000;
+        holding.lock.wait_hist = [9; 32];
+        process.devices.push(holding);
+        let mut sample = Sample::default();
+        sample.processes.push(process);
         let mut out = Vec::new();
         table(&sample).write(&mut out).expect("memory");
         let text = String::from_utf8(out).expect("text");

@@ -108,15 +108,9 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
 /// The target's own entry of a device.
 fn entry(chosen: &Chosen, gpu: Option<usize>, sample: &Sample) -> Result<Option<u8>, Failure> {
     let Some(gpu) = gpu else { return Ok(None) };
-    let process = sample.processes.iter().find(|process| {
-        process
-            .slot
-            .is_some_and(|slot| (slot.index, slot.epoch) == (chosen.slot.index, chosen.slot.epoch))
-    });
-    let entry = process
-        .and_then(|process| process.on(gpu))
-        .and_then(|holding| holding.entry);
-    entry.map(Some).ok_or_else(|| {
+    let process = sample.process(chosen.slot);
+    let holding = process.and_then(|process| process.on(gpu));
+    holding.map(|holding| Some(holding.entry)).ok_or_else(|| {
         Failure::no_such_target(format!(
             "{} does not use gpu{gpu}; omit --gpu to set its quota on every device, including later ones",
             plain(&chosen.title)
@@ -145,7 +139,7 @@ fn holdings<'a>(
     only: Option<&'a [Chosen]>,
 ) -> impl Iterator<Item = (&'a ProcessSample, &'a Holding)> {
     let wanted = move |process: &&ProcessSample| {
-        process.slot.is_some_and(|slot| {
+        process.slot().is_some_and(|slot| {
             only.is_none_or(|only| {
                 only.iter().any(|chosen| {
                     (chosen.slot.index, chosen.slot.epoch) == (slot.index, slot.epoch)
@@ -235,10 +229,10 @@ fn line<'a>(sample: &'a Sample, process: &'a ProcessSample, holding: &'a Holding
             .devices
             .get(holding.gpu)
             .map_or("", |device| &device.uuid),
-        used_bytes: holding.used_bytes,
-        peak_bytes: holding.peak_bytes,
-        quota_bytes: holding.quota_bytes,
-        quota_source: &holding.quota_source,
+        used_bytes: holding.used,
+        peak_bytes: holding.peak,
+        quota_bytes: holding.quota.bytes,
+        quota_source: holding.quota.source.word(),
         reverts_in_ns: holding
             .quota_until_ns
             .map(|until| until.saturating_sub(sample.time_ns)),

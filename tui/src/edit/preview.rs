@@ -4,7 +4,6 @@ use shm_layout::{Change, QuotaValue, Set, SlotId};
 
 use super::targets;
 use crate::sample::{DeviceSample, Holding, ProcessSample, Sample};
-use crate::text::quota;
 use crate::text::units::human_size;
 use crate::text::uuids;
 
@@ -16,11 +15,11 @@ pub fn concerned<'s>(
     sample
         .processes
         .iter()
-        .filter(|process| process.slot.is_some() && concerns(change, process, sample))
+        .filter(|process| process.is_managed() && concerns(change, process, sample))
 }
 
 fn concerns(change: &Change, process: &ProcessSample, sample: &Sample) -> bool {
-    let is = |slot: &SlotId| process.slot == Some(*slot);
+    let is = |slot: &SlotId| process.slot() == Some(*slot);
     let uses = |uuid: &shm_layout::Uuid| {
         let device = |holding: &Holding| sample.devices.get(holding.gpu);
         process
@@ -74,10 +73,10 @@ impl Effect {
         Self {
             who: targets::title(process),
             gpu: holding.gpu,
-            used_bytes: holding.used_bytes,
-            peak_bytes: holding.peak_bytes,
-            before_bytes: holding.quota_bytes,
-            quota_bytes: holding.quota_bytes,
+            used_bytes: holding.used,
+            peak_bytes: holding.peak,
+            before_bytes: holding.quota.bytes,
+            quota_bytes: holding.quota.bytes,
         }
     }
 
@@ -117,7 +116,7 @@ pub fn effects(change: &Change, target: &str, sample: &Sample) -> Vec<Effect> {
                 holdings.map(move |holding| (process, holding))
             });
             holdings
-                .filter(|(_, holding)| device.is_none() || holding.entry == *device)
+                .filter(|(_, holding)| device.is_none_or(|entry| holding.entry == entry))
                 .map(|(process, holding)| Effect {
                     quota_bytes: bytes(*value, holding.gpu, sample),
                     ..Effect::present(process, holding)
@@ -149,8 +148,8 @@ fn together(change: &Change, who: &str, gpu: usize, value: QuotaValue, sample: &
     Effect {
         who: who.to_owned(),
         gpu,
-        used_bytes: sum(|holding| holding.used_bytes),
-        peak_bytes: sum(|holding| holding.peak_bytes),
+        used_bytes: sum(|holding| holding.used),
+        peak_bytes: sum(|holding| holding.peak),
         before_bytes: None,
         quota_bytes: bytes(value, gpu, sample),
     }
@@ -159,5 +158,5 @@ fn together(change: &Change, who: &str, gpu: usize, value: QuotaValue, sample: &
 /// A quota in bytes on one device of the sample.
 fn bytes(value: QuotaValue, gpu: usize, sample: &Sample) -> Option<u64> {
     let device = sample.devices.get(gpu);
-    quota::bytes(value, device.map_or(0, |device| device.total_bytes))
+    value.of_device(device.map_or(0, |device| device.total_bytes))?
 }

@@ -3,9 +3,10 @@
 use shm_layout::{QuotaValue, clock};
 
 use crate::text::exit::Failure;
-use crate::text::quota;
-use crate::text::units::{self, Amount, human_size};
+use crate::text::units::{self, human_size};
 
+/// Unsets a setting.
+pub const INHERIT: &str = "inherit";
 /// Said where the value is empty.
 pub const EMPTY: &str = "write a size, a share, none, max or inherit";
 
@@ -48,11 +49,10 @@ fn step(
     apply: fn(u64, u64) -> u64,
 ) -> Result<QuotaValue, String> {
     let now = now.ok_or("there is no quota yet to start from; write a size")?;
-    let by = match units::parse_amount(text).map_err(|error| error.to_string())? {
-        Amount::Bytes(bytes) => bytes,
-        Amount::Percent(percent) => quota::share(now, percent),
-        Amount::Unlimited => return Err("write a size or a share after the sign".into()),
-    };
+    let by = units::parse_amount(text)
+        .map_err(|error| error.to_string())?
+        .of_device(now)
+        .ok_or("write a size or a share after the sign")?;
     let bytes = apply(now, by);
     Ok(QuotaValue::Bytes(if total > 0 {
         bytes.min(total)

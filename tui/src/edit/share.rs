@@ -2,8 +2,8 @@
 
 use shm_layout::{Boost, Change, Set, SlotId};
 
+use super::quota::INHERIT;
 use crate::text::exit::Failure;
-use crate::text::quota::INHERIT;
 use crate::text::units::{TextError, parse_integer, parse_percent};
 
 /// What an edit changes of a process's share of the device.

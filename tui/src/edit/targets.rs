@@ -105,11 +105,11 @@ impl Target {
         match self {
             // A pid as seen from here; one that only its own namespace knows as a last resort.
             Self::Pid(pid) => {
-                process.pid == Some(*pid) || (process.pid.is_none() && process.ns_pid == *pid)
+                process.pid == Some(*pid) || (process.pid.is_none() && process.identity.pid == *pid)
             }
-            Self::Name(name) => process.label == *name,
+            Self::Name(name) => process.identity.label == *name,
             Self::Group(group) => process.group.as_ref() == Some(group),
-            Self::User(_) => process.uid == uid,
+            Self::User(_) => Some(process.identity.uid) == uid,
             Self::All => true,
         }
     }
@@ -118,7 +118,7 @@ impl Target {
         let managed = sample
             .processes
             .iter()
-            .filter(|process| process.slot.is_some())
+            .filter(|process| process.is_managed())
             .count();
         let seen = |pid: u32| {
             sample
@@ -160,13 +160,10 @@ impl Target {
 }
 
 fn choose(process: &ProcessSample) -> Option<Chosen> {
-    let slot = process.slot?;
+    let slot = process.slot()?;
     Some(Chosen {
-        slot: SlotId {
-            index: slot.index,
-            epoch: slot.epoch,
-        },
-        start_time: process.start_time,
+        slot,
+        start_time: process.identity.start_time,
         title: full_title(process),
     })
 }
@@ -183,15 +180,8 @@ pub fn full_title(process: &ProcessSample) -> String {
 
 /// The process in a slot, for messages.
 pub fn title_of(sample: &Sample, slot: SlotId) -> String {
-    let here = |process: &&ProcessSample| {
-        process
-            .slot
-            .is_some_and(|known| known.index == slot.index && known.epoch == slot.epoch)
-    };
     sample
-        .processes
-        .iter()
-        .find(here)
+        .process(slot)
         .map_or_else(|| format!("slot {}", slot.index), title)
 }
 
@@ -250,35 +240,36 @@ mod tests {
     use crate::text::exit::Exit;
 
     fn sample() -> Sample {
-        let process = |index, pid, label: &str, group: Option<&str>| ProcessSample {
-            slot: Some(SlotId { index, epoch: 1 }),
-            pid,
-            ns_pid: 7,
-            label: label.into(),
-            group: group.map(Into::into),
-            uid: Some(0),
-            ..ProcessSample::default()
+        let process = |index, pid, label: &str, group: Option<&str>| {
+            let mut process = ProcessSample {
+                pid,
+                ..ProcessSample::default()
+            };
+            process.view.slot = SlotId { index, epoch: 1 };
+            process.identity.pid = 7;
+            process.identity.label = label.into();
+            process.group = group.map(Into::into);
+            process
         };
         let device = |uuid: &str| DeviceSample {
             uuid: uuid.into(),
             ..DeviceSample::default()
         };
-        Sample {
-            processes: vec![
-                process(0, Some(100), "train", Some("team")),
-                process(1, Some(200), "serve", Some("team")),
-                process(2, None, "hidden", None),
-                ProcessSample {
-                    pid: Some(300),
-                    ..ProcessSample::default()
-                },
-            ],
-            devices: vec![
-                device("GPU-00112233-4455-6677-8899-aabbccddee00"),
-                device("GPU-00112233-4455-6677-8899-aabbccddee01"),
-            ],
-            ..Sample::default()
-        }
+        let mut sample = Sample::default();
+        sample.snapshot.processes = vec![
+            process(0, Some(100), "train", Some("team")),
+            process(1, Some(200), "serve", Some("team")),
+            process(2, None, "hidden", None),
+            ProcessSample {
+                pid: Some(300),
+                ..ProcessSample::default()
+            },
+        ];
+        sample.devices = vec![
+            device("GPU-00112233-4455-6677-8899-aabbccddee00"),
+            device("GPU-00112233-4455-6677-8899-aabbccddee01"),
+        ];
+        sample
     }
 
     fn slots(target: &str) -> Vec<u16> {

@@ -168,10 +168,10 @@ columns! {
     "name"      "NAME"    14  0 "label given with --name, else container, else program"       |r| text(r.process.name());
     "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
     "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
-    "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used_bytes);
-    "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota_bytes.map_or(Value::None, Value::Bytes);
+    "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);
+    "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, Value::Bytes);
     "full"      "FULL"     6 10 "how much of the quota is used"                               full;
-    "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
+    "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
     "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
     "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| recent(r, |recent| Some(Value::Percent(recent.wait * 100.0)));
     "hold_p99"  "HOLDp99"  7 14 "99th percentile of its holds, about"                         |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
@@ -179,23 +179,23 @@ columns! {
     "wait_p99"  "WAITp99"  7  8 "99th percentile of its waits, about"                         |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
     "behind"    "FOR"      6 11 "pid it recently waited for most; on screen its letter, and the share" |r| recent(r, behind);
     "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| recent(r, |recent| recent.launches_per_s.map(Value::Rate));
-    "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.denials);
-    "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.weight.into()));
-    "priority"  "PRI"      3 18 "priority: higher goes first under order=priority"            |r| managed(r, Value::Number(r.process.priority.into()));
-    "cap"       "CAP"      4 19 "the most of the GPU's time it may have"                      |r| r.process.cap_percent.map_or(Value::None, |c| Value::Percent(c.into()));
-    "policy"    "POLICY"  15 20 "when it must yield the lock"                                 |r| managed(r, rule(r.holding.lock.rule));
+    "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.counters.denials);
+    "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.share.weight.into()));
+    "priority"  "PRI"      3 18 "priority: higher goes first under order=priority"            |r| managed(r, Value::Number(r.process.share.priority.into()));
+    "cap"       "CAP"      4 19 "the most of the GPU's time it may have"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
+    "policy"    "POLICY"  15 20 "when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
     "state"     "STATE"    7  1 "hold, wait, idle, paused, stopped, stuck, gone; no shim: unmanaged" state;
     "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
     "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
-    "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.exe);
-    "ns_pid"    "NSPID"    0  0 "its pid as it sees itself"                                   |r| Value::Number(r.process.ns_pid.into());
+    "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
+    "ns_pid"    "NSPID"    0  0 "its pid as it sees itself"                                   |r| Value::Number(r.process.identity.pid.into());
     "uuid"      "UUID"     0  0 "the GPU's UUID"                                              |r| text(&r.device.uuid);
-    "peak"      "PEAK"     0  0 "the most memory it held"                                     |r| Value::Bytes(r.holding.peak_bytes);
-    "source"    "SOURCE"   0  0 "who set the quota"                                           |r| text(&r.holding.quota_source);
+    "peak"      "PEAK"     0  0 "the most memory it held"                                     |r| Value::Bytes(r.holding.peak);
+    "source"    "SOURCE"   0  0 "who set the quota"                                           |r| managed(r, text(r.holding.quota.source.word()));
     "held"      "HELD"     0  0 "total time it held the lock, ns"                             |r| Value::Span(r.holding.lock.held_ns);
     "waited"    "WAITED"   0  0 "total time it waited, ns"                                    |r| Value::Span(r.holding.lock.waited_ns);
-    "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.late_drains);
-    "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace.map_or(Value::None, |t| text(t.progress.state.word()));
+    "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.counters.drain_timeouts);
+    "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace().map_or(Value::None, |t| text(t.progress.state.word()));
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
 }
 
@@ -215,7 +215,7 @@ fn span(ns: Option<u64>) -> Value<'static> {
 }
 
 fn managed(row: &Row<'_>, value: Value<'static>) -> Value<'static> {
-    match row.process.slot {
+    match row.process.slot() {
         Some(_) => value,
         None => Value::None,
     }
@@ -226,8 +226,8 @@ fn rule(rule: PolicyKind) -> Value<'static> {
 }
 
 fn full(row: &Row<'_>) -> Value<'static> {
-    match row.holding.quota_bytes {
-        Some(quota) if quota > 0 => Value::Share(row.holding.used_bytes as f64 / quota as f64),
+    match row.holding.quota.bytes {
+        Some(quota) if quota > 0 => Value::Share(row.holding.used as f64 / quota as f64),
         Some(_) => Value::Share(1.0),
         None => Value::None,
     }

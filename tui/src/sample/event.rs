@@ -18,7 +18,7 @@ pub struct EventLine {
     pub pid: Option<u32>,
     /// That process's name, where known.
     pub name: String,
-    /// Position of the device in [`super::Sample::devices`].
+    /// Position of the device in [`Snapshot::devices`](super::Snapshot::devices).
     pub gpu: Option<usize>,
     /// What happened.
     pub what: What,

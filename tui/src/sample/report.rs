@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Holding, ProcessSample, Sample, SlotId, quantile};
+use shm_layout::QuotaValue;
+
+use super::{GroupView, Holding, ProcessSample, Sample, SlotId, quantile};
 
 /// A process in JSON.
 #[derive(Debug, Serialize)]
@@ -52,7 +54,7 @@ struct HoldingReport<'a> {
 #[derive(Debug, Serialize)]
 struct LockReport {
     policy: String,
-    policy_source: String,
+    policy_source: &'static str,
     state: &'static str,
     held_ns: u64,
     waited_ns: u64,
@@ -88,21 +90,21 @@ pub fn processes(sample: &Sample) -> Vec<ProcessReport<'_>> {
 
 /// One process of the sample.
 pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a> {
-    let managed = p.slot.is_some();
+    let managed = p.is_managed();
     ProcessReport {
         pid: p.pid,
-        ns_pid: managed.then_some(p.ns_pid),
+        ns_pid: managed.then_some(p.identity.pid),
         user: &p.user,
-        name: some(&p.label),
-        exe: some(&p.exe),
+        name: some(&p.identity.label),
+        exe: some(&p.identity.exe),
         container: p.container.as_deref(),
         group: p.group.as_deref(),
         state: p.state.word(),
-        priority: managed.then_some(p.priority),
-        weight: managed.then_some(p.weight),
-        cap_percent: p.cap_percent,
-        share_source: some(&p.share_source),
-        trace: p.trace.map(|trace| TraceReport {
+        priority: managed.then_some(p.share.priority),
+        weight: managed.then_some(p.share.weight),
+        cap_percent: p.share.cap,
+        share_source: managed.then(|| p.share.source.word()),
+        trace: p.trace().map(|trace| TraceReport {
             state: trace.progress.state.word(),
             records: trace.progress.records,
             dropped: trace.progress.dropped,
@@ -122,7 +124,7 @@ fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingRepo
         let process = sample.process(*slot);
         Blocker {
             pid: process.and_then(|process| process.pid),
-            ns_pid: process.map(|process| process.ns_pid),
+            ns_pid: process.map(|process| process.identity.pid),
             waited_ns: *ns,
         }
     };
@@ -130,15 +132,15 @@ fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingRepo
     HoldingReport {
         gpu: h.gpu,
         uuid: device.map_or("", |d| &d.uuid),
-        used_bytes: h.used_bytes,
-        peak_bytes: managed.then_some(h.peak_bytes),
-        quota_bytes: h.quota_bytes,
-        quota_source: some(&h.quota_source),
-        denials: managed.then_some(h.denials),
-        launches: managed.then_some(h.launches),
+        used_bytes: h.used,
+        peak_bytes: managed.then_some(h.peak),
+        quota_bytes: h.quota.bytes,
+        quota_source: managed.then(|| h.quota.source.word()),
+        denials: managed.then_some(h.counters.denials),
+        launches: managed.then_some(h.launches()),
         lock: managed.then(|| LockReport {
-            policy: h.lock.rule.to_string(),
-            policy_source: h.lock.rule_source.clone(),
+            policy: h.policy.0.kind.to_string(),
+            policy_source: h.policy.1.word(),
             state: h.lock.state.word(),
             held_ns: h.lock.held_ns,
             waited_ns: h.lock.waited_ns,
@@ -150,12 +152,50 @@ fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingRepo
             wait_p99_us: us(&h.lock.wait_hist, 0.99),
             ended_by: h
                 .lock
-                .ends
-                .iter()
-                .map(|(end, n)| (end.word(), *n))
+                .ends()
+                .into_iter()
+                .map(|(end, n)| (end.word(), n))
                 .collect(),
             waited_for: h.lock.waited_for.iter().map(blocker).collect(),
         }),
+    }
+}
+
+/// A group in JSON.
+#[derive(Debug, Serialize)]
+pub struct GroupReport<'a> {
+    name: &'a str,
+    /// As an operator writes it; empty when nothing is set.
+    quota: String,
+    /// Per device.
+    quota_bytes: Vec<Option<u64>>,
+    weight: Option<u32>,
+    cap_percent: Option<u32>,
+    defined: bool,
+    members: usize,
+    /// Per device.
+    used_bytes: Vec<u64>,
+}
+
+/// Every group of the sample.
+pub fn groups(sample: &Sample) -> Vec<GroupReport<'_>> {
+    sample.groups.iter().map(|one| group(sample, one)).collect()
+}
+
+fn group<'a>(sample: &Sample, group: &'a GroupView) -> GroupReport<'a> {
+    let gpus = || 0..sample.devices.len();
+    GroupReport {
+        name: &group.name,
+        quota: match group.memory {
+            QuotaValue::Inherit => String::new(),
+            value => value.to_string(),
+        },
+        quota_bytes: gpus().map(|gpu| sample.group_quota(group, gpu)).collect(),
+        weight: group.weight,
+        cap_percent: group.cap,
+        defined: group.defined,
+        members: group.members.len(),
+        used_bytes: gpus().map(|gpu| sample.group_bytes(group, gpu)).collect(),
     }
 }
 
@@ -166,29 +206,22 @@ fn some(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{FIELDS, Lock, Reason, TraceView};
+    use crate::sample::{FIELDS, Reason};
+    use shm_layout::trace::TraceState;
 
     /// A process of which everything is known.
     fn whole() -> Sample {
         let slot = SlotId { index: 0, epoch: 1 };
-        let lock = Lock {
-            ends: vec![(Reason::Sync, 1)],
-            waited_for: vec![(slot, 5)],
-            ..Lock::default()
-        };
-        let process = ProcessSample {
-            slot: Some(slot),
-            trace: Some(TraceView::default()),
-            devices: vec![Holding {
-                lock,
-                ..Holding::default()
-            }],
-            ..ProcessSample::default()
-        };
-        Sample {
-            processes: vec![process],
-            ..Sample::default()
-        }
+        let mut holding = Holding::default();
+        holding.view.lock.releases[Reason::Sync as usize] = 1;
+        holding.lock.waited_for = vec![(slot, 5)];
+        let mut process = ProcessSample::default();
+        process.view.slot = slot;
+        process.view.trace.progress.state = TraceState::On;
+        process.devices.push(holding);
+        let mut sample = Sample::default();
+        sample.processes.push(process);
+        sample
     }
 
     /// Every path in the value; what a map of reasons holds are no keys of ours.

@@ -14,7 +14,7 @@ pub enum Who {
 impl Who {
     /// The name of this process.
     pub fn of(process: &ProcessSample) -> Self {
-        match process.slot {
+        match process.slot() {
             Some(slot) => Who::Slot(slot),
             None => Who::Pid(process.shown_pid()),
         }

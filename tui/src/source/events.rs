@@ -43,7 +43,7 @@ impl Tail {
     /// Puts them into the sample, whose devices and processes are known by now.
     pub(super) fn resolve(&mut self, events: &[Event], sample: &mut Sample) {
         for process in &sample.processes {
-            if let Some(slot) = process.slot {
+            if let Some(slot) = process.slot() {
                 let name = || (process.pid, process.name().to_owned());
                 self.names.entry(slot).or_insert_with(name);
             }

@@ -5,17 +5,20 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use shm_layout::{Identity, OpenError, Segments, Snapshot, clock, procfs};
+use shm_layout::{Identity, OpenError, ProcessView, Segments, Snapshot, clock, procfs};
 
 use super::events::Tail;
 use super::{Source, join, nvml};
 use crate::host::pids::{self, HostPids};
-use crate::sample::{Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId};
+use crate::sample::{
+    DeviceSample, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
+};
 use crate::text::users::Users;
 
 /// How long an answer of `/proc` about a process is believed.
@@ -107,7 +110,7 @@ impl Live {
 
     fn join(&mut self, segment: Segment) -> Sample {
         let look = self.nvml.latest();
-        let (events, snapshot) = match &mut self.open {
+        let (events, mut snapshot) = match &mut self.open {
             Some(open) => (
                 open.tail.take(&open.segments),
                 shm_layout::snapshot(&open.segments, clock::now()),
@@ -120,47 +123,51 @@ impl Live {
                 },
             ),
         };
+        let now_ns = snapshot.time_ns;
+        let devices = join::devices(mem::take(&mut snapshot.devices), &look);
+        let processes = mem::take(&mut snapshot.processes)
+            .into_iter()
+            .filter(|view| !join::is_long_gone(view, now_ns))
+            .map(|view| self.process(view, now_ns, &devices))
+            .collect();
         let mut sample = Sample {
-            time_ns: snapshot.time_ns,
+            snapshot: snapshot.with(processes, devices),
             unix_ms: unix_ms(),
             host: self.host.clone(),
             segment,
             nvml: look.state.clone(),
-            generation: snapshot.generation,
-            devices: join::devices(&snapshot, &look),
-            refused: snapshot.unmanaged,
-            refused_ns: snapshot.unmanaged_ns,
-            warnings: snapshot.warnings.clone(),
             ..Sample::default()
         };
-        for view in snapshot
-            .processes
-            .iter()
-            .filter(|view| !join::is_long_gone(view, sample.time_ns))
-        {
-            let mut process = join::process(view, sample.time_ns, &sample.devices);
-            process.pid = self.host_pid(view.slot, &view.identity, sample.time_ns);
-            process.user = self.users.name(view.identity.uid);
-            // What it last said of itself is from before it was stopped.
-            if process.state != ProcessState::Gone && process.pid.is_some_and(pids::is_stopped) {
-                process.state = ProcessState::Stopped;
-            }
-            sample.processes.push(process);
-        }
         join::forget_the_gone(&mut sample);
         join::add_nvml_processes(&mut sample, &look);
         self.introduce_strangers(&mut sample);
-        sample.groups = join::groups(&snapshot.groups, &sample);
-        if sample.devices.iter().any(|d| d.sim) {
+        if sample.devices.iter().any(DeviceSample::is_sim) {
             sample.origin = Origin::Sim;
         }
         if let Nvml::Missing(why) = &sample.nvml {
-            sample.warnings.push(format!("NVML: {why}"));
+            sample.snapshot.warnings.push(format!("NVML: {why}"));
         }
         if let Some(open) = &mut self.open {
             open.tail.resolve(&events, &mut sample);
         }
         sample
+    }
+
+    fn process(
+        &mut self,
+        view: ProcessView,
+        now_ns: u64,
+        devices: &[DeviceSample],
+    ) -> ProcessSample {
+        let pid = self.host_pid(view.slot, &view.identity, now_ns);
+        let process = join::process(view, devices);
+        let stopped = pid.is_some_and(pids::is_stopped);
+        ProcessSample {
+            pid,
+            user: self.users.name(process.identity.uid),
+            state: ProcessState::of(&process, now_ns, stopped),
+            ..process
+        }
     }
 
     fn host_pid(&mut self, slot: SlotId, identity: &Identity, now_ns: u64) -> Option<u32> {
@@ -180,19 +187,16 @@ impl Live {
     /// What `/proc` says about processes that no shim reports; asked once for each.
     fn introduce_strangers(&mut self, sample: &mut Sample) {
         let mut still_here = HashMap::new();
-        for process in sample.processes.iter_mut().filter(|p| p.slot.is_none()) {
+        for process in sample.processes.iter_mut().filter(|p| !p.is_managed()) {
             let Some(pid) = process.pid else { continue };
             let known = self.strangers.remove(&pid).filter(|known| {
-                pids::start_time(&PathBuf::from(format!("/proc/{pid}"))) == Some(known.start_time)
+                pids::start_time(&PathBuf::from(format!("/proc/{pid}")))
+                    == Some(known.identity.start_time)
             });
             let stranger = known.unwrap_or_else(|| stranger(pid, &self.users));
-            process.ns_pid = pid;
-            process.start_time = stranger.start_time;
-            process.uid = stranger.uid;
+            process.identity = stranger.identity.clone();
             process.user.clone_from(&stranger.user);
-            process.exe.clone_from(&stranger.exe);
             process.container.clone_from(&stranger.container);
-            process.cgroup.clone_from(&stranger.cgroup);
             still_here.insert(pid, stranger);
         }
         self.strangers = still_here;
@@ -219,13 +223,21 @@ fn stranger(pid: u32, users: &Users) -> ProcessSample {
         .lines()
         .last()
         .and_then(|line| line.splitn(3, ':').nth(2));
-    ProcessSample {
+    let identity = Identity {
+        pid,
         start_time: pids::start_time(&dir).unwrap_or(0),
-        uid,
-        user: uid.map(|uid| users.name(uid)).unwrap_or_default(),
+        uid: uid.unwrap_or(u32::MAX),
         exe,
-        container: cgroup.and_then(super::container::of_cgroup),
         cgroup: cgroup.unwrap_or_default().to_owned(),
+        ..Identity::default()
+    };
+    ProcessSample {
+        user: uid.map(|uid| users.name(uid)).unwrap_or_default(),
+        container: super::container::of_cgroup(&identity.cgroup),
+        view: ProcessView {
+            identity,
+            ..ProcessView::default()
+        },
         ..ProcessSample::default()
     }
 }

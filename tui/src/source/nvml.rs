@@ -16,6 +16,7 @@ mod sleep;
 pub use library::choose;
 
 use crate::sample::Nvml;
+pub use crate::sample::nvml::{Device, Figures, Process};
 
 /// What NVML said in one round.
 #[derive(Clone, Debug, Default)]
@@ -24,48 +25,6 @@ pub struct Look {
     pub state: Nvml,
     /// Its devices in its own order; instances stand in place of a device split by MIG.
     pub devices: Vec<Device>,
-}
-
-/// One device by NVML.
-#[derive(Clone, Debug, Default)]
-pub struct Device {
-    /// `GPU-…` or `MIG-…`.
-    pub uuid: String,
-    /// The product name.
-    pub name: String,
-    /// Is it a MIG instance?
-    pub mig: bool,
-    /// Memory it has.
-    pub total_bytes: u64,
-    /// Memory in use.
-    pub used_bytes: Option<u64>,
-    /// Share of time with a kernel running.
-    pub util_percent: Option<u32>,
-    /// Share of time the memory was read or written.
-    pub mem_util_percent: Option<u32>,
-    /// Power drawn, milliwatts.
-    pub power_mw: Option<u32>,
-    /// Power limit, milliwatts.
-    pub power_limit_mw: Option<u32>,
-    /// Degrees Celsius.
-    pub temperature_c: Option<u32>,
-    /// SM clock in MHz.
-    pub clock_mhz: Option<u32>,
-    /// Performance state.
-    pub pstate: Option<u8>,
-    /// Processes on it.
-    pub processes: Vec<Process>,
-}
-
-/// One process on one device by NVML.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Process {
-    /// Its pid, as seen from the driver's pid namespace.
-    pub pid: u32,
-    /// Bytes it uses, where the driver tells.
-    pub bytes: Option<u64>,
-    /// Its share of the compute time, where the driver tells.
-    pub util_percent: Option<u32>,
 }
 
 /// The thread that asks NVML, and its latest answer.

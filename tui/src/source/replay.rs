@@ -12,7 +12,10 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
-use crate::sample::{Origin, SCHEMA_VERSION, Sample};
+use crate::sample::{Origin, Sample};
+
+/// The version of recordings; it grows when a sample cannot be read as it was written before.
+const VERSION: u32 = 2;
 
 /// The longest pause a replay makes, however long the recorder slept.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -37,7 +40,7 @@ impl Recorder {
             out: BufWriter::new(file),
         };
         recorder.line(&Header {
-            gpushare_recording: SCHEMA_VERSION,
+            gpushare_recording: VERSION,
         })?;
         Ok(recorder)
     }
@@ -88,10 +91,15 @@ impl Replay {
                 "{shown} is not a recording of gpushare-top; make one with gpushare-top --record FILE"
             );
         };
-        if header.gpushare_recording > SCHEMA_VERSION {
+        let version = header.gpushare_recording;
+        if version != VERSION {
+            let age = if version > VERSION {
+                "a newer"
+            } else {
+                "an older"
+            };
             bail!(
-                "{shown} is a recording of version {}, this program reads up to {SCHEMA_VERSION}; use a newer gpushare-top",
-                header.gpushare_recording
+                "{shown} is a recording of version {version}, this program reads version {VERSION}; replay it with {age} gpushare-top"
             );
         }
         let mut replay = Self {
@@ -169,11 +177,12 @@ mod tests {
     use super::*;
 
     fn sample(time_ns: u64) -> Sample {
-        Sample {
-            time_ns,
+        let mut sample = Sample {
             host: "gpu01".into(),
             ..Sample::default()
-        }
+        };
+        sample.time_ns = time_ns;
+        sample
     }
 
     #[test]
@@ -244,6 +253,20 @@ mod tests {
         let mut replay = Replay::open(file.path()).unwrap();
         assert!(replay.next().unwrap().is_some());
         assert!(replay.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_recording_of_another_version_is_refused_with_both_versions() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (version, age) in [(VERSION - 1, "an older"), (VERSION + 1, "a newer")] {
+            let header = Header {
+                gpushare_recording: version,
+            };
+            std::fs::write(file.path(), serde_json::to_vec(&header).unwrap()).unwrap();
+            let error = Replay::open(file.path()).unwrap_err().to_string();
+            let wanted = format!("of version {version}, this program reads version {VERSION}");
+            assert!(error.contains(&wanted) && error.contains(age), "{error}");
+        }
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn pause(state: &mut State) -> Next {
         return Next::Continue;
     }
     let process = subject(state).and_then(|who| state.data().process(who));
-    match process.and_then(|process| ShareSubject::pause(process, !process.paused)) {
+    match process.and_then(|process| ShareSubject::pause(process, !process.share.paused)) {
         Some(request) => Next::Do(Task::Edit(request)),
         None => {
             say(state, UNMANAGED, true);

@@ -88,7 +88,7 @@ impl Data {
 
     fn remember_utilisation(&mut self, sample: &Sample) {
         for device in &sample.devices {
-            let Some(percent) = device.util_percent else {
+            let Some(percent) = device.nvml.util_percent else {
                 continue;
             };
             let history = self.util.entry(device.uuid.clone()).or_default();

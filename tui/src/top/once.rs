@@ -13,7 +13,7 @@ use super::options::Format;
 use super::state::State;
 use crate::sample::columns::{COLUMNS, Value};
 use crate::sample::report::{self, ProcessReport};
-use crate::sample::{DeviceSample, GroupSample, SCHEMA_VERSION, quantile};
+use crate::sample::{DeviceSample, SCHEMA_VERSION, nvml, quantile};
 use crate::text::plain::{Plain, cell};
 
 /// The document of `--format json`.
@@ -30,7 +30,7 @@ struct Document<'a> {
     refused_last_unix_ms: Option<i64>,
     devices: Vec<Device<'a>>,
     processes: Vec<ProcessReport<'a>>,
-    groups: &'a [GroupSample],
+    groups: Vec<report::GroupReport<'a>>,
     alerts: Vec<AlertLine<'a>>,
     warnings: &'a [String],
 }
@@ -53,19 +53,14 @@ struct Common<'a> {
     used_bytes: Option<u64>,
     ledger_bytes: u64,
     limit_bytes: Option<u64>,
-    util_percent: Option<u32>,
-    mem_util_percent: Option<u32>,
-    power_mw: Option<u32>,
-    power_limit_mw: Option<u32>,
-    temperature_c: Option<u32>,
-    clock_mhz: Option<u32>,
-    pstate: Option<u8>,
+    #[serde(flatten)]
+    figures: nvml::Figures,
 }
 
 #[derive(Serialize)]
 struct DeviceLock {
     policy: String,
-    policy_source: String,
+    policy_source: &'static str,
     holder_pid: Option<u32>,
     held_ns: Option<u64>,
     waiters: usize,
@@ -134,7 +129,7 @@ fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> 
         segment: &sample.segment,
         nvml: &sample.nvml,
         generation: sample.generation,
-        refused: sample.refused,
+        refused: sample.unmanaged,
         refused_last_unix_ms: sample.refused_unix_ms(),
         devices: (0..sample.devices.len())
             .filter(|gpu| shown(*gpu))
@@ -146,7 +141,7 @@ fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> 
             .filter(|p| listed(p))
             .map(|p| report::process(sample, p))
             .collect(),
-        groups: &sample.groups,
+        groups: report::groups(sample),
         alerts: alerts(state, only),
         warnings: &sample.warnings,
     };
@@ -171,23 +166,17 @@ fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<
         device: Common {
             uuid: &device.uuid,
             name: &device.name,
-            simulated: device.sim,
-            mig: device.mig,
+            simulated: device.is_sim(),
+            mig: device.is_mig(),
             total_bytes: device.total_bytes,
             used_bytes: device.used_bytes,
             ledger_bytes: sample.ledger_bytes(gpu),
-            limit_bytes: device.limit_bytes,
-            util_percent: device.util_percent,
-            mem_util_percent: device.mem_util_percent,
-            power_mw: device.power_mw,
-            power_limit_mw: device.power_limit_mw,
-            temperature_c: device.temperature_c,
-            clock_mhz: device.clock_mhz,
-            pstate: device.pstate,
+            limit_bytes: device.limit,
+            figures: device.nvml,
         },
         lock: DeviceLock {
-            policy: device.policy.to_string(),
-            policy_source: device.policy_source.clone(),
+            policy: device.policy.0.to_string(),
+            policy_source: device.policy.1.word(),
             holder_pid: owner.map(|p| p.shown_pid()),
             held_ns: owner.map(|_| sample.time_ns.saturating_sub(device.owner_since_ns)),
             waiters: device.waiters.len(),

@@ -103,6 +103,6 @@ fn summary(found: &Found, reader: &Reader) -> String {
         .process
         .devices
         .iter()
-        .fold(0_u64, |sum, holding| sum.saturating_add(holding.used_bytes));
+        .fold(0_u64, |sum, holding| sum.saturating_add(holding.used));
     alnair::old::metrics(reader.header().pid, kernels, used, kernel_ns)
 }

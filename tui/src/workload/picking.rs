@@ -73,14 +73,14 @@ fn candidate(
         .processes
         .iter()
         .filter_map(|process| process.on(gpu))
-        .map(|held| held.used_bytes)
+        .map(|held| held.used)
         .sum();
     // NVML knows of processes without gpushare, the ledger of memory promised but not yet touched.
     let used = device.used_bytes.unwrap_or(0).max(ledger);
     let free_bytes = device.total_bytes.saturating_sub(used);
     let queue = device.waiters.len() + usize::from(device.owner.is_some());
     let fraction = used as f64 / device.total_bytes.max(1) as f64;
-    let utilisation = f64::from(device.util_percent.unwrap_or(0)) / 100.0;
+    let utilisation = f64::from(device.nvml.util_percent.unwrap_or(0)) / 100.0;
     let busy = f64::from(device.picks) * CLAIM_WORTH
         + queue as f64 * QUEUE_WORTH
         + utilisation * UTILISATION_WORTH
@@ -101,7 +101,7 @@ fn candidate(
         name: device.name.clone(),
         free_bytes,
         total_bytes: device.total_bytes,
-        utilisation_percent: device.util_percent,
+        utilisation_percent: device.nvml.util_percent,
         queue,
         claims: device.picks,
         busy: (busy * 1000.0).round() / 1000.0,
@@ -202,14 +202,15 @@ mod tests {
     use super::*;
 
     fn device(last: u8, picks: u32, used: u64, util: u32) -> DeviceSample {
-        DeviceSample {
+        let mut device = DeviceSample {
             uuid: uuids::format([last; 16], false),
-            total_bytes: 16 << 30,
             used_bytes: Some(used),
-            util_percent: Some(util),
-            picks,
             ..DeviceSample::default()
-        }
+        };
+        device.total_bytes = 16 << 30;
+        device.nvml.util_percent = Some(util);
+        device.picks = picks;
+        device
     }
 
     fn pick(
@@ -217,10 +218,8 @@ mod tests {
         wanted: Option<u64>,
         allowed: Option<&[Uuid]>,
     ) -> Result<usize, Failure> {
-        let sample = Sample {
-            devices,
-            ..Sample::default()
-        };
+        let mut sample = Sample::default();
+        sample.snapshot.devices = devices;
         let candidates = candidates(&sample, wanted, allowed);
         choose(&candidates, None, wanted)
     }
@@ -247,10 +246,13 @@ mod tests {
 
     #[test]
     fn a_program_sees_the_devices_up_to_the_first_entry_that_names_none() {
-        let sample = |nvml| Sample {
-            devices: vec![device(0, 0, 0, 0), device(1, 0, 0, 0)],
-            nvml,
-            ..Sample::default()
+        let sample = |nvml| {
+            let mut sample = Sample {
+                nvml,
+                ..Sample::default()
+            };
+            sample.devices = vec![device(0, 0, 0, 0), device(1, 0, 0, 0)];
+            sample
         };
         for (list, count) in [
             (None, Some(2)),

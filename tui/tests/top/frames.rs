@@ -74,7 +74,7 @@ fn a_traced_process_is_marked_and_said_to_be() {
     let mut state = on_b(' ');
     let mut sample = story().last().unwrap();
     sample.time_ns += 1;
-    sample.processes[1].trace = Some(traced(TraceState::On, Some(262_144), 12_345, false));
+    sample.processes[1].trace = traced(TraceState::On, Some(262_144), 12_345, false);
     state.update(sample);
     press(&mut state, &[KeyCode::Char('t')]);
     insta::assert_snapshot!("traced-120x40", frame(&state, 120, 40, false));
@@ -189,10 +189,8 @@ fn the_help_lists_every_key() {
 #[test]
 fn an_empty_machine_says_how_to_start() {
     let mut state = State::default();
-    let mut sample = Sample {
-        time_ns: 1,
-        ..Sample::default()
-    };
+    let mut sample = Sample::default();
+    sample.snapshot.time_ns = 1;
     sample.segment.waiting = Some("there is no segment in /dev/shm/gpushare-0 yet".into());
     state.update(sample);
     insta::assert_snapshot!("empty-80x24", frame(&state, 80, 24, false));

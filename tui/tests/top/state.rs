@@ -102,30 +102,26 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
     let changes: [(&str, Change); 14] = [
-        ("traced", |s| {
-            s.processes[1].trace = Some(TraceView::default())
-        }),
+        ("traced", |s| s.processes[1].trace.wanted = Some(1_000)),
         ("late", |s| {
-            s.processes[1].devices[0].late_drains = s.time_ns / 1_000_000_000
+            s.processes[1].devices[0].counters.drain_timeouts = s.time_ns / 1_000_000_000
         }),
         ("violation", |s| s.devices[0].violations = 1),
         ("stuck", |s| s.processes[0].state = ProcessState::Stuck),
-        ("hog", |s| s.devices[0].util_percent = Some(0)),
-        ("over_quota", |s| {
-            s.processes[1].devices[0].used_bytes = 41 << 30
-        }),
+        ("hog", |s| s.devices[0].nvml.util_percent = Some(0)),
+        ("over_quota", |s| s.processes[1].devices[0].used = 41 << 30),
         ("invalid", |s| s.processes[2].invalid = true),
         ("refused", |s| {
-            s.refused = 3;
-            s.refused_ns = s.time_ns;
+            s.unmanaged = 3;
+            s.unmanaged_ns = s.time_ns;
         }),
-        ("unobeyed", |s| s.processes[3].acknowledged = 812),
+        ("unobeyed", |s| s.processes[3].acked = 812),
         ("overcommit", |s| {
-            s.processes[0].devices[0].quota_bytes = Some(120 << 30)
+            s.processes[0].devices[0].quota.bytes = Some(120 << 30)
         }),
         ("unaccounted", |s| s.devices[0].used_bytes = Some(130 << 30)),
         ("lost", |s| s.events_lost = 5),
-        ("starving", |s| s.processes[4].weight = 1000),
+        ("starving", |s| s.processes[4].share.weight = 1000),
         ("forced", |s| {
             for event in s
                 .events
@@ -354,7 +350,7 @@ fn a_policy_dialog_tells_what_somebody_else_set_meanwhile() {
     let mut state = state();
     press(&mut state, KeyCode::Char('p'));
     let mut sample = state.data().sample.clone();
-    sample.devices[0].policy.kind = PolicyKind::Launches(7);
+    sample.devices[0].policy.0.kind = PolicyKind::Launches(7);
     state.update(sample);
     let Some(Overlay::Dialog(dialog)) = &state.overlay else {
         panic!("no dialog");
@@ -429,7 +425,7 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
 fn update_trace(state: &mut State, trace: TraceView) {
     let mut sample = state.data().sample.clone();
     sample.time_ns += 1;
-    sample.processes[1].trace = Some(trace);
+    sample.processes[1].trace = trace;
     state.update(sample);
 }
 

@@ -1,14 +1,16 @@
 //! A made-up machine for the dashboard's tests: two H200, six processes that take turns on the first, one without shim.
 
+use gpushare_tui::sample::nvml::Figures;
 use gpushare_tui::sample::{
-    DeviceSample, EventLine, GroupSample, Holding, LockPolicy, LockState, Nvml, Order, Origin,
-    PolicyKind, ProcessSample, ProcessState, Reason, Sample, Segment, SlotId, TraceState,
-    TraceView, What,
+    DeviceSample, DeviceView, EventLine, GroupView, Holding, Identity, LockPolicy, LockState, Nvml,
+    Origin, PolicyKind, ProcessSample, ProcessState, ProcessView, Reason, Sample, Segment, Share,
+    SlotId, Snapshot, Source, TraceState, TraceView, What,
 };
 use gpushare_tui::top::palette::{Depth, Palette};
 use gpushare_tui::top::state::State;
 use gpushare_tui::top::view::Look;
 use jiff::tz::TimeZone;
+use shm_layout::QuotaValue;
 
 const GIB: u64 = 1 << 30;
 const MS: u64 = 1_000_000;
@@ -135,25 +137,24 @@ fn events(from: u64, to: u64) -> Vec<EventLine> {
 fn holding(process: usize, now: u64) -> Holding {
     let (_, _, used, quota, _) = CAST[process];
     let (holds, since, _) = holder(now);
-    let mut holding = Holding {
-        gpu: 0,
-        entry: Some(0),
-        ordinal: Some(0),
-        used_bytes: used * GIB / 10,
-        peak_bytes: (used + 30) * GIB / 10,
-        nvml_bytes: Some(used * GIB / 10 + 400 * (1 << 20)),
-        util_percent: Some([39, 25, 14, 18, 2, 0][process]),
-        quota_bytes: quota.map(|quota| quota * GIB / 10),
-        quota_source: if quota.is_some() { "launch" } else { "default" }.into(),
-        denials: if process == 2 { 7 } else { 0 },
-        launches: [18_400, 6_100, 210, 940, 77, 3][process] * (now / S),
-        copies: 3200,
-        syncs: 120,
-        ..Holding::default()
+    let mut holding = Holding::default();
+    holding.view.used = used * GIB / 10;
+    holding.peak = (used + 30) * GIB / 10;
+    holding.nvml.bytes = Some(used * GIB / 10 + 400 * (1 << 20));
+    holding.nvml.util_percent = Some([39, 25, 14, 18, 2, 0][process]);
+    holding.quota.bytes = quota.map(|quota| quota * GIB / 10);
+    holding.quota.source = if quota.is_some() {
+        Source::LaunchEnv
+    } else {
+        Source::Default
     };
+    holding.counters.denials = if process == 2 { 7 } else { 0 };
+    holding.counters.launches = [18_400, 6_100, 210, 940, 77, 3][process] * (now / S);
+    holding.counters.copies = 3200;
+    holding.counters.syncs = 120;
+    holding.policy.0.kind = PolicyKind::Timeslice(2 * S);
+    holding.policy.1 = Source::Operator;
     let lock = &mut holding.lock;
-    lock.rule = PolicyKind::Timeslice(2 * S);
-    lock.rule_source = "operator".into();
     (lock.state, lock.since_ns) = match process {
         5 => (LockState::Idle, 0),
         one if one == holds => (LockState::Hold, since),
@@ -165,7 +166,9 @@ fn holding(process: usize, now: u64) -> Holding {
         lock.hold_hist[25] = 6;
         lock.wait_hist[23] = 1;
         lock.wait_hist[26] = 13;
-        lock.ends = vec![(Reason::Slice, 10), (Reason::Sync, 3), (Reason::Idle, 1)];
+        for (reason, count) in [(Reason::Slice, 10), (Reason::Sync, 3), (Reason::Idle, 1)] {
+            lock.releases[reason as usize] = count;
+        }
         // Whoever does not hold waits for who does.
         lock.waited_for = (0..5)
             .filter(|other| *other != process)
@@ -179,47 +182,60 @@ fn holding(process: usize, now: u64) -> Holding {
     holding
 }
 
+fn identity(pid: u32, uid: u32, exe: &str) -> Identity {
+    Identity {
+        pid,
+        uid,
+        exe: exe.into(),
+        ..Identity::default()
+    }
+}
+
 fn processes(now: u64) -> Vec<ProcessSample> {
     let managed = (0..CAST.len()).map(|process| {
         let (name, user, _, _, weight) = CAST[process];
         let holding = holding(process, now);
         ProcessSample {
-            slot: Some(slot(process)),
             pid: Some(pid(process)),
-            ns_pid: pid(process),
-            start_time: 1000,
-            uid: Some(1000),
             user: user.into(),
-            label: name.into(),
-            exe: "/usr/bin/python3".into(),
             container: (process == 1).then(|| "9f3c9f3c9f3c".into()),
-            group: (process < 2).then(|| "prod".into()),
             state: match holding.lock.state {
                 LockState::Hold => ProcessState::Hold,
                 LockState::Wait => ProcessState::Wait,
                 _ => ProcessState::Idle,
             },
-            weight,
-            registered_ns: START - 19_000 * S,
-            heartbeat_ns: now,
-            acknowledged: 813,
-            devices: vec![holding],
-            ..ProcessSample::default()
+            view: ProcessView {
+                slot: slot(process),
+                identity: Identity {
+                    label: name.into(),
+                    start_time: 1000,
+                    ..identity(pid(process), 1000, "/usr/bin/python3")
+                },
+                share: Share {
+                    weight,
+                    ..Share::default()
+                },
+                group: (process < 2).then(|| "prod".into()),
+                registered_ns: START - 19_000 * S,
+                heartbeat_ns: now,
+                acked: 813,
+                devices: vec![holding],
+                ..ProcessView::default()
+            },
         }
     });
+    let mut holding = Holding::default();
+    holding.view.used = 12 * GIB / 10;
+    holding.nvml.bytes = Some(12 * GIB / 10);
     let stranger = ProcessSample {
         pid: Some(41957),
-        ns_pid: 41957,
-        uid: Some(0),
         user: "root".into(),
-        exe: "/opt/tool/bin/render".into(),
         state: ProcessState::Unmanaged,
-        devices: vec![Holding {
-            gpu: 0,
-            used_bytes: 12 * GIB / 10,
-            nvml_bytes: Some(12 * GIB / 10),
-            ..Holding::default()
-        }],
+        view: ProcessView {
+            identity: identity(41957, 0, "/opt/tool/bin/render"),
+            devices: vec![holding],
+            ..ProcessView::default()
+        },
         ..ProcessSample::default()
     };
     managed.chain([stranger]).collect()
@@ -227,12 +243,28 @@ fn processes(now: u64) -> Vec<ProcessSample> {
 
 fn devices(now: u64) -> Vec<DeviceSample> {
     let (process, since, _) = holder(now);
-    let first = DeviceSample {
-        uuid: "GPU-8f1c2d3e-0000-4000-8000-000000000001".into(),
+    let view = DeviceView {
         name: "NVIDIA H200".into(),
-        segment_index: Some(0),
         total_bytes: 141 * GIB,
-        used_bytes: Some(95 * GIB),
+        owner: Some(slot(process)),
+        owner_since_ns: since,
+        waiters: (0..5).filter(|other| *other != process).map(slot).collect(),
+        policy: (
+            LockPolicy {
+                kind: PolicyKind::Timeslice(2 * S),
+                ..LockPolicy::default()
+            },
+            Source::Operator,
+        ),
+        handoffs: (now - START) / S,
+        last_handoff_ns: 21_000,
+        takeovers: 1,
+        handoff_hist: std::array::from_fn(|at| {
+            [3, 40, 12, 1].get(at.wrapping_sub(8)).copied().unwrap_or(0)
+        }),
+        ..DeviceView::default()
+    };
+    let nvml = Figures {
         util_percent: Some(70 + (now / (250 * MS) * 7 % 30) as u32),
         mem_util_percent: Some(41),
         power_mw: Some(512_000),
@@ -240,37 +272,28 @@ fn devices(now: u64) -> Vec<DeviceSample> {
         temperature_c: Some(71),
         clock_mhz: Some(1830),
         pstate: Some(0),
-        owner: Some(slot(process)),
-        owner_since_ns: since,
-        waiters: (0..5).filter(|other| *other != process).map(slot).collect(),
-        policy: LockPolicy {
-            kind: PolicyKind::Timeslice(2 * S),
-            order: Order::Fair,
-            idle_ns: 5 * MS,
-            max_hold_ns: 10 * S,
-            grace_ns: 200 * MS,
-            sync_skips: 0,
-        },
-        policy_source: "operator".into(),
-        handoffs: (now - START) / S,
-        last_handoff_ns: 21_000,
-        takeovers: 1,
-        handoff_hist: std::array::from_fn(|at| {
-            [3, 40, 12, 1].get(at.wrapping_sub(8)).copied().unwrap_or(0)
-        }),
-        ..DeviceSample::default()
     };
     let second = DeviceSample {
         uuid: "GPU-8f1c2d3e-0000-4000-8000-000000000002".into(),
         used_bytes: Some(GIB / 2),
-        util_percent: Some(3),
-        temperature_c: Some(34),
-        segment_index: None,
-        owner: None,
-        waiters: Vec::new(),
-        policy: LockPolicy::default(),
-        policy_source: String::new(),
-        ..first.clone()
+        view: DeviceView {
+            index: u8::MAX,
+            owner: None,
+            waiters: Vec::new(),
+            policy: Default::default(),
+            ..view.clone()
+        },
+        nvml: Figures {
+            util_percent: Some(3),
+            temperature_c: Some(34),
+            ..nvml
+        },
+    };
+    let first = DeviceSample {
+        uuid: "GPU-8f1c2d3e-0000-4000-8000-000000000001".into(),
+        used_bytes: Some(95 * GIB),
+        view,
+        nvml,
     };
     vec![first, second]
 }
@@ -278,7 +301,20 @@ fn devices(now: u64) -> Vec<DeviceSample> {
 /// The machine at a moment, with what happened since `from`.
 pub fn sample(from: u64, now: u64) -> Sample {
     Sample {
-        time_ns: now,
+        snapshot: Snapshot {
+            time_ns: now,
+            generation: 813,
+            devices: devices(now),
+            processes: processes(now),
+            groups: vec![GroupView {
+                name: "prod".into(),
+                members: vec![slot(0), slot(1)],
+                defined: true,
+                memory: QuotaValue::Bytes(100 * GIB),
+                ..GroupView::default()
+            }],
+            ..Snapshot::default()
+        },
         // 14:31:17 on some day, UTC.
         unix_ms: 1_763_649_077_950 - ((START + LENGTH - now) / MS) as i64,
         host: "gpu01".into(),
@@ -289,18 +325,6 @@ pub fn sample(from: u64, now: u64) -> Sample {
             waiting: None,
         },
         nvml: Nvml::Ready("570.00".into()),
-        generation: 813,
-        devices: devices(now),
-        processes: processes(now),
-        groups: vec![GroupSample {
-            name: "prod".into(),
-            defined: true,
-            quota: "100GiB".into(),
-            quota_bytes: vec![Some(100 * GIB), Some(100 * GIB)],
-            members: 2,
-            used_bytes: vec![71 * GIB, 0],
-            ..GroupSample::default()
-        }],
         events: events(from, now),
         ..Sample::default()
     }

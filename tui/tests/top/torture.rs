@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use gpushare_tui::sample::{DeviceSample, EventLine, ProcessSample, Sample, SlotId, What};
+use gpushare_tui::sample::{EventLine, Sample, SlotId, What};
 use gpushare_tui::source::Source;
 use gpushare_tui::source::live::Live;
 use gpushare_tui::source::replay::{Recorder, Replay};
@@ -114,9 +114,9 @@ proptest! {
         let mut samples: Vec<Sample> = story().collect();
         for sample in &mut samples {
             for process in &mut sample.processes {
-                process.label.clone_from(&name);
+                process.identity.label.clone_from(&name);
                 process.user.clone_from(&other);
-                process.exe = format!("/{other}/{name}");
+                process.identity.exe = format!("/{other}/{name}");
                 process.group = Some(name.clone());
                 process.container = Some(other.clone());
             }
@@ -248,27 +248,29 @@ fn as_many_processes_and_devices_as_there_can_be_are_drawn() {
     let mut usual = story().last().unwrap();
     let device = usual.devices[0].clone();
     usual.devices = (0..DEVICES)
-        .map(|gpu| DeviceSample {
-            uuid: format!("GPU-8f1c2d3e-0000-4000-8000-0000000000{gpu:02}"),
-            segment_index: Some(gpu as u8),
-            ..device.clone()
+        .map(|gpu| {
+            let mut device = device.clone();
+            device.uuid = format!("GPU-8f1c2d3e-0000-4000-8000-0000000000{gpu:02}");
+            device.index = gpu as u8;
+            device
         })
         .collect();
     let process = usual.processes[0].clone();
     let holding = process.devices[0].clone();
     usual.processes = (0..PROCESSES)
-        .map(|index| ProcessSample {
-            slot: Some(SlotId { index, epoch: 7 }),
-            pid: Some(1000 + u32::from(index)),
-            label: format!("worker-{index}"),
-            devices: (0..DEVICES)
+        .map(|index| {
+            let mut process = process.clone();
+            process.slot.index = index;
+            process.pid = Some(1000 + u32::from(index));
+            process.identity.label = format!("worker-{index}");
+            process.devices = (0..DEVICES)
                 .map(|gpu| {
                     let mut holding = holding.clone();
                     holding.gpu = gpu;
                     holding
                 })
-                .collect(),
-            ..process.clone()
+                .collect();
+            process
         })
         .collect();
     usual.events = (0..PROCESSES)

@@ -213,7 +213,7 @@ fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), 
     let sample = segments::sample(dir)?;
     let mut found = traces::all(&dir.path, &sample, note);
     found.retain(|found| {
-        let slot = found.process.slot;
+        let slot = found.process.slot();
         slot.is_some_and(|slot| traced.contains(&slot))
     });
     let edits = ring::edits(dir);

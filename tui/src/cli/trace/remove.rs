@@ -28,7 +28,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let found = traces::choose(&args.target, &place.dir.path, &place.sample, note)?;
     let mut left = Vec::new();
     for found in &found {
-        let Some(slot) = found.process.slot else {
+        let Some(slot) = found.process.slot() else {
             continue;
         };
         let goes_on = snapshot

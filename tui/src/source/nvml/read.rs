@@ -7,7 +7,7 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device as Handle, Nvml as Library};
 
-use super::{Device, Look, Process};
+use super::{Device, Figures, Look, Process};
 use crate::sample::Nvml;
 
 /// Asks, and remembers up to when each device's utilisation samples were read.
@@ -45,20 +45,21 @@ impl<'n> Reader<'n> {
         let utilisation = handle.utilization_rates().ok();
         let uuid = handle.uuid().unwrap_or_default();
         Device {
-            mig: uuid.starts_with("MIG-"),
             name: handle.name().unwrap_or_default(),
             total_bytes: memory.as_ref().map_or(0, |memory| memory.total),
             used_bytes: memory.map(|memory| memory.used),
-            util_percent: utilisation.as_ref().map(|u| u.gpu),
-            mem_util_percent: utilisation.map(|u| u.memory),
-            power_mw: handle.power_usage().ok(),
-            power_limit_mw: handle.enforced_power_limit().ok(),
-            temperature_c: handle.temperature(TemperatureSensor::Gpu).ok(),
-            clock_mhz: handle.clock_info(Clock::SM).ok(),
-            pstate: handle
-                .performance_state()
-                .ok()
-                .and_then(|p| u8::try_from(p.as_c()).ok()),
+            figures: Figures {
+                util_percent: utilisation.as_ref().map(|u| u.gpu),
+                mem_util_percent: utilisation.map(|u| u.memory),
+                power_mw: handle.power_usage().ok(),
+                power_limit_mw: handle.enforced_power_limit().ok(),
+                temperature_c: handle.temperature(TemperatureSensor::Gpu).ok(),
+                clock_mhz: handle.clock_info(Clock::SM).ok(),
+                pstate: handle
+                    .performance_state()
+                    .ok()
+                    .and_then(|p| u8::try_from(p.as_c()).ok()),
+            },
             processes: self.processes(&uuid, handle),
             uuid,
         }

@@ -20,11 +20,11 @@ pub(super) fn ask(state: &mut State) {
     }
     let found = subject(state).and_then(|who| {
         let process = state.data().process(who)?;
-        Some((state.data().title(who), process.slot?, process))
+        Some((state.data().title(who), process.slot()?, process))
     });
     let question = match found {
         None => return say(state, UNMANAGED, true),
-        Some((title, slot, process)) => match process.trace.filter(TraceView::goes_on) {
+        Some((title, slot, process)) => match process.trace().filter(TraceView::goes_on) {
             Some(trace) => stop(&title, slot, process, trace),
             None => start(&title, slot, process),
         },
@@ -48,7 +48,7 @@ fn start(title: &str, slot: SlotId, process: &ProcessSample) -> Question {
         ],
         task: Task::Trace(Chosen {
             slot,
-            start_time: process.start_time,
+            start_time: process.identity.start_time,
             title: targets::full_title(process),
         }),
     }
@@ -57,7 +57,7 @@ fn start(title: &str, slot: SlotId, process: &ProcessSample) -> Question {
 fn stop(title: &str, slot: SlotId, process: &ProcessSample, trace: TraceView) -> Question {
     let change = Change::Trace { slot, on: None };
     let mut request = EditRequest::new(change, targets::full_title(process), Place::Tui);
-    request.target_start_time = Some(process.start_time);
+    request.target_start_time = Some(process.identity.start_time);
     Question {
         title: format!("Stop the trace of {title}?"),
         lines: vec![

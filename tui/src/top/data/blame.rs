@@ -154,7 +154,7 @@ impl Blame {
             .filter(|mark| lately && mark.time_ns < sample.time_ns);
         let managed = sample
             .holdings(gpu)
-            .filter(|(process, _)| process.slot.is_some());
+            .filter(|(process, _)| process.is_managed());
         let mut lines: Vec<(Who, u64, Behind)> = Vec::new();
         let mut sums: FxHashMap<Blocker, u64> = FxHashMap::default();
         for (process, holding) in managed {
@@ -277,7 +277,7 @@ fn add(behind: &mut Behind, blocker: Blocker, ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Lock;
+    use crate::sample::LockView;
 
     const S: u64 = 1_000_000_000;
 
@@ -286,30 +286,26 @@ mod tests {
     }
 
     fn process(index: u16, waited: u64, behind: &[(u16, u64)]) -> ProcessSample {
-        let lock = Lock {
+        let mut holding = Holding::default();
+        holding.view.lock = LockView {
             waited_ns: waited * S,
             waited_for: behind
                 .iter()
                 .map(|(other, s)| (slot(*other), s * S))
                 .collect(),
-            ..Lock::default()
+            ..LockView::default()
         };
-        ProcessSample {
-            slot: Some(slot(index)),
-            devices: vec![Holding {
-                lock,
-                ..Holding::default()
-            }],
-            ..ProcessSample::default()
-        }
+        let mut process = ProcessSample::default();
+        process.view.slot = slot(index);
+        process.devices.push(holding);
+        process
     }
 
     fn sample(second: u64, processes: Vec<ProcessSample>) -> Sample {
-        Sample {
-            time_ns: second * S,
-            processes,
-            ..Sample::default()
-        }
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = second * S;
+        sample.processes = processes;
+        sample
     }
 
     fn who(index: u16) -> Who {

@@ -31,20 +31,20 @@ impl Pulse {
     pub fn update(&mut self, process: &ProcessSample, holding: &Holding, now_ns: u64) {
         if self.seen_ns == 0 {
             let age_s = now_ns.saturating_sub(process.registered_ns).max(1) as f64 / 1e9;
-            self.launches_per_s = holding.launches as f64 / age_s;
+            self.launches_per_s = holding.launches() as f64 / age_s;
         } else if now_ns > self.seen_ns {
             let seconds = (now_ns - self.seen_ns) as f64 / 1e9;
-            let rate = holding.launches.saturating_sub(self.launches) as f64 / seconds;
+            let rate = holding.launches().saturating_sub(self.launches) as f64 / seconds;
             let weight = 1.0 - (-seconds / TAU_S).exp();
             self.launches_per_s += (rate - self.launches_per_s) * weight;
-            if holding.late_drains > self.late_drains {
+            if holding.counters.drain_timeouts > self.late_drains {
                 self.late_ns = Some(now_ns);
             }
         }
         self.seen_ns = now_ns;
-        self.launches = holding.launches;
-        self.late_drains = holding.late_drains;
-        self.remember(holding.used_bytes, now_ns);
+        self.launches = holding.launches();
+        self.late_drains = holding.counters.drain_timeouts;
+        self.remember(holding.used, now_ns);
     }
 
     fn remember(&mut self, bytes: u64, now_ns: u64) {
@@ -87,15 +87,13 @@ mod tests {
     #[test]
     fn a_rate_starts_with_the_average_of_its_life_and_follows() {
         let process = ProcessSample::default();
-        let mut holding = Holding {
-            launches: 1000,
-            ..Holding::default()
-        };
+        let mut holding = Holding::default();
+        holding.view.counters.launches = 1000;
         let mut pulse = Pulse::default();
         pulse.update(&process, &holding, 10 * S);
         assert!((pulse.launches_per_s - 100.0).abs() < 0.1);
         for second in 11..40 {
-            holding.launches += 500;
+            holding.counters.launches += 500;
             pulse.update(&process, &holding, second * S);
         }
         assert!(
@@ -108,10 +106,8 @@ mod tests {
     #[test]
     fn memory_before_the_first_sight_is_unknown() {
         let mut pulse = Pulse::default();
-        let holding = Holding {
-            used_bytes: 1 << 30,
-            ..Holding::default()
-        };
+        let mut holding = Holding::default();
+        holding.view.used = 1 << 30;
         for second in 0..20 {
             pulse.update(&ProcessSample::default(), &holding, (100 + second) * S);
         }

@@ -17,7 +17,7 @@ const DEAR: f64 = 0.01;
 pub(super) fn contenders(data: &Data, gpu: usize) -> Vec<&ProcessSample> {
     let wants = |process: &&ProcessSample| {
         let spent = data.spent(Who::of(process), gpu);
-        process.slot.is_some() && !process.paused && spent.hold + spent.wait > WANTS
+        process.is_managed() && !process.share.paused && spent.hold + spent.wait > WANTS
     };
     let on_it = data.sample.holdings(gpu).map(|(process, _)| process);
     on_it.filter(wants).collect()

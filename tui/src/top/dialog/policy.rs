@@ -25,7 +25,7 @@ impl PolicySubject {
     /// The dialog for the device at `gpu`; `None` while no process has entered it in the segment.
     pub fn open(data: &Data, gpu: usize) -> Option<Dialog> {
         let device = data.sample.devices.get(gpu)?;
-        let base = device.policy;
+        let base = device.policy.0;
         let subject = Self {
             uuid: uuids::parse(&device.uuid)?,
             gpu,
@@ -65,7 +65,7 @@ impl PolicySubject {
     pub(super) fn now(&self, data: &Data) -> String {
         self.device(data).map_or_else(
             || "the device has gone".into(),
-            |d| format!("{}: {}", d.policy_source, d.policy),
+            |d| format!("{}: {}", d.policy.1.word(), d.policy.0),
         )
     }
 
@@ -86,7 +86,9 @@ impl PolicySubject {
             Err(why) => return vec![Check::bad(why)],
         };
         let all = dialog.chosen("Scope") == 1;
-        let now = self.device(data).map_or(self.base, |device| device.policy);
+        let now = self
+            .device(data)
+            .map_or(self.base, |device| device.policy.0);
         let changes = effect::difference(&now, &policy);
         let mut checks = vec![match changes.is_empty() {
             true if all => Check::good(format!("all GPUs: {}", format_policy(&policy))),
@@ -114,7 +116,7 @@ impl PolicySubject {
         if !all {
             return Check::good(format!("applies to {concerned} on GPU{}", self.gpu));
         }
-        let others = gpus.filter(|gpu| devices[*gpu].policy != *policy).count();
+        let others = gpus.filter(|gpu| devices[*gpu].policy.0 != *policy).count();
         Check::good(format!(
             "applies to {concerned}; {others} of {} GPUs have another policy now and lose it",
             devices.len()

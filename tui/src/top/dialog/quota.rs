@@ -9,7 +9,6 @@ use crate::edit::preview::{Effect, effects};
 use crate::edit::quota::{EMPTY, parse_for};
 use crate::sample::Who;
 use crate::sample::{Holding, ProcessSample, SlotId};
-use crate::text::quota::bytes;
 use crate::text::units::{self, human_size};
 use crate::top::data::Data;
 
@@ -38,16 +37,17 @@ impl QuotaSubject {
     pub fn open(process: &ProcessSample, gpu: usize, letter: char) -> Option<Dialog> {
         let holding = process.on(gpu).or(process.devices.first())?;
         let subject = Self {
-            slot: process.slot?,
-            start_time: process.start_time,
-            entry: holding.entry,
+            slot: process.slot()?,
+            start_time: process.identity.start_time,
+            entry: Some(holding.entry),
             gpu: holding.gpu,
             name: format!("{} {}", process.shown_pid(), process.name()),
         };
         let spans: Vec<&str> = SPANS.iter().map(|(word, _)| *word).collect();
         let this = format!("GPU{}", holding.gpu);
         let now = holding
-            .quota_bytes
+            .quota
+            .bytes
             .map(units::format_size)
             .unwrap_or_default();
         Some(Dialog {
@@ -74,10 +74,10 @@ impl QuotaSubject {
         };
         format!(
             "{}   used {}   peak {}   set by: {}",
-            quota_text(holding.quota_bytes),
-            human_size(holding.used_bytes),
-            human_size(holding.peak_bytes),
-            holding.quota_source
+            quota_text(holding.quota.bytes),
+            human_size(holding.used),
+            human_size(holding.peak),
+            holding.quota.source.word()
         )
     }
 
@@ -93,7 +93,7 @@ impl QuotaSubject {
         if dialog.value("New").is_empty() {
             return vec![Check::warn(EMPTY)];
         }
-        let value = match parse_for(dialog.value("New"), holding.quota_bytes, total) {
+        let value = match parse_for(dialog.value("New"), holding.quota.bytes, total) {
             Ok(value) => value,
             Err(why) => return vec![Check::bad(why)],
         };
@@ -114,7 +114,7 @@ impl QuotaSubject {
         if hidden > 0 {
             checks.push(Check::good(format!("and {hidden} more GPUs")));
         }
-        if let Some(bytes) = bytes(value, total) {
+        if let Some(bytes) = value.of_device(total).flatten() {
             checks.push(self.sum(data, bytes, total));
         }
         checks.extend(group(data, process, self.gpu));
@@ -126,9 +126,9 @@ impl QuotaSubject {
         let others = data
             .sample
             .holdings(self.gpu)
-            .filter(|(p, _)| p.slot != Some(self.slot));
+            .filter(|(p, _)| p.slot() != Some(self.slot));
         let sum = others
-            .filter_map(|(_, h)| h.quota_bytes)
+            .filter_map(|(_, h)| h.quota.bytes)
             .fold(bytes, u64::saturating_add);
         let text = format!(
             "quotas on GPU{} add up to {} of {}",
@@ -150,7 +150,7 @@ impl QuotaSubject {
             .devices
             .get(self.gpu)
             .map_or(0, |d| d.total_bytes);
-        let value = parse_for(dialog.value("New"), holding.quota_bytes, total)?;
+        let value = parse_for(dialog.value("New"), holding.quota.bytes, total)?;
         let everywhere = dialog.chosen("On") == 1;
         let seconds = SPANS[dialog.chosen("For")].1;
         let until = (seconds > 0).then(|| {
@@ -249,8 +249,8 @@ fn group(data: &Data, process: &ProcessSample, gpu: usize) -> Option<Check> {
         .groups
         .iter()
         .find(|group| group.name == *name)?;
-    let quota = group.quota_bytes.get(gpu).copied().flatten()?;
-    let used = group.used_bytes.get(gpu).copied().unwrap_or(0);
+    let quota = data.sample.group_quota(group, gpu)?;
+    let used = data.sample.group_bytes(group, gpu);
     Some(Check::good(format!(
         "group {name} holds {} of {} there: that limit stays",
         human_size(used),

@@ -5,10 +5,10 @@ use shm_layout::Set;
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
+use crate::edit::quota::INHERIT;
 use crate::edit::share::ShareEdit;
 use crate::sample::Who;
 use crate::sample::{Order, PolicyKind, ProcessSample, SlotId};
-use crate::text::quota::INHERIT;
 use crate::top::data::Data;
 
 /// So many devices, or other processes, are told one by one.
@@ -26,12 +26,13 @@ impl ShareSubject {
     /// The dialog for a process; `None` for an unmanaged one.
     pub fn open(process: &ProcessSample, letter: char) -> Option<Dialog> {
         let subject = Self {
-            slot: process.slot?,
-            start_time: process.start_time,
+            slot: process.slot()?,
+            start_time: process.identity.start_time,
             name: format!("{} {}", process.shown_pid(), process.name()),
         };
         let cap = process
-            .cap_percent
+            .share
+            .cap
             .map_or("none".into(), |cap| format!("{cap}%"));
         Some(Dialog {
             title: format!(
@@ -41,16 +42,16 @@ impl ShareSubject {
             fields: vec![
                 Field::text(
                     "Weight",
-                    process.weight.to_string(),
+                    process.share.weight.to_string(),
                     "1 to 1000, 100 is normal, or inherit",
                 ),
                 Field::text(
                     "Priority",
-                    process.priority.to_string(),
+                    process.share.priority.to_string(),
                     "-20 to 19, higher goes first, or inherit",
                 ),
                 Field::text("Cap", cap, "1% to 100% of the GPU's time, none or inherit"),
-                Field::choice("Paused", &["no", "yes"], process.paused.into()),
+                Field::choice("Paused", &["no", "yes"], process.share.paused.into()),
                 Field::text("Reason", "", "for the audit log"),
             ],
             subject: Subject::Share(subject),
@@ -62,8 +63,8 @@ impl ShareSubject {
     /// The edit that pauses a process, or lets it go on.
     pub fn pause(process: &ProcessSample, paused: bool) -> Option<EditRequest> {
         let subject = Self {
-            slot: process.slot?,
-            start_time: process.start_time,
+            slot: process.slot()?,
+            start_time: process.identity.start_time,
             name: format!("{} {}", process.shown_pid(), process.name()),
         };
         Some(subject.edit(ShareEdit {
@@ -77,12 +78,17 @@ impl ShareSubject {
             return "the process has gone".into();
         };
         let cap = process
-            .cap_percent
+            .share
+            .cap
             .map_or("none".into(), |cap| format!("{cap}%"));
-        let paused = if process.paused { "   paused" } else { "" };
+        let paused = if process.share.paused {
+            "   paused"
+        } else {
+            ""
+        };
         format!(
             "weight {}   priority {}   cap {cap}{paused}",
-            process.weight, process.priority
+            process.share.weight, process.share.priority
         )
     }
 
@@ -113,7 +119,7 @@ impl ShareSubject {
         let mut checks = Vec::new();
         for holding in process.devices.iter().take(LINES) {
             let device = data.sample.devices.get(holding.gpu);
-            let policy = device.map(|device| &device.policy);
+            let policy = device.map(|device| device.policy.0);
             if policy.is_some_and(|policy| policy.kind == PolicyKind::Off) {
                 checks.push(Check::warn(format!(
                     "GPU{}: its policy is off, so this has no effect; p sets one",
@@ -152,20 +158,23 @@ impl ShareSubject {
         let contenders = effect::contenders(data, gpu);
         let others: Vec<_> = contenders
             .iter()
-            .filter(|p| p.slot != Some(self.slot))
+            .filter(|p| p.slot() != Some(self.slot))
             .collect();
         if others.is_empty() {
             return Check::good(format!(
                 "GPU{gpu}: no other process wants it now, so it gets all it asks for"
             ));
         }
-        let sum = others.iter().map(|p| p.weight).fold(0, u32::saturating_add);
+        let sum = others
+            .iter()
+            .map(|p| p.share.weight)
+            .fold(0, u32::saturating_add);
         let (before, after) = (
-            sum.saturating_add(process.weight),
+            sum.saturating_add(process.share.weight),
             sum.saturating_add(weight),
         );
         let percent = |part: u32, whole: u32| f64::from(part) * 100.0 / f64::from(whole.max(1));
-        if weight == process.weight {
+        if weight == process.share.weight {
             let share = percent(weight, after);
             return Check::good(format!("GPU{gpu}: fair share {share:.0}%, as now"));
         }
@@ -176,10 +185,16 @@ impl ShareSubject {
                 percent(new, after)
             )
         };
-        let mut text = format!("GPU{gpu}: fair share {}", change(process.weight, weight));
+        let mut text = format!(
+            "GPU{gpu}: fair share {}",
+            change(process.share.weight, weight)
+        );
         for other in others.iter().take(LINES) {
             let letter = data.letter(Who::of(other));
-            text += &format!(", {letter} {}", change(other.weight, other.weight));
+            text += &format!(
+                ", {letter} {}",
+                change(other.share.weight, other.share.weight)
+            );
         }
         Check::good(text)
     }

@@ -134,7 +134,7 @@ impl Term {
             Term::Anywhere(word) => {
                 let process = row.process;
                 let pid = process.shown_pid().to_string();
-                let names = [process.name(), &process.user, &process.exe, &pid];
+                let names = [process.name(), &process.user, &process.identity.exe, &pid];
                 let more = [process.container.as_deref(), process.group.as_deref()];
                 let mut all = names.into_iter().chain(more.into_iter().flatten());
                 all.any(|name| name.to_lowercase().contains(word))

@@ -52,15 +52,12 @@ pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
         let before = parts.last().map_or(0, |part: &Part| part.to);
         let from = column(sum).max(before);
         let tick = holding
-            .quota_bytes
+            .quota
+            .bytes
             .map(|quota| column(sum.saturating_add(quota)));
-        sum = sum.saturating_add(holding.used_bytes);
+        sum = sum.saturating_add(holding.used);
         // Whoever holds anything is seen, if only as a letter.
-        let least = if holding.used_bytes > 0 {
-            from + 1
-        } else {
-            from
-        };
+        let least = if holding.used > 0 { from + 1 } else { from };
         let to = column(sum).max(least).min(width);
         parts.push(Part {
             who,

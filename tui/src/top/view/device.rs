@@ -47,10 +47,10 @@ fn full(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
         device.short_name(),
         human_size(device.total_bytes)
     );
-    if let Some(pstate) = device.pstate {
+    if let Some(pstate) = device.nvml.pstate {
         title += &format!("  P{pstate}");
     }
-    if device.mig {
+    if device.is_mig() {
         title += "  MIG instance";
     }
     let note = match count {
@@ -102,14 +102,14 @@ fn quotas(state: &State, gpu: usize) -> (u64, usize) {
             .data()
             .sample
             .holdings(gpu)
-            .filter(|(p, _)| p.slot.is_some())
+            .filter(|(p, _)| p.is_managed())
     };
     let sum = managed()
-        .filter_map(|(_, h)| h.quota_bytes)
+        .filter_map(|(_, h)| h.quota.bytes)
         .fold(0, u64::saturating_add);
     (
         sum,
-        managed().filter(|(_, h)| h.quota_bytes.is_none()).count(),
+        managed().filter(|(_, h)| h.quota.bytes.is_none()).count(),
     )
 }
 
@@ -117,8 +117,8 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
     let good = pen.style(Role::Good);
     let mut x = 1;
     let gauges = [
-        ("util", device.util_percent),
-        ("mem-bw", device.mem_util_percent),
+        ("util", device.nvml.util_percent),
+        ("mem-bw", device.nvml.mem_util_percent),
     ];
     for (label, value) in gauges {
         x = pen.put(x, y, label, pen.style(Role::Dim)) + 1;
@@ -131,7 +131,7 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
             None => x = pen.put(x, y, "  -", pen.style(Role::Dim)) + 3,
         }
     }
-    if let (Some(power), Some(limit)) = (device.power_mw, device.power_limit_mw) {
+    if let (Some(power), Some(limit)) = (device.nvml.power_mw, device.nvml.power_limit_mw) {
         x = pen.put(x, y, "power ", pen.style(Role::Dim));
         x = pen.put(
             x,
@@ -140,7 +140,7 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
             pen.style(Role::Text),
         ) + 3;
     }
-    if let Some(degrees) = device.temperature_c {
+    if let Some(degrees) = device.nvml.temperature_c {
         x = pen.put(
             x,
             y,
@@ -148,7 +148,7 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
             pen.style(Role::Text),
         ) + 3;
     }
-    if let Some(clock) = device.clock_mhz {
+    if let Some(clock) = device.nvml.clock_mhz {
         pen.put(x, y, &format!("{clock:>4} MHz"), pen.style(Role::Text));
     }
 }
@@ -241,15 +241,12 @@ fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
         y,
         &[
             ("policy ", Role::Dim),
-            (&device.policy.to_string(), Role::Text),
+            (&device.policy.0.to_string(), Role::Text),
         ],
     );
-    let source = match device.policy_source.as_str() {
-        "" => String::new(),
-        source => format!("  set by: {source}"),
-    };
+    let source = format!("  set by: {}", device.policy.1.word());
     let x = pen.put(x, y, &source, pen.style(Role::Dim));
-    if let Some(limit) = device.limit_bytes {
+    if let Some(limit) = device.limit {
         pen.put(
             x,
             y,
@@ -271,10 +268,10 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
         .used_bytes
         .unwrap_or_else(|| data.sample.ledger_bytes(gpu));
     let mut right = format!(" {}/{}", short_size(used), short_size(device.total_bytes));
-    if let Some(util) = device.util_percent {
+    if let Some(util) = device.nvml.util_percent {
         right += &format!(" {util:>3}%");
     }
-    if let Some(degrees) = device.temperature_c
+    if let Some(degrees) = device.nvml.temperature_c
         && pen.width() >= 70
     {
         right += &format!(" {degrees}{}", pen.glyphs().degrees);

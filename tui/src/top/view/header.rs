@@ -11,7 +11,7 @@ use crate::top::state::State;
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     let data = state.data();
     let sample = &data.sample;
-    let managed = sample.processes.iter().filter(|p| p.slot.is_some()).count();
+    let managed = sample.processes.iter().filter(|p| p.is_managed()).count();
     let strangers = sample.processes.len() - managed;
 
     let then = match sample.origin {

@@ -282,7 +282,11 @@ fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
             );
         }
     }
-    let now = data.sample.devices.get(gpu).and_then(|d| d.util_percent);
+    let now = data
+        .sample
+        .devices
+        .get(gpu)
+        .and_then(|d| d.nvml.util_percent);
     let text = now.map_or(" NVML silent".into(), |percent| format!(" now {percent}%"));
     if pen.width() >= 40 {
         pen.put(axis.left + axis.width, y, &text, pen.style(Role::Dim));

@@ -25,7 +25,11 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     };
     let palette = &look.palette;
     let lock = &holding.lock;
-    let ends: Vec<String> = shares(lock.ends.iter().map(|(end, n)| (end.word().to_owned(), *n)));
+    let ends: Vec<String> = shares(
+        lock.ends()
+            .into_iter()
+            .map(|(end, n)| (end.word().to_owned(), n)),
+    );
     let ends = format!("ended by: {}", ends.join("  "));
     let blockers = lock
         .waited_for
@@ -121,7 +125,7 @@ fn quantiles(histogram: &Histogram) -> String {
 }
 
 fn chart(pen: &mut Pen<'_>, data: &Data, who: Who, holding: &Holding) {
-    let quota = holding.quota_bytes.map_or("no quota".into(), human_size);
+    let quota = holding.quota.bytes.map_or("no quota".into(), human_size);
     let mut inside = pen.pane(&format!("Memory, last 10 min  quota line {quota}"), "");
     let columns = inside.width().saturating_sub(7);
     let rows = inside.height().saturating_sub(1);
@@ -130,13 +134,13 @@ fn chart(pen: &mut Pen<'_>, data: &Data, who: Who, holding: &Holding) {
     };
     let points = pulse.memory(columns.into());
     let highest = points.iter().flatten().copied().max().unwrap_or(0);
-    let top = highest.max(holding.quota_bytes.unwrap_or(0)).max(1);
+    let top = highest.max(holding.quota.bytes.unwrap_or(0)).max(1);
     let top = top.saturating_add(top / 8);
     let levels = u64::from(rows) * 8;
     let level = |bytes: u64| {
         u64::try_from(u128::from(bytes) * u128::from(levels) / u128::from(top)).unwrap_or(levels)
     };
-    let quota_row = holding.quota_bytes.map(|bytes| level(bytes) / 8);
+    let quota_row = holding.quota.bytes.map(|bytes| level(bytes) / 8);
     let colour = inside.palette.process(data.hue(who));
     for row in 0..rows {
         let base = u64::from(rows - 1 - row) * 8;

@@ -1,6 +1,6 @@
 //! What there is to say about one process on one device, as text that fits any width.
 
-use crate::sample::{Holding, ProcessSample};
+use crate::sample::{Holding, ProcessSample, Source};
 use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::data::Data;
 use unicode_width::UnicodeWidthStr;
@@ -11,12 +11,14 @@ const GAP: &str = "   ";
 /// Line by line, the pieces of each with [`GAP`] between them.
 pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> Vec<String> {
     let now = data.sample.time_ns;
-    let quota = holding.quota_bytes.map_or("no quota".into(), human_size);
+    let quota = holding.quota.bytes.map_or("no quota".into(), human_size);
     let none = || "none".to_owned();
-    let cap = process
-        .cap_percent
-        .map_or_else(none, |cap| format!("{cap}%"));
-    let up = match process.slot {
+    let source = |source: Source| match process.is_managed() {
+        true => source.word(),
+        false => "none",
+    };
+    let cap = process.share.cap.map_or_else(none, |cap| format!("{cap}%"));
+    let up = match process.slot() {
         Some(_) => short_time(now.saturating_sub(process.registered_ns)),
         None => "?".into(),
     };
@@ -26,49 +28,41 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             process.user,
             process.container.as_deref().unwrap_or("none"),
             group(data, process, holding.gpu),
-            if process.exe.is_empty() {
+            if process.identity.exe.is_empty() {
                 "?"
             } else {
-                &process.exe
+                &process.identity.exe
             },
         ),
         format!(
             "GPU{}  used {}   peak {}   quota {quota} ({})   NVML counts {}",
             holding.gpu,
-            human_size(holding.used_bytes),
-            human_size(holding.peak_bytes),
-            if holding.quota_source.is_empty() {
-                "none"
-            } else {
-                &holding.quota_source
-            },
-            holding.nvml_bytes.map_or_else(none, human_size),
+            human_size(holding.used),
+            human_size(holding.peak),
+            source(holding.quota.source),
+            holding.nvml.bytes.map_or_else(none, human_size),
         ),
         format!(
             "launches {}   copies {}   syncs {}   denials {}   pinned {}   stepped aside {}",
-            short_count(holding.launches),
-            short_count(holding.copies),
-            short_count(holding.syncs),
-            holding.denials,
-            short_size(holding.pinned_bytes),
-            short_count(holding.bypasses),
+            short_count(holding.launches()),
+            short_count(holding.copies()),
+            short_count(holding.counters.syncs),
+            holding.counters.denials,
+            short_size(holding.counters.host_pinned_bytes),
+            short_count(holding.counters.bypasses),
         ),
         format!(
             "weight {}   priority {}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
-            process.weight,
-            process.priority,
-            holding.lock.rule,
-            if holding.lock.rule_source.is_empty() {
-                "none"
-            } else {
-                &holding.lock.rule_source
-            },
+            process.share.weight,
+            process.share.priority,
+            holding.policy.0.kind,
+            source(holding.policy.1),
             short_count(holding.lock.acquisitions),
             holding.lock.forced,
-            holding.late_drains,
+            holding.counters.drain_timeouts,
         ),
     ];
-    if let Some(trace) = process.trace {
+    if let Some(trace) = process.trace() {
         let line = format!(
             "trace {}   records {}{}   dropped {}   t {} it",
             trace.progress.state.word(),
@@ -112,15 +106,10 @@ fn group(data: &Data, process: &ProcessSample, gpu: usize) -> String {
         return "none".into();
     };
     let known = data.sample.groups.iter().find(|group| group.name == *name);
-    let used = known.and_then(|group| group.used_bytes.get(gpu)).copied();
-    match (
-        used,
-        known
-            .and_then(|group| group.quota_bytes.get(gpu))
-            .copied()
-            .flatten(),
-    ) {
-        (Some(used), Some(quota)) => {
+    let quota = known.and_then(|group| data.sample.group_quota(group, gpu));
+    match (known, quota) {
+        (Some(group), Some(quota)) => {
+            let used = data.sample.group_bytes(group, gpu);
             format!("{name} ({} of {})", short_size(used), short_size(quota))
         }
         _ => name.clone(),

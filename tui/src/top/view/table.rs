@@ -124,7 +124,7 @@ fn is_text(key: &str) -> bool {
 fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, state: &State) {
     let colour = pen.palette.process(state.data().hue(row.who));
     let x = pen.put(0, y, &row.letter.to_string(), colour);
-    if row.process.trace.is_some() {
+    if row.process.trace().is_some() {
         pen.put(x, y, "t", pen.style(Role::Warn));
     }
     let mut x = 2;
@@ -145,8 +145,9 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
 fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
     let over = row
         .holding
-        .quota_bytes
-        .is_some_and(|quota| row.holding.used_bytes > quota);
+        .quota
+        .bytes
+        .is_some_and(|quota| row.holding.used > quota);
     match (key, value) {
         ("used" | "full", _) if over => Role::Bad,
         ("denials", Value::Count(1..)) => Role::Bad,

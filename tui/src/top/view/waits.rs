@@ -121,7 +121,7 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
             .sample
             .devices
             .get(gpu)
-            .map(|device| device.policy.kind);
+            .map(|device| device.policy.0.kind);
         let text = match policy {
             Some(crate::sample::PolicyKind::Off) => "no waits: the policy is off; p sets one",
             _ => "no waits",

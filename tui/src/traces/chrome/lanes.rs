@@ -27,11 +27,11 @@ pub(super) struct Lanes<'a> {
 impl<'a> Lanes<'a> {
     pub(super) fn new(found: &Found, reader: &'a Reader, sample: &Sample, pid: u32) -> Self {
         let process = &found.process;
-        let same = found.lives() && process.pid == Some(process.ns_pid);
+        let same = found.lives() && process.pid == Some(process.identity.pid);
         Self {
             pid,
             title: targets::full_title(process),
-            tasks: same.then(|| format!("/proc/{}/task", process.ns_pid)),
+            tasks: same.then(|| format!("/proc/{}/task", process.identity.pid)),
             devices: device_names(reader.header(), sample),
             known: HashSet::new(),
             waits: HashMap::new(),

@@ -15,7 +15,7 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
         .collect();
     each(data, |process, holding| {
         let waiting = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
-        let eligible = !process.paused
+        let eligible = !process.share.paused
             && !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped);
         if holding.lock.state != LockState::Wait || !eligible || waiting < PATIENCE_NS {
             return;
@@ -25,11 +25,12 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
             .get(holding.gpu)
             .copied()
             .unwrap_or(0)
-            .max(process.weight)
+            .max(process.share.weight)
             .max(1);
-        let share = f64::from(process.weight) / f64::from(sum);
+        let share = f64::from(process.share.weight) / f64::from(sum);
         let fair = process
-            .cap_percent
+            .share
+            .cap
             .map_or(share, |cap| share.min(f64::from(cap) / 100.0));
         if f64::from(spent.hold) < 0.8 * fair && spent.wait > 0.5 {
             found.push(about(
@@ -52,13 +53,13 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
 fn contending_weight(data: &Data, gpu: usize) -> u32 {
     let wanted = |process: &ProcessSample| {
         let spent = data.spent(Who::of(process), gpu);
-        process.slot.is_some() && !process.paused && spent.hold + spent.wait > 0.05
+        process.is_managed() && !process.share.paused && spent.hold + spent.wait > 0.05
     };
     let contenders = data
         .sample
         .holdings(gpu)
         .filter(|(process, _)| wanted(process));
-    let weights = contenders.map(|(process, _)| process.weight);
+    let weights = contenders.map(|(process, _)| process.share.weight);
     weights.fold(0, u32::saturating_add)
 }
 
@@ -118,7 +119,7 @@ pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
                     "{} releases GPU{} with work still running beside the next holder's ({} so far); raise grace [p]",
                     name(data, process),
                     holding.gpu,
-                    some(usize::try_from(holding.late_drains).unwrap_or(usize::MAX), "time")
+                    some(usize::try_from(holding.counters.drain_timeouts).unwrap_or(usize::MAX), "time")
                 ),
             ));
         }

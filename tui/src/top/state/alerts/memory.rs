@@ -10,10 +10,7 @@ const OVERHEAD_BYTES: u64 = 1 << 30;
 
 pub(super) fn over_quota(data: &Data, found: &mut Vec<Finding>) {
     each(data, |process, holding| {
-        let Some(quota) = holding
-            .quota_bytes
-            .filter(|quota| holding.used_bytes > *quota)
-        else {
+        let Some(quota) = holding.quota.bytes.filter(|quota| holding.used > *quota) else {
             return;
         };
         found.push(about(
@@ -22,10 +19,10 @@ pub(super) fn over_quota(data: &Data, found: &mut Vec<Finding>) {
             format!(
                 "{} holds {} of {} on GPU{}; new allocations are denied until it frees {}",
                 name(data, process),
-                short_size(holding.used_bytes),
+                short_size(holding.used),
                 short_size(quota),
                 holding.gpu,
-                short_size(holding.used_bytes - quota)
+                short_size(holding.used - quota)
             ),
         ));
     });
@@ -40,7 +37,7 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
             return;
         };
         // What it holds by now says little: whoever is refused frees what it has.
-        let limit = match (holding.quota_bytes, &process.group) {
+        let limit = match (holding.quota.bytes, &process.group) {
             (Some(quota), _) => {
                 format!("over its quota of {}; raise it [e]", short_size(quota))
             }
@@ -64,11 +61,11 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
 
 pub(super) fn overcommit(data: &Data, found: &mut Vec<Finding>) {
     for (gpu, device) in data.sample.devices.iter().enumerate() {
-        let managed = || data.sample.holdings(gpu).filter(|(p, _)| p.slot.is_some());
+        let managed = || data.sample.holdings(gpu).filter(|(p, _)| p.is_managed());
         let quotas = managed()
-            .filter_map(|(_, h)| h.quota_bytes)
+            .filter_map(|(_, h)| h.quota.bytes)
             .fold(0, u64::saturating_add);
-        let unlimited = managed().filter(|(_, h)| h.quota_bytes.is_none()).count();
+        let unlimited = managed().filter(|(_, h)| h.quota.bytes.is_none()).count();
         if device.total_bytes == 0 || quotas <= device.total_bytes {
             continue;
         }
@@ -93,7 +90,7 @@ pub(super) fn unaccounted(data: &Data, found: &mut Vec<Finding>) {
         let Some(nvml) = device.used_bytes else {
             continue;
         };
-        let holdings = data.sample.holdings(gpu).map(|(_, h)| h.used_bytes);
+        let holdings = data.sample.holdings(gpu).map(|(_, h)| h.used);
         let known = holdings.fold(0, u64::saturating_add);
         let processes = data.sample.holdings(gpu).count() as u64;
         let unknown = nvml.saturating_sub(known);

@@ -48,7 +48,9 @@ pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
 
 pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
     for process in &data.sample.processes {
-        let Some(trace) = process.trace else { continue };
+        let Some(trace) = process.trace() else {
+            continue;
+        };
         let written = format!(
             "{} records, {} dropped",
             short_count(trace.progress.records),
@@ -81,14 +83,14 @@ pub(super) fn refused(data: &Data, found: &mut Vec<Finding>) {
 
 pub(super) fn unmanaged(data: &Data, found: &mut Vec<Finding>) {
     each(data, |process, holding| {
-        if process.slot.is_none() {
+        if !process.is_managed() {
             found.push(about(
                 process,
                 holding,
                 format!(
                     "{} uses {} on GPU{} without gpushare; start it with gpushare run",
                     name(data, process),
-                    short_size(holding.used_bytes),
+                    short_size(holding.used),
                     holding.gpu
                 ),
             ));
@@ -102,7 +104,7 @@ pub(super) fn unobeyed(data: &Data, found: &mut Vec<Finding>) {
         .sample
         .processes
         .iter()
-        .filter(|p| p.slot.is_some() && p.acknowledged < generation)
+        .filter(|p| p.is_managed() && p.acked < generation)
     {
         if process.state == ProcessState::Gone {
             continue;
@@ -113,7 +115,7 @@ pub(super) fn unobeyed(data: &Data, found: &mut Vec<Finding>) {
             sentence: format!(
                 "{} has applied edit {} and not yet edit {generation}",
                 name(data, process),
-                process.acknowledged
+                process.acked
             ),
         });
     }

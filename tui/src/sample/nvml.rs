@@ -1,0 +1,52 @@
+//! What NVML says of a device and of the processes on it. `None`: the device or the driver does not tell.
+
+use serde::{Deserialize, Serialize};
+
+/// One device by NVML.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    /// `GPU-…` or `MIG-…`.
+    pub uuid: String,
+    /// The product name.
+    pub name: String,
+    /// Memory it has.
+    pub total_bytes: u64,
+    /// Memory in use, driver overhead included.
+    pub used_bytes: Option<u64>,
+    /// How busy, hot and fast it is.
+    pub figures: Figures,
+    /// Processes on it.
+    pub processes: Vec<Process>,
+}
+
+/// How busy, hot and fast a device is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Share of time with a kernel running.
+    pub util_percent: Option<u32>,
+    /// Share of time the memory was read or written.
+    pub mem_util_percent: Option<u32>,
+    /// Power drawn, milliwatts.
+    pub power_mw: Option<u32>,
+    /// Power limit, milliwatts.
+    pub power_limit_mw: Option<u32>,
+    /// Degrees Celsius.
+    pub temperature_c: Option<u32>,
+    /// SM clock in MHz.
+    pub clock_mhz: Option<u32>,
+    /// Performance state, 0 is fastest.
+    pub pstate: Option<u8>,
+}
+
+/// One process on one device by NVML.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Its pid, as seen from the driver's pid namespace.
+    pub pid: u32,
+    /// Bytes it uses, context overhead included.
+    pub bytes: Option<u64>,
+    /// Its share of the compute time.
+    pub util_percent: Option<u32>,
+}
