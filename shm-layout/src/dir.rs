@@ -49,7 +49,7 @@ pub enum Mode {
 /// Whoever may write a directory may put any file into it under any name.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
 /// Where the operator's settings are; in a system installation its owner and mode say that it is one.
-pub(crate) const CONTROL: &str = "control";
+pub const CONTROL: &str = "control";
 
 /// A directory that only its owner may write, who is the effective user or root.
 #[derive(Debug)]

@@ -17,4 +17,4 @@ pub mod share;
 pub mod targets;
 pub mod trace;
 
-pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor};
+pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor, set_aside};

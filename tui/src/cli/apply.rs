@@ -10,7 +10,7 @@ use crate::edit::audit::Place;
 use crate::edit::manifest::{Manifest, Process, Value};
 use crate::edit::share::ShareEdit;
 use crate::edit::targets::{self, Target};
-use crate::edit::{EditRequest, Editor, group, policy, quota};
+use crate::edit::{EditRequest, group, policy, quota};
 use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
@@ -36,7 +36,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let manifest = Manifest::read(&args.file)?;
     let dir = segments::dir_or_new()?;
-    let sample = segments::sample(&dir)?;
+    let sample = segments::sample_to_edit(&dir)?;
     let file = args.file.display().to_string();
     // Only what the file contains is checked: its path may hold any character.
     let reason = format!("apply {}", plain(&file));
@@ -50,7 +50,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             args.file.display()
         ));
     }
-    let editor = Editor::open(&dir);
+    let editor = segments::editor(&dir);
     if let Some(refusal) = editor.refusal() {
         return Err(refusal.into());
     }

@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use serde::Serialize;
-use shm_layout::{Change, QuotaValue, Segments, Set, clock, snapshot};
+use shm_layout::{Change, QuotaValue, SegmentDir, Segments, Set, clock, snapshot};
 
 use super::edits::EditOptions;
 use super::table::{Side, Table};
 use super::{Done, json, note, segments};
 use crate::edit::audit::Place;
-use crate::edit::{EditRequest, Editor, group};
-use crate::sample::SCHEMA_VERSION;
+use crate::edit::{EditRequest, group};
+use crate::sample::{SCHEMA_VERSION, Sample};
 use crate::text::exit::{Exit, Failure};
 use crate::text::names::check_group;
 
@@ -71,6 +71,7 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
         ));
     }
     let dir = segments::dir_or_new()?;
+    let sample = segments::sample_to_edit(&dir)?;
     match (create, is_defined(&dir.path, &args.name)) {
         (true, true) => {
             return Err(Failure::failed(format!(
@@ -81,12 +82,13 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
         (false, false) => return Err(nobody(&args.name)),
         _ => {}
     }
-    submit(change, &args.name, &args.edit, out)
+    submit(change, &args.name, &args.edit, &dir, &sample, out)
 }
 
 fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
     check_group("group", &args.name)?;
     let dir = segments::dir()?;
+    let sample = segments::sample_to_edit(&dir)?;
     if !is_defined(&dir.path, &args.name) {
         return Err(nobody(&args.name));
     }
@@ -97,16 +99,21 @@ fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
         cap: Set::Keep,
         remove: true,
     };
-    submit(change, &args.name, &args.edit, out)
+    submit(change, &args.name, &args.edit, &dir, &sample, out)
 }
 
-fn submit(change: Change, name: &str, options: &EditOptions, out: &mut dyn Write) -> Done {
-    let dir = segments::dir_or_new()?;
-    let editor = Editor::open(&dir);
-    let sample = segments::sample(&dir)?;
+fn submit(
+    change: Change,
+    name: &str,
+    options: &EditOptions,
+    dir: &SegmentDir,
+    sample: &Sample,
+    out: &mut dyn Write,
+) -> Done {
+    let editor = segments::editor(dir);
     let request = EditRequest::new(change, format!("group {name}"), Place::Ctl)
         .because(options.reason.clone());
-    options.submit(&editor, vec![request], &sample, out)?;
+    options.submit(&editor, vec![request], sample, out)?;
     Ok(Exit::Done)
 }
 

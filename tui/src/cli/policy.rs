@@ -9,7 +9,7 @@ use super::table::{Side, Table};
 use super::{Done, json, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets;
-use crate::edit::{EditRequest, Editor, policy};
+use crate::edit::{EditRequest, policy};
 use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::Exit;
 use crate::text::units;
@@ -75,12 +75,12 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let edit = policy::parse(&args.words)?;
     let dir = segments::dir_or_new()?;
-    let sample = segments::sample(&dir)?;
+    let sample = segments::sample_to_edit(&dir)?;
     let device = match args.gpu.as_str() {
         "all" => None,
         gpu => Some(targets::device(gpu, &sample)?),
     };
-    let editor = Editor::open(&dir);
+    let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();
     let first = policy::request(device, edit, &sample, &dir, Place::Ctl, reason)?;
     if args.edit.dry_run {

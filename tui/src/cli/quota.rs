@@ -10,7 +10,7 @@ use super::table::{Side, Table, clip};
 use super::{Done, json, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets::{self, Chosen, Target};
-use crate::edit::{EditRequest, Editor, preview, quota};
+use crate::edit::{EditRequest, preview, quota};
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
@@ -69,7 +69,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         .map(quota::parse_until)
         .transpose()?;
     let dir = segments::dir()?;
-    let sample = segments::sample(&dir)?;
+    let sample = segments::sample_to_edit(&dir)?;
     let gpu = args
         .gpu
         .as_deref()
@@ -98,7 +98,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     args.edit
-        .submit(&Editor::open(&dir), requests, &sample, out)?;
+        .submit(&segments::editor(&dir), requests, &sample, out)?;
     if !args.edit.dry_run {
         warn_over_quota(&target, &dir)?;
     }

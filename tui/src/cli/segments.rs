@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use shm_layout::{Mode, OpenError, SegmentDir};
+use shm_layout::dir::{CONTROL, Dir};
+use shm_layout::{Mode, OpenError, SegmentDir, Segments};
 
 use super::note;
+use crate::edit::{Editor, set_aside};
 use crate::sample::{ProcessState, Sample};
 use crate::source::live::Live;
 use crate::text::exit::Failure;
@@ -51,9 +53,28 @@ pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
 /// Says that settings of earlier segments were found and are not in force.
 pub fn say_set_aside(file: Option<&Path>) {
     if let Some(file) = file {
-        note(&format!(
-            "the settings of earlier segments are no longer in force, because their state was removed; they are kept in {}",
-            file.display()
-        ));
+        note(&set_aside(file));
     }
+}
+
+/// One sample for an edit. Settings of earlier segments that lie in the way are set aside first, for no edit concerns
+/// them; where there are no segments at all, none are made.
+pub fn sample_to_edit(dir: &SegmentDir) -> Result<Sample, Failure> {
+    let other = matches!(
+        Segments::open_viewer(&dir.path),
+        Err(OpenError::Missing { .. } | OpenError::OtherInstance { .. })
+    );
+    if other && Dir::open(&dir.path).is_ok_and(|dir| dir.has(CONTROL)) {
+        editor(dir);
+    }
+    sample(dir)
+}
+
+/// Opens the segments for editing, and says so if that set earlier settings aside.
+pub fn editor(dir: &SegmentDir) -> Editor {
+    let editor = Editor::open(dir);
+    if let Some(sentence) = editor.set_aside() {
+        note(&sentence);
+    }
+    editor
 }

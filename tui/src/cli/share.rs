@@ -9,7 +9,7 @@ use super::{Done, segments};
 use crate::edit::audit::Place;
 use crate::edit::share::ShareEdit;
 use crate::edit::targets::Target;
-use crate::edit::{EditRequest, Editor, quota};
+use crate::edit::{EditRequest, quota};
 use crate::text::exit::{Exit, Failure};
 
 /// Change weight, priority or cap of a running process
@@ -82,7 +82,7 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
 fn edit(target: &str, share: ShareEdit, options: &EditOptions, out: &mut dyn Write) -> Done {
     let target: Target = target.parse().map_err(Failure::usage)?;
     let dir = segments::dir()?;
-    let sample = segments::sample(&dir)?;
+    let sample = segments::sample_to_edit(&dir)?;
     let requests = target
         .resolve(&sample)?
         .into_iter()
@@ -91,6 +91,6 @@ fn edit(target: &str, share: ShareEdit, options: &EditOptions, out: &mut dyn Wri
             ..EditRequest::new(share.change(chosen.slot), chosen.title, Place::Ctl)
                 .because(options.reason.clone())
         });
-    options.submit(&Editor::open(&dir), requests.collect(), &sample, out)?;
+    options.submit(&segments::editor(&dir), requests.collect(), &sample, out)?;
     Ok(Exit::Done)
 }

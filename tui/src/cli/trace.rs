@@ -50,6 +50,13 @@ impl Place {
         Ok(Self { dir, sample })
     }
 
+    /// The same for a verb that edits.
+    fn to_edit() -> Result<Self, Failure> {
+        let dir = segments::dir()?;
+        let sample = segments::sample_to_edit(&dir)?;
+        Ok(Self { dir, sample })
+    }
+
     /// The segments as they are; empty where there are none.
     fn snapshot(&self) -> Snapshot {
         Segments::open_viewer(&self.dir.path).map_or_else(

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use super::{Done, edits, note, segments};
-use crate::edit::Editor;
 use crate::edit::audit::Place;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
@@ -21,8 +20,8 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = segments::dir()?;
-    let sample = segments::sample(&dir)?;
-    let editor = Editor::open(&dir);
+    let sample = segments::sample_to_edit(&dir)?;
+    let editor = segments::editor(&dir);
     for entry in editor.reverted()? {
         note(&format!(
             "edit {} on {} has already reverted by itself",

@@ -5,6 +5,7 @@
 //! too), and then the living processes are waited for until they apply it, for a bounded time; who
 //! has not answered by then is named. Taking an edit back ([`Editor::undo`]) is a new edit forward.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shm_layout::{Change, EditError, Operator, SegmentDir, SlotId, clock, snapshot, text};
@@ -87,7 +88,15 @@ pub struct Applied {
     pub unlogged: Option<String>,
 }
 
-/// Somebody who edits.
+/// The sentence about a file of settings that are no longer in force.
+pub fn set_aside(file: &Path) -> String {
+    format!(
+        "the settings of earlier segments are no longer in force, because their state was removed; they are kept in {}",
+        file.display()
+    )
+}
+
+/// Makes edits, and records them.
 pub struct Editor {
     dir: SegmentDir,
     operator: Result<Operator, (bool, String)>,
@@ -130,6 +139,12 @@ impl Editor {
                 not_permitted: *not_permitted,
                 why: why.clone(),
             })
+    }
+
+    /// Says that settings of earlier segments were found on opening and are not in force.
+    pub fn set_aside(&self) -> Option<String> {
+        let operator = self.operator.as_ref().ok()?;
+        operator.segments().set_aside().map(set_aside)
     }
 
     /// Where edits are recorded.

@@ -331,6 +331,7 @@ pub fn news(state: &mut State, news: News) {
         News::InForce { target, applied } => in_force(state, &target, &applied, false),
         News::Settled { target, applied } => in_force(state, &target, &applied, true),
         News::Done(sentence) => say(state, &sentence, false),
+        News::Warning(sentence) => say(state, &sentence, true),
         News::Refused(why) => match &mut state.overlay {
             Some(Overlay::Dialog(dialog)) if dialog.progress == Progress::Sent => {
                 dialog.progress = Progress::Failed(why);

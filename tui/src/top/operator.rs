@@ -45,6 +45,8 @@ pub enum News {
     },
     /// It is done, in a sentence.
     Done(String),
+    /// Something to know beside what was done.
+    Warning(String),
     /// Nothing was changed, and why.
     Refused(String),
     /// The list of edits and where it is kept.
@@ -120,6 +122,8 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
                 }
                 Err(failure) => tell(News::Refused(failure.to_string())),
             }
+            // Last, so that it is what stays to be read.
+            tell_set_aside(&editor, &tell);
         }
         Task::Trace(chosen) => {
             let began = trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
@@ -130,12 +134,21 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
         }
         Task::Undo(entry) => {
             let target = entry.record.target.clone();
-            match Editor::open(&dir).undo(&entry, Place::Tui) {
+            let editor = Editor::open(&dir);
+            match editor.undo(&entry, Place::Tui) {
                 Ok(applied) => tell(News::Settled { target, applied }),
                 Err(failure) => tell(News::Refused(failure.to_string())),
             }
+            tell_set_aside(&editor, &tell);
             work(&dir.path, Task::ReadAudit, news);
         }
+    }
+}
+
+/// Says it if opening the segments set earlier settings aside.
+fn tell_set_aside(editor: &Editor, tell: &impl Fn(News)) {
+    if let Some(sentence) = editor.set_aside() {
+        tell(News::Warning(sentence));
     }
 }
 

@@ -42,7 +42,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let target: Target = args.target.parse().map_err(Failure::usage)?;
     let records = records(args)?;
     let time = args.duration.as_deref().map(duration).transpose()?;
-    let place = Place::look()?;
+    let place = Place::to_edit()?;
     let chosen = target.resolve(&place.sample)?;
     let ends = time.map(|_| Ends::watch()).transpose()?;
     let one = chosen.len() == 1;

@@ -24,7 +24,7 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let target: Target = args.target.parse().map_err(Failure::usage)?;
-    let place = Place::look()?;
+    let place = Place::to_edit()?;
     let chosen = target.resolve(&place.sample)?;
     let segments = Segments::open_viewer(&place.dir.path)?;
     let is_traced = |chosen: &&Chosen| {
