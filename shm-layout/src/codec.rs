@@ -13,8 +13,8 @@ use crate::{
     control::{SLOT_WORDS, SMALL_WORDS},
     state::POLICY_WORDS,
     value::{
-        Boost, DEVICES_PER_PROCESS, LockPolicy, QuotaValue, RECORDS, TraceOrder, Uuid, valid_cap,
-        valid_priority, valid_weight,
+        Boost, DEVICES_PER_PROCESS, LockPolicy, QuotaValue, RECORDS, TraceOrder, Until, Uuid,
+        valid_cap, valid_priority, valid_weight,
     },
 };
 
@@ -35,6 +35,23 @@ impl QuotaSetting {
         } else {
             self.value
         }
+    }
+
+    /// What holds once its time is over.
+    pub(crate) fn lasting(&self) -> QuotaValue {
+        if self.until_ns == 0 {
+            self.value
+        } else {
+            self.then
+        }
+    }
+
+    /// Its end, for an edit that brings it back.
+    pub(crate) fn until(&self) -> Option<Until> {
+        (self.until_ns != 0).then_some(Until {
+            ns: self.until_ns,
+            then: Some(self.then),
+        })
     }
 
     /// When it reverts, if that is still ahead.

@@ -231,6 +231,7 @@ const NOBODY: SlotId = SlotId {
 fn target_of(change: &Change) -> SlotId {
     match change {
         Change::ProcessQuota { slot, .. }
+        | Change::ProcessQuotas { slot, .. }
         | Change::ProcessShare { slot, .. }
         | Change::Trace { slot, .. } => *slot,
         _ => NOBODY,

@@ -18,7 +18,7 @@ mod trace;
 
 #[cfg(feature = "serde")]
 pub(crate) use change::uuid_text;
-pub use change::{Boost, Change, Edit, Set, Until};
+pub use change::{Boost, Change, Edit, OneQuota, Set, Until};
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub(crate) use histogram::bucket;
 pub use histogram::{Histogram, bucket_start_ns, quantile};

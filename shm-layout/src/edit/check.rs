@@ -17,6 +17,7 @@ fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
 pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
     match change {
         Change::ProcessQuota { value, .. } => quota(value),
+        Change::ProcessQuotas { quotas, .. } => quotas.iter().try_for_each(|one| quota(&one.value)),
         Change::ProcessShare {
             weight,
             priority,

@@ -7,7 +7,9 @@ use crate::{
     primitive::Ordering,
     protocol::claim,
     records::RecordId,
-    value::{Change, DEVICES_PER_PROCESS, QuotaValue, Set, SlotId, TraceOrder, Until, Uuid},
+    value::{
+        Change, DEVICES_PER_PROCESS, OneQuota, QuotaValue, Set, SlotId, TraceOrder, Until, Uuid,
+    },
 };
 
 /// One record's new words.
@@ -26,6 +28,7 @@ impl Operator {
                 value,
                 until,
             } => self.process_quota(*slot, *device, *value, *until, now_ns),
+            Change::ProcessQuotas { slot, quotas } => self.process_quotas(*slot, quotas, now_ns),
             Change::ProcessShare { .. } => self.process_share(change, now_ns),
             Change::Policy { device, policy } => self.device(*device, |settings, device| {
                 let old = std::mem::replace(&mut settings.policy, *policy);
@@ -90,43 +93,76 @@ impl Operator {
         if until.is_some_and(|until| until.then.is_none() && until.ns <= now_ns) {
             return Err(EditError::Invalid {
                 field: "until",
-                why: "is a time that has passed".to_owned(),
+                why: "end time has passed".to_owned(),
             });
         }
-        let before = settings.quotas[index];
-        // A temporary quota reverts to the lasting one below it, not to another temporary one.
-        let lasting = if before.until_ns == 0 {
-            before.value
-        } else {
-            before.then
-        };
-        settings.quotas[index] = QuotaSetting {
+        let found = settings;
+        let set = |before: QuotaSetting| QuotaSetting {
             value,
-            then: until.map_or(QuotaValue::Inherit, |until| until.then.unwrap_or(lasting)),
+            // A temporary quota reverts to the lasting one below it, not to another temporary one.
+            then: until.map_or(QuotaValue::Inherit, |until| {
+                until.then.unwrap_or(before.lasting())
+            }),
             until_ns: until.map_or(0, |until| until.ns),
         };
-        // One that comes late is its end.
-        settings = settings.settled(now_ns);
-        let mut words = settings.encode();
+        settings.quotas[index] = set(found.quotas[index]);
         if device.is_none() {
-            // Set for every device, it must not hide behind what was set for one.
-            let mut every = settings;
-            every.quotas[..DEVICES_PER_PROCESS].fill(QuotaSetting::default());
-            words = every.encode();
+            // Set for every device, it must not hide behind what was set for one: that is back when this one ends.
+            let own = settings.quotas[..DEVICES_PER_PROCESS].iter_mut();
+            for quota in own.filter(|quota| **quota != QuotaSetting::default()) {
+                *quota = match until {
+                    None => QuotaSetting::default(),
+                    Some(_) => QuotaSetting {
+                        then: quota.lasting(),
+                        ..set(*quota)
+                    },
+                };
+            }
         }
-        let until = (before.until_ns != 0).then_some(Until {
-            ns: before.until_ns,
-            then: Some(before.then),
-        });
-        let old = Change::ProcessQuota {
-            slot: id,
-            device,
-            value: before.value,
-            until,
+        // One that comes late is its end.
+        let words = settings.settled(now_ns).encode();
+        let own = &found.quotas[..DEVICES_PER_PROCESS];
+        let none_of_its_own = own.iter().all(|quota| *quota == QuotaSetting::default());
+        let old = if device.is_some() || none_of_its_own {
+            let before = found.quotas[index];
+            Change::ProcessQuota {
+                slot: id,
+                device,
+                value: before.value,
+                until: before.until(),
+            }
+        } else {
+            all_quotas(id, &found)
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(id.index)),
             words: words.to_vec(),
+            old,
+        })
+    }
+
+    /// Puts back what an edit for every device found.
+    fn process_quotas(
+        &self,
+        id: SlotId,
+        quotas: &[OneQuota],
+        now_ns: u64,
+    ) -> Result<Plan, EditError> {
+        let mut settings = self.slot(id, now_ns)?;
+        let old = all_quotas(id, &settings);
+        settings.quotas.fill(QuotaSetting::default());
+        for one in quotas {
+            let index = one.device.map_or(EVERY_DEVICE, usize::from);
+            let place = settings.quotas.get_mut(index);
+            *place.ok_or(EditError::NoSuchTarget)? = QuotaSetting {
+                value: one.value,
+                then: one.until.and_then(|until| until.then).unwrap_or_default(),
+                until_ns: one.until.map_or(0, |until| until.ns),
+            };
+        }
+        Ok(Plan {
+            record: RecordId::Slot(usize::from(id.index)),
+            words: settings.settled(now_ns).encode().to_vec(),
             old,
         })
     }
@@ -161,7 +197,7 @@ impl Operator {
         {
             return Err(EditError::Invalid {
                 field: "boost",
-                why: "must end ahead".to_owned(),
+                why: "end time has passed".to_owned(),
             });
         }
         let old = Change::ProcessShare {
@@ -292,5 +328,21 @@ impl Operator {
             words: settings.encode().to_vec(),
             old,
         })
+    }
+}
+
+/// Every quota that is set.
+fn all_quotas(slot: SlotId, settings: &SlotSettings) -> Change {
+    let set = settings.quotas.iter().enumerate();
+    let quotas = set
+        .filter(|(_, quota)| **quota != QuotaSetting::default())
+        .map(|(index, quota)| OneQuota {
+            device: u8::try_from(index).ok().filter(|_| index != EVERY_DEVICE),
+            value: quota.value,
+            until: quota.until(),
+        });
+    Change::ProcessQuotas {
+        slot,
+        quotas: quotas.collect(),
     }
 }

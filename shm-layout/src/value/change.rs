@@ -73,6 +73,19 @@ impl Until {
     }
 }
 
+/// One of a process's quotas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct OneQuota {
+    /// On which of its entries; `None` for every device that has none of its own.
+    pub device: Option<u8>,
+    /// The quota.
+    pub value: QuotaValue,
+    /// When it reverts by itself; `None` is a lasting one.
+    #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
+    pub until: Option<Until>,
+}
+
 /// Another priority for a limited time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boost {
@@ -99,13 +112,21 @@ pub enum Change {
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
         /// On which of its entries; `None` for every device, later ones included: that replaces what was set for
-        /// single ones, and undoing it does not bring those back.
+        /// single ones. When it ends or is undone, those are back.
         device: Option<u8>,
         /// The quota.
         value: QuotaValue,
         /// When it reverts by itself; `None` is a lasting one.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::until"))]
         until: Option<Until>,
+    },
+    /// All quotas of a process, as an edit for every device found them; entries that are not named have none.
+    ProcessQuotas {
+        /// Whose.
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
+        slot: SlotId,
+        /// The quotas.
+        quotas: Vec<OneQuota>,
     },
     /// A process's share.
     ProcessShare {

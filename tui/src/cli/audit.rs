@@ -48,10 +48,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         ),
     })?;
     let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
-    if history.damaged > 0 {
+    if !history.damaged.is_empty() {
         note(&format!(
             "{} lines of {} could not be read and are left out",
-            history.damaged,
+            history.damaged.len(),
             log.path().display()
         ));
     }

@@ -29,6 +29,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             plain(&entry.record.target)
         ));
     }
+    for sentence in editor.unreadable()? {
+        note(&sentence);
+    }
     for done in 0..args.count {
         match editor.undo_newest(1, Place::Ctl) {
             Ok(undone) => {

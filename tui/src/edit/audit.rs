@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use shm_layout::dir::Dir;
 use shm_layout::{Change, Mode, OpenError, SegmentDir};
 
@@ -86,8 +86,22 @@ pub struct Record {
     pub undoes: Option<u64>,
     /// The edit itself.
     pub change: Change,
-    /// The edit that would take it back.
+    /// The edit that would take it back; `None` where it cannot be read.
+    #[serde(default, deserialize_with = "readable")]
     pub restore: Option<Change>,
+}
+
+/// What cannot be read is left out: the rest of the record is still worth having.
+fn readable<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Change>, D::Error> {
+    let restore = serde_json::Value::deserialize(source)?;
+    Ok(serde_json::from_value(restore).unwrap_or_default())
+}
+
+/// What is looked for in a line that is no [`Record`].
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Remains {
+    generation: Option<u64>,
 }
 
 /// A log file, which may not exist yet.
@@ -158,7 +172,13 @@ impl AuditLog {
                     record,
                 }),
                 Err(_) if line.is_empty() => {}
-                Err(_) => history.damaged += 1,
+                Err(_) => {
+                    let remains: Remains = serde_json::from_slice(&line).unwrap_or_default();
+                    history.damaged.push(Damaged {
+                        number: at as u64 + 1,
+                        generation: remains.generation,
+                    });
+                }
             }
         }
         Ok(history)
@@ -179,19 +199,53 @@ pub struct Entry {
 pub struct History {
     /// Records, oldest first.
     pub entries: Vec<Entry>,
-    /// Lines that could not be read.
-    pub damaged: u64,
+    /// Lines that could not be read, oldest first.
+    pub damaged: Vec<Damaged>,
+}
+
+/// A line that is no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged {
+    /// The line, from 1.
+    pub number: u64,
+    /// The generation it names, if it names one.
+    pub generation: Option<u64>,
 }
 
 impl History {
     /// Only what concerns the present segments: generations count from 1 again in new ones, after a
     /// boot for instance, while the log goes on.
     pub fn of_present_segments(mut self) -> Self {
-        let first = |entry: &Entry| entry.record.generation == Some(1);
-        if let Some(start) = self.entries.iter().rposition(first) {
-            self.entries.drain(..start);
+        let entries = self
+            .entries
+            .iter()
+            .map(|entry| (entry.number, entry.record.generation));
+        let damaged = self
+            .damaged
+            .iter()
+            .map(|line| (line.number, line.generation));
+        let firsts = entries
+            .chain(damaged)
+            .filter(|(_, generation)| *generation == Some(1));
+        if let Some(start) = firsts.map(|(number, _)| number).max() {
+            self.entries.retain(|entry| entry.number >= start);
+            self.damaged.retain(|line| line.number >= start);
         }
         self
+    }
+
+    /// The generation that the log accounts for, if it has any: a line that cannot be read is taken for one edit.
+    pub fn generation(&self) -> Option<(u64, u64)> {
+        let named = |line: &Damaged| Some((line.generation?, line.number));
+        let entries = self.entries.iter();
+        let newest = entries
+            .filter_map(|entry| Some((entry.record.generation?, entry.number)))
+            .chain(self.damaged.iter().filter_map(named))
+            .max();
+        let (generation, number) = newest.unwrap_or_default();
+        let behind = self.damaged.iter().filter(|line| line.number > number);
+        let most = generation + behind.count() as u64;
+        (most > 0).then_some((generation, most))
     }
 
     /// Whether the edit that made `generation` has been undone.

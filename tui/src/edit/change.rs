@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use shm_layout::{Change, Set};
+use shm_layout::{Change, OneQuota, Set};
 
 /// The new values in few words, as the audit shows them: `quota 32GiB`, `weight=200 cap=30`.
 pub fn summary(change: &Change) -> String {
@@ -11,6 +11,7 @@ pub fn summary(change: &Change) -> String {
             let span = until.map_or("", |_| " for a while");
             format!("quota {value}{span}")
         }
+        Change::ProcessQuotas { quotas, .. } => all(quotas),
         Change::ProcessShare {
             weight,
             priority,
@@ -51,6 +52,22 @@ pub fn summary(change: &Change) -> String {
             on: Some(records), ..
         } => format!("trace of {records} records"),
     }
+}
+
+/// The quota for every device, then those of single ones by the process's own numbers.
+fn all(quotas: &[OneQuota]) -> String {
+    let told = |one: &OneQuota| {
+        let span = one.until.map_or("", |_| " for a while");
+        format!("{}{span}", one.value)
+    };
+    let every = quotas.iter().find(|one| one.device.is_none());
+    let mut words = format!("quota {}", every.map_or("inherit".into(), told));
+    for one in quotas {
+        if let Some(device) = one.device {
+            words += &format!(", {} on its device {device}", told(one));
+        }
+    }
+    words
 }
 
 /// Whether both edits concern the same settings, so that one hides the other.

@@ -30,6 +30,7 @@ fn concerns(change: &Change, process: &ProcessSample, sample: &Sample) -> bool {
     };
     match change {
         Change::ProcessQuota { slot, .. }
+        | Change::ProcessQuotas { slot, .. }
         | Change::ProcessShare { slot, .. }
         | Change::Trace { slot, .. } => is(slot),
         Change::Policy { device: None, .. } => true,

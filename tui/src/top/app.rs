@@ -346,7 +346,7 @@ pub fn news(state: &mut State, news: News) {
             list.path = path;
             match history {
                 Ok(history) => {
-                    list.damaged = history.damaged;
+                    list.damaged = history.damaged.len();
                     let mut entries: Vec<Entry> = history.entries;
                     entries.reverse();
                     list.entries = Some(entries);

@@ -42,7 +42,7 @@ pub struct AuditList {
     /// Newest first; `None` until they are read.
     pub entries: Option<Vec<Entry>>,
     /// Lines that could not be read.
-    pub damaged: u64,
+    pub damaged: usize,
     /// Which one is selected.
     pub selected: usize,
     /// Asks whether to take the selected one back.

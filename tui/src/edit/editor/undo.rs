@@ -34,6 +34,35 @@ impl Editor {
             .collect())
     }
 
+    /// Sentences about the edits that are passed over because the log does not tell what they replaced: those since the
+    /// newest one that can be undone, newest first.
+    pub fn unreadable(&self) -> Result<Vec<String>, EditFailure> {
+        let newest = self.undoable()?.first().map_or(0, |entry| entry.number);
+        let history = self.history()?;
+        let untold = |entry: &&Entry| is_open(&history, entry) && entry.record.restore.is_none();
+        let mut passed: Vec<(u64, String)> = history
+            .entries
+            .iter()
+            .filter(untold)
+            .map(|entry| (entry.number, format!(" on {}", plain(&entry.record.target))))
+            .chain(
+                history
+                    .damaged
+                    .iter()
+                    .map(|line| (line.number, String::new())),
+            )
+            .filter(|(number, _)| *number > newest)
+            .collect();
+        passed.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let told = |(number, target): (u64, String)| {
+            format!(
+                "edit {number}{target} cannot be undone, because {} does not say what was before; set the value by hand",
+                self.log.path().display()
+            )
+        };
+        Ok(passed.into_iter().map(told).collect())
+    }
+
     /// Applied edits of settings that were not undone and whose process is there, newest first.
     fn settings_edits(&self) -> Result<Vec<Entry>, EditFailure> {
         let history = self.history()?;
@@ -44,11 +73,10 @@ impl Editor {
             })
         };
         let is_trace = |entry: &Entry| matches!(entry.record.change, Change::Trace { .. });
-        let open = history
-            .entries
-            .iter()
-            .rev()
-            .filter(|entry| is_open(&history, entry) && !is_trace(entry) && !has_gone(entry));
+        let open =
+            history.entries.iter().rev().filter(|entry| {
+                can_be_undone(&history, entry) && !is_trace(entry) && !has_gone(entry)
+            });
         Ok(open.cloned().collect())
     }
 
@@ -91,7 +119,7 @@ impl Editor {
         }
         if let Some(later) = history.entries.iter().rev().find(|later| {
             later.number > entry.number
-                && is_open(&history, later)
+                && can_be_undone(&history, later)
                 && !has_run_out(&later.record.change, now_ns)
                 && same_subject(&later.record.change, &entry.record.change)
         }) {
@@ -124,18 +152,14 @@ impl Editor {
     /// The present generation, if the log accounts for it.
     fn generation_in_log(&self, history: &History) -> Result<u64, EditFailure> {
         let generation = snapshot(self.operator()?.segments(), clock::now()).generation;
-        let logged = history
-            .entries
-            .iter()
-            .filter_map(|entry| entry.record.generation)
-            .max();
+        let logged = history.generation();
         match logged {
-            Some(logged) if logged == generation => Ok(generation),
+            Some((least, most)) if (least..=most).contains(&generation) => Ok(generation),
             _ => Err(EditFailure::Undo(format!(
                 "the settings are at generation {generation} and {} ends at {}: something changed them outside the \
                  log, so nothing is undone; set the values by hand",
                 self.log.path().display(),
-                logged.map_or_else(|| "none".to_owned(), |logged| logged.to_string()),
+                logged.map_or_else(|| "none".to_owned(), |(_, most)| most.to_string()),
             ))),
         }
     }
@@ -163,12 +187,16 @@ fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
     Some(change)
 }
 
+/// The log says what it replaced.
+fn can_be_undone(history: &History, entry: &Entry) -> bool {
+    entry.record.restore.is_some() && is_open(history, entry)
+}
+
 /// Applied, not itself an undo, and not undone.
 fn is_open(history: &History, entry: &Entry) -> bool {
     let record = &entry.record;
     record.result == Outcome::Applied
         && record.undoes.is_none()
-        && record.restore.is_some()
         && record
             .generation
             .is_some_and(|generation| !history.is_undone(generation))
