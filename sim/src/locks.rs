@@ -234,18 +234,29 @@ impl Drop for Life {
 /// Does some other address space hold byte `index`? An unreadable file counts as yes.
 pub fn alive(path: &Path, index: usize) -> bool {
     let Ok(file) = open(path) else { return true };
-    let mut lock = byte(index);
-    // SAFETY: descriptor and struct are live.
-    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
-    answer != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+    is_held(&file, FIRST_BYTE + index as i64, 1)
 }
 
-/// Does anyone have the file's world open, or live in it? An unreadable file counts as yes.
-pub fn anyone(path: &Path) -> bool {
+/// Does anyone have the file's world open, or live in it? The bytes at these indices, in order, do not count. An
+/// unreadable file counts as yes.
+pub fn anyone_but(path: &Path, indices: &[usize]) -> bool {
     let Ok(file) = open(path) else { return true };
+    let mut start = PRESENT;
+    for index in indices {
+        let byte = FIRST_BYTE + *index as i64;
+        if byte > start && is_held(&file, start, byte - start) {
+            return true;
+        }
+        start = byte + 1;
+    }
+    const TO_THE_END: i64 = 0;
+    is_held(&file, start, TO_THE_END)
+}
+
+/// Whether any of these bytes is held through another open file.
+fn is_held(file: &File, start: i64, length: i64) -> bool {
     let mut lock = byte(0);
-    lock.l_start = PRESENT;
-    lock.l_len = 0; // to the end
+    (lock.l_start, lock.l_len) = (start, length);
     // SAFETY: descriptor and struct are live.
     let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
     answer != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
@@ -262,8 +273,16 @@ mod tests {
         assert!(alive(&path, 7));
         assert!(!alive(&path, 8));
         assert!(Life::begin(&path, 7).is_err(), "a byte has one owner");
+        assert!(anyone_but(&path, &[6, 8]));
+        assert!(!anyone_but(&path, &[7]));
+        let before = Life::begin(&path, 6).expect("a fresh byte");
+        assert!(anyone_but(&path, &[7]) && !anyone_but(&path, &[6, 7]));
+        drop(before);
+        let present = Life::present(&path).expect("beside the others");
+        assert!(anyone_but(&path, &[7]));
+        drop(present);
         drop(life);
-        assert!(!alive(&path, 7));
+        assert!(!alive(&path, 7) && !anyone_but(&path, &[]));
         std::fs::remove_file(path).expect("the file is there");
     }
 }

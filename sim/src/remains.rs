@@ -12,7 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crate::layout::Layout;
 use crate::locks::{self, Exclusive, Life};
+use crate::slots;
 
 /// Where shared memory has its names.
 pub(crate) const PLACE: &str = "/dev/shm";
@@ -34,16 +36,26 @@ pub(crate) fn is_of_directory(world: &str) -> bool {
 }
 
 /// What this process has open and removes when it ends as the last one.
-static OPEN: Mutex<Vec<(PathBuf, Life)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+
+struct Open {
+    memory: PathBuf,
+    layout: &'static Layout,
+    presence: Life,
+}
 
 /// Keeps a directory's world from being removed until this process ends.
-pub(crate) fn keep_until_exit(memory: &Path, presence: Life) {
+pub(crate) fn keep_until_exit(memory: &Path, layout: &'static Layout, presence: Life) {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if open.is_empty() {
         // SAFETY: a plain function of this library, which runs when the process ends or the library is unloaded.
         unsafe { libc::atexit(leave) };
     }
-    open.push((memory.to_owned(), presence));
+    open.push(Open {
+        memory: memory.to_owned(),
+        layout,
+        presence,
+    });
 }
 
 extern "C" fn leave() {
@@ -51,19 +63,20 @@ extern "C" fn leave() {
     let Ok(mut open) = OPEN.try_lock() else {
         return;
     };
-    for (memory, presence) in open.drain(..) {
-        if !presence.is_ours() {
+    for open in open.drain(..) {
+        if !open.presence.is_ours() {
             // A forked child has no part in it.
-            std::mem::forget(presence);
+            std::mem::forget(open.presence);
             continue;
         }
-        drop(presence);
-        remove_if_empty(&memory);
+        drop(open.presence);
+        // What handlers that run after this one do needs the slot, so that is held to the very end.
+        remove_unless_open(&open.memory, &slots::own(open.layout));
     }
 }
 
 /// Removes what the dead left of this user's worlds that belong to directories.
-pub(crate) fn sweep() {
+pub fn sweep() {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
     let start = format!("gpushare-sim-{uid}-");
@@ -85,17 +98,17 @@ pub(crate) fn sweep() {
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         };
         if ours(&memory) && ours(&locks::lock_path(&memory)) {
-            remove_if_empty(&memory);
+            remove_unless_open(&memory, &[]);
         }
     }
 }
 
-/// Removes a world's files unless somebody has it open. Under its lock: whoever opens it holds that until he shows as
+/// Removes a world's files unless somebody has it open, apart from those who hold these slots. Under its lock: whoever opens it holds that until he shows as
 /// present, and whoever waited for the lock of a file that was removed meanwhile takes the new file's.
-fn remove_if_empty(memory: &Path) {
+fn remove_unless_open(memory: &Path, apart_from: &[usize]) {
     let lock = locks::lock_path(memory);
     if let Ok(Some(_exclusive)) = Exclusive::try_lock(&lock)
-        && !locks::anyone(&lock)
+        && !locks::anyone_but(&lock, apart_from)
     {
         // The lock file last: without it the memory's name would be free for two.
         let _ = fs::remove_file(memory);
@@ -136,9 +149,7 @@ mod tests {
         let (_, torn) = files(0x70);
         World::open_named(&dead, None).expect("a world of its own");
         // As if that process had been killed: its memory is there, and nobody is present.
-        OPEN.lock()
-            .unwrap()
-            .retain(|(memory, _)| *memory != left[0]);
+        OPEN.lock().unwrap().retain(|open| open.memory != left[0]);
         fs::write(&torn[1], b"").expect("shared memory is writable");
         let (alive, kept) = files(0x11fe);
         World::open_named(&alive, None).expect("a world of its own");

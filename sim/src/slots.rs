@@ -56,6 +56,19 @@ pub(crate) fn clear(process: &Process) {
     }
 }
 
+/// The slots of this process, whichever of its libraries took them.
+pub(crate) fn own(layout: &'static Layout) -> Vec<usize> {
+    let (pid, started) = (u64::from(std::process::id()), start_time("self"));
+    taken_slots(layout)
+        .filter(|(_, process)| {
+            process.pid.load(Relaxed) == pid
+                && process.pid_namespace.load(Relaxed) == own_pid_namespace()
+                && Some(process.start_time.load(Relaxed)) == started
+        })
+        .map(|(slot, _)| slot)
+        .collect()
+}
+
 /// Has this slot's process gone, or is it on its way out?
 pub(crate) fn is_gone(process: &Process, path: &Path, slot: usize) -> bool {
     if !locks::alive(path, slot) {

@@ -199,7 +199,7 @@ impl World {
         layout.magic.store(MAGIC, Release);
         if remains::is_of_directory(world) {
             let present = Life::present(&lock_path).map_err(|e| cannot("take part in it", &e))?;
-            remains::keep_until_exit(Path::new(&format!("/dev/shm{os_name}")), present);
+            remains::keep_until_exit(Path::new(&format!("/dev/shm{os_name}")), layout, present);
         }
         drop(exclusive);
         if !made {

@@ -5,3 +5,4 @@ mod clients;
 mod contention;
 mod guests_tools;
 mod stage;
+mod worlds;
