@@ -1,13 +1,12 @@
 //! What is left in shared memory by programs that were killed, and who may remove it.
 //!
 //! A stage keeps a file locked while its program lives, so its directory is deserted when the lock can
-//! be had. A simulated world has a lock file in which everybody in it holds a byte; it is removed when
-//! nobody holds one, no process we can see has it mapped (somebody may only be looking), and it is no
-//! longer new. Worlds that a person named are the person's.
+//! be had. Simulated worlds are the simulator's to look after ([`gpushare_sim::remains`]), except those that have the
+//! name of a stage.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,15 +14,13 @@ use std::time::Duration;
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat,
 };
-use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk, geteuid};
+use rustix::process::geteuid;
 use shm_layout::dir::Dir;
 
 use crate::text::exit::Failure;
 
 /// Age from which a stage without its program is one that was left behind.
 const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
-/// Age from which a world that nobody is in is one that was left behind: its programs may come and go.
-const QUIET: Duration = Duration::from_secs(600);
 /// The file in a private stage's directory that its program keeps locked.
 const ALIVE: &str = "alive";
 /// Where all of it lies.
@@ -211,116 +208,17 @@ impl<'p> Shm<'p> {
     }
 }
 
-/// Removes the simulated worlds of segment directories that nobody uses any more.
+/// Removes the simulated worlds of segment directories that nobody has open any more.
 pub fn sweep_worlds() {
-    sweep_worlds_in(Path::new(SHM), QUIET);
-}
-
-fn sweep_worlds_in(shm: &Path, quiet: Duration) {
-    let Ok(files) = fs::read_dir(shm) else {
-        return;
-    };
-    let worlds: Vec<PathBuf> = files
-        .flatten()
-        .filter(|file| {
-            file.file_name()
-                .to_str()
-                .is_some_and(is_world_of_a_directory)
-        })
-        .map(|file| file.path())
-        .filter(|world| is_quiet(world, quiet))
-        .collect();
-    if worlds.is_empty() {
-        return;
-    }
-    let mapped = mapped_files();
-    for world in worlds {
-        let lock = lock_of(&world);
-        // Whoever opens a world does so under this lock; what it finds is all there or all gone.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let guard = File::options()
-            .read(true)
-            .write(true)
-            .custom_flags(flags.bits() as i32)
-            .open(&lock);
-        let Ok(guard) = guard else { continue };
-        let opens = flock(&guard, FlockOperation::NonBlockingLockExclusive).is_err();
-        if opens || somebody_is_in(&guard) || mapped.contains(&world) {
-            continue;
-        }
-        let _ = fs::remove_file(&world);
-        let _ = fs::remove_file(&lock);
-    }
-}
-
-/// `gpushare-sim-UID-dir-HASH`: made for a `GPUSHARE_DIR`, and by us.
-fn is_world_of_a_directory(name: &str) -> bool {
-    let hash = name
-        .strip_prefix(&our_worlds())
-        .and_then(|rest| rest.strip_prefix("dir-"));
-    hash.is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
-}
-
-fn lock_of(world: &Path) -> PathBuf {
-    let mut lock = world.as_os_str().to_owned();
-    lock.push(".lock");
-    lock.into()
-}
-
-/// Ours, and neither made nor locked for the first time lately.
-fn is_quiet(world: &Path, quiet: Duration) -> bool {
-    let is_quiet = |path: &Path| {
-        let found = fs::symlink_metadata(path);
-        found.is_ok_and(|meta| meta.is_file() && meta.uid() == geteuid().as_raw())
-            && is_old(path, quiet)
-    };
-    is_quiet(world) && is_quiet(&lock_of(world))
-}
-
-/// Whether any byte of the lock file is held, by whomever.
-fn somebody_is_in(lock: &File) -> bool {
-    let whole = Flock {
-        start: 0,
-        length: 0,
-        pid: None,
-        typ: FlockType::WriteLock,
-        offset_type: FlockOffsetType::Set,
-    };
-    !matches!(fcntl_getlk(lock, &whole), Ok(None))
-}
-
-/// What the processes we may look into have mapped of shared memory.
-fn mapped_files() -> Vec<PathBuf> {
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let maps = processes
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name();
-            name.as_encoded_bytes()
-                .first()
-                .is_some_and(u8::is_ascii_digit)
-        })
-        .filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
-    let mut files: Vec<PathBuf> = maps
-        .flat_map(|maps| {
-            let paths = maps
-                .lines()
-                .filter_map(|line| line.split_whitespace().nth(5));
-            let shared = paths.filter(|path| path.starts_with(SHM));
-            shared.map(PathBuf::from).collect::<Vec<_>>()
-        })
-        .collect();
-    files.sort();
-    files.dedup();
-    files
+    gpushare_sim::remains::sweep();
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
     use std::sync::mpsc;
+
+    use gpushare_sim::locks::lock_path as lock_of;
 
     use super::*;
 
@@ -454,46 +352,5 @@ mod tests {
         }
         without_waiting(shm.path());
         assert!(left.iter().chain([&planted]).all(|path| path.exists()));
-    }
-
-    #[test]
-    fn a_world_is_removed_when_nobody_is_in_it_and_not_before() {
-        let place = shm();
-        let shm = place.path();
-        let name = |hash: &str| format!("{}dir-{hash}", our_worlds());
-        let world = |name: &str| {
-            let path = shm.join(name);
-            fs::write(&path, "world").expect("ours");
-            fs::write(lock_of(&path), "").expect("ours");
-            path
-        };
-        let (left, opening) = (
-            world(&name("0123456789abcdef")),
-            world(&name("0123456789abcde0")),
-        );
-        let named = world("gpushare-sim-0-mine");
-        let other = world(&name("not-a-hash-at-al"));
-        sweep_worlds_in(shm, QUIET);
-        assert!(left.exists(), "it is new");
-        let guard = File::open(lock_of(&opening)).expect("ours");
-        flock(&guard, FlockOperation::NonBlockingLockExclusive).expect("free");
-        sweep_worlds_in(shm, Duration::ZERO);
-        assert!(!left.exists() && !lock_of(&left).exists());
-        assert!(
-            opening.exists() && lock_of(&opening).exists(),
-            "somebody opens it"
-        );
-        assert!(named.exists() && other.exists(), "not ours to judge");
-        drop(guard);
-        sweep_worlds_in(shm, Duration::ZERO);
-        assert!(!opening.exists());
-    }
-
-    #[test]
-    fn a_world_that_somebody_maps_is_seen() {
-        // Shared memory that this test maps: the segments of a stage.
-        let stage = Private::in_place(Path::new(SHM)).expect("there is room");
-        let _segments = shm_layout::Segments::open_workload(&stage.path).expect("ours");
-        assert!(mapped_files().contains(&stage.path.join("state")));
     }
 }
