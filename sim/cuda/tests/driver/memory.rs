@@ -102,10 +102,9 @@ fn pitched_rows_begin_aligned_and_ranges_are_known() {
     ));
     assert_eq!((base, bytes), (address, 10240));
     ok!(cuMemFree_v2(address));
-    assert_ne!(
-        cu!(cuMemGetAddressRange_v2(&mut base, &mut bytes, address)),
-        0
-    );
+    // Another test's thread may have been given the address since.
+    let code = cu!(cuMemGetAddressRange_v2(&mut base, &mut bytes, address));
+    assert!(code != 0 || (base, bytes) != (address, 10240));
     ok!(cuCtxDestroy_v2(context));
 }
 
