@@ -186,9 +186,11 @@ fn a_reset_takes_what_was_allocated_in_the_primary_contexts_stream_with_none_cur
         let bed = Testbed::with_scenario(scenario);
         let mut client = Client::start(&bed, &[]);
         client.ok("stream s");
+        client.ok(&format!("pool-in p {PINNED} {ON_DEVICE} 0"));
         client.ok("context-none");
         client.ok(&format!("async-in a {MIB} s"));
-        assert_eq!(client.used(), MIB, "{scenario}");
+        client.ok(&format!("pool-alloc-in b p {MIB} s"));
+        assert_eq!(client.used(), 2 * MIB, "{scenario}");
         client.ok("device-reset 0");
         assert_eq!(client.used(), 0, "{scenario}");
     }

@@ -92,6 +92,15 @@ pub fn of_stream(stream: CUstream) -> Option<Account> {
     }
 }
 
+/// The account of the device that a pool is on, for an allocation in a stream.
+pub fn of_pool(ordinal: CUdevice, stream: CUstream) -> Option<Account> {
+    let device = guest()?.device(ordinal)?;
+    match of_stream(stream) {
+        Some(account) => Some(Account { device, ..account }),
+        None => of_device(ordinal),
+    }
+}
+
 impl Account {
     /// The guest whose account it is.
     pub fn guest(self) -> &'static Guest {

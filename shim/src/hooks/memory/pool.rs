@@ -59,7 +59,9 @@ pub fn alloc_from(
     });
     match home {
         None => charge(real, account::of_stream(stream), dptr, bytes, stream),
-        Some(Home::Device(device)) => charge(real, account::of_device(device), dptr, bytes, stream),
+        Some(Home::Device(device)) => {
+            charge(real, account::of_pool(device, stream), dptr, bytes, stream)
+        }
         Some(Home::Host) => {
             let account = account::of_stream(stream);
             account::count_in(
