@@ -10,7 +10,7 @@
 pub mod columns;
 mod device;
 mod event;
-mod fields;
+pub mod keys;
 pub mod nvml;
 mod process;
 pub mod report;
@@ -18,7 +18,6 @@ mod who;
 
 pub use device::DeviceSample;
 pub use event::EventLine;
-pub use fields::FIELDS;
 pub use process::{Holding, ProcessSample, ProcessState, STUCK_NS};
 pub use shm_layout::trace::{TraceState, TraceView};
 pub use shm_layout::{
@@ -98,16 +97,13 @@ impl Origin {
     }
 }
 
-/// The segment a sample was read from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Segment {
-    /// Its directory.
-    pub dir: String,
-    /// Its ABI version, `None` while there is no segment.
-    pub abi: Option<u32>,
-    /// Why there is nothing to read yet, as a sentence.
-    pub waiting: Option<String>,
+keys::object! {
+    /// The segment a sample was read from.
+    pub Segment {
+        dir: String, "Its directory.";
+        abi: Option<u32>, "Its ABI version; null while there is no segment.";
+        waiting: Option<String>, "Why there is nothing to read yet, as a sentence.";
+    }
 }
 
 /// The state of our connection to NVML.
@@ -125,7 +121,25 @@ pub enum Nvml {
     Missing(String),
 }
 
+impl keys::Keys for Origin {}
+
+impl keys::Keys for Nvml {
+    fn list(path: &str, keys: &mut Vec<keys::Key>) {
+        let (state, detail) = (
+            "off, starting, ready or missing.",
+            "The driver's version when it is ready, why when it is missing; else absent.",
+        );
+        <&str as keys::Keys>::add(path, "state", state, keys);
+        <&str as keys::Keys>::add(path, "detail", detail, keys);
+    }
+}
+
 impl Sample {
+    /// The numbers of the devices.
+    pub fn gpus(&self) -> std::ops::Range<usize> {
+        0..self.devices.len()
+    }
+
     /// What to say of the processes that found no free slot, if that is still news.
     pub fn refusal(&self) -> Option<String> {
         let refused = Refused {

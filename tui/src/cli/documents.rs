@@ -9,11 +9,13 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::Done;
-use crate::sample::FIELDS;
+use super::ps;
 use crate::sample::columns::COLUMNS;
+use crate::sample::keys::{self, Key};
 use crate::text::exit::{self, Exit, Failure};
 use crate::top::config::SETTINGS;
 use crate::top::keys::KEYS;
+use crate::top::once::Document;
 use crate::top::options::Options;
 use crate::top::state::alerts::RULES;
 use shm_layout::variables::{self, Variable};
@@ -98,7 +100,8 @@ fn add_verbs(
         let name = format!("{name}-{}", verb.get_name());
         let mut text = page(verb.clone())?;
         if name == "gpushare-ps" {
-            text.push_str(&fields());
+            let about = "What --json writes.";
+            text.push_str(&json(about, &keys::of::<ps::Document<'_>>()));
         }
         pages.push((format!("{name}.1"), text));
         add_verbs(verb, &name, pages)?;
@@ -165,6 +168,10 @@ fn top_page() -> Result<String, Failure> {
             escape(column.about)
         ));
     }
+    let mut keys = keys::of::<Document<'_>>();
+    keys.retain(|key| !key.path.starts_with("processes[]"));
+    let about = "What --once --format json writes; gpushare-ps(1) has the keys of processes.";
+    text.push_str(&json(about, &keys));
     text.push_str(".SH ALERTS\nThe screen shows the word, JSON the name in parentheses.\n");
     for rule in RULES {
         text.push_str(&format!(
@@ -189,18 +196,20 @@ fn top_page() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The keys of `ps --json`.
-fn fields() -> String {
-    let mut text = String::from(
-        ".SH JSON\nAn object with \\fBschema_version\\fR and \\fBprocesses\\fR, a list. Bytes, nanoseconds and microseconds \
-         are named in the key; an unknown value is null. gpushare\\-top \\-\\-once \\-\\-format json describes processes \
-         alike.\n",
+/// The keys of a document.
+fn json(about: &str, keys: &[Key]) -> String {
+    let mut text = format!(
+        ".SH JSON\n{} A number's unit is the end of its key; an unknown value is null.\n",
+        escape(about)
     );
-    for (path, meaning) in FIELDS {
+    for key in keys {
+        let unit = key
+            .unit()
+            .map_or(String::new(), |unit| format!(" ({unit})"));
         text.push_str(&format!(
-            ".TP\n\\fB{}\\fR\n{}\n",
-            escape(path),
-            escape(meaning)
+            ".TP\n\\fB{}\\fR{unit}\n{}\n",
+            escape(&key.path),
+            escape(key.meaning)
         ));
     }
     text

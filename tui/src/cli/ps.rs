@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use serde::Serialize;
-
 use super::table::{Side, Table, clip};
 use super::{Done, json, note, segments};
 use crate::doctor;
-use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample, report};
+use crate::sample::columns::{self, Column, Row};
+use crate::sample::keys::object;
+use crate::sample::report::{self, ProcessReport};
+use crate::sample::{DeviceSample, Holding, SCHEMA_VERSION, Sample, Who};
 use crate::text::exit::Exit;
-use crate::text::units::{short_count, short_size, short_time};
 
 /// Show every process on the GPUs: memory held, quota, lock, denials
 #[derive(Debug, clap::Args)]
@@ -19,14 +19,14 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    /// Processes that found no free slot since the segments were made.
-    refused: u64,
-    /// When the last of them found none; `null` while there is none.
-    refused_last_unix_ms: Option<i64>,
-    processes: Vec<report::ProcessReport<'a>>,
+object! {
+    /// What `--json` writes.
+    pub Document<'a>(sample: &'a Sample) {
+        schema_version: u32 = SCHEMA_VERSION, "Grows when a key changes its meaning or goes away.";
+        refused: u64 = sample.unmanaged, "Processes that found no free slot since the segments were made: they run uncounted.";
+        refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found none; null while there is none.";
+        processes: Vec<ProcessReport<'a>> = report::processes(sample), "The processes that use a GPU.";
+    }
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -36,13 +36,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         note(&apart);
     }
     if args.json {
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            refused: sample.unmanaged,
-            refused_last_unix_ms: sample.refused_unix_ms(),
-            processes: report::processes(&sample),
-        };
-        return json(out, &document);
+        return json(out, &Document::of(&sample));
     }
     table(&sample).write(out)?;
     if sample.processes.is_empty() {
@@ -59,45 +53,64 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// 80 columns hold it, whatever the numbers.
+/// The columns of the table, by key.
+const COLUMNS: [&str; 10] = [
+    "pid", "name", "gpu", "used", "quota", "held", "waited", "wait_p99", "denials", "status",
+];
+/// Those that a process has which did nothing on any device.
+const OF_PROCESS: [&str; 3] = ["pid", "name", "status"];
+/// A longer name is cut, so that 80 columns hold the table, whatever the numbers.
+const NAME: usize = 13;
+
 fn table(sample: &Sample) -> Table {
-    let mut table = Table::new(&[
-        ("PID", Side::Right),
-        ("NAME", Side::Left),
-        ("GPU", Side::Right),
-        ("USED", Side::Right),
-        ("QUOTA", Side::Right),
-        ("HELD", Side::Right),
-        ("WAITED", Side::Right),
-        ("P99", Side::Right),
-        ("DENY", Side::Right),
-        ("STATE", Side::Left),
-    ]);
+    let columns: Vec<&Column> = COLUMNS
+        .iter()
+        .filter_map(|key| columns::find(key))
+        .collect();
+    let side = |column: &Column| match column.is_text() {
+        true => Side::Left,
+        false => Side::Right,
+    };
+    let headings: Vec<_> = columns.iter().map(|c| (c.title, side(c))).collect();
+    let mut table = Table::new(&headings);
+    let nowhere = (Holding::default(), DeviceSample::default());
     for process in &sample.processes {
-        let name = clip(process.name(), 13);
-        let used: Vec<&Holding> = process
-            .devices
-            .iter()
-            .filter(|holding| is_used(holding))
-            .collect();
-        if used.is_empty() {
-            let none = || "-".to_owned();
-            table.row([
-                process.shown_pid().to_string(),
-                name,
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                process.state.word().to_owned(),
-            ]);
-            continue;
+        let row = |holding, device| Row {
+            who: Who::of(process),
+            letter: ' ',
+            process,
+            holding,
+            device,
+            recent: None,
+            now_ns: sample.time_ns,
+        };
+        let cell = |column: &Column, row: &Row<'_>| {
+            let value = (column.value)(row);
+            match column.key {
+                "name" => clip(&value.shown(), NAME),
+                _ => value.shown().into_owned(),
+            }
+        };
+        let used = process.devices.iter().filter(|holding| is_used(holding));
+        let mut rows = used
+            .map(|holding| {
+                let device = sample.devices.get(holding.gpu).unwrap_or(&nowhere.1);
+                row(holding, device)
+            })
+            .peekable();
+        if rows.peek().is_none() {
+            let row = row(&nowhere.0, &nowhere.1);
+            table.row(
+                columns
+                    .iter()
+                    .map(|column| match OF_PROCESS.contains(&column.key) {
+                        true => cell(column, &row),
+                        false => "-".into(),
+                    }),
+            );
         }
-        for holding in used {
-            table.row(row(process, &name, holding));
+        for row in rows {
+            table.row(columns.iter().map(|column| cell(column, &row)));
         }
     }
     table
@@ -112,42 +125,10 @@ fn is_used(holding: &Holding) -> bool {
         || holding.used > 0
 }
 
-fn row(process: &ProcessSample, name: &str, holding: &Holding) -> [String; 10] {
-    let managed = process.is_managed();
-    let only_managed = |text: String| if managed { text } else { "-".into() };
-    let over = holding
-        .quota
-        .bytes
-        .is_some_and(|quota| holding.used > quota);
-    let wait = crate::sample::quantile(&holding.lock.wait_hist, 0.99);
-    let state = match process.state {
-        crate::sample::ProcessState::Idle
-        | crate::sample::ProcessState::Hold
-        | crate::sample::ProcessState::Wait => holding.lock.state.word(),
-        crate::sample::ProcessState::Stopped
-            if holding.lock.state == crate::sample::LockState::Hold =>
-        {
-            "hold, stopped"
-        }
-        other => other.word(),
-    };
-    [
-        process.shown_pid().to_string(),
-        name.to_owned(),
-        holding.gpu.to_string(),
-        short_size(holding.used),
-        holding.quota.bytes.map_or_else(|| "-".into(), short_size),
-        only_managed(short_time(holding.lock.held_ns)),
-        only_managed(short_time(holding.lock.waited_ns)),
-        wait.map_or_else(|| "-".into(), short_time),
-        only_managed(short_count(holding.counters.denials)),
-        format!("{state}{}", if over { " over" } else { "" }),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::ProcessSample;
 
     #[test]
     fn the_widest_numbers_fit_eighty_columns() {

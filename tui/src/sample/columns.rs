@@ -27,6 +27,14 @@ pub struct Row<'a> {
     pub now_ns: u64,
 }
 
+impl Row<'_> {
+    /// Does it hold more than its quota?
+    pub fn is_over_quota(&self) -> bool {
+        let quota = self.holding.quota.bytes;
+        quota.is_some_and(|quota| self.holding.used > quota)
+    }
+}
+
 /// What a process did on a device lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Recent {
@@ -142,6 +150,21 @@ impl Value<'_> {
     }
 }
 
+impl Column {
+    /// Is it set flush left, its heading too?
+    pub fn is_text(&self) -> bool {
+        matches!(
+            self.key,
+            "user" | "name" | "group" | "policy" | "state" | "full" | "status"
+        )
+    }
+}
+
+/// The column with this key.
+pub fn find(key: &str) -> Option<&'static Column> {
+    COLUMNS.iter().find(|column| column.key == key)
+}
+
 /// Where the column with this key stands in [`COLUMNS`].
 pub fn position(key: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.key == key)
@@ -192,11 +215,12 @@ columns! {
     "uuid"      "UUID"     0  0 "the GPU's UUID"                                              |r| text(&r.device.uuid);
     "peak"      "PEAK"     0  0 "the most memory it held"                                     |r| Value::Bytes(r.holding.peak);
     "source"    "SOURCE"   0  0 "who set the quota"                                           |r| managed(r, text(r.holding.quota.source.word()));
-    "held"      "HELD"     0  0 "total time it held the lock, ns"                             |r| Value::Span(r.holding.lock.held_ns);
-    "waited"    "WAITED"   0  0 "total time it waited, ns"                                    |r| Value::Span(r.holding.lock.waited_ns);
+    "held"      "HELD"     0  0 "total time it held the lock, ns"                             |r| managed(r, Value::Span(r.holding.lock.held_ns));
+    "waited"    "WAITED"   0  0 "total time it waited, ns"                                    |r| managed(r, Value::Span(r.holding.lock.waited_ns));
     "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.counters.drain_timeouts);
     "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace().map_or(Value::None, |t| text(t.progress.state.word()));
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
+    "status"    "STATUS"   0  0 "state, a stopped process that holds, and over: more memory than its quota" status;
 }
 
 fn text(text: &str) -> Value<'static> {
@@ -240,6 +264,17 @@ fn state(row: &Row<'_>) -> Value<'static> {
         (other, _) => other.word(),
     };
     Value::Text(Cow::Borrowed(word))
+}
+
+fn status(row: &Row<'_>) -> Value<'static> {
+    let state = match (row.process.state, row.holding.lock.state) {
+        (ProcessState::Stopped, LockState::Hold) => Value::Text("hold, stopped".into()),
+        _ => state(row),
+    };
+    match row.is_over_quota() {
+        true => Value::Text(format!("{} over", state.shown()).into()),
+        false => state,
+    }
 }
 
 fn recent(row: &Row<'_>, value: fn(&Recent) -> Option<Value<'static>>) -> Value<'static> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::keys::object;
+
 /// One device by NVML.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
@@ -19,24 +21,18 @@ pub struct Device {
     pub processes: Vec<Process>,
 }
 
-/// How busy, hot and fast a device is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Figures {
-    /// Share of time with a kernel running.
-    pub util_percent: Option<u32>,
-    /// Share of time the memory was read or written.
-    pub mem_util_percent: Option<u32>,
-    /// Power drawn, milliwatts.
-    pub power_mw: Option<u32>,
-    /// Power limit, milliwatts.
-    pub power_limit_mw: Option<u32>,
-    /// Degrees Celsius.
-    pub temperature_c: Option<u32>,
-    /// SM clock in MHz.
-    pub clock_mhz: Option<u32>,
-    /// Performance state, 0 is fastest.
-    pub pstate: Option<u8>,
+object! {
+    /// How busy, hot and fast a device is.
+    #[derive(Copy)]
+    pub Figures {
+        util_percent: Option<u32>, "Share of time with a kernel running.";
+        mem_util_percent: Option<u32>, "Share of time the memory was read or written.";
+        power_mw: Option<u32>, "Power drawn.";
+        power_limit_mw: Option<u32>, "Power limit.";
+        temperature_c: Option<u32>, "Temperature.";
+        clock_mhz: Option<u32>, "Clock of the multiprocessors.";
+        pstate: Option<u8>, "Performance state, 0 is fastest.";
+    }
 }
 
 /// One process on one device by NVML.

@@ -4,198 +4,116 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use shm_layout::QuotaValue;
+use shm_layout::trace::TraceView;
 
-use super::{GroupView, Holding, ProcessSample, Sample, SlotId, quantile};
+use super::keys::object;
+use super::{GroupView, Histogram, Holding, ProcessSample, Sample, SlotId, quantile};
 
-/// A process in JSON.
-#[derive(Debug, Serialize)]
-pub struct ProcessReport<'a> {
-    pid: Option<u32>,
-    ns_pid: Option<u32>,
-    user: &'a str,
-    name: Option<&'a str>,
-    exe: Option<&'a str>,
-    container: Option<&'a str>,
-    group: Option<&'a str>,
-    state: &'static str,
-    priority: Option<i32>,
-    weight: Option<u32>,
-    cap_percent: Option<u32>,
-    share_source: Option<&'a str>,
-    trace: Option<TraceReport>,
-    devices: Vec<HoldingReport<'a>>,
+object! {
+    /// A process in JSON.
+    pub ProcessReport<'a>(sample: &'a Sample, p: &'a ProcessSample) {
+        pid: Option<u32> = p.pid, "Its pid on this host; null if it is not visible from here.";
+        ns_pid: Option<u32> = p.is_managed().then_some(p.identity.pid), "Its pid as it sees itself; null for a process that only NVML sees.";
+        user: &'a str = &p.user, "Its user's name, or the number.";
+        name: Option<&'a str> = some(&p.identity.label), "The label from run --name.";
+        exe: Option<&'a str> = some(&p.identity.exe), "The path of its program.";
+        container: Option<&'a str> = p.container.as_deref(), "Its container, short.";
+        group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
+        state: &'static str = p.state.word(), "hold, wait, idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life) or unmanaged (only NVML sees it).";
+        priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its place under order=priority, a boost included.";
+        weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
+        cap_percent: Option<u32> = p.share.cap, "The most of a device's time it may have; null for no cap.";
+        share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, operator, invalid, or another tool's variable.";
+        trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one.";
+        devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see.";
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct TraceReport {
-    state: &'static str,
-    records: u64,
-    dropped: u64,
-    /// Records there is room for; `null` when its launch asked for it.
-    room_records: Option<u32>,
+object! {
+    TraceReport(trace: TraceView) {
+        state: &'static str = trace.progress.state.word(), "on, or why nothing is recorded.";
+        records: u64 = trace.progress.records, "Records written.";
+        dropped: u64 = trace.progress.dropped, "Records that did not fit.";
+        room_records: Option<u32> = trace.wanted, "Capacity in records; null when its launch asked for the trace.";
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct HoldingReport<'a> {
-    gpu: usize,
-    uuid: &'a str,
-    used_bytes: u64,
-    peak_bytes: Option<u64>,
-    quota_bytes: Option<u64>,
-    quota_source: Option<&'a str>,
-    denials: Option<u64>,
-    launches: Option<u64>,
-    lock: Option<LockReport>,
+object! {
+    HoldingReport<'a>(sample: &'a Sample, p: &ProcessSample, h: &'a Holding) {
+        gpu: usize = h.gpu, "The device's number, as --gpu takes it.";
+        uuid: &'a str = sample.devices.get(h.gpu).map_or("", |d| &d.uuid), "The device's UUID.";
+        used_bytes: u64 = h.used, "Memory it holds; for an unmanaged process NVML's figure.";
+        peak_bytes: Option<u64> = p.is_managed().then_some(h.peak), "The most memory it ever held.";
+        quota_bytes: Option<u64> = h.quota.bytes, "Its quota; null for no limit.";
+        quota_source: Option<&'static str> = p.is_managed().then(|| h.quota.source.word()), "Who set the quota, as for share_source.";
+        denials: Option<u64> = p.is_managed().then_some(h.counters.denials), "Allocations that were refused.";
+        launches: Option<u64> = p.is_managed().then(|| h.launches()), "Kernels and graphs launched.";
+        lock: Option<LockReport> = p.is_managed().then(|| LockReport::of(sample, h)), "Its use of the device's lock; null for an unmanaged process.";
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct LockReport {
-    policy: String,
-    policy_source: &'static str,
-    state: &'static str,
-    held_ns: u64,
-    waited_ns: u64,
-    acquisitions: u64,
-    forced: u64,
-    hold_p50_us: Option<f64>,
-    hold_p99_us: Option<f64>,
-    wait_p50_us: Option<f64>,
-    wait_p99_us: Option<f64>,
-    /// How often its holds ended for each reason.
-    ended_by: BTreeMap<&'static str, u64>,
-    /// The processes it waited for, longest first.
-    waited_for: Vec<Blocker>,
+object! {
+    LockReport(sample: &Sample, h: &Holding) {
+        policy: String = h.policy.0.kind.to_string(), "The policy it follows.";
+        policy_source: &'static str = h.policy.1.word(), "Who set the policy, as for share_source.";
+        state: &'static str = h.lock.state.word(), "idle, wait, hold or paused.";
+        held_ns: u64 = h.lock.held_ns, "Total time it held the lock.";
+        waited_ns: u64 = h.lock.waited_ns, "Total time it waited for the lock.";
+        acquisitions: u64 = h.lock.acquisitions, "How often it acquired the lock.";
+        forced: u64 = h.lock.forced, "How often the lock was taken from it.";
+        hold_p50_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.50), "The median of its hold times.";
+        hold_p99_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.99), "The 99th percentile of its hold times.";
+        wait_p50_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.50), "The median of its wait times.";
+        wait_p99_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.99), "The 99th percentile of its wait times.";
+        ended_by: BTreeMap<&'static str, u64> = h.lock.ends().into_iter().map(|(end, n)| (end.word(), n)).collect(), "How often its holds ended for each reason.";
+        waited_for: Vec<Blocker> = h.lock.waited_for.iter().map(|(slot, ns)| Blocker::of(sample, *slot, *ns)).collect(), "The processes it waited for, the longest wait first.";
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct Blocker {
-    /// `null` when that process has gone, or cannot be seen from here.
-    pid: Option<u32>,
-    /// Its pid as it sees itself; `null` when it has gone.
-    ns_pid: Option<u32>,
-    waited_ns: u64,
+object! {
+    Blocker(sample: &Sample, slot: SlotId, ns: u64) {
+        pid: Option<u32> = sample.process(slot).and_then(|p| p.pid), "That process's pid; null when it has gone or is not visible from here.";
+        ns_pid: Option<u32> = sample.process(slot).map(|p| p.identity.pid), "That process's pid as it sees itself; null when it has gone.";
+        waited_ns: u64 = ns, "How long it waited for that process.";
+    }
+}
+
+object! {
+    /// A group in JSON.
+    pub GroupReport<'a>(sample: &Sample, group: &'a GroupView) {
+        name: &'a str = &group.name, "Its name.";
+        quota: String = quota(group.memory), "What its members may hold together on a device, as an operator writes it; empty when nothing is set.";
+        quota_bytes: Vec<Option<u64>> = sample.gpus().map(|gpu| sample.group_quota(group, gpu)).collect(), "The same for each device.";
+        weight: Option<u32> = group.weight, "The weight each member inherits.";
+        cap_percent: Option<u32> = group.cap, "The cap each member inherits.";
+        defined: bool = group.defined, "An operator defined it; else a process only named it.";
+        members: usize = group.members.len(), "Members alive now.";
+        used_bytes: Vec<u64> = sample.gpus().map(|gpu| sample.group_bytes(group, gpu)).collect(), "What its members hold, for each device.";
+    }
 }
 
 /// Every process of the sample.
 pub fn processes(sample: &Sample) -> Vec<ProcessReport<'_>> {
-    sample
-        .processes
-        .iter()
-        .map(|p| process(sample, p))
-        .collect()
-}
-
-/// One process of the sample.
-pub fn process<'a>(sample: &'a Sample, p: &'a ProcessSample) -> ProcessReport<'a> {
-    let managed = p.is_managed();
-    ProcessReport {
-        pid: p.pid,
-        ns_pid: managed.then_some(p.identity.pid),
-        user: &p.user,
-        name: some(&p.identity.label),
-        exe: some(&p.identity.exe),
-        container: p.container.as_deref(),
-        group: p.group.as_deref(),
-        state: p.state.word(),
-        priority: managed.then_some(p.share.priority),
-        weight: managed.then_some(p.share.weight),
-        cap_percent: p.share.cap,
-        share_source: managed.then(|| p.share.source.word()),
-        trace: p.trace().map(|trace| TraceReport {
-            state: trace.progress.state.word(),
-            records: trace.progress.records,
-            dropped: trace.progress.dropped,
-            room_records: trace.wanted,
-        }),
-        devices: p
-            .devices
-            .iter()
-            .map(|h| holding(sample, h, managed))
-            .collect(),
-    }
-}
-
-fn holding<'a>(sample: &'a Sample, h: &'a Holding, managed: bool) -> HoldingReport<'a> {
-    let device = sample.devices.get(h.gpu);
-    let blocker = |(slot, ns): &(SlotId, u64)| {
-        let process = sample.process(*slot);
-        Blocker {
-            pid: process.and_then(|process| process.pid),
-            ns_pid: process.map(|process| process.identity.pid),
-            waited_ns: *ns,
-        }
-    };
-    let us = |histogram, q| quantile(histogram, q).map(|ns| ns as f64 / 1e3);
-    HoldingReport {
-        gpu: h.gpu,
-        uuid: device.map_or("", |d| &d.uuid),
-        used_bytes: h.used,
-        peak_bytes: managed.then_some(h.peak),
-        quota_bytes: h.quota.bytes,
-        quota_source: managed.then(|| h.quota.source.word()),
-        denials: managed.then_some(h.counters.denials),
-        launches: managed.then_some(h.launches()),
-        lock: managed.then(|| LockReport {
-            policy: h.policy.0.kind.to_string(),
-            policy_source: h.policy.1.word(),
-            state: h.lock.state.word(),
-            held_ns: h.lock.held_ns,
-            waited_ns: h.lock.waited_ns,
-            acquisitions: h.lock.acquisitions,
-            forced: h.lock.forced,
-            hold_p50_us: us(&h.lock.hold_hist, 0.50),
-            hold_p99_us: us(&h.lock.hold_hist, 0.99),
-            wait_p50_us: us(&h.lock.wait_hist, 0.50),
-            wait_p99_us: us(&h.lock.wait_hist, 0.99),
-            ended_by: h
-                .lock
-                .ends()
-                .into_iter()
-                .map(|(end, n)| (end.word(), n))
-                .collect(),
-            waited_for: h.lock.waited_for.iter().map(blocker).collect(),
-        }),
-    }
-}
-
-/// A group in JSON.
-#[derive(Debug, Serialize)]
-pub struct GroupReport<'a> {
-    name: &'a str,
-    /// As an operator writes it; empty when nothing is set.
-    quota: String,
-    /// Per device.
-    quota_bytes: Vec<Option<u64>>,
-    weight: Option<u32>,
-    cap_percent: Option<u32>,
-    defined: bool,
-    members: usize,
-    /// Per device.
-    used_bytes: Vec<u64>,
+    let processes = sample.processes.iter();
+    processes.map(|p| ProcessReport::of(sample, p)).collect()
 }
 
 /// Every group of the sample.
 pub fn groups(sample: &Sample) -> Vec<GroupReport<'_>> {
-    sample.groups.iter().map(|one| group(sample, one)).collect()
+    let groups = sample.groups.iter();
+    groups.map(|group| GroupReport::of(sample, group)).collect()
 }
 
-fn group<'a>(sample: &Sample, group: &'a GroupView) -> GroupReport<'a> {
-    let gpus = || 0..sample.devices.len();
-    GroupReport {
-        name: &group.name,
-        quota: match group.memory {
-            QuotaValue::Inherit => String::new(),
-            value => value.to_string(),
-        },
-        quota_bytes: gpus().map(|gpu| sample.group_quota(group, gpu)).collect(),
-        weight: group.weight,
-        cap_percent: group.cap,
-        defined: group.defined,
-        members: group.members.len(),
-        used_bytes: gpus().map(|gpu| sample.group_bytes(group, gpu)).collect(),
+/// A quantile in microseconds.
+pub fn quantile_us(histogram: &Histogram, q: f64) -> Option<f64> {
+    quantile(histogram, q).map(|ns| ns as f64 / 1e3)
+}
+
+fn quota(value: QuotaValue) -> String {
+    match value {
+        QuotaValue::Inherit => String::new(),
+        value => value.to_string(),
     }
 }
 
@@ -204,13 +122,14 @@ fn some(text: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::sample::{FIELDS, Reason};
+    use crate::sample::Reason;
+    use crate::sample::keys::tests::explains;
     use shm_layout::trace::TraceState;
 
     /// A process of which everything is known.
-    fn whole() -> Sample {
+    pub(crate) fn whole() -> Sample {
         let slot = SlotId { index: 0, epoch: 1 };
         let mut holding = Holding::default();
         holding.view.lock.releases[Reason::Sync as usize] = 1;
@@ -224,36 +143,11 @@ mod tests {
         sample
     }
 
-    /// Every path in the value; what a map of reasons holds are no keys of ours.
-    fn paths(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
-        match value {
-            serde_json::Value::Object(map) if !path.ends_with("ended_by") => {
-                for (key, value) in map {
-                    let dot = if path.is_empty() { "" } else { "." };
-                    let path = format!("{path}{dot}{key}");
-                    found.push(path.clone());
-                    paths(value, &path, found);
-                }
-            }
-            serde_json::Value::Array(list) => {
-                for value in list {
-                    paths(value, &format!("{path}[]"), found);
-                }
-            }
-            _ => {}
-        }
-    }
-
     #[test]
-    fn the_manual_explains_every_key_and_no_other() {
-        let sample = whole();
-        let value = serde_json::to_value(&processes(&sample)[0]).expect("plain data");
-        let mut written = Vec::new();
-        paths(&value, "", &mut written);
-        let mut explained: Vec<&str> = FIELDS.iter().map(|(path, _)| *path).collect();
-        written.sort();
-        explained.sort_unstable();
-        assert_eq!(written, explained);
-        assert!(FIELDS.iter().all(|(_, meaning)| meaning.ends_with('.')));
+    fn every_key_is_explained_and_no_other() {
+        let mut sample = whole();
+        sample.groups.push(GroupView::default());
+        explains(&ProcessReport::of(&sample, &sample.processes[0]));
+        explains(&GroupReport::of(&sample, &sample.groups[0]));
     }
 }

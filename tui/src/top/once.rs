@@ -5,96 +5,90 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::Result;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use serde::Serialize;
 
-use super::data::alert::Severity;
-use super::data::blame::Pair;
+use super::data::alert::Alert;
+use super::data::blame::{Pair, Waits};
 use super::options::Format;
 use super::state::State;
 use crate::sample::columns::{COLUMNS, Value};
-use crate::sample::report::{self, ProcessReport};
-use crate::sample::{DeviceSample, SCHEMA_VERSION, nvml, quantile};
+use crate::sample::keys::object;
+use crate::sample::report::{self, GroupReport, ProcessReport, quantile_us};
+use crate::sample::{
+    DeviceSample, Nvml, Origin, ProcessSample, SCHEMA_VERSION, Sample, Segment, Who, nvml,
+};
 use crate::text::plain::{Plain, cell};
 
-/// The document of `--format json`.
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    unix_ms: i64,
-    host: &'a str,
-    origin: crate::sample::Origin,
-    segment: &'a crate::sample::Segment,
-    nvml: &'a crate::sample::Nvml,
-    generation: u64,
-    refused: u64,
-    refused_last_unix_ms: Option<i64>,
-    devices: Vec<Device<'a>>,
-    processes: Vec<ProcessReport<'a>>,
-    groups: Vec<report::GroupReport<'a>>,
-    alerts: Vec<AlertLine<'a>>,
-    warnings: &'a [String],
+object! {
+    /// The document of `--format json`.
+    pub Document<'a>(state: &'a State, only: Option<usize>, sample: &'a Sample) {
+        schema_version: u32 = SCHEMA_VERSION, "Grows when a key changes its meaning or goes away.";
+        unix_ms: i64 = sample.unix_ms, "When it was read.";
+        host: &'a str = &sample.host, "The host's name.";
+        origin: Origin = sample.origin, "live, sim (the simulator's devices) or replay (a recording).";
+        segment: &'a Segment = &sample.segment, "The shared memory it was read from.";
+        nvml: &'a Nvml = &sample.nvml, "Whether NVML answers.";
+        generation: u64 = sample.generation, "Edits of operators so far.";
+        refused: u64 = sample.unmanaged, "Processes that found no free slot: they run uncounted.";
+        refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found none.";
+        devices: Vec<Device<'a>> = devices(state, only), "The devices, in the order of their numbers.";
+        processes: Vec<ProcessReport<'a>> = processes(state, only), "The processes, as gpushare ps --json describes them.";
+        groups: Vec<GroupReport<'a>> = report::groups(sample), "Groups that share a quota.";
+        alerts: Vec<AlertLine<'a>> = alerts(state, only), "What is wrong now, the worst first.";
+        warnings: &'a Vec<String> = &sample.warnings, "What is wrong with the sources, as sentences.";
+    }
 }
 
-#[derive(Serialize)]
-struct Device<'a> {
-    gpu: usize,
-    #[serde(flatten)]
-    device: Common<'a>,
-    lock: DeviceLock,
+object! {
+    Device<'a>(state: &'a State, gpu: usize, sample: &'a Sample, device: &'a DeviceSample) {
+        gpu: usize = gpu, "The device's number, as --gpu takes it.";
+        uuid: &'a str = &device.uuid, "Its UUID.";
+        name: &'a str = &device.name, "The product name.";
+        simulated: bool = device.is_sim(), "It is the simulator's.";
+        mig: bool = device.is_mig(), "It is a MIG instance.";
+        total_bytes: u64 = device.total_bytes, "Memory it has.";
+        used_bytes: Option<u64> = device.used_bytes, "Memory in use by NVML's count, driver overhead included.";
+        ledger_bytes: u64 = sample.ledger_bytes(gpu), "Memory in use by gpushare's count.";
+        limit_bytes: Option<u64> = device.limit, "What all processes together may hold; null for no limit.";
+        ..figures: nvml::Figures = device.nvml;
+        lock: DeviceLock = DeviceLock::of(state, sample, device, &state.data().waits(gpu, false)), "Its lock.";
+    }
 }
 
-#[derive(Serialize)]
-struct Common<'a> {
-    uuid: &'a str,
-    name: &'a str,
-    simulated: bool,
-    mig: bool,
-    total_bytes: u64,
-    used_bytes: Option<u64>,
-    ledger_bytes: u64,
-    limit_bytes: Option<u64>,
-    #[serde(flatten)]
-    figures: nvml::Figures,
+object! {
+    DeviceLock(state: &State, sample: &Sample, device: &DeviceSample, waits: &Waits) {
+        policy: String = device.policy.0.to_string(), "When a holder must yield, and who is next.";
+        policy_source: &'static str = device.policy.1.word(), "Who set the policy.";
+        holder_pid: Option<u32> = owner(sample, device).map(|p| p.shown_pid()), "Who holds it.";
+        held_ns: Option<u64> = owner(sample, device).map(|_| sample.time_ns.saturating_sub(device.owner_since_ns)), "For how long.";
+        waiters: usize = device.waiters.len(), "How many wait.";
+        handoffs: u64 = device.handoffs, "Times it went from one process to another.";
+        last_handoff_ns: Option<u64> = Some(device.last_handoff_ns).filter(|ns| *ns > 0), "From the last release to its waiter running.";
+        handoff_p50_us: Option<f64> = quantile_us(&device.handoff_hist, 0.50), "The median of these times.";
+        handoff_p99_us: Option<f64> = quantile_us(&device.handoff_hist, 0.99), "Their 99th percentile.";
+        takeovers: u64 = device.takeovers, "Times it was taken over from a holder that had died.";
+        forced: u64 = device.forced, "Times it was taken from a holder that did not yield.";
+        waits: Vec<Wait> = waits.pairs().into_iter().map(|pair| Wait::of(state, pair)).collect(), "Waits and blockers since the processes began, longest first.";
+        longest_wait: Option<String> = super::view::waits::worst(state.data(), waits), "The first of them as a sentence.";
+    }
 }
 
-#[derive(Serialize)]
-struct DeviceLock {
-    policy: String,
-    policy_source: &'static str,
-    holder_pid: Option<u32>,
-    held_ns: Option<u64>,
-    waiters: usize,
-    handoffs: u64,
-    /// From the last release to its waiter running.
-    last_handoff_ns: Option<u64>,
-    handoff_p50_us: Option<f64>,
-    handoff_p99_us: Option<f64>,
-    /// From holders that had died.
-    takeovers: u64,
-    /// From holders that did not yield.
-    forced: u64,
-    /// Waits and blockers since the processes began, longest first.
-    waits: Vec<Wait>,
-    /// The first of them as a sentence.
-    longest_wait: Option<String>,
+object! {
+    Wait(state: &State, pair: Pair) {
+        pid: Option<u32> = pid(state, pair.who), "Who waited.";
+        for_pid: Option<u32> = pid(state, pair.behind), "The process it waited for.";
+        waited_ns: u64 = pair.ns, "How long.";
+        share_percent: f64 = (pair.share * 1000.0).round() / 10.0, "Of all the waits of pid on this device.";
+    }
 }
 
-#[derive(Serialize)]
-struct Wait {
-    pid: Option<u32>,
-    for_pid: Option<u32>,
-    waited_ns: u64,
-    /// Of all the waits of `pid` on this device.
-    share_percent: f64,
-}
-
-#[derive(Serialize)]
-struct AlertLine<'a> {
-    kind: &'static str,
-    severity: &'static str,
-    pid: Option<u32>,
-    gpu: Option<usize>,
-    sentence: &'a str,
+object! {
+    AlertLine<'a>(state: &State, alert: &'a Alert) {
+        kind: &'static str = alert.kind, "Which rule; ALERTS below lists them.";
+        severity: &'static str = alert.severity.word(), "warning or note.";
+        pid: Option<u32> = alert.who.and_then(|who| pid(state, who)), "Which process, if it is about one.";
+        gpu: Option<usize> = alert.gpu, "Which device, if it is about one.";
+        sentence: &'a str = &alert.sentence, "What is wrong, and what to do.";
+    }
 }
 
 /// Prints one snapshot. `only` is the one GPU to print.
@@ -113,104 +107,45 @@ pub fn print(
 }
 
 fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> {
-    let sample = &state.data().sample;
-    let shown = |gpu: usize| only.is_none_or(|only| only == gpu);
-    let rows = state.rows();
-    let listed = |process: &crate::sample::ProcessSample| {
-        let nowhere =
-            process.devices.is_empty() && only.is_none() && state.choices.filter.is_empty();
-        nowhere || rows.iter().any(|row| std::ptr::eq(row.process, process))
-    };
-    let document = Document {
-        schema_version: SCHEMA_VERSION,
-        unix_ms: sample.unix_ms,
-        host: &sample.host,
-        origin: sample.origin,
-        segment: &sample.segment,
-        nvml: &sample.nvml,
-        generation: sample.generation,
-        refused: sample.unmanaged,
-        refused_last_unix_ms: sample.refused_unix_ms(),
-        devices: (0..sample.devices.len())
-            .filter(|gpu| shown(*gpu))
-            .map(|gpu| device(state, gpu, &sample.devices[gpu]))
-            .collect(),
-        processes: sample
-            .processes
-            .iter()
-            .filter(|p| listed(p))
-            .map(|p| report::process(sample, p))
-            .collect(),
-        groups: report::groups(sample),
-        alerts: alerts(state, only),
-        warnings: &sample.warnings,
-    };
+    let document = Document::of(state, only, &state.data().sample);
     serde_json::to_writer(Plain::json(&mut *out), &document)?;
     Ok(writeln!(out)?)
 }
 
-fn device<'a>(state: &'a State, gpu: usize, device: &'a DeviceSample) -> Device<'a> {
+fn devices(state: &State, only: Option<usize>) -> Vec<Device<'_>> {
     let sample = &state.data().sample;
-    let owner = device.owner.and_then(|slot| sample.process(slot));
-    let us = |q| quantile(&device.handoff_hist, q).map(|ns| ns as f64 / 1e3);
-    let waits = state.data().waits(gpu, false);
-    let pid = |who| state.data().process(who).and_then(|process| process.pid);
-    let wait = |pair: Pair| Wait {
-        pid: pid(pair.who),
-        for_pid: pid(pair.behind),
-        waited_ns: pair.ns,
-        share_percent: (pair.share * 1000.0).round() / 10.0,
+    let shown = |gpu: &usize| only.is_none_or(|only| only == *gpu);
+    sample
+        .gpus()
+        .filter(shown)
+        .map(|gpu| Device::of(state, gpu, sample, &sample.devices[gpu]))
+        .collect()
+}
+
+fn processes(state: &State, only: Option<usize>) -> Vec<ProcessReport<'_>> {
+    let sample = &state.data().sample;
+    let rows = state.rows();
+    let listed = |process: &&ProcessSample| {
+        let nowhere =
+            process.devices.is_empty() && only.is_none() && state.choices.filter.is_empty();
+        nowhere || rows.iter().any(|row| std::ptr::eq(row.process, *process))
     };
-    Device {
-        gpu,
-        device: Common {
-            uuid: &device.uuid,
-            name: &device.name,
-            simulated: device.is_sim(),
-            mig: device.is_mig(),
-            total_bytes: device.total_bytes,
-            used_bytes: device.used_bytes,
-            ledger_bytes: sample.ledger_bytes(gpu),
-            limit_bytes: device.limit,
-            figures: device.nvml,
-        },
-        lock: DeviceLock {
-            policy: device.policy.0.to_string(),
-            policy_source: device.policy.1.word(),
-            holder_pid: owner.map(|p| p.shown_pid()),
-            held_ns: owner.map(|_| sample.time_ns.saturating_sub(device.owner_since_ns)),
-            waiters: device.waiters.len(),
-            handoffs: device.handoffs,
-            last_handoff_ns: Some(device.last_handoff_ns).filter(|ns| *ns > 0),
-            handoff_p50_us: us(0.50),
-            handoff_p99_us: us(0.99),
-            takeovers: device.takeovers,
-            forced: device.forced,
-            longest_wait: super::view::waits::worst(state.data(), &waits),
-            waits: waits.pairs().into_iter().map(wait).collect(),
-        },
-    }
+    let listed = sample.processes.iter().filter(listed);
+    listed.map(|p| ProcessReport::of(sample, p)).collect()
 }
 
 fn alerts(state: &State, only: Option<usize>) -> Vec<AlertLine<'_>> {
-    let data = state.data();
-    let about = |alert: &&super::data::alert::Alert| {
-        only.is_none_or(|only| alert.gpu.is_none_or(|gpu| gpu == only))
-    };
-    let alerts = data.alerts.iter().filter(about).map(|alert| AlertLine {
-        kind: alert.kind,
-        severity: match alert.severity {
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-        },
-        pid: alert
-            .who
-            .and_then(|who| data.process(who))
-            .and_then(|p| p.pid),
-        gpu: alert.gpu,
-        sentence: &alert.sentence,
-    });
-    alerts.collect()
+    let about = |alert: &&Alert| only.is_none_or(|only| alert.gpu.is_none_or(|gpu| gpu == only));
+    let alerts = state.data().alerts.iter().filter(about);
+    alerts.map(|alert| AlertLine::of(state, alert)).collect()
+}
+
+fn owner<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a ProcessSample> {
+    sample.process(device.owner?)
+}
+
+fn pid(state: &State, who: Who) -> Option<u32> {
+    state.data().process(who)?.pid
 }
 
 fn csv(out: &mut impl Write, state: &State, first: bool) -> Result<()> {
@@ -245,4 +180,24 @@ fn table(out: &mut impl Write, state: &State) -> Result<()> {
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::GroupView;
+    use crate::sample::keys::tests::explains;
+    use crate::sample::report::tests::whole;
+
+    #[test]
+    fn every_key_is_explained_and_no_other() {
+        let mut sample = whole();
+        sample.nvml = Nvml::Ready("570.00".into());
+        sample.groups.push(GroupView::default());
+        sample.devices.push(DeviceSample::default());
+        sample.devices[0].violations = 1;
+        let mut state = State::default();
+        state.update(sample);
+        explains(&Document::of(&state, None, &state.data().sample));
+    }
 }

@@ -11,6 +11,16 @@ pub enum Severity {
     Note,
 }
 
+impl Severity {
+    /// The word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        }
+    }
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {

@@ -105,7 +105,7 @@ fn heading(pen: &mut Pen<'_>, columns: &[(&Column, u16)], sort: usize, arrow: &s
             true => format!("{}{arrow}", column.title),
             false => column.title.to_owned(),
         };
-        match is_text(column.key) {
+        match column.is_text() {
             true => pen.put_within(x, 0, &title, *width, pen.style(role)),
             false => {
                 pen.put_before(x + width, 0, &title, pen.style(role));
@@ -114,11 +114,6 @@ fn heading(pen: &mut Pen<'_>, columns: &[(&Column, u16)], sort: usize, arrow: &s
         };
         x += width + 1;
     }
-}
-
-/// Columns set flush left, headings too.
-fn is_text(key: &str) -> bool {
-    matches!(key, "user" | "name" | "group" | "policy" | "state" | "full")
 }
 
 fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, state: &State) {
@@ -133,7 +128,7 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
         let role = role(column.key, &value, row);
         match &value {
             Value::Share(share) => bars::plain(pen, x, y, *width, *share, pen.style(role)),
-            value if is_text(column.key) => {
+            value if column.is_text() => {
                 pen.put_within(x, y, &value.shown(), *width, pen.style(role));
             }
             value => pen.put_before(x + width, y, &value.shown(), pen.style(role)),
@@ -143,11 +138,7 @@ fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, st
 }
 
 fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
-    let over = row
-        .holding
-        .quota
-        .bytes
-        .is_some_and(|quota| row.holding.used > quota);
+    let over = row.is_over_quota();
     match (key, value) {
         ("used" | "full", _) if over => Role::Bad,
         ("denials", Value::Count(1..)) => Role::Bad,
