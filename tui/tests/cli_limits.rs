@@ -259,3 +259,61 @@ fn executable(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
 }
+
+#[test]
+fn a_variable_that_means_no_limit_keeps_no_program_from_starting() {
+    let world = World::new();
+    let run = |options: &[&str], variables: &[(&str, &str)]| {
+        let mut command = world.command(&[&["run"], options, &["--", "echo", "started"]].concat());
+        // Any library will do: with this variable nothing could be enforced anyway.
+        let library = gpushare_tui::host::elf::libc().expect("a machine with glibc");
+        command
+            .env("GPUSHARE_LIB", library)
+            .env("GPUSHARE_DISABLE", "1");
+        command.envs(variables.iter().copied());
+        cli_support::Said::from(command.output().expect("built"))
+    };
+    for (options, variables) in [
+        (&[][..], &[("CUDA_MEM_LIMIT", "0")][..]),
+        (
+            &[],
+            &[
+                ("CUDA_DEVICE_MEMORY_LIMIT", "0"),
+                ("CUDA_DEVICE_MEMORY_LIMIT_1", "0"),
+            ],
+        ),
+        (&[], &[("CUDA_DEVICE_SM_LIMIT", "0")]),
+        (&[], &[("CUDA_DEVICE_SM_LIMIT", "100")]),
+        (&[], &[("ALNAIR_VGPU_COMPUTE_PERCENTILE", "0")]),
+        (
+            &[],
+            &[("GPUSHARE_MEMORY", "none"), ("GPUSHARE_CAP", "100%")],
+        ),
+        (&[], &[("GPUSHARE_POLICY", "off")]),
+        (&["--memory", "none"], &[("CUDA_MEM_LIMIT", "8G")]),
+        (&["--policy", "off", "--cap", "100%"], &[]),
+    ] {
+        let said = run(options, variables);
+        assert_eq!(said.out, "started\n", "{options:?} {variables:?}: {said:?}");
+    }
+    for (options, variables, named) in [
+        (&[][..], &[("CUDA_MEM_LIMIT", "8G")][..], "CUDA_MEM_LIMIT"),
+        (
+            &[],
+            &[("CUDA_DEVICE_MEMORY_LIMIT_1", "8G")],
+            "CUDA_DEVICE_MEMORY_LIMIT_1",
+        ),
+        (&[], &[("WRAPPER_MAX_MEMORY", "0")], "WRAPPER_MAX_MEMORY"),
+        (
+            &[],
+            &[("CUDA_OVERRIDE_ALWAYS_LOCK", "1")],
+            "CUDA_OVERRIDE_ALWAYS_LOCK",
+        ),
+        (&["--memory", "1:8G"], &[], "--memory"),
+        (&["--group", "team"], &[], "--group"),
+    ] {
+        let said = run(options, variables);
+        assert_eq!(said.out, "", "{options:?} {variables:?}: {said:?}");
+        said.refused(1, &["was not started", named]);
+    }
+}

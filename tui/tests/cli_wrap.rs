@@ -93,6 +93,69 @@ fn a_wrapper_without_gpushare_starts_the_program_all_the_same() {
 }
 
 #[test]
+fn a_wrapper_without_gpushare_refuses_to_start_a_program_without_its_limit() {
+    type Options = &'static [&'static str];
+    type Variables = &'static [(&'static str, &'static str)];
+    let limits: [(Options, Variables, &str); 7] = [
+        (&["--memory", "8GiB", "--weight", "7"], &[], "--memory"),
+        (&["--cap", "30%"], &[], "--cap"),
+        (&["--group", "team"], &[], "--group"),
+        (&["--policy", "always"], &[], "--policy"),
+        (
+            &["--memory", "none"],
+            &[("GPUSHARE_CAP", "20%")],
+            "GPUSHARE_CAP",
+        ),
+        (&[], &[("CUDA_MEM_LIMIT", "8G")], "CUDA_MEM_LIMIT"),
+        (&[], &[("WRAPPER_MAX_MEMORY", "0")], "WRAPPER_MAX_MEMORY"),
+    ];
+    let starts: [(Options, Variables); 4] = [
+        (
+            &["--memory", "none", "--cap", "100%", "--policy", "off"],
+            &[],
+        ),
+        (
+            &["--memory", "8GiB", "--best-effort"],
+            &[("GPUSHARE_CAP", "20%")],
+        ),
+        (
+            &["--weight", "7", "--name", "x"],
+            &[("GPUSHARE_MEMORY", "none")],
+        ),
+        (&[], &[("CUDA_DEVICE_MEMORY_LIMIT", "0"), ("PFLOG", "/tmp")]),
+    ];
+    let cases = limits.map(|(options, variables, named)| (options, variables, Some(named)));
+    let starts = starts.map(|(options, variables)| (options, variables, None));
+    for (options, variables, named) in cases.into_iter().chain(starts) {
+        let world = World::new();
+        let path = program(&world);
+        let gpushare = world.dir().join("100% gpushare");
+        cli_support::copy(env!("CARGO_BIN_EXE_gpushare"), &gpushare, "755");
+        let mut wrap = Command::new(&gpushare);
+        let wrapped = wrap.arg("wrap").arg(&path).args(options).output();
+        assert!(wrapped.expect("a copy runs as well").status.success());
+        fs::remove_file(&gpushare).expect("ours");
+        let mut command = Command::new(&path);
+        for name in ["GPUSHARE_MEMORY", "GPUSHARE_CAP", "CUDA_MEM_LIMIT"] {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied());
+        let said = cli_support::Said::from(command.output().expect("a script"));
+        match named {
+            None => assert_eq!(said.code, 7, "{options:?} {variables:?}: {said:?}"),
+            Some(named) => {
+                assert_eq!(said.out, "", "{options:?}: it was started");
+                assert_eq!(said.err.lines().count(), 1, "{said:?}");
+                let missing = gpushare.display().to_string();
+                let words = ["was not started", named, "--best-effort", &missing];
+                let said = said.refused(1, &words);
+                assert!(!said.err.contains("--weight"), "{said:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_cannot_or_should_not_be_wrapped_is_refused_and_left_alone() {
     let world = World::new();
     let refuse = |path: &str, code: i32, word: &str| {

@@ -10,7 +10,8 @@ use crate::workload::wrapping;
 
 /// Make an executable always start through gpushare run, with these options
 ///
-/// The program moves to gpushare-wrapped.NAME beside it; gpushare unwrap puts it back byte for byte.
+/// The program moves to gpushare-wrapped.NAME beside it; gpushare unwrap puts it back byte for byte. If gpushare itself
+/// is removed later, the program starts without it, but not when a limit was requested, unless with --best-effort.
 #[derive(Debug, clap::Args)]
 pub struct WrapArgs {
     /// The executable
@@ -34,7 +35,7 @@ pub fn wrap(args: &WrapArgs, out: &mut dyn Write) -> Done {
             "cannot find gpushare's own executable for the wrapper: {error}"
         ))
     })?;
-    let hidden = wrapping::wrap(&args.exe, &own, &args.settings.options())?;
+    let hidden = wrapping::wrap(&args.exe, &own, &args.settings)?;
     writeln!(
         out,
         "{} now starts through gpushare run; the original program is {}",

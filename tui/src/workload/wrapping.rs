@@ -5,7 +5,7 @@
 //! order of steps keeps a working `EXE` in place at every moment: the second name is linked first,
 //! then the finished script is renamed over `EXE`; unwrapping is one rename back. A link that is
 //! there already ends a second wrapper at once. Should gpushare go away, the script starts the
-//! program without it.
+//! program without it, unless a limit is asked for: then it refuses, as `gpushare run` would.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -14,6 +14,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
+use crate::workload::launch::Settings;
 
 /// What the program is called while it is wrapped.
 const PREFIX: &str = "gpushare-wrapped.";
@@ -21,7 +23,7 @@ const PREFIX: &str = "gpushare-wrapped.";
 const MARK: &str = "# Made by gpushare wrap; gpushare unwrap takes it away.";
 
 /// Puts `exe` behind a wrapper that runs `gpushare run OPTIONS`. Returns where the program is now.
-pub fn wrap(exe: &Path, gpushare: &Path, options: &[String]) -> Result<PathBuf, Failure> {
+pub fn wrap(exe: &Path, gpushare: &Path, settings: &Settings) -> Result<PathBuf, Failure> {
     let exe = resolve(exe)?;
     check(&exe, gpushare)?;
     let hidden = hidden_name(&exe)?;
@@ -33,7 +35,7 @@ pub fn wrap(exe: &Path, gpushare: &Path, options: &[String]) -> Result<PathBuf, 
         )),
         _ => cannot(&exe, "be wrapped", &error),
     })?;
-    let script = script(&hidden, gpushare, options);
+    let script = script(&hidden, gpushare, settings);
     if let Err(error) = replace(&exe, &script) {
         // Nothing but the second name was made yet.
         let _ = fs::remove_file(&hidden);
@@ -127,17 +129,56 @@ pub fn is_wrapper(exe: &Path) -> bool {
     read.is_ok() && String::from_utf8_lossy(&start).lines().nth(1) == Some(MARK)
 }
 
-fn script(hidden: &Path, gpushare: &Path, options: &[String]) -> Vec<u8> {
+fn script(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
+    let options = settings.options();
     let options: Vec<String> = options
         .iter()
         .map(|option| quote(option.as_ref()))
         .collect();
+    let options = options
+        .iter()
+        .fold(String::new(), |all, one| all + one + " ");
+    let without = without(hidden, gpushare, settings);
     let (gpushare, hidden) = (quote(gpushare.as_os_str()), quote(hidden.as_os_str()));
     format!(
-        "#!/bin/sh\n{MARK}\n[ -x {gpushare} ] || exec {hidden} \"$@\"\nexec {gpushare} run {}-- {hidden} \"$@\"\n",
-        options.iter().map(|option| format!("{option} ")).collect::<String>(),
+        "#!/bin/sh\n{MARK}\nif [ ! -x {gpushare} ]; then\n{without}fi\nexec {gpushare} run {options}-- {hidden} \"$@\"\n"
     )
     .into_bytes()
+}
+
+/// What the script does once gpushare is gone: a limit is never lost silently.
+fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> String {
+    let start = format!("exec {} \"$@\"\n", quote(hidden.as_os_str()));
+    if settings.best_effort {
+        return start;
+    }
+    let (limits, variables) = settings.limits_of_options();
+    // The values that mean "no limit", as `Settings::limits` reads them.
+    let refusal = format!(
+        "{} was not started, because these limits cannot be enforced:%s; {} is missing; install gpushare again, or \
+         wrap the program with --best-effort",
+        plain(&hidden.display().to_string()),
+        plain(&gpushare.display().to_string())
+    );
+    // Of the format only the one %s is one.
+    let refusal = refusal
+        .replace('%', "%%")
+        .replace("%%s", "%s")
+        .replace('\\', "\\\\");
+    let refusal = format!("gpushare: {refusal}\\n");
+    format!(
+        "limits={}\nfor name in {}; do\n  eval \"value=\\${{$name-}}\"\n  case $name=$value in *=|*=none|*=off|*=100|*=100%|CUDA_DEVICE_*=0|CUDA_MEM_LIMIT=0|ALNAIR_*=0) ;; \
+         *) limits=\"$limits $name\" ;; esac\ndone\n[ -n \"$limits\" ] || {start}printf {} \"$limits\" >&2\nexit {}\n",
+        quote(
+            limits
+                .iter()
+                .fold(String::new(), |all, one| all + " " + one)
+                .as_ref()
+        ),
+        variables.join(" "),
+        quote(refusal.as_ref()),
+        Exit::Failed.code()
+    )
 }
 
 /// A word as `sh` takes it literally.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use shm_layout::environment::Environment;
+use shm_layout::{MemoryLimit, PolicyKind};
 
 use crate::text::exit::Failure;
 use crate::text::names::{check_group, check_label};
@@ -92,6 +93,53 @@ fn right<T>(what: &str, read: Result<T, units::TextError>) -> Result<(), Failure
     read.map(drop).map_err(|error| wrong_value(what, &error))
 }
 
+fn limiting() -> impl Iterator<Item = &'static Carried> {
+    CARRIED
+        .iter()
+        .filter(|carried| carried.means == Means::Limit)
+}
+
+/// Another tool's name of one device ends in its number.
+fn is_alias(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let stem = stem.strip_suffix('_').unwrap_or(name);
+    let mut known = shm_layout::ALIASES.iter();
+    known.any(|alias| *alias == name || *alias == stem)
+}
+
+/// The kinds of limits that variables ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    memory: bool,
+    cap: bool,
+    group: bool,
+    policy: bool,
+}
+
+impl Asked {
+    fn of(environment: &Environment) -> Self {
+        let limits = &environment.limits;
+        let is_limit = |memory: &MemoryLimit| {
+            matches!(memory, MemoryLimit::Bytes(_) | MemoryLimit::Percent(_))
+        };
+        Self {
+            memory: limits.memory.iter().any(is_limit),
+            cap: limits.cap.is_some_and(|percent| percent < 100),
+            group: limits.group.is_some(),
+            policy: limits
+                .policy
+                .is_some_and(|policy| policy.kind != PolicyKind::Off),
+        }
+    }
+
+    fn any_of(self, other: Self) -> bool {
+        self.memory && other.memory
+            || self.cap && other.cap
+            || self.group && other.group
+            || self.policy && other.policy
+    }
+}
+
 impl Settings {
     /// The variables that carry the settings, each checked.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
@@ -130,29 +178,37 @@ impl Settings {
         by_option.map_or(variable, |carried| carried.option)
     }
 
-    /// Which limits are asked for, here or by what the program inherits: the names that ask.
+    /// Which limits are asked for, here or by what the program inherits: the names that ask. A value that means "no
+    /// limit" asks for none, and neither does a variable that another one overrides.
     pub fn limits(&self) -> Vec<String> {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|text| !text.is_empty());
-        let limits = CARRIED
-            .iter()
-            .filter(|carried| carried.means == Means::Limit);
-        let mut names: Vec<String> = limits
-            .filter_map(|carried| match (carried.of)(self) {
-                Some(_) => Some(carried.option),
-                None => is_set(carried.variable).then_some(carried.variable),
-            })
-            .map(ToOwned::to_owned)
-            .collect();
-        // Another tool's name of one device ends in its number.
-        let is_alias = |name: &str| {
-            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-            let stem = stem.strip_suffix('_').unwrap_or(name);
-            let mut limits = shm_layout::ALIASES.iter();
-            name != variables::PFLOG && limits.any(|alias| *alias == name || *alias == stem)
+        let in_force = Asked::of(&Environment::read(&|name| self.value(name)));
+        let asks = |variable: &str| {
+            let only = |name: &str| self.value(name).filter(|_| name == variable);
+            Asked::of(&Environment::read(&only)).any_of(in_force)
         };
         let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        names.extend(inherited.filter(|name| is_alias(name) && is_set(name)));
-        names
+        let other = inherited.filter(|name| is_alias(name));
+        let ours = limiting().map(|carried| carried.variable.to_owned());
+        ours.chain(other)
+            .filter(|name| asks(name))
+            .map(|name| self.said_by(&name).to_owned())
+            .collect()
+    }
+
+    /// Which limits the options ask for, and the variables in which a program may inherit others.
+    pub fn limits_of_options(&self) -> (Vec<String>, Vec<&'static str>) {
+        let asks = |carried: &&Carried| {
+            let value = (carried.of)(self);
+            let only = |name: &str| value.clone().filter(|_| name == carried.variable);
+            Asked::of(&Environment::read(&only)) != Asked::default()
+        };
+        let options = limiting()
+            .filter(asks)
+            .map(|carried| carried.option.to_owned());
+        let aliases = shm_layout::ALIASES.into_iter();
+        let aliases = aliases.filter(|name| *name != variables::PFLOG);
+        let variables = limiting().map(|carried| carried.variable).chain(aliases);
+        (options.collect(), variables.collect())
     }
 
     /// The same settings as options of `gpushare run`.
@@ -229,6 +285,29 @@ mod tests {
             },
         ] {
             assert_eq!(refused(settings).exit, Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn a_value_that_means_no_limit_asks_for_none() {
+        let asked = |settings: Settings| settings.limits_of_options().0;
+        let memory = |text: &str| Settings {
+            memory: Some(text.into()),
+            ..Settings::default()
+        };
+        assert_eq!(asked(memory("8GiB")), ["--memory"]);
+        assert_eq!(asked(memory("0:none,1:50%")), ["--memory"]);
+        let unlimited = [
+            memory("none"),
+            memory("0:none,1:none"),
+            Settings {
+                cap: Some("100%".into()),
+                policy: Some("off".into()),
+                ..Settings::default()
+            },
+        ];
+        for settings in unlimited {
+            assert_eq!(asked(settings), [""; 0]);
         }
     }
 
