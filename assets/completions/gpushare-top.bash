@@ -23,13 +23,13 @@ _gpushare__top() {
 
     case "${cmd}" in
         gpushare__top)
-            opts="-b -n -d -h -V --once --batch --looks --delay --format --check --filter --gpu --read-only --record --replay --no-nvml --ascii --color --config --tied --help --version"
+            opts="-b -n -d -h -V --once --batch --snapshots --delay --format --check --filter --gpu --read-only --record --replay --no-nvml --ascii --color --config --tied --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --looks)
+                --snapshots)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,7 +1,7 @@
-complete -c gpushare-top -s n -l looks -d 'Exit after this many snapshots (with -b)' -r
+complete -c gpushare-top -s n -l snapshots -d 'Exit after this many snapshots (with -b)' -r
 complete -c gpushare-top -s d -l delay -d 'Seconds between two snapshots' -r
 complete -c gpushare-top -l format -d 'How to print (with --once or -b)' -r -f -a "table\t'For people'
-json\t'One JSON document a look'
+json\t'One JSON document for each snapshot'
 csv\t'One row for each process and device'"
 complete -c gpushare-top -l filter -d 'Show only some processes: user=alice used>4G state=wait name~train, or just a word' -r
 complete -c gpushare-top -l gpu -d 'Start with this GPU; with --once or -b print only it' -r

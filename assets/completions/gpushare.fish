@@ -165,7 +165,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l memory -d 'Only a device with this much memory free' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l explain -d 'Show how busy each device is and why one was chosen'
-complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l json -d 'Write JSON; where the device could not be claimed, unclaimed_because says why'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l count -d 'Only print how many devices a program started here sees, or nothing where NVML does not say'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l gpu -d 'Run on one device: its number, its UUID, or `auto` for the least busy one' -r

@@ -53,7 +53,7 @@ pub struct Finding {
     /// What was found.
     pub found: String,
     /// What to do about it.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl Finding {
@@ -62,25 +62,25 @@ impl Finding {
             check,
             level: Level::Ok,
             found: found.into(),
-            mend: None,
+            fix: None,
         }
     }
 
-    fn warn(check: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+    fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             check,
             level: Level::Warn,
             found: found.into(),
-            mend: Some(mend.into()),
+            fix: Some(fix.into()),
         }
     }
 
-    fn fail(check: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+    fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             check,
             level: Level::Fail,
             found: found.into(),
-            mend: Some(mend.into()),
+            fix: Some(fix.into()),
         }
     }
 }
@@ -100,8 +100,11 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
     let mut findings = install::check(patient);
     findings.extend(program::check(patient));
     findings.extend(machine::check(patient));
-    findings.extend(segments::check(patient));
-    findings.extend(unreached::check(patient));
+    let (segments, snapshot) = segments::check(patient);
+    findings.extend(segments);
+    if patient.dir.is_ok() {
+        findings.extend(unreached::check(snapshot.as_ref()));
+    }
     findings.extend(driver::check(patient));
     findings
 }

@@ -202,15 +202,15 @@ fn print(
         }
     };
     state.choices.all_gpus = options.gpu.is_none();
-    let looks = if options.once {
+    let snapshots = if options.once {
         1
     } else {
-        options.looks.unwrap_or(u64::MAX)
+        options.snapshots.unwrap_or(u64::MAX)
     };
     let format = options.format.unwrap_or_default();
     let mut out = io::stdout().lock();
-    for look in 0..looks {
-        if look > 0 {
+    for number in 0..snapshots {
+        if number > 0 {
             std::thread::sleep(source.pace().unwrap_or(pace));
         }
         let Some(sample) = source.next()? else { break };
@@ -226,7 +226,7 @@ fn print(
             }
             state.choices.gpu = gpu;
         }
-        match once::print(&mut out, &state, format, options.gpu, look == 0) {
+        match once::print(&mut out, &state, format, options.gpu, number == 0) {
             Err(error) if is_broken_pipe(&error) => return Ok(Exit::Done.into()),
             printed => printed?,
         }

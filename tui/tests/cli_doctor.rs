@@ -57,7 +57,7 @@ fn who_the_library_does_not_reach_is_told_why() {
         assert_eq!(found["level"], level, "{found}");
         let text = found["found"].as_str().unwrap_or_default();
         assert!(text.contains(words), "{found}");
-        assert!(found["mend"].is_string(), "{found}");
+        assert!(found["fix"].is_string(), "{found}");
     }
 }
 

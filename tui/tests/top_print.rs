@@ -152,8 +152,27 @@ fn a_recording_plays_what_was_seen() {
     assert_eq!(
         seen.lines().count(),
         5,
-        "a header and two looks at two processes"
+        "a header and two snapshots of two processes"
     );
+}
+
+#[test]
+fn the_number_of_snapshots_has_its_earlier_name_too() {
+    let (world, _actors) = stage();
+    for option in ["--snapshots", "--looks"] {
+        let print = [
+            "-b",
+            option,
+            "2",
+            "-d",
+            "0.05",
+            "--format",
+            "csv",
+            "--no-nvml",
+        ];
+        let csv = top(&world, &print).done().out;
+        assert_eq!(csv.lines().count(), 1 + 2 * 2, "{option}: {csv}");
+    }
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
                 finding.check,
                 finding.found
             )?;
-            if let Some(fix) = &finding.mend {
+            if let Some(fix) = &finding.fix {
                 writeln!(out, "{:19}-> {fix}", "")?;
             }
         }

@@ -9,17 +9,16 @@ use super::{Finding, Patient};
 use crate::text::refused::Refused;
 use shm_layout::variables;
 
-pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+/// The findings, and what is in the segments if they can be read.
+pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
     let dir = match &patient.dir {
         Ok(dir) => dir,
         Err(why) => {
-            return vec![Finding::fail(
-                "segments",
-                why.clone(),
-                "see the message; gpushare init makes new ones",
-            )];
+            let advice = "see the message; gpushare init makes new ones";
+            return (vec![Finding::fail("segments", why.clone(), advice)], None);
         }
     };
+    let mut found = None;
     let mut findings = Vec::new();
     findings.extend(apart(dir).map(|found| {
         Finding::warn(
@@ -42,7 +41,9 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
                     shm_layout::ABI_VERSION
                 ),
             ));
-            findings.extend(contents(&snapshot(&segments, clock::now())));
+            let snapshot = snapshot(&segments, clock::now());
+            findings.extend(contents(&snapshot));
+            found = Some(snapshot);
         }
         Err(OpenError::Missing { .. }) if dir.path.exists() && !may_write(&dir.path) => {
             findings.push(Finding::warn(
@@ -62,7 +63,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
         }
         Err(error) => findings.push(Finding::fail("segments", error.to_string(), advice(&error))),
     }
-    findings
+    (findings, found)
 }
 
 /// Whether segments can be made in this directory: neither rights nor a read-only file system stand against it.

@@ -7,20 +7,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use shm_layout::{Segments, clock, procfs, snapshot};
+use shm_layout::{Snapshot, procfs};
 
-use super::{Finding, Patient};
+use super::Finding;
+use crate::host::pids::own_pid;
 
-pub(super) fn check(patient: &Patient) -> Option<Finding> {
-    let dir = patient.dir.as_ref().ok()?;
-    let managed: BTreeSet<u32> = match Segments::open_viewer(&dir.path) {
-        Ok(segments) => snapshot(&segments, clock::now())
-            .processes
-            .iter()
-            .map(|process| process.identity.pid)
-            .collect(),
-        Err(_) => BTreeSet::new(),
-    };
+/// `snapshot` is of the segments, if there are any that can be read.
+pub(super) fn check(snapshot: Option<&Snapshot>) -> Option<Finding> {
+    let processes = snapshot.map_or(&[][..], |snapshot| &snapshot.processes);
+    let managed: BTreeSet<u32> = processes
+        .iter()
+        .map(|process| process.identity.pid)
+        .collect();
     let pids: Vec<String> = own_processes()
         .filter(|pid| own_pid(*pid).is_some_and(|own| !managed.contains(&own)))
         .filter(|pid| fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| uses_a_gpu(&maps)))
@@ -46,15 +44,6 @@ fn own_processes() -> impl Iterator<Item = u32> {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         (entry.metadata().ok()?.uid() == uid).then_some(pid)
     })
-}
-
-/// A process's pid in its own namespace, by which it registers.
-fn own_pid(pid: u32) -> Option<u32> {
-    let status = procfs::text(format!("/proc/{pid}/status")).ok()?;
-    let pids = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))?;
-    pids.split_ascii_whitespace().last()?.parse().ok()
 }
 
 /// Whether a process has our library, and memory of a GPU or of the simulated one.

@@ -84,6 +84,11 @@ fn inode(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|meta| meta.ino())
 }
 
+/// A process's number in its own namespace, by which it registers.
+pub fn own_pid(pid: u32) -> Option<u32> {
+    innermost_pid(&Path::new("/proc").join(pid.to_string()))
+}
+
 /// The process's number in its own namespace.
 fn innermost_pid(dir: &Path) -> Option<u32> {
     let status = procfs::text(dir.join("status")).ok()?;

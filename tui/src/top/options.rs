@@ -24,8 +24,14 @@ pub struct Options {
     #[arg(short, long)]
     pub batch: bool,
     /// Exit after this many snapshots (with -b).
-    #[arg(short = 'n', long, value_name = "N", requires = "batch")]
-    pub looks: Option<u64>,
+    #[arg(
+        short = 'n',
+        long,
+        alias = "looks",
+        value_name = "N",
+        requires = "batch"
+    )]
+    pub snapshots: Option<u64>,
     /// Seconds between two snapshots.
     #[arg(short, long, value_name = "SEC")]
     pub delay: Option<f64>,
@@ -73,7 +79,7 @@ pub enum Format {
     /// For people.
     #[default]
     Table,
-    /// One JSON document a look.
+    /// One JSON document for each snapshot.
     Json,
     /// One row for each process and device.
     Csv,
