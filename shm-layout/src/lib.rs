@@ -1,7 +1,7 @@
 //! The shared memory that gpushare is made of: two segments, and the protocols on them.
 //!
-//! Workloads publish what they do with a GPU and obey what they are told; the tools look and edit. Both sides meet
-//! here and nowhere else. There is no daemon: whoever lives does what is to be done for those who died.
+//! Workloads publish what they do with a GPU and apply the operator's settings; the tools read and edit. Both sides meet
+//! here and nowhere else. There is no daemon: the processes that live clean up after those that died.
 //!
 //! ```text
 //!                  state (workloads write)                    control (only the operator writes)
@@ -30,7 +30,14 @@
 //!   [`protocol::turn`]).
 //! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while somebody asked for it
 //!   ([`trace`]).
-//! * **Nobody is hurt.** A fresh segment changes nothing. Nothing here panics in a workload, prints, installs signal
+//! * **The directory.** It is opened without following a link in its last component, belongs to the effective user or to
+//!   root, and only its owner may write it; everything in it is reached relative to that descriptor and must be a regular
+//!   file of the directory's owner ([`dir`]). What is not so is refused and left alone ([`OpenError::not_permitted`]).
+//!   `GPUSHARE_DIR` names another directory and does not weaken the rule.
+//! * **One pair.** `state` and `control` carry one random instance id. A `control` of another instance is set aside, so that
+//!   no old edit reaches a new process. Whether an installation is one user's or the machine's follows from the directory
+//!   and `control`, never from bytes that a workload may write.
+//! * **Harmless to its host.** A fresh segment changes nothing. Nothing here panics in a workload, prints, installs signal
 //!   handlers, or keeps a file descriptor.
 //!
 //! # What may not
@@ -38,9 +45,10 @@
 //! * **A file that shrinks in use.** Whoever may write `state` and truncates it takes the pages from under everybody who
 //!   has it mapped, and the kernel ends them with SIGBUS; we install no signal handlers, so nothing here can prevent
 //!   that. We never truncate. To start anew, end the programs and remove the file.
-//! * **A file that is overwritten in use.** Tools and workloads survive any bytes in it. A workload whose slot is no
-//!   longer its own (`Registration::is_ours`) says so and runs on unmanaged; `gpushare ps` says that the file is no
-//!   segment.
+//! * **The contents of `state`.** Every workload of the installation may write all of it. Tools and workloads survive any
+//!   bytes in it. A workload whose slot is no longer its own (`Registration::is_ours`) says so and runs on unmanaged. In
+//!   one user's directory a header that was written over is refused, by its sentence, until the file is removed; in a
+//!   system installation the header of `state` is not read at all. `gpushare doctor` names slots that were written over.
 //!
 //! # Why not the `shared_memory` crate
 //!
