@@ -78,7 +78,7 @@ fn keep(guest: &'static Guest) {
             departure::step_aside(guest);
             break;
         }
-        obey(guest);
+        apply_settings(guest);
         let now = clock::now();
         if now >= beat_at {
             fold(guest, now);
@@ -129,7 +129,7 @@ fn keep(guest: &'static Guest) {
 }
 
 /// Follows the operator's edits, and says so.
-pub fn obey(guest: &Guest) {
+pub fn apply_settings(guest: &Guest) {
     let generation = guest.registration.control_generation();
     for device in &guest.devices {
         device.turn.follow(guest, device, rules(guest, device));

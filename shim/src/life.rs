@@ -140,7 +140,7 @@ fn decide(page: &'static Page) {
         KEPT.store(std::ptr::from_ref(guest).cast_mut(), Relaxed);
         barrier::prepare();
         guest.tracer.start(guest);
-        keeper::obey(guest);
+        keeper::apply_settings(guest);
         // ORDER: pairs with the Acquire in `guest`; publishes the guest.
         page.guest
             .store(std::ptr::from_ref(guest).cast_mut(), Release);

@@ -194,11 +194,11 @@ impl World {
         };
         let kept = scenario.is_some_and(|wanted| wanted != text);
         let scenario = Scenario::parse(&text).map_err(|e| cannot("use its scenario", &e))?;
-        write_scenario(layout, &text).map_err(|e| cannot("keep its scenario", &e))?;
+        write_scenario(layout, &text).map_err(|e| cannot("store its scenario", &e))?;
         // ORDER: publishes the scenario to those who see the magic.
         layout.magic.store(MAGIC, Release);
         if remains::is_of_directory(world) {
-            let present = Life::present(&lock_path).map_err(|e| cannot("take part in it", &e))?;
+            let present = Life::present(&lock_path).map_err(|e| cannot("register with it", &e))?;
             remains::keep_until_exit(Path::new(&format!("/dev/shm{os_name}")), layout, present);
         }
         drop(exclusive);

@@ -244,7 +244,7 @@ fn print(
     })
 }
 
-/// Whoever read our output has seen enough.
+/// The reader of our output has gone.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let gone = |kind| kind == io::ErrorKind::BrokenPipe;
     let plain = error.downcast_ref::<io::Error>();

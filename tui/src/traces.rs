@@ -138,7 +138,7 @@ fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
     }])
 }
 
-/// Nobody is meant, or nobody of those has a trace.
+/// The target names no process, or none of them has a trace.
 fn nothing(target: &Target, sample: &Sample) -> Failure {
     match target.resolve(sample) {
         Ok(living) => {
@@ -156,9 +156,9 @@ fn nothing(target: &Target, sample: &Sample) -> Failure {
         Err(_) if *target == Target::All => {
             Failure::no_such_target("there is no trace here; gpushare trace start TARGET makes one")
         }
-        Err(nobody) => Failure {
-            sentence: format!("{nobody}; gpushare trace show lists the traces"),
-            ..nobody
+        Err(none) => Failure {
+            sentence: format!("{none}; gpushare trace show lists the traces"),
+            ..none
         },
     }
 }

@@ -78,14 +78,14 @@ pub fn preview(
 /// How many processes an edit concerns.
 fn reach(change: &Change, sample: &Sample) -> String {
     match concerned(change, sample).count() {
-        0 => NOBODY.to_owned(),
+        0 => NO_PROCESS.to_owned(),
         1 => "for 1 process".to_owned(),
         count => format!("for {count} processes"),
     }
 }
 
 /// Said where an edit concerns no running process.
-const NOBODY: &str = "no running process affected";
+const NO_PROCESS: &str = "no running process affected";
 
 /// Makes edits one by one and reports each. The first refusal ends it.
 pub fn apply_all(
@@ -120,7 +120,7 @@ pub fn report(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let applied_by = match (applied.acknowledged_by.len(), applied.missing.as_slice()) {
-        (0, []) => NOBODY.to_owned(),
+        (0, []) => NO_PROCESS.to_owned(),
         (1, []) => "applied by 1 process".to_owned(),
         (count, []) => format!("applied by all {count} processes"),
         (_, missing) => {

@@ -79,7 +79,7 @@ fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
                 args.name
             )));
         }
-        (false, false) => return Err(nobody(&args.name)),
+        (false, false) => return Err(no_such_group(&args.name)),
         _ => {}
     }
     submit(change, &args.name, &args.edit, &dir, &sample, out)
@@ -90,7 +90,7 @@ fn remove(args: &RmArgs, out: &mut dyn Write) -> Done {
     let dir = segments::dir()?;
     let sample = segments::sample_to_edit(&dir)?;
     if !is_defined(&dir.path, &args.name) {
-        return Err(nobody(&args.name));
+        return Err(no_such_group(&args.name));
     }
     let change = Change::Group {
         name: args.name.clone(),
@@ -117,14 +117,14 @@ fn submit(
     Ok(Exit::Done)
 }
 
-fn nobody(name: &str) -> Failure {
+fn no_such_group(name: &str) -> Failure {
     Failure::no_such_target(format!(
         "there is no group {}; gpushare group show lists them, group create makes one",
         crate::text::plain::plain(name)
     ))
 }
 
-/// Whether the operator has defined it; a process may also have named one that nobody defined.
+/// Whether the operator has defined it; a process may also have named one that has no settings.
 fn is_defined(dir: &std::path::Path, name: &str) -> bool {
     let Ok(segments) = Segments::open_viewer(dir) else {
         return false;
@@ -178,7 +178,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         })
         .collect();
     if let (Some(name), true) = (&args.name, lines.is_empty()) {
-        return Err(nobody(name));
+        return Err(no_such_group(name));
     }
     if args.json {
         let document = Document {

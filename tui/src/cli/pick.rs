@@ -74,7 +74,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
         return Ok(Exit::Done);
     }
-    // From the look to the claim nobody else may look, or two picks choose the same device.
+    // No other pick may read the figures between this reading and its claim, or both choose the same device.
     let _turn = take_turn(&dir.path);
     let sample = segments::sample(&dir)?;
     if sample.devices.is_empty() {

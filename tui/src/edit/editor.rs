@@ -1,6 +1,6 @@
 //! The one road by which a person's edit reaches the segments.
 //!
-//! Whoever edits, the control program or the dashboard, goes through an [`Editor`]: the change is
+//! The control program and the dashboard both go through an [`Editor`]: the change is
 //! checked, done by compare-and-swap on the generation, written to the audit log (a refused one
 //! too), and then the living processes are waited for until they apply it, for a bounded time; who
 //! has not answered by then is named. Taking an edit back ([`Editor::undo`]) is a new edit forward.

@@ -80,7 +80,7 @@ impl Target {
             .filter_map(choose)
             .collect();
         if chosen.is_empty() {
-            Err(self.nobody(sample))
+            Err(self.no_process(sample))
         } else {
             Ok(chosen)
         }
@@ -114,7 +114,7 @@ impl Target {
         }
     }
 
-    fn nobody(&self, sample: &Sample) -> Failure {
+    fn no_process(&self, sample: &Sample) -> Failure {
         let managed = sample
             .processes
             .iter()
@@ -187,7 +187,7 @@ pub fn title_of(sample: &Sample, slot: SlotId) -> String {
 
 /// A device by number, UUID or unambiguous beginning of one: its position in the sample.
 pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
-    let nobody = || {
+    let no_device = || {
         let known: Vec<String> = sample
             .devices
             .iter()
@@ -206,7 +206,7 @@ pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
         return if number < sample.devices.len() {
             Ok(number)
         } else {
-            Err(nobody())
+            Err(no_device())
         };
     }
     let matches =
@@ -229,7 +229,7 @@ pub fn device(text: &str, sample: &Sample) -> Result<usize, Failure> {
         (Some(_), Some(_)) => Err(Failure::usage(format!(
             "{text} is the start of several UUIDs; write more of it"
         ))),
-        (None, _) => Err(nobody()),
+        (None, _) => Err(no_device()),
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
                 .parse::<Target>()
                 .expect("well formed")
                 .resolve(&sample())
-                .expect_err("nobody");
+                .expect_err("no process");
             assert_eq!(failure.exit, Exit::NoSuchTarget, "{text}");
         }
         for text in ["", "name:", "nam:x", "-1", "x"] {

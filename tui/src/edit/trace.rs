@@ -38,7 +38,7 @@ pub fn begin(
     let applied = editor
         .apply(request(chosen, Some(records), reason, from))
         .inspect_err(|_| {
-            // Nobody will write it.
+            // No process will write it.
             let _ = trace::remove(&dir.path, chosen.slot);
         })?;
     if !applied.missing.is_empty() {

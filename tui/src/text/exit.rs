@@ -114,7 +114,7 @@ impl std::error::Error for Failure {}
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // A reader that went away (`gpushare ps | head`) is no failure, and nobody is left to tell.
+        // A reader that went away (`gpushare ps | head`) is no failure, and there is no reader left to tell.
         match error.kind() {
             ErrorKind::BrokenPipe => Self {
                 exit: Exit::Done,

@@ -92,7 +92,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             path: dir.clone(),
             mode: Mode::User,
         });
-    // Nobody listens any more when the dashboard is closing.
+    // There is no listener any more when the dashboard is closing.
     let tell = |what| drop(news.send(what));
     match task {
         Task::ReadAudit => {

@@ -33,7 +33,7 @@ pub struct Candidate {
     pub uuid: String,
     /// Its name.
     pub name: String,
-    /// Memory that nobody holds or was promised.
+    /// Memory that no process holds or was promised.
     pub free_bytes: u64,
     /// Its memory.
     pub total_bytes: u64,

@@ -22,7 +22,7 @@ use super::leftovers::{Private, sweep};
 
 /// How long programs may take to reach the device.
 const START: Duration = Duration::from_secs(60);
-/// How much longer than asked they run if nobody ends them.
+/// How much longer than asked they run if nothing ends them.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// Where workloads run.

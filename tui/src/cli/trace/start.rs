@@ -139,7 +139,7 @@ impl Ends {
         Ok(Self { runtime, signals })
     }
 
-    /// Until the time is up, somebody presses Ctrl-C, or nobody of them is left.
+    /// Until the time is up, Ctrl-C is pressed, or none of them is left.
     fn wait(self, dir: &SegmentDir, traced: &[Chosen], time: Duration) {
         let Self { runtime, signals } = self;
         let [mut interrupt, mut term, mut hangup] = signals;

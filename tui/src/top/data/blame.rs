@@ -41,8 +41,8 @@ pub enum Blocker {
     Here(Who),
     /// Processes that have gone.
     Gone,
-    /// Nobody that was counted: its cap, a hand-off, or one of many short holders.
-    Nobody,
+    /// No process that was counted: its cap, a hand-off, or one of many short holders.
+    Other,
 }
 
 /// The processes that one process waited for, and how long.
@@ -175,7 +175,7 @@ impl Blame {
                 .iter()
                 .map(|(_, ns)| *ns)
                 .fold(0, u64::saturating_add);
-            add(&mut behind, Blocker::Nobody, waited_ns.saturating_sub(told));
+            add(&mut behind, Blocker::Other, waited_ns.saturating_sub(told));
             for (blocker, ns) in &behind {
                 let sum = sums.entry(*blocker).or_default();
                 *sum = sum.saturating_add(*ns);
@@ -185,7 +185,7 @@ impl Blame {
         lines.sort_by_key(|(who, waited_ns, _)| (std::cmp::Reverse(*waited_ns), *who));
         let all = sums.values().copied().fold(0, u64::saturating_add);
         // Rounding and waits under way are not worth a column.
-        sums.retain(|blocker, ns| *ns > 0 && (*blocker != Blocker::Nobody || *ns > all / 50));
+        sums.retain(|blocker, ns| *ns > 0 && (*blocker != Blocker::Other || *ns > all / 50));
         let mut columns: Vec<Blocker> = sums.keys().copied().collect();
         columns.sort_by_key(|blocker| {
             let last = !matches!(blocker, Blocker::Here(_));
@@ -322,8 +322,8 @@ mod tests {
         assert_eq!(waits.span_ns, None, "one look knows nothing of lately");
         let lines: Vec<Who> = waits.lines.iter().map(|line| line.who).collect();
         assert_eq!(lines, [who(1), who(0)]);
-        use Blocker::{Gone, Here, Nobody};
-        assert_eq!(waits.columns, [Here(who(1)), Here(who(0)), Gone, Nobody]);
+        use Blocker::{Gone, Here, Other};
+        assert_eq!(waits.columns, [Here(who(1)), Here(who(0)), Gone, Other]);
         assert_eq!(waits.lines[0].behind, [0, 2 * S, 5 * S, 3 * S]);
         let worst = waits.worst().unwrap();
         assert_eq!((worst.who, worst.behind, worst.ns), (who(0), who(1), 3 * S));

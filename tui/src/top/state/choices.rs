@@ -165,7 +165,7 @@ impl Choices {
         self.uuid = data.sample.devices.get(self.gpu).map(|d| d.uuid.clone());
     }
 
-    /// As long as nobody has chosen a device: the first on which somebody waits, else the first on which anybody is.
+    /// Until a device is chosen: the first on which a process waits, else the first that a process uses.
     fn show_the_busiest(&mut self, data: &Data) {
         let sample = &data.sample;
         let used = |gpu: &usize| sample.holdings(*gpu).next().is_some();

@@ -56,7 +56,7 @@ pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
             .bytes
             .map(|quota| column(sum.saturating_add(quota)));
         sum = sum.saturating_add(holding.used);
-        // Whoever holds anything is seen, if only as a letter.
+        // A process that holds anything is seen, if only as a letter.
         let least = if holding.used > 0 { from + 1 } else { from };
         let to = column(sum).max(least).min(width);
         parts.push(Part {

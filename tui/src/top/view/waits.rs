@@ -85,7 +85,7 @@ fn briefly(data: &Data, waits: &Waits) -> Option<String> {
     ))
 }
 
-/// The pair of which one waited longest for the other, as a sentence; `None` when nobody waited.
+/// The pair of which one waited longest for the other, as a sentence; `None` when no process waited.
 pub(in crate::top) fn worst(data: &Data, waits: &Waits) -> Option<String> {
     let pair = waits.worst()?;
     let of = match waits.span_ns {
@@ -208,7 +208,7 @@ impl<'a> Table<'a> {
                     pen.put_within(end.saturating_sub(width), 1, &text, width, colour);
                 }
                 Blocker::Gone => pen.put_before(end, 1, "gone", dim),
-                Blocker::Nobody => pen.put_before(end, 1, "other", dim),
+                Blocker::Other => pen.put_before(end, 1, "other", dim),
             }
         }
         let hidden = self.waits.columns.len() - self.shown;

@@ -29,7 +29,7 @@ pub struct Measured {
     pub background_kernels: u64,
     /// The others' kernels in a second.
     pub background_per_second: f64,
-    /// Synchronisations that nobody asked for but the lock.
+    /// Synchronisations that only the lock asked for.
     pub drains: u64,
     /// Times the lock was taken away.
     pub forced: u64,

@@ -36,7 +36,7 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
         let Some((count, last)) = recent.get(&(Who::of(process), holding.gpu)) else {
             return;
         };
-        // What it holds by now says little: whoever is refused frees what it has.
+        // What it holds by now says little: a process that is refused frees what it has.
         let limit = match (holding.quota.bytes, &process.group) {
             (Some(quota), _) => {
                 format!("over its quota of {}; raise it [e]", short_size(quota))
