@@ -17,13 +17,15 @@ use crate::text::names::check_group;
 /// Create, change, remove or show groups of processes that share a quota
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
+    /// Define a group; programs join it with gpushare run --group NAME
     Create(EditArgs),
+    /// Change a group's settings, for members that run and those that join later
     Set(EditArgs),
     Rm(RmArgs),
     Show(ShowArgs),
 }
 
-/// Define a group (create) or change one (set); programs join it with gpushare run --group NAME
+/// A group and its settings.
 #[derive(Debug, clap::Args)]
 pub struct EditArgs {
     /// Its name, 1 to 31 bytes

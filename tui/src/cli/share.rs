@@ -30,7 +30,7 @@ pub struct SetArgs {
     edit: EditOptions,
 }
 
-/// Keep a process from the GPU until it is resumed; its memory stays allocated
+/// Keep a process off the GPU until it is resumed; its memory stays allocated
 #[derive(Debug, clap::Args)]
 pub struct PauseArgs {
     /// pid, name:LABEL, group:G, user:U or all

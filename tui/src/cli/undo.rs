@@ -13,7 +13,7 @@ use crate::text::plain::plain;
 /// timed edit (--for) whose time has passed has reverted by itself: undo says so and undoes the next older one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many
+    /// How many edits
     #[arg(value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
 }
