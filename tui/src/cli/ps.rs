@@ -55,7 +55,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 
 /// The columns of the table, by key.
 const COLUMNS: [&str; 10] = [
-    "pid", "name", "gpu", "used", "quota", "held", "waited", "wait_p99", "denials", "status",
+    "pid",
+    "name",
+    "gpu",
+    "used",
+    "quota",
+    "held",
+    "waited_share",
+    "wait_p99",
+    "denials",
+    "status",
 ];
 /// Those that a process has which did nothing on any device.
 const OF_PROCESS: [&str; 3] = ["pid", "name", "status"];
@@ -148,9 +157,11 @@ mod tests {
         process.devices.push(holding);
         let mut sample = Sample::default();
         sample.processes.push(process);
+        sample.time_ns = 90_000_000_000_000;
         let mut out = Vec::new();
         table(&sample).write(&mut out).expect("memory");
         let text = String::from_utf8(out).expect("text");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains("  100%  "), "it waited all its life: {text}");
     }
 }

@@ -217,6 +217,7 @@ columns! {
     "source"    "SOURCE"   0  0 "who set the quota"                                           |r| managed(r, text(r.holding.quota.source.word()));
     "held"      "HELD"     0  0 "total time it held the lock, ns"                             |r| managed(r, Value::Span(r.holding.lock.held_ns));
     "waited"    "WAITED"   0  0 "total time it waited, ns"                                    |r| managed(r, Value::Span(r.holding.lock.waited_ns));
+    "waited_share" "WAITED%" 0 0 "share of its life that it waited for the lock"              |r| managed(r, waited_share(r));
     "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.counters.drain_timeouts);
     "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace().map_or(Value::None, |t| text(t.progress.state.word()));
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
@@ -264,6 +265,12 @@ fn state(row: &Row<'_>) -> Value<'static> {
         (other, _) => other.word(),
     };
     Value::Text(Cow::Borrowed(word))
+}
+
+fn waited_share(row: &Row<'_>) -> Value<'static> {
+    let life_ns = row.now_ns.saturating_sub(row.process.registered_ns).max(1);
+    let share = row.holding.lock.waited_ns as f64 / life_ns as f64;
+    Value::Percent((share * 100.0).min(100.0))
 }
 
 fn status(row: &Row<'_>) -> Value<'static> {
