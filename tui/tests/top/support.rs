@@ -272,6 +272,7 @@ fn devices(now: u64) -> Vec<DeviceSample> {
         temperature_c: Some(71),
         clock_mhz: Some(1830),
         pstate: Some(0),
+        ..Figures::default()
     };
     let second = DeviceSample {
         uuid: "GPU-8f1c2d3e-0000-4000-8000-000000000002".into(),
