@@ -108,6 +108,8 @@ exports! {
     fn nvmlDeviceGetFanSpeed(device: Handle, percent: Out<u32>) = sensors::fan;
     fn nvmlDeviceGetFanSpeed_v2(device: Handle, fan: u32, percent: Out<u32>) = sensors::fan_of;
     fn nvmlDeviceGetNumFans(device: Handle, count: Out<u32>) = sensors::fans;
+    fn nvmlDeviceGetCurrentClocksEventReasons(device: Handle, reasons: Out<u64>) = sensors::clocks_event_reasons;
+    fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, reasons: Out<u64>) = sensors::clocks_event_reasons;
     fn nvmlDeviceGetPerformanceState(device: Handle, state: Out<u32>) = sensors::performance_state;
     fn nvmlDeviceGetPersistenceMode(device: Handle, on: Out<u32>) = sensors::persistence;
     fn nvmlDeviceGetComputeMode(device: Handle, mode: Out<u32>) = sensors::compute_mode;
@@ -115,7 +117,7 @@ exports! {
 
 not_supported! {
     nvmlDeviceGetBrand nvmlDeviceGetCurrPcieLinkGeneration
-    nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons
+    nvmlDeviceGetCurrPcieLinkWidth
     nvmlDeviceGetDisplayActive nvmlDeviceGetDisplayMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2 nvmlDeviceGetEccMode nvmlDeviceGetFanSpeedRPM
     nvmlDeviceGetFieldValues nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth
     nvmlDeviceGetMemoryBusWidth nvmlDeviceGetNumGpuCores nvmlDeviceGetPcieThroughput

@@ -70,6 +70,15 @@ pub(crate) fn power_limit(device: Handle, milliwatts: Out<u32>) -> NvmlReturn {
     milliwatts.set(POWER_LIMIT_MW)
 }
 
+/// Why the clocks are below their highest: idle, or nothing.
+pub(crate) fn clocks_event_reasons(device: Handle, reasons: Out<u64>) -> NvmlReturn {
+    const GPU_IDLE: u64 = 1;
+    reasons.set(match load(device)? {
+        0 => GPU_IDLE,
+        _ => 0,
+    })
+}
+
 pub(crate) fn fan(device: Handle, percent: Out<u32>) -> NvmlReturn {
     percent.set(30 + load(device)? * 40 / 100)
 }

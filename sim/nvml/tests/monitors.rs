@@ -99,6 +99,8 @@ fn nvidia_ml_py_sees_each_process_with_its_memory_and_load() {
     assert_eq!(busy["samples"][0][0], own);
     assert!(busy["samples"][0][1].as_u64().unwrap() > 0, "{busy}");
     assert!(busy["temperature"].as_u64() > idle["temperature"].as_u64());
+    assert_eq!(busy["clocks_event_reasons"], 0);
+    assert_eq!(idle["clocks_event_reasons"], 1, "the clocks rest");
     assert_eq!(busy["serial"], Value::Null, "not supported is an answer");
 
     assert_eq!(idle["memory"], json!([total, total, 0]));

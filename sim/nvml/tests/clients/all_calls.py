@@ -24,6 +24,7 @@ def device(handle):
         "drawing": len(nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)),
         "samples": [[s.pid, s.smUtil] for s in optional(nvml.nvmlDeviceGetProcessUtilization, handle, 0) or []],
         "temperature": optional(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+        "clocks_event_reasons": optional(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
         "serial": optional(nvml.nvmlDeviceGetSerial, handle),
     }
 
