@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::object;
+use super::keys::{Keys, object};
 
 /// One device by NVML.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,38 @@ object! {
         temperature_c: Option<u32>, "Temperature.";
         clock_mhz: Option<u32>, "Clock of the multiprocessors.";
         pstate: Option<u8>, "Performance state, 0 is fastest.";
+        slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware.";
+    }
+}
+
+/// What keeps a device's clocks low, of several the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slowdown {
+    /// Nothing, or that there is no work.
+    Nothing,
+    /// It draws as much power as its limit allows.
+    PowerCap,
+    /// It is too hot.
+    Heat,
+    /// The machine's power supply asks for it.
+    PowerBrake,
+    /// The hardware does not say why.
+    Hardware,
+}
+
+impl Keys for Slowdown {}
+
+impl Slowdown {
+    /// As the screen warns of it.
+    pub fn warning(self) -> Option<&'static str> {
+        match self {
+            Slowdown::Nothing => None,
+            Slowdown::PowerCap => Some("slowed by its power limit"),
+            Slowdown::Heat => Some("slowed by heat"),
+            Slowdown::PowerBrake => Some("slowed by the power supply"),
+            Slowdown::Hardware => Some("slowed by the hardware"),
+        }
     }
 }
 

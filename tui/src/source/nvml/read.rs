@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
@@ -9,6 +10,7 @@ use nvml_wrapper::{Device as Handle, Nvml as Library};
 
 use super::{Device, Figures, Look, Process};
 use crate::sample::Nvml;
+use crate::sample::nvml::Slowdown;
 
 /// Asks, and remembers up to when each device's utilisation samples were read.
 pub(super) struct Reader<'n> {
@@ -59,6 +61,7 @@ impl<'n> Reader<'n> {
                     .performance_state()
                     .ok()
                     .and_then(|p| u8::try_from(p.as_c()).ok()),
+                slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
             },
             processes: self.processes(&uuid, handle),
             uuid,
@@ -85,6 +88,22 @@ impl<'n> Reader<'n> {
     }
 }
 
+fn slowdown(reasons: ThrottleReasons) -> Slowdown {
+    let heat = ThrottleReasons::HW_THERMAL_SLOWDOWN | ThrottleReasons::SW_THERMAL_SLOWDOWN;
+    let by_rank = [
+        (heat, Slowdown::Heat),
+        (
+            ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN,
+            Slowdown::PowerBrake,
+        ),
+        // Set beside the two above where the driver knows which it is.
+        (ThrottleReasons::HW_SLOWDOWN, Slowdown::Hardware),
+        (ThrottleReasons::SW_POWER_CAP, Slowdown::PowerCap),
+    ];
+    let worst = by_rank.iter().find(|(any, _)| reasons.intersects(*any));
+    worst.map_or(Slowdown::Nothing, |(_, slowdown)| *slowdown)
+}
+
 /// Under MIG the device itself runs nothing: its instances do.
 fn instances_or_whole(device: Handle<'_>) -> Vec<Handle<'_>> {
     let slots = match device.mig_mode() {
@@ -109,5 +128,32 @@ fn process(info: &ProcessInfo) -> Process {
             UsedGpuMemory::Unavailable => None,
         },
         util_percent: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_reason_for_low_clocks_is_told_and_idleness_is_none() {
+        use ThrottleReasons as R;
+        for (reasons, told) in [
+            (R::NONE, Slowdown::Nothing),
+            (
+                R::GPU_IDLE | R::APPLICATIONS_CLOCKS_SETTING,
+                Slowdown::Nothing,
+            ),
+            (R::SW_POWER_CAP | R::GPU_IDLE, Slowdown::PowerCap),
+            (R::SW_POWER_CAP | R::SW_THERMAL_SLOWDOWN, Slowdown::Heat),
+            (R::HW_SLOWDOWN | R::HW_THERMAL_SLOWDOWN, Slowdown::Heat),
+            (
+                R::HW_SLOWDOWN | R::HW_POWER_BRAKE_SLOWDOWN,
+                Slowdown::PowerBrake,
+            ),
+            (R::HW_SLOWDOWN, Slowdown::Hardware),
+        ] {
+            assert_eq!(slowdown(reasons), told, "{reasons:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::pen::Pen;
 use super::{bars, layout};
 use crate::sample::DeviceSample;
 use crate::sample::Who;
+use crate::sample::nvml::Slowdown;
 use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::palette::Role;
 use crate::top::state::State;
@@ -149,7 +150,10 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
         ) + 3;
     }
     if let Some(clock) = device.nvml.clock_mhz {
-        pen.put(x, y, &format!("{clock:>4} MHz"), pen.style(Role::Text));
+        x = pen.put(x, y, &format!("{clock:>4} MHz"), pen.style(Role::Text)) + 3;
+    }
+    if let Some(warning) = device.nvml.slowed_by.and_then(Slowdown::warning) {
+        pen.put(x, y, warning, pen.style(Role::Warn));
     }
 }
 
