@@ -47,6 +47,7 @@ fn what_nvml_counts_stands_beside_what_we_count() {
     });
     assert_eq!(seen["origin"], "sim", "{seen}");
     assert_eq!(seen["nvml"]["state"], "ready", "{seen}");
+    assert_eq!(seen["devices"][0]["slowed_by"], "nothing", "{seen}");
     let of = |pid: u32| {
         let processes = seen["processes"].as_array().unwrap();
         processes
