@@ -95,7 +95,7 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
         1 => PolicyKind::Timeslice(MS),
         _ => PolicyKind::Launches(3),
     };
-    let order = [Order::Fifo, Order::Priority, Order::Fair][dice.roll(3) as usize];
+    let order = Order::ALL[dice.roll(Order::ALL.len() as u64) as usize];
     let policy = LockPolicy {
         kind,
         order,

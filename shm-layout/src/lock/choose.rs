@@ -106,11 +106,7 @@ pub(crate) fn best(
             continue;
         };
         let since_ns = entry.lock_since.load(Ordering::Relaxed);
-        let rank = match order {
-            Order::Fifo => i128::from(since_ns),
-            Order::Priority => priority_rank(&share, now_ns.saturating_sub(since_ns)),
-            Order::Fair => i128::from(entry.vtime.load(Ordering::Relaxed)),
-        };
+        let rank = rank(order, entry, &share, since_ns, now_ns);
         let candidate = Candidate {
             word: id.to_word(),
             rank,
@@ -140,6 +136,21 @@ fn takes_part(
     let share = shares.share_of(segments, id, slot, now_ns);
     let capped = share.cap.is_some() && entry.cap_until.load(Ordering::Relaxed) > now_ns;
     (!share.paused && !capped).then_some(share)
+}
+
+/// How deserving a waiter is: less is better.
+pub(super) fn rank(
+    order: Order,
+    entry: &DeviceEntry,
+    share: &Share,
+    since_ns: u64,
+    now_ns: u64,
+) -> i128 {
+    match order {
+        Order::Fifo => i128::from(since_ns),
+        Order::Priority => priority_rank(share, now_ns.saturating_sub(since_ns)),
+        Order::Fair => i128::from(entry.vtime.load(Ordering::Relaxed)),
+    }
 }
 
 fn priority_rank(share: &Share, waited_ns: u64) -> i128 {

@@ -5,10 +5,15 @@
 
 use proptest::prelude::*;
 
-use super::{DeviceLock, choose::AGE_NS, watch::Fault, who};
+use super::{
+    DeviceLock,
+    choose::{self, AGE_NS},
+    watch::Fault,
+    who,
+};
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, Order, PolicyKind, Reason,
-    Registration, Set, clock,
+    Registration, Set, Share, clock,
     primitive::Ordering::Relaxed,
     protocol::turn::{BITMAP, Passed},
     register, snapshot,
@@ -28,8 +33,6 @@ enum Event {
     Order(Order),
 }
 
-const ORDERS: [Order; 3] = [Order::Fifo, Order::Priority, Order::Fair];
-
 fn event(processes: usize) -> impl Strategy<Value = Event> {
     let one = 0..processes;
     prop_oneof![
@@ -41,7 +44,7 @@ fn event(processes: usize) -> impl Strategy<Value = Event> {
         1 => one.clone().prop_map(Event::Force),
         1 => (one.clone(), any::<bool>()).prop_map(|(who, paused)| Event::Pause(who, paused)),
         1 => (one, 1u32..1000, -20i32..20).prop_map(|(who, weight, priority)| Event::Share(who, weight, priority)),
-        1 => (0usize..3).prop_map(|order| Event::Order(ORDERS[order])),
+        1 => (0..Order::ALL.len()).prop_map(|order| Event::Order(Order::ALL[order])),
     ]
 }
 
@@ -142,7 +145,14 @@ impl World {
                 let steps = i128::from(self.model[who].priority) * i128::from(AGE_NS);
                 -(steps + i128::from(self.now - since))
             }
-            Order::Fair => i128::from(self.lock(who).words.vtime.load(Relaxed)),
+            // These go by the time held, which is in an account that the model compares with its own.
+            held => choose::rank(
+                held,
+                self.lock(who).words,
+                &Share::default(),
+                since,
+                self.now,
+            ),
         };
         (rank, since)
     }

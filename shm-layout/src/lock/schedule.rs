@@ -323,8 +323,8 @@ proptest! {
     }
 
     #[test]
-    fn no_schedule_breaks_a_cap_or_loses_the_lock(wishes in prop::collection::vec(wish(), 1..6), order in 0..3) {
-        let order = [Order::Fifo, Order::Priority, Order::Fair][order as usize];
+    fn no_schedule_breaks_a_cap_or_loses_the_lock(wishes in prop::collection::vec(wish(), 1..6), order in 0..Order::ALL.len()) {
+        let order = Order::ALL[order];
         let outcome = World::new(order, &wishes).run(5);
         for (share, wish) in outcome.shares.iter().zip(&wishes) {
             let cap = f64::from(wish.cap.unwrap_or(100));

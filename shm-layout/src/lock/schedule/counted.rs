@@ -56,7 +56,7 @@ fn shaken(length: u64) -> impl FnMut(usize) -> u64 {
 
 #[test]
 fn two_equal_processes_alternate_quantum_by_quantum() {
-    for order in [Order::Fair, Order::Fifo, Order::Priority] {
+    for order in Order::ALL {
         let turns = World::new(order, &[PLAIN, PLAIN]).take_turns(5000, shaken(MS / 2));
         for (before, after) in turns.iter().zip(&turns[1..]).skip(1) {
             assert_eq!((after.0, after.1), (1 - before.0, 1), "{order:?}");
