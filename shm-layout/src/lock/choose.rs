@@ -5,6 +5,9 @@
 //! * `fair`: the least virtual time, which is time held over weight. A newcomer starts at the least of the active, so
 //!   it gets no pay for the time it was away. One that is back at once was not away: it keeps what its last turn left
 //!   it short of, up to half that turn, so that shares follow the weights though a turn ends at whole kernels only.
+//! * `shortest`: the least mean hold, less an eighth of the time it has waited. Many short jobs then pass a few long
+//!   ones, and a long one starves no longer than eight times its mean hold. A newcomer counts as short until it has
+//!   held; a hold that grows longer than the mean of the waiters is theirs.
 
 use super::DeviceLock;
 use crate::{
@@ -22,6 +25,8 @@ use crate::{
 
 /// So much waiting is worth one step of priority.
 pub(crate) const AGE_NS: u64 = 100_000_000;
+/// Under `shortest`, this much waiting makes up for one nanosecond of a longer mean hold.
+const AGE_DIVISOR: u64 = 8;
 /// A waiter that has not looked for so long may be stopped, and is not chosen; it takes part again once it looks.
 pub(super) const PULSE_NS: u64 = 500_000_000;
 
@@ -150,7 +155,17 @@ pub(super) fn rank(
         Order::Fifo => i128::from(since_ns),
         Order::Priority => priority_rank(share, now_ns.saturating_sub(since_ns)),
         Order::Fair => i128::from(entry.vtime.load(Ordering::Relaxed)),
+        Order::Shortest => {
+            let waited_ns = now_ns.saturating_sub(since_ns);
+            i128::from(mean_hold(entry, 0)) - i128::from(waited_ns / AGE_DIVISOR)
+        }
     }
+}
+
+/// The mean of an entry's holds; `held_ns` is the one under way.
+fn mean_hold(entry: &DeviceEntry, held_ns: u64) -> u64 {
+    let all_ns = entry.held_ns.load(Ordering::Relaxed);
+    all_ns.saturating_add(held_ns) / entry.acquisitions.load(Ordering::Relaxed).max(1)
 }
 
 fn priority_rank(share: &Share, waited_ns: u64) -> i128 {
@@ -176,6 +191,7 @@ pub(crate) fn holder(
         Order::Fifo => i128::MAX,
         Order::Priority => priority_rank(share, 0),
         Order::Fair => i128::from(virtual_now(entry, share, held.saturating_add(ahead_ns))),
+        Order::Shortest => i128::from(mean_hold(entry, held).max(held.saturating_add(ahead_ns))),
     };
     Candidate {
         word,

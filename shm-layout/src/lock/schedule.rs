@@ -23,6 +23,8 @@ struct Wish {
     from_ns: u64,
     /// How long it stays away after each hold.
     gap_ns: u64,
+    /// How long its work of one turn takes at least: a kernel is not interrupted.
+    work_ns: u64,
 }
 
 const PLAIN: Wish = Wish {
@@ -31,6 +33,7 @@ const PLAIN: Wish = Wish {
     cap: None,
     from_ns: 0,
     gap_ns: 0,
+    work_ns: 5 * MS,
 };
 
 struct World {
@@ -48,6 +51,8 @@ struct Outcome {
     shares: Vec<f64>,
     /// The longest anybody waited.
     longest_wait: u64,
+    /// The mean wait, by process.
+    waits: Vec<u64>,
 }
 
 impl World {
@@ -122,7 +127,7 @@ impl World {
                 let since = now;
                 loop {
                     let left = self.lock(who).cap_left(now).unwrap_or(u64::MAX);
-                    now += left.clamp(MS / 10, 5 * MS);
+                    now += left.clamp(MS / 10, self.wishes[who].work_ns);
                     self.arrivals(now, Some(who));
                     let lock = self.lock(who);
                     let spent = lock.cap_left(now) == Some(0);
@@ -144,7 +149,13 @@ impl World {
         }
         assert_eq!(self.lock(0).device.violations.load(Ordering::Relaxed), 0);
         let total = (seconds * SECOND) as f64;
+        let waits = self.processes.iter().map(|(process, entry)| {
+            let words = process.lock(*entry).words;
+            let turns = words.acquisitions.load(Ordering::Relaxed);
+            words.waited_ns.load(Ordering::Relaxed) / turns.max(1)
+        });
         Outcome {
+            waits: waits.collect(),
             shares: held.iter().map(|one| *one as f64 * 100.0 / total).collect(),
             longest_wait,
         }
@@ -294,6 +305,51 @@ fn under_fifo_everybody_gets_the_same_turns() {
     assert!(outcome.longest_wait <= 20 * MS, "{}", outcome.longest_wait);
 }
 
+/// Two trainings with kernels of 40 ms, and short inferences that come back after a while.
+fn long_and_short(inferences: usize, gap_ns: u64) -> Vec<Wish> {
+    let long = Wish {
+        work_ns: 40 * MS,
+        ..PLAIN
+    };
+    let short = Wish {
+        work_ns: MS,
+        gap_ns,
+        ..PLAIN
+    };
+    let mut wishes = vec![long; 2];
+    wishes.resize(2 + inferences, short);
+    wishes
+}
+
+#[test]
+fn under_shortest_many_short_turns_pass_the_long_ones() {
+    let wishes = long_and_short(4, 100 * MS);
+    let fifo = World::new(Order::Fifo, &wishes).run(20);
+    let shortest = World::new(Order::Shortest, &wishes).run(20);
+    for short in 2..wishes.len() {
+        let (before, now) = (fifo.waits[short], shortest.waits[short]);
+        assert!(now * 4 < before * 3, "{now} ns against {before} ns");
+        assert!(now < 40 * MS, "waited for more than one kernel: {now} ns");
+    }
+    // The long ones pay nearly nothing for it, and share what is left.
+    near(&shortest.shares[..2], &fifo.shares[..2]);
+}
+
+#[test]
+fn under_shortest_a_long_turn_comes_though_short_ones_never_end() {
+    let wishes = long_and_short(6, MS);
+    let outcome = World::new(Order::Shortest, &wishes).run(20);
+    for long in 0..2 {
+        assert!(outcome.shares[long] > 5.0, "{:?}", outcome.shares);
+    }
+    // Eight times the mean hold, and the kernel of the other.
+    assert!(
+        outcome.longest_wait < (8 * 40 + 2 * 40) * MS,
+        "{}",
+        outcome.longest_wait
+    );
+}
+
 fn wish() -> impl Strategy<Value = Wish> {
     (
         1u32..=1000,
@@ -308,6 +364,7 @@ fn wish() -> impl Strategy<Value = Wish> {
             cap,
             from_ns: from * SECOND / 4,
             gap_ns: gap * MS,
+            ..PLAIN
         })
 }
 

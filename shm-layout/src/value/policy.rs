@@ -34,11 +34,13 @@ pub enum Order {
     /// Who has held least for its weight.
     #[default]
     Fair,
+    /// Whose holds have been short, less an eighth of its wait.
+    Shortest,
 }
 
 impl Order {
     /// Every order, the default first. A segment keeps an order by its [`code`](Order::code).
-    pub const ALL: [Order; 3] = [Order::Fair, Order::Priority, Order::Fifo];
+    pub const ALL: [Order; 4] = [Order::Fair, Order::Priority, Order::Fifo, Order::Shortest];
 
     /// Their words, in the same order.
     pub const WORDS: [&str; Self::ALL.len()] = {
@@ -52,7 +54,7 @@ impl Order {
     };
 
     /// What `order=` says, for help.
-    pub const ABOUT: &str = "which waiter is next: fifo, priority or fair";
+    pub const ABOUT: &str = "which waiter is next: fair, priority, fifo or shortest";
 
     /// As written behind `order=`.
     pub const fn word(self) -> &'static str {
@@ -60,6 +62,7 @@ impl Order {
             Order::Fifo => "fifo",
             Order::Priority => "priority",
             Order::Fair => "fair",
+            Order::Shortest => "shortest",
         }
     }
 
