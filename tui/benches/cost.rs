@@ -62,7 +62,8 @@ fn main() -> Result<()> {
     writeln!(out, "core    {share:7.2} %")?;
     memory(out, "")?;
     // What the driver's own library takes comes on top, and is not ours to save.
-    let mut live = Live::new(&std::env::temp_dir(), true);
+    let dir = tempfile::tempdir()?;
+    let mut live = Live::new(dir.path(), true);
     live.settle(NVML);
     match live.look()?.nvml {
         Nvml::Ready(version) => memory(out, &format!(" with NVML {version}")),
