@@ -27,6 +27,19 @@ pub fn device_of_current() -> Option<CUdevice> {
     Some(device)
 }
 
+/// How many threads a device runs at once at most.
+pub fn threads_of(device: CUdevice) -> Option<u64> {
+    const MULTIPROCESSORS: u32 = 16;
+    const THREADS_PER_MULTIPROCESSOR: u32 = 39;
+    let ask = |attribute| {
+        let mut value = 0;
+        // SAFETY: the place is ours.
+        unsafe { call::cuDeviceGetAttribute(Out::to(&mut value), attribute, device) }.ok()?;
+        u64::try_from(value).ok()
+    };
+    ask(MULTIPROCESSORS)?.checked_mul(ask(THREADS_PER_MULTIPROCESSOR)?)
+}
+
 /// The context of a stream that the application is about to submit to.
 pub fn of_stream(stream: CUstream) -> Option<CUcontext> {
     let mut context: CUcontext = std::ptr::null_mut();

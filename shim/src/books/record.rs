@@ -15,6 +15,8 @@ pub enum Kind {
     Array,
     /// An array with its mip levels.
     Mipmapped,
+    /// What a limit of a context takes. No free fits it.
+    Limit,
     /// Pinned host memory the driver allocated.
     Host,
     /// Memory of a pool on the host.
@@ -46,7 +48,9 @@ impl Kind {
     /// Where such an allocation is counted.
     pub const fn counted(self) -> Counted {
         match self {
-            Self::Linear | Self::Pooled | Self::Array | Self::Mipmapped => Counted::Ledger,
+            Self::Linear | Self::Pooled | Self::Array | Self::Mipmapped | Self::Limit => {
+                Counted::Ledger
+            }
             Self::Host | Self::PooledHost | Self::Registered => Counted::Pinned,
             Self::PoolShared | Self::Shared | Self::External => Counted::Imported,
         }
@@ -135,6 +139,7 @@ mod tests {
             (Kind::Pooled, Counted::Ledger),
             (Kind::Array, Counted::Ledger),
             (Kind::Mipmapped, Counted::Ledger),
+            (Kind::Limit, Counted::Ledger),
             (Kind::Host, Counted::Pinned),
             (Kind::PooledHost, Counted::Pinned),
             (Kind::Registered, Counted::Pinned),

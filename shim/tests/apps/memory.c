@@ -86,6 +86,7 @@ static int run(int argc, char **argv, char *more) {
     if (IS("submit")) return CALL(cuMemsetD8Async, V(1), 1, (size_t)1, argc > 2 ? (void *)V(2) : (void *)0);
     if (IS("lock")) return CALL(cuCheckpointProcessLock, (int)(argc > 1 ? NUM(1) : getpid()), (void *)0);
     if (IS("unlock")) return CALL(cuCheckpointProcessUnlock, (int)(argc > 1 ? NUM(1) : getpid()), (void *)0);
+    if (IS("call")) return ((int (*)())find(driver, argv[1]))((u64)NUM(2), (u64)(argc > 3 ? NUM(3) : 0)); /* plain numbers */
     if (IS("context-destroy")) return CALL(cuCtxDestroy_v2, (void *)V(1));
 
     if (IS("alloc")) return CALL(cuMemAlloc_v2, OUT(1), (size_t)NUM(2));

@@ -107,6 +107,11 @@ impl Account {
         self.guest
     }
 
+    /// The context that the memory is of.
+    pub fn context(self) -> usize {
+        self.context
+    }
+
     /// For bytes that a pool may have kept.
     pub fn out_of_pool(self) -> Self {
         Self {
@@ -252,6 +257,46 @@ pub fn allocate(
     real.call()?;
     account.keep(key().unwrap_or(0), reservation.commit(), kind);
     Ok(())
+}
+
+/// The path of memory that a context has a changing amount of, such as its stacks: only the difference is reserved or
+/// given back. Two threads that change the same at once may leave both charged, until the context ends.
+pub fn resize(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    account: Account,
+    key: u64,
+    kind: Kind,
+    bytes: u64,
+) -> CUresult {
+    let live = &account.guest.memory.live;
+    let old = live.take(key, |record| record::is(record, kind));
+    let had = old.map_or(0, |record| record::bytes(&record));
+    let more = match bytes.checked_sub(had).filter(|more| *more > 0) {
+        Some(more) => account.reserve(more, real.symbol()).map(Some),
+        // Giving some back is granted to a process over its quota too.
+        None => Ok(None),
+    };
+    let resized = more.and_then(|more| {
+        real.call()?;
+        if let Some(more) = more {
+            more.commit();
+        }
+        Ok(())
+    });
+    match (resized, old) {
+        (Ok(()), _) if bytes == 0 => old.iter().for_each(|old| settle(account.guest, old)),
+        (Ok(()), Some(_)) => {
+            account.ledger().release(had.saturating_sub(bytes));
+            live.put(
+                key,
+                record::new(bytes, account.context, kind, account.ordinal()),
+            );
+        }
+        (Ok(()), None) => account.keep(key, bytes, kind),
+        (Err(_), Some(old)) => live.put(key, old),
+        (Err(_), None) => {}
+    }
+    resized
 }
 
 /// The path of something that is counted and not charged: the driver once, remember.
