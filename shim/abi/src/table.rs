@@ -56,6 +56,8 @@ macro_rules! driver_table {
             "cuCtxPushCurrent" 4000 call context::set_current fn cuCtxPushCurrent_v2(ctx: CUcontext);
             "cuCtxPopCurrent" 2000 call context::changes() fn cuCtxPopCurrent(ctx: Out<CUcontext>);
             "cuCtxPopCurrent" 4000 call context::changes() fn cuCtxPopCurrent_v2(ctx: Out<CUcontext>);
+            /// charged: a deeper stack for every thread that fits on the device, or a larger heap, beyond the driver's default
+            "cuCtxSetLimit" 3010 call context::set_limit fn cuCtxSetLimit(limit: u32, value: usize);
             /// notes that what is allocated in it goes with the device's primary context
             "cuCtxFromGreenCtx" 12040 call context::from_green(ctx, green) fn cuCtxFromGreenCtx(ctx: Out<CUcontext>, green: CUgreenCtx);
             /// waits for what was submitted, forgets its streams; gives back what the primary context held, if it was the last to keep that

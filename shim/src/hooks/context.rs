@@ -9,8 +9,10 @@ use gpushare_abi::{
 };
 use shm_layout::Reason;
 
-use super::memory;
-use crate::{ask, guest::guest, place, real::Real, thread, turn::forget_streams};
+use super::memory::{self, account};
+use crate::{
+    ask, books::record::Kind, guest::guest, place, real::Real, thread, turn::forget_streams,
+};
 
 /// The calling thread's context may be another one now.
 fn changed() {
@@ -52,6 +54,31 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUr
 /// `cuCtxDetach`, which destroys at the last reference.
 pub fn detach(real: Real<'_, impl FnOnce() -> CUresult>, ctx: CUcontext) -> CUresult {
     destroy(real, ctx)
+}
+
+/// `cuCtxSetLimit`. A deeper stack is memory that the driver takes at once, for every thread that the device can run; a
+/// larger heap it takes when the first kernel that allocates from it is launched (both measured).
+pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: usize) -> CUresult {
+    const STACK: u32 = 0;
+    const HEAP: u32 = 2;
+    const DEFAULT_STACK: u64 = 1 << 10;
+    const DEFAULT_HEAP: u64 = 8 << 20;
+    let Some(account) = account::of_caller(&real) else {
+        return real.call();
+    };
+    let value = value as u64;
+    let bytes = match limit {
+        STACK => ask::context::threads_of(account.ordinal().into())
+            .map(|threads| value.saturating_sub(DEFAULT_STACK).saturating_mul(threads)),
+        HEAP => Some(value.saturating_sub(DEFAULT_HEAP)),
+        _ => None,
+    };
+    let Some(bytes) = bytes else {
+        return real.call();
+    };
+    // No address and no other handle has these bits.
+    let key = account.context() as u64 | u64::from(limit + 1) << 60;
+    account::resize(real, account, key, Kind::Limit, bytes)
 }
 
 /// `cuCtxFromGreenCtx`: what is allocated in that context belongs to the primary one.

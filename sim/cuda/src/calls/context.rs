@@ -16,7 +16,7 @@ use crate::context::{Context, by_handle, by_handle_or_current, current, pop, pus
 use crate::driver::driver;
 use crate::faces::faces;
 use crate::handles::lock;
-use crate::{array, capture, event, heap, module, pool, submit};
+use crate::{array, capacity, capture, event, heap, module, pool, submit};
 
 /// A device's primary context.
 #[derive(Debug, Default)]
@@ -113,8 +113,13 @@ faces! {
     "cuCtxDetach" 2000 cuCtxDetach (context: CUcontext) { destroy(context) }
     "cuCtxSetLimit" 3010 cuCtxSetLimit (limit: u32, value: usize) {
         let context = current()?;
-        default_limit(limit)?;
-        lock(&context.limits).insert(limit, value);
+        let default = default_limit(limit)?;
+        let mut limits = lock(&context.limits);
+        let (old, new) = (limits.get(&limit).copied().unwrap_or(default), value);
+        if limit == STACK {
+            move_stacks(context.device, stack_memory(context.device, old)?, stack_memory(context.device, new)?)?;
+        }
+        limits.insert(limit, value);
         Ok(())
     }
     "cuCtxGetLimit" 3010 cuCtxGetLimit (out: Out<usize>, limit: u32) {
@@ -210,6 +215,12 @@ fn end(context: &Context) {
     if context.primary {
         pool::primary_gone(context.handle);
     }
+    if let Some(stack) = lock(&context.limits).remove(&STACK) {
+        capacity::give(
+            context.device,
+            stack_memory(context.device, stack).unwrap_or(0),
+        );
+    }
     context.give_back();
 }
 
@@ -304,6 +315,26 @@ fn set_primary_flags(ordinal: i32, flags: u32) -> CUresult {
 
 /// What a limit is until it is set: stack, printf buffer, heap, sync depth, pending launches, L2 fetch,
 /// persisting L2.
+const STACK: u32 = 0;
+
+/// What stacks take beyond the default ones, which are in the context's own memory: one for every thread that fits.
+fn stack_memory(ordinal: i32, stack: usize) -> Result<u64, CUerror> {
+    const THREADS_PER_MULTIPROCESSOR: u64 = 2048;
+    let threads =
+        u64::from(driver()?.device(ordinal)?.multiprocessors) * THREADS_PER_MULTIPROCESSOR;
+    let beyond = stack.saturating_sub(default_limit(STACK)?) as u64;
+    Ok(beyond.saturating_mul(threads))
+}
+
+/// A driver takes stacks when the limit is raised, and gives them back when it is lowered.
+fn move_stacks(ordinal: i32, old: u64, new: u64) -> CUresult {
+    if new > old {
+        return capacity::take(ordinal, new - old);
+    }
+    capacity::give(ordinal, old - new);
+    Ok(())
+}
+
 fn default_limit(limit: u32) -> Result<usize, CUerror> {
     match limit {
         0 => Ok(1024),
