@@ -72,14 +72,16 @@ unsafe impl Send for Item {}
 impl Outstanding {
     /// This stream was submitted to.
     pub fn add(&mut self, used: Used) {
-        if !self.0.iter().any(|item| item.used == used) {
-            self.0.push(Item { used, event: None });
+        match self.0.iter_mut().find(|item| item.used == used) {
+            // An event that stands for it stands before what was submitted since.
+            Some(item) => item.discard(),
+            None => self.0.push(Item { used, event: None }),
         }
     }
 
     /// These streams are not asked about any more.
     pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
-        for item in self.0.extract_if(.., |item| which(&item.used)) {
+        for mut item in self.0.extract_if(.., |item| which(&item.used)) {
             item.discard();
         }
     }
@@ -147,8 +149,8 @@ impl Item {
         (unsafe { call::cuStreamQuery(stream) } == Err(CUDA_ERROR_NOT_READY)).then_some(self)
     }
 
-    fn discard(self) {
-        if let Some(event) = self.event {
+    fn discard(&mut self) {
+        if let Some(event) = self.event.take() {
             // SAFETY: ours, and destroyed once: the item is consumed.
             let _ = unsafe { call::cuEventDestroy_v2(event) };
         }
