@@ -31,6 +31,7 @@ pub struct Pass {
     device: &'static Device,
     thread: &'static Thread,
     work: Work,
+    used: Used,
     /// It is one of a counted number: the lock may be due afterwards.
     counted: bool,
 }
@@ -79,7 +80,11 @@ pub fn finish(admission: Admission) {
     pass.work.count(pass.thread.tally(pass.device.ordinal));
     pass.thread.end();
     if pass.counted {
-        let after = || pass.device.turn.after_counted(pass.guest, pass.device);
+        let after = || {
+            pass.device
+                .turn
+                .after_counted(pass.guest, pass.device, pass.used)
+        };
         if catch_unwind(AssertUnwindSafe(after)).is_err() {
             guest::fault();
         }
@@ -116,12 +121,13 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     if guest.is_leaving() {
         return Err(Bypass::Leaving);
     }
-    if let Some(device) = known(guest, thread, key) {
+    if let Some((device, used)) = known(guest, thread, key) {
         return Ok(Pass {
             guest,
             device,
             thread,
             work,
+            used,
             counted: false,
         });
     }
@@ -141,15 +147,21 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
         device,
         thread,
         work,
+        used,
         counted,
     })
 }
 
 /// The device, where nothing but a trace keeps the submission from the fast path: the thread is then inside its gate.
-fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<&'static Device> {
-    let (_, ordinal) = thread.settled()?;
+fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<(&'static Device, Used)> {
+    let (context, ordinal) = thread.settled()?;
     let device = guest.device(ordinal.into())?;
-    thread.begin_known(key).then_some(device)
+    let used = Used {
+        stream: key,
+        context,
+        ordinal,
+    };
+    thread.begin_known(key).then_some((device, used))
 }
 
 /// Which context, and so which device, the submission is for.

@@ -7,13 +7,16 @@
 //!    └────────── handed over ◀── Draining ◀──────────────────────┘ gate closed
 //! ```
 //!
-//! With policy `off` the gate is open and the turn has nothing to say. With a time slice the gate is open
+//! With policy `off` the gate is open and the turn has nothing to say. Under `overlap` there are no turns: see [`beside`]. With a time slice the gate is open
 //! while the lock is held, and the keeper closes it. With a counted policy (`launches=N`, `always`) the gate
 //! stays closed and every submission is counted here; when the count is full and another process waits, the device
 //! finishes what it was given, and whose turn it is is decided anew. The mutex is held for moments only: never
 //! while waiting for the lock or for the device.
 
+pub mod ahead;
+mod beside;
 pub mod drain;
+pub mod gap;
 pub mod pace;
 pub mod state;
 mod watch;
@@ -60,6 +63,12 @@ impl Turn {
                 return Ok(false);
             }
             match state.phase {
+                Phase::Held if state.beside => {
+                    match self.admit_beside(state, guest, device, thread) {
+                        Ok(counted) => return Ok(counted),
+                        Err(again) => state = again,
+                    }
+                }
                 // Once: what is not done within grace may be waiting for this very submission.
                 Phase::Held if !decided && state.is_full() && self.is_contended(&lock) => {
                     decided = true;
@@ -78,11 +87,18 @@ impl Turn {
                         continue;
                     }
                     state.submitted = state.submitted.saturating_add(1);
+                    state.learn_gap();
+                    if state.is_open() {
+                        open_gate(device);
+                    }
                     thread.begin_admitted(device.ordinal);
                     return Ok(is_counted(state.rules.policy.kind));
                 }
                 Phase::Held => self.lost(&mut state, device),
                 Phase::Acquiring | Phase::Draining => state = self.wait(state),
+                Phase::Free if !state.rules.policy.kind.has_turns() => {
+                    self.begin_beside(&mut state, guest, device);
+                }
                 Phase::Free => {
                     state.phase = Phase::Acquiring;
                     self.think_again.store(false, Relaxed);
@@ -149,7 +165,8 @@ impl Turn {
     pub fn is_ours(&self, guest: &Guest, device: &Device) -> bool {
         let state = self.lock();
         match state.phase {
-            Phase::Free => state.rules.policy.kind == PolicyKind::Off,
+            Phase::Free => !state.rules.policy.kind.has_turns(),
+            Phase::Held | Phase::Draining | Phase::Acquiring if state.beside => true,
             Phase::Held | Phase::Draining => guest.registration.lock(device.entry).held(),
             Phase::Acquiring => false,
         }
@@ -162,6 +179,7 @@ impl Turn {
             state = self.wait(state);
         }
         state.pending.forget(&which);
+        self.ahead().forget(&which);
         let mut gone = Vec::new();
         for thread in thread::all() {
             thread.take_streams(&which, &mut gone);

@@ -77,6 +77,9 @@ fn what(event: &Event) -> u64 {
         EventKind::Unmanaged => (11, 0),
         EventKind::Pick => (12, 0),
         EventKind::Trouble => (13, 0),
+        EventKind::Active => (14, 0),
+        EventKind::Rest => (15, 0),
+        EventKind::Back => (16, 0),
     };
     kind | reason << 8 | u64::from(event.device) << 16 | u64::from(event.call) << 32
 }
@@ -115,6 +118,9 @@ fn kind_of(what: u64) -> Option<EventKind> {
         11 => EventKind::Unmanaged,
         12 => EventKind::Pick,
         13 => EventKind::Trouble,
+        14 => EventKind::Active,
+        15 => EventKind::Rest,
+        16 => EventKind::Back,
         _ => return None,
     })
 }

@@ -138,7 +138,7 @@ pub use error::OpenError;
 pub use events::{EventReader, Lost};
 pub use ledger::{Ledger, Reservation};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
-pub use lock::{Acquire, DeviceLock};
+pub use lock::{Acquire, DeviceLock, HeldBack};
 pub use map::map;
 pub use reap::reap;
 pub use register::{DevicesFull, KeeperMark, RegisterError, Registration, register};

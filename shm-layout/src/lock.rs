@@ -16,6 +16,7 @@ mod account;
 mod choose;
 #[cfg(test)]
 mod disorder;
+mod overlap;
 #[cfg(test)]
 mod pair;
 mod pass;
@@ -38,6 +39,7 @@ use crate::{
     value::{Entry, Event, EventKind, Order, Reason, SlotId},
 };
 
+pub use overlap::HeldBack;
 pub(crate) use pass::{nudge_waiters, withdraw};
 
 /// How waiting ended.
@@ -56,6 +58,8 @@ pub enum Acquire {
 pub(crate) const IDLE: u32 = 0;
 pub(crate) const WAITS: u32 = 1;
 pub(crate) const HOLDS: u32 = 2;
+pub(crate) const ACTIVE: u32 = 3;
+pub(crate) const BACK: u32 = 4;
 
 /// One device's lock, as one process uses it. One thread of the process at a time acquires or releases.
 #[derive(Clone, Copy)]

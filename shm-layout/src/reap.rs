@@ -153,6 +153,7 @@ impl DeviceEntry {
             &self.left_ns,
             &self.slack_ns,
             &self.late_ns,
+            &self.charged_ns,
         ] {
             word.store(0, Ordering::Relaxed);
         }

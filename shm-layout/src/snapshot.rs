@@ -179,6 +179,10 @@ pub enum LockState {
     Hold,
     /// Paused by the operator.
     Paused,
+    /// Submits beside others, under `overlap`.
+    Active,
+    /// Wants to submit and is held back, under `overlap`.
+    Back,
 }
 
 impl LockState {
@@ -189,6 +193,8 @@ impl LockState {
             LockState::Wait => "wait",
             LockState::Hold => "hold",
             LockState::Paused => "paused",
+            LockState::Active => "active",
+            LockState::Back => "back",
         }
     }
 }

@@ -71,7 +71,13 @@ shared! {
         40 name: [AtomicU64; 8],
         /// Slots with an entry here. Each process sets its own bit.
         104 members: [AtomicU64; 4],
-        136 _reserved0: [AtomicU64; 7],
+        /// Processes with work on the device, or that had some a moment ago, under `overlap` (`lock::overlap`). Each process
+        /// sets its own bit.
+        136 active: [AtomicU64; 4],
+        /// Changes when one of them stops (`protocol::bell`); a futex word. Who stops adds, who is held back marks.
+        168 activity: AtomicU32,
+        172 _reserved3: AtomicU32,
+        176 _reserved0: [AtomicU64; 2],
         /// Whose turn it is (`protocol::turn`).
         192 owner: AtomicU64,
         /// When it began; written by who gave the turn, then by the owner.
@@ -169,9 +175,9 @@ shared! {
         48 _reserved0: [AtomicU64; 2],
         /// Futex word: changes when a turn is given to us, or we are to look again. The giver adds, and the operator.
         64 grant: AtomicU32,
-        /// 0 idle, 1 waits, 2 holds.
+        /// 0 idle, 1 waits, 2 holds, 3 is active, 4 is held back.
         68 lock_state: AtomicU32,
-        /// Since when it waits or holds.
+        /// Since when it does.
         72 lock_since: AtomicU64,
         /// Nanoseconds held, over weight (`lock::choose`). Its holder adds, or who evicts it.
         80 vtime: AtomicU64,
@@ -194,7 +200,9 @@ shared! {
         976 slack_ns: AtomicU64,
         /// What of the present hold is in no account: see `DeviceLock::overslept`. The holder writes.
         984 late_ns: AtomicU64,
-        992 _reserved: [AtomicU64; 4],
+        /// Under `overlap`: until then its activity is in its account. Its keeper writes.
+        992 charged_ns: AtomicU64,
+        1000 _reserved: [AtomicU64; 3],
     }
 }
 

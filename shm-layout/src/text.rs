@@ -21,7 +21,9 @@ mod span;
 pub use label::{is_hidden, shown, visible};
 pub use memory::{Amount, MemoryList, parse_amount, parse_memory_list};
 pub use number::{parse_integer, parse_percent};
-pub use policy::{POLICY_FIELDS, PolicyEdit, PolicyField, format_policy, parse_policy};
+pub use policy::{
+    POLICY_FIELDS, PolicyEdit, PolicyField, format_idle, format_policy, parse_policy,
+};
 pub use size::{format_size, human_size, parse_size, parse_size_or_percent};
 pub use span::{format_duration, parse_duration};
 

@@ -12,6 +12,7 @@ use common::*;
 use rustix::process::Signal;
 use shm_layout::*;
 
+const MS: u64 = 1_000_000;
 const ACTION: &str = "GPUSHARE_TEST_ACTION";
 
 /// Plays the child's part, if we are the child.
@@ -40,6 +41,7 @@ fn act(action: &str, dir: &Path) {
     }
     let limits = LaunchLimits {
         group: Some("children".to_owned()),
+        priority: Some(5),
         ..LaunchLimits::default()
     };
     let (process, entry) = with_limits(&segments, "child", &limits);
@@ -70,6 +72,11 @@ fn act(action: &str, dir: &Path) {
                 say("waiting");
                 process.lock(entry).acquire(&|| false);
                 process.lock(entry).release(Reason::Slice, clock::now());
+            }
+            "active" => {
+                process.lock(entry).begin_activity(clock::now());
+                say("active");
+                process.lock(entry).end_activity(clock::now());
             }
             "give up" => {
                 let looks = std::cell::Cell::new(0);
@@ -328,6 +335,42 @@ fn a_waiter_may_die_at_any_step_and_the_next_one_gets_the_lock() {
         );
         dies(kid, point);
         drop((holder, other));
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn an_active_process_may_die_at_any_step_and_holds_no_other_back() {
+    child();
+    const TEST: &str = "an_active_process_may_die_at_any_step_and_holds_no_other_back";
+    for point in ["overlap:active", "overlap:resting"] {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let policy = Some(LockPolicy {
+            kind: PolicyKind::OVERLAP,
+            order: Order::Priority,
+            ..LockPolicy::default()
+        });
+        let device = None;
+        let change = Change::Policy { device, policy };
+        dir.operator()
+            .edit(None, &change, clock::now())
+            .expect("edited");
+        let (low, entry) = process(&segments, "low");
+        let mut kid = spawn(TEST, &dir, "nowhere", "active");
+        kid.hear("active");
+        kid.wait();
+        let lock = low.lock(entry);
+        lock.begin_activity(clock::now());
+        dies(spawn(TEST, &dir, point, "active"), point);
+        let began = clock::now();
+        lock.hold_back(MS, u64::MAX, &|| false);
+        // The dead one's robust word tells it, long before it would count as starved or the other as stopped.
+        assert!(clock::now() - began < 400 * MS, "{point}");
+        reap(&segments, clock::now());
+        assert_eq!(lock.held_back_by(MS, 0, clock::now()), None, "{point}");
+        lock.end_activity(clock::now());
+        drop(low);
         healthy(&dir, point);
     }
 }

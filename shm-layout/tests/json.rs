@@ -25,7 +25,7 @@ fn a_policy_has_its_rule_and_all_its_numbers() {
     };
     stays(
         &policy,
-        r#"{"rule":{"kind":"timeslice","value":5000000},"order":"fair","idle_ns":5000000,"max_hold_ns":10000000000,"grace_ns":200000000,"sync_skips":0}"#,
+        r#"{"rule":{"kind":"timeslice","value":5000000},"order":"fair","idle_ns":null,"max_hold_ns":10000000000,"grace_ns":200000000,"sync_skips":0}"#,
     );
     let off: LockPolicy = serde_json::from_value(json!({"rule": {"kind": "off"}})).expect("a rule");
     assert_eq!(off, LockPolicy::default());
@@ -139,7 +139,7 @@ fn a_stored_edit_is_the_same_edit_again() {
         ),
         (
             policy(None, Some(LockPolicy::default())),
-            r#"{"kind":"policy","device":null,"policy":"off order=fair idle=5ms max-hold=10s grace=200ms sync-skips=0"}"#,
+            r#"{"kind":"policy","device":null,"policy":"off order=fair idle=auto max-hold=10s grace=200ms sync-skips=0"}"#,
         ),
         (
             policy(Some([7; 16]), None),

@@ -369,8 +369,8 @@ fn senseless_values_are_refused_and_change_nothing() {
         policy(&|policy| policy.grace_ns = 0),
         policy(&|policy| policy.grace_ns = policy.max_hold_ns + 1),
         policy(&|policy| policy.max_hold_ns = u64::MAX),
-        policy(&|policy| policy.idle_ns = 0),
-        policy(&|policy| policy.idle_ns = u64::MAX),
+        policy(&|policy| policy.idle_ns = Some(1)),
+        policy(&|policy| policy.idle_ns = Some(u64::MAX)),
         policy(&|policy| policy.sync_skips = u32::MAX),
         policy(&|policy| {
             (policy.kind, policy.max_hold_ns) = (PolicyKind::Timeslice(1 << 30), 1 << 29)

@@ -120,7 +120,9 @@ impl MultiDevice {
         }
         self.thread.leave_all();
         for part in self.parts.iter().filter(|part| part.counted) {
-            part.device.turn.after_counted(self.guest, part.device);
+            part.device
+                .turn
+                .after_counted(self.guest, part.device, part.used);
         }
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use shm_layout::{LockPolicy, PolicyKind};
+use shm_layout::{LockPolicy, PolicyKind, clock};
 
-use super::{drain::Outstanding, pace::Pace};
+use super::{ahead::Ahead, drain::Outstanding, gap::Gap, pace::Pace};
 use crate::sys::barrier;
 
 /// Set while this process is locked for a checkpoint that it takes itself: the driver lets no call in then.
@@ -65,6 +65,16 @@ pub struct State {
     pub submitted_before: u64,
     /// How far ahead of the device it runs.
     pub pace: Pace,
+    /// What is held is no lock: the process is active beside others, under `overlap`.
+    pub beside: bool,
+    /// Another process may make this one hold back: each submission looks.
+    pub limited: bool,
+    /// Until then it is not held back again.
+    pub pass_until_ns: u64,
+    /// When the application synchronised, if it has submitted nothing since; else 0.
+    pub synced_ns: u64,
+    /// How soon it submits again after that.
+    pub gap: Gap,
     /// Streams taken over from the threads that have not drained yet.
     pub pending: Outstanding,
 }
@@ -75,13 +85,22 @@ impl State {
         match self.rules.policy.kind {
             PolicyKind::Always => self.submitted >= 1,
             PolicyKind::Launches(n) => self.submitted >= n,
-            PolicyKind::Off | PolicyKind::Timeslice(_) => false,
+            PolicyKind::Off | PolicyKind::Timeslice(_) | PolicyKind::Overlap(_) => false,
         }
     }
 
     /// Whether submissions need not be counted while the lock is held.
     pub fn is_open(&self) -> bool {
-        !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && barrier::is_cheap()
+        let looks = self.beside && self.limited;
+        !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && !looks && barrier::is_cheap()
+    }
+
+    /// A submission comes: if it is the first since the application synchronised, that was a gap.
+    pub fn learn_gap(&mut self) {
+        let synced = std::mem::take(&mut self.synced_ns);
+        if synced != 0 {
+            self.gap.learn(clock::now().saturating_sub(synced));
+        }
     }
 }
 
@@ -94,6 +113,8 @@ pub fn is_counted(kind: PolicyKind) -> bool {
 pub struct Turn {
     /// Held for moments only.
     pub state: Mutex<State>,
+    /// What is queued, while that is limited. Held for moments; taken behind `state` or alone.
+    pub ahead: Mutex<Ahead>,
     /// Rung whenever the state has changed.
     pub changed: Condvar,
     /// Mirrors the phase for those who only want to know whether to look closer.
@@ -124,8 +145,14 @@ impl Default for Turn {
                 acquired_ns: 0,
                 submitted_before: 0,
                 pace: Pace::default(),
+                beside: false,
+                limited: false,
+                pass_until_ns: 0,
+                synced_ns: 0,
+                gap: Gap::default(),
                 pending: Outstanding::default(),
             }),
+            ahead: Mutex::default(),
             changed: Condvar::new(),
             held: AtomicBool::new(false),
             think_again: AtomicBool::new(false),
@@ -141,6 +168,11 @@ impl Turn {
     /// Whether this process holds the lock.
     pub fn is_held(&self) -> bool {
         self.held.load(Relaxed)
+    }
+
+    /// What is queued, locked.
+    pub fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state, locked.

@@ -31,6 +31,14 @@ pub struct Next<'g> {
 }
 
 impl Next<'_> {
+    /// So many nanoseconds from now.
+    pub(super) fn within(ns: u64) -> Self {
+        Self {
+            again: Duration::from_nanos(ns),
+            bell: None,
+        }
+    }
+
     const SOON: Self = Self {
         again: Duration::from_nanos(OVERTIME),
         bell: None,
@@ -49,7 +57,15 @@ impl Turn {
             state.pace = Pace::default();
         }
         self.think_again.store(true, Relaxed);
+        if state.beside && !matches!(rules.policy.kind, PolicyKind::Overlap(_)) {
+            match state.phase {
+                Phase::Held => self.end_beside(&mut state, guest, device),
+                // The thread that is held back, or looks whether all is done, ends it when it is back.
+                Phase::Free | Phase::Acquiring | Phase::Draining => {}
+            }
+        }
         let off = rules.policy.kind == PolicyKind::Off;
+        let turns = rules.policy.kind.has_turns();
         let open = match state.phase {
             _ if rules.paused => false,
             Phase::Free => off,
@@ -65,12 +81,12 @@ impl Turn {
         drop(state);
         if rules.paused && !before.paused {
             self.give_way(guest, device, Reason::Paused);
-        } else if off {
+        } else if !turns {
             self.let_go(guest, device);
         }
     }
 
-    /// There is no policy any more: the lock is given up, and the gate stays open.
+    /// There are no turns any more: the lock is given up, and without a policy the gate stays open.
     fn let_go(&self, guest: &Guest, device: &Device) {
         self.give_way(guest, device, Reason::Off);
         let state = self.lock();
@@ -86,6 +102,7 @@ impl Turn {
     pub fn look<'g>(&self, guest: &'g Guest, device: &Device, now: u64) -> Option<Next<'g>> {
         let mut state = self.lock();
         match state.phase {
+            Phase::Held if state.beside => return self.look_beside(state, guest, device, now),
             Phase::Held => {}
             // Soon over, and then perhaps held on.
             Phase::Draining => return Some(Next::SOON),
@@ -100,13 +117,14 @@ impl Turn {
         let Rules { policy, paused } = state.rules;
         let acquired_ns = state.acquired_ns;
         let (full, goes_on) = (state.is_full(), state.goes_on);
+        let synced = state.synced_ns != 0;
         drop(state);
         // These two may have come while the lock was on its way to us, or while we let the device catch up.
         if paused || is_locked() {
             self.give_way(guest, device, Reason::Paused);
             return None;
         }
-        if policy.kind == PolicyKind::Off {
+        if !policy.kind.has_turns() {
             self.let_go(guest, device);
             return None;
         }
@@ -141,12 +159,13 @@ impl Turn {
         {
             return None;
         }
-        let idle_at = self.seen_ns.load(Relaxed).saturating_add(policy.idle_ns);
-        if now >= idle_at && self.give_way_if_done(guest, device, Reason::Idle) {
+        let idle_at = self.idle_at(&self.lock());
+        let reason = if synced { Reason::Sync } else { Reason::Idle };
+        if now >= idle_at && self.give_way_if_done(guest, device, reason) {
             return None;
         }
         let idle_wait = if now >= idle_at {
-            policy.idle_ns
+            policy.idle_ns.unwrap_or(OVERTIME)
         } else {
             idle_at - now
         };

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     guest::{Device, Guest},
     sys::barrier,
-    thread, trace,
+    thread::{self, Used},
+    trace,
 };
 
 /// A turn that was stopped: nothing more goes in.
@@ -57,8 +58,14 @@ impl Stopped {
 
 impl Turn {
     /// A counted submission has reached the driver.
-    pub fn after_counted(&self, guest: &Guest, device: &Device) {
-        let full = self.lock().is_full();
+    pub fn after_counted(&self, guest: &Guest, device: &Device, used: Used) {
+        let state = self.lock();
+        if let (true, PolicyKind::Overlap(ahead_ns)) = (state.beside, state.rules.policy.kind) {
+            drop(state);
+            return self.after_beside(used, ahead_ns);
+        }
+        let full = state.is_full();
+        drop(state);
         if full {
             self.decide(guest, device);
         }
@@ -95,8 +102,17 @@ impl Turn {
         }
         state.synchronised = state.synchronised.saturating_add(1);
         let kept = state.synchronised <= state.rules.policy.sync_skips;
+        let lock = guest.registration.lock(device.entry);
+        if state.beside {
+            return self.synchronised(&mut state, guest, device, lock.holds_others_back());
+        }
+        if kept || !lock.is_waited_for() {
+            return;
+        }
+        // Whoever deserves it more has it at once; others, once this process has nothing more to submit.
+        self.synchronised(&mut state, guest, device, true);
         drop(state);
-        if !kept && guest.registration.lock(device.entry).contended() {
+        if lock.contended() {
             self.give_way(guest, device, Reason::Sync);
         }
     }
@@ -104,6 +120,15 @@ impl Turn {
     /// Closes the gate, waits until what was submitted is done, and hands the lock over. What is not done
     /// within `grace` is left to itself: a forced release. Returns whether there was a lock to give.
     pub fn give_way(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
+        let mut state = self.lock();
+        if state.beside {
+            // Nothing is exclusive, so there is nothing to wait for.
+            if matches!(reason, Reason::Off | Reason::Exit) {
+                self.end_beside(&mut state, guest, device);
+            }
+            return false;
+        }
+        drop(state);
         let Some(mut stopped) = self.stop(device) else {
             return false;
         };
@@ -119,11 +144,11 @@ impl Turn {
     fn end(&self, guest: &Guest, device: &Device, stopped: Stopped, drained: bool, reason: Reason) {
         let lock = guest.registration.lock(device.entry);
         if drained {
-            return self.hand_over(device, &lock, reason, stopped.pending);
+            return self.hand_over(guest, device, &lock, reason, stopped.pending);
         }
         let counters = guest.registration.count(device.entry);
         counters.drain_timeouts.fetch_add(1, Relaxed);
-        self.hand_over(device, &lock, Reason::Forced, Outstanding::default());
+        self.hand_over(guest, device, &lock, Reason::Forced, Outstanding::default());
     }
 
     /// Gives the lock up if everything submitted is done, else goes on as before.
@@ -134,7 +159,7 @@ impl Turn {
         let done = stopped.is_done(device);
         if done {
             let lock = guest.registration.lock(device.entry);
-            self.hand_over(device, &lock, reason, stopped.pending);
+            self.hand_over(guest, device, &lock, reason, stopped.pending);
         } else {
             self.go_on(device, stopped.pending, false);
         }
@@ -217,11 +242,18 @@ impl Turn {
 
     fn hand_over(
         &self,
+        guest: &Guest,
         device: &Device,
         lock: &DeviceLock<'_>,
         reason: Reason,
         pending: Outstanding,
     ) {
+        let mut state = self.lock();
+        if state.beside {
+            state.pending = pending;
+            return self.end_beside(&mut state, guest, device);
+        }
+        drop(state);
         let ours = lock.held();
         if ours {
             lock.release(reason, clock::now());

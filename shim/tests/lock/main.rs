@@ -2,6 +2,7 @@
 //! driver's own timeline to say who ran when. See `apps/timed_driver.c` and `apps/spinner.c`.
 
 mod alone;
+mod beside;
 mod chaos;
 mod drained;
 mod edits;

@@ -69,7 +69,7 @@ pub(super) fn waiters<'s>(
     state: &'s State,
     device: usize,
     bits: &[u64; BITMAP],
-) -> impl Iterator<Item = (SlotId, &'s Slot, &'s DeviceEntry)> {
+) -> impl Iterator<Item = (SlotId, &'s Slot, &'s DeviceEntry)> + use<'s> {
     let mut bits = *bits;
     std::iter::from_fn(move || {
         let (at, word) = bits.iter_mut().enumerate().find(|(_, word)| **word != 0)?;

@@ -52,6 +52,7 @@ pub(super) fn pass(
 /// Makes everybody who waits look again: the operator changed something.
 pub(crate) fn nudge_waiters(state: &State) {
     for (index, device) in state.devices.iter().enumerate() {
+        device.wake_held_back();
         let bits = device.turn().waiting();
         for (_, _, entry) in choose::waiters(state, index, &bits) {
             // ORDER: Release, behind the generation; who wakes by it sees the edit.
@@ -70,6 +71,7 @@ pub(crate) fn withdraw(
     now_ns: u64,
 ) {
     let device = &segments.state().devices[device_index];
+    device.rest(id.index);
     let turn = device.turn();
     turn.leave(usize::from(id.index));
     let word = id.to_word();

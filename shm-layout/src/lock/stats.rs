@@ -88,12 +88,23 @@ impl DeviceEntry {
         count(&self.hold_hist, held);
         add(&self.releases[reason as usize], 1);
         add(&self.vtime, virtual_ns(charged, pace.weight));
+        self.charge_cap(charged, since_ns, pace);
+        charged
+    }
+
+    /// Uses the device beside others (`lock::overlap`): so much of the time since then goes into its account.
+    pub(crate) fn charge(&self, charged: u64, since_ns: u64, pace: Pace) {
+        add(&self.held_ns, charged);
+        add(&self.vtime, virtual_ns(charged, pace.weight));
+        self.charge_cap(charged, since_ns, pace);
+    }
+
+    fn charge_cap(&self, charged: u64, since_ns: u64, pace: Pace) {
         if let Some(cap) = pace.cap {
             let until = self.cap_until.load(Ordering::Relaxed);
             let until = cap_debt(until, cap, since_ns, charged);
             self.cap_until.store(until, Ordering::Relaxed);
         }
-        charged
     }
 
     /// A wait has ended.

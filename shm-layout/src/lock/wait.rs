@@ -120,7 +120,7 @@ impl DeviceLock<'_> {
 }
 
 /// The word a living holder's keeper owns, as it is now. A death after this look changes it.
-fn keeper_of(state: &State, owner: u64) -> Option<(&AtomicU32, u32)> {
+pub(super) fn keeper_of(state: &State, owner: u64) -> Option<(&AtomicU32, u32)> {
     let (_, slot): (_, &Slot) = choose::slot_of(state, owner)?;
     let word = slot.keeper.load(Ordering::Relaxed);
     // A word that is marked already is no reason to sleep: then the expected value makes the kernel refuse.

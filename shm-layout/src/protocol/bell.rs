@@ -25,6 +25,11 @@ pub fn listen(word: &AtomicU32) -> u32 {
     word.fetch_or(LISTENING, Ordering::Acquire) | LISTENING
 }
 
+/// Whether somebody listened since the last stroke.
+pub fn has_listener(word: &AtomicU32) -> bool {
+    word.load(Ordering::Relaxed) & LISTENING != 0
+}
+
 /// Tells that there is something to see. True if whoever sleeps on the word has to be woken.
 #[must_use = "a sleeper that is not woken sleeps on"]
 pub fn strike(word: &AtomicU32) -> bool {

@@ -176,7 +176,7 @@ impl<'s> Reading<'s> {
         let entry = |entry: &DeviceEntry| {
             let device = entry.device.load(Ordering::Relaxed) as usize;
             device > self.segments.state().devices.len()
-                || entry.lock_state.load(Ordering::Relaxed) > lock::HOLDS
+                || entry.lock_state.load(Ordering::Relaxed) > lock::BACK
                 || ahead(&entry.lock_since)
         };
         ahead(&slot.registered_ns)
@@ -245,13 +245,16 @@ impl<'s> Reading<'s> {
             LockState::Hold
         } else if paused {
             LockState::Paused
-        } else if said == lock::WAITS {
-            LockState::Wait
         } else {
-            LockState::Idle
+            match said {
+                lock::WAITS => LockState::Wait,
+                lock::ACTIVE => LockState::Active,
+                lock::BACK => LockState::Back,
+                _ => LockState::Idle,
+            }
         };
         let lasts = self.now_ns.saturating_sub(since);
-        let more = |when: LockState| if state == when { lasts } else { 0 };
+        let more = |when: bool| if when { lasts } else { 0 };
         let mut waited_for: Vec<(SlotId, u64)> = words
             .blamed
             .iter()
@@ -261,19 +264,19 @@ impl<'s> Reading<'s> {
         waited_for.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         LockView {
             state,
-            since_ns: if matches!(state, LockState::Hold | LockState::Wait) {
-                since
-            } else {
+            since_ns: if matches!(state, LockState::Idle | LockState::Paused) {
                 0
+            } else {
+                since
             },
             held_ns: words
                 .held_ns
                 .load(Ordering::Relaxed)
-                .saturating_add(more(LockState::Hold)),
+                .saturating_add(more(state == LockState::Hold)),
             waited_ns: words
                 .waited_ns
                 .load(Ordering::Relaxed)
-                .saturating_add(more(LockState::Wait)),
+                .saturating_add(more(matches!(state, LockState::Wait | LockState::Back))),
             acquisitions: words.acquisitions.load(Ordering::Relaxed),
             forced: words.forced.load(Ordering::Relaxed),
             hold_hist: std::array::from_fn(|at| words.hold_hist[at].load(Ordering::Relaxed)),

@@ -12,7 +12,8 @@ const S: u64 = 1_000 * MS;
 
 /// What a policy text may say beside its kind. Every range stands here and nowhere else: [`LockPolicy::check`], the
 /// tools' help and the reading of other tools' variables are made from this table.
-pub const POLICY_FIELDS: [PolicyField; 7] = [
+pub const POLICY_FIELDS: [PolicyField; 8] = [
+    PolicyField::OVERLAP,
     PolicyField::LAUNCHES,
     PolicyField::TIMESLICE,
     PolicyField {
@@ -25,11 +26,11 @@ pub const POLICY_FIELDS: [PolicyField; 7] = [
     },
     PolicyField {
         name: "idle",
-        about: "release when nothing was submitted for this time",
+        about: "release when nothing was submitted for this time, or auto",
         least: 100 * US,
         most: 600 * S,
         span: true,
-        value: |policy| Some(policy.idle_ns),
+        value: |policy| policy.idle_ns,
     },
     PolicyField {
         name: "max-hold",
@@ -64,6 +65,18 @@ pub struct PolicyField {
 }
 
 impl PolicyField {
+    /// `overlap=AHEAD`.
+    pub const OVERLAP: Self = Self {
+        name: "overlap",
+        about: "no turns: the order decides who holds back; work queued ahead",
+        least: 100 * US,
+        most: S,
+        span: true,
+        value: |policy| match policy.kind {
+            PolicyKind::Overlap(ns) => Some(ns),
+            _ => None,
+        },
+    };
     /// `launches=N`.
     pub const LAUNCHES: Self = Self {
         name: "launches",
@@ -169,6 +182,7 @@ impl std::fmt::Display for PolicyKind {
             PolicyKind::Launches(count) => write!(f, "launches={count}"),
             PolicyKind::Timeslice(slice) => write!(f, "timeslice={}", format_duration(*slice)),
             PolicyKind::Always => f.write_str("always"),
+            PolicyKind::Overlap(ahead) => write!(f, "overlap={}", format_duration(*ahead)),
         }
     }
 }
@@ -195,8 +209,8 @@ pub struct PolicyEdit {
     pub kind: Option<PolicyKind>,
     /// Who is next.
     pub order: Option<Order>,
-    /// Release after so long without work.
-    pub idle_ns: Option<u64>,
+    /// Release after so long without work; `Some(None)` is `auto`.
+    pub idle_ns: Option<Option<u64>>,
     /// The longest hold while others wait.
     pub max_hold_ns: Option<u64>,
     /// How long a drain may take.
@@ -250,7 +264,7 @@ impl PolicyEdit {
     }
 
     fn set_kind(&mut self, kind: PolicyKind) -> Result<(), TextError> {
-        let why = "a policy is one of off, always, launches=N and timeslice=T, given once";
+        let why = "a policy is one of off, overlap, always, launches=N and timeslice=T, given once";
         once(&mut self.kind, kind, why)
     }
 }
@@ -281,6 +295,7 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
         return match word {
             "off" => edit.set_kind(PolicyKind::Off),
             "always" => edit.set_kind(PolicyKind::Always),
+            "overlap" => edit.set_kind(PolicyKind::OVERLAP),
             _ => Err(unknown(word)),
         };
     };
@@ -295,12 +310,16 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
     let Some(field) = POLICY_FIELDS.iter().find(|field| field.name == name) else {
         return Err(unknown(word));
     };
+    if word == "idle=auto" {
+        return once(&mut edit.idle_ns, None, "idle= is given twice");
+    }
     let value = field.read(value)?;
     let count = u32::try_from(value).unwrap_or(u32::MAX);
     match name {
         "launches" => edit.set_kind(PolicyKind::Launches(count)),
         "timeslice" => edit.set_kind(PolicyKind::Timeslice(value)),
-        "idle" => once(&mut edit.idle_ns, value, "idle= is given twice"),
+        "overlap" => edit.set_kind(PolicyKind::Overlap(value)),
+        "idle" => once(&mut edit.idle_ns, Some(value), "idle= is given twice"),
         "max-hold" => once(&mut edit.max_hold_ns, value, "max-hold= is given twice"),
         "grace" => once(&mut edit.grace_ns, value, "grace= is given twice"),
         _ => once(&mut edit.sync_skips, count, "sync-skips= is given twice"),
@@ -319,7 +338,7 @@ fn once<T>(place: &mut Option<T>, value: T, why: &str) -> Result<(), TextError> 
 fn unknown(word: &str) -> TextError {
     let known = POLICY_FIELDS
         .iter()
-        .fold(String::from("off, always"), |known, field| {
+        .fold(String::from("off, always, overlap"), |known, field| {
             format!("{known}, {}=", field.name)
         });
     TextError::UnknownWord {
@@ -328,13 +347,18 @@ fn unknown(word: &str) -> TextError {
     }
 }
 
+/// What stands behind `idle=`.
+pub fn format_idle(idle_ns: Option<u64>) -> String {
+    idle_ns.map_or_else(|| "auto".to_owned(), format_duration)
+}
+
 /// The whole policy as one would write it, every field named.
 pub fn format_policy(policy: &LockPolicy) -> String {
     format!(
         "{} order={} idle={} max-hold={} grace={} sync-skips={}",
         policy.kind,
         policy.order.word(),
-        format_duration(policy.idle_ns),
+        format_idle(policy.idle_ns),
         format_duration(policy.max_hold_ns),
         format_duration(policy.grace_ns),
         policy.sync_skips

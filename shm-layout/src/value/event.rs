@@ -93,6 +93,12 @@ pub enum EventKind {
     Pick,
     /// Something the shim did not understand; `arg0`, `arg1` its own.
     Trouble,
+    /// Submits beside others, under `overlap`; `arg0` ns held back before.
+    Active,
+    /// Has no more work, under `overlap`; `arg0` ns since it was last held back or idle.
+    Rest,
+    /// Held back, under `overlap`; `arg0` ns active before, `arg1` the slot word of a process that goes first.
+    Back,
 }
 
 /// One record of the ring.
@@ -166,6 +172,15 @@ impl Event {
             EventKind::Unmanaged => What::Refused,
             EventKind::Pick => What::Pick,
             EventKind::Trouble => What::Trouble,
+            EventKind::Active => What::Active {
+                waited_ns: self.arg0,
+            },
+            EventKind::Rest => What::Rest {
+                active_ns: self.arg0,
+            },
+            EventKind::Back => What::Back {
+                active_ns: self.arg0,
+            },
         }
     }
 }
@@ -228,6 +243,21 @@ pub enum What {
     Pick,
     /// The shim met something it did not understand.
     Trouble,
+    /// It began to submit beside others.
+    Active {
+        /// After it was held back this long.
+        waited_ns: u64,
+    },
+    /// It has no more work on the device.
+    Rest {
+        /// After this long.
+        active_ns: u64,
+    },
+    /// It was held back.
+    Back {
+        /// After this long.
+        active_ns: u64,
+    },
     /// An operator changed something.
     Edit {
         /// The generation it made.

@@ -17,6 +17,19 @@ pub enum PolicyKind {
     Timeslice(u64),
     /// After every call.
     Always,
+    /// Never: there are no turns. The order decides which processes hold back from submitting; the work that such a
+    /// process has queued runs on, at most so many nanoseconds of it.
+    Overlap(u64),
+}
+
+impl PolicyKind {
+    /// `overlap` without a number.
+    pub const OVERLAP: Self = Self::Overlap(2_000_000);
+
+    /// Whether processes submit one at a time, in turns.
+    pub const fn has_turns(self) -> bool {
+        !matches!(self, Self::Off | Self::Overlap(_))
+    }
 }
 
 /// Who is next.
@@ -92,8 +105,9 @@ pub struct LockPolicy {
     pub kind: PolicyKind,
     /// Who is next.
     pub order: Order,
-    /// The lock is released when nothing was submitted for so long and all work has drained.
-    pub idle_ns: u64,
+    /// The device is given up when nothing was submitted for so long and all work is done; `None` is `auto`: each
+    /// process learns it from how soon it submits again after a synchronisation.
+    pub idle_ns: Option<u64>,
     /// The longest hold while others wait.
     pub max_hold_ns: u64,
     /// How long a drain or an overdue holder is waited for before it is forced.
@@ -107,7 +121,7 @@ impl Default for LockPolicy {
         Self {
             kind: PolicyKind::Off,
             order: Order::Fair,
-            idle_ns: 5_000_000,
+            idle_ns: None,
             max_hold_ns: 10_000_000_000,
             grace_ns: 200_000_000,
             sync_skips: 0,

@@ -27,7 +27,7 @@ pub enum Verb {
 pub struct SetArgs {
     /// Number or UUID of a device, or all
     gpu: String,
-    /// off, always, launches=N or timeslice=T, and further keys; inherit unsets the policy
+    /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and further keys; inherit unsets the policy
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     #[command(flatten)]
@@ -115,7 +115,7 @@ struct Line<'a> {
     uuid: &'a str,
     policy: String,
     order: &'static str,
-    idle_ns: u64,
+    idle_ns: Option<u64>,
     max_hold_ns: u64,
     grace_ns: u64,
     sync_skips: u32,
@@ -166,7 +166,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             line.gpu.to_string(),
             line.policy,
             line.order.to_owned(),
-            units::format_duration(line.idle_ns),
+            units::format_idle(line.idle_ns),
             units::format_duration(line.max_hold_ns),
             units::format_duration(line.grace_ns),
             line.sync_skips.to_string(),

@@ -191,7 +191,7 @@ mod tests {
                 "quota 32GiB for a while",
                 "quota 25%",
                 "weight=200 priority=inherit paused=true boost=-3 for a while",
-                "policy off order=fair idle=5ms max-hold=10s grace=200ms sync-skips=0",
+                "policy off order=fair idle=auto max-hold=10s grace=200ms sync-skips=0",
                 "policy inherit",
                 "limit none",
                 "memory=inherit cap=30",

@@ -261,7 +261,14 @@ fn full(row: &Row<'_>) -> Value<'static> {
 fn state(row: &Row<'_>) -> Value<'static> {
     let word = match (row.process.state, row.holding.lock.state) {
         (ProcessState::Unmanaged, _) => "no shim",
-        (ProcessState::Hold | ProcessState::Wait | ProcessState::Idle, lock) => lock.word(),
+        (
+            ProcessState::Hold
+            | ProcessState::Wait
+            | ProcessState::Back
+            | ProcessState::Active
+            | ProcessState::Idle,
+            lock,
+        ) => lock.word(),
         (other, _) => other.word(),
     };
     Value::Text(Cow::Borrowed(word))
@@ -296,7 +303,7 @@ fn behind(recent: &Recent) -> Option<Value<'static>> {
 
 fn since(row: &Row<'_>) -> Value<'static> {
     match row.holding.lock.state {
-        LockState::Hold | LockState::Wait => {
+        LockState::Hold | LockState::Wait | LockState::Active | LockState::Back => {
             Value::Span(row.now_ns.saturating_sub(row.holding.lock.since_ns))
         }
         LockState::Idle | LockState::Paused => Value::None,

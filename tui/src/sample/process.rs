@@ -46,6 +46,10 @@ pub enum ProcessState {
     Hold,
     /// Waits for one.
     Wait,
+    /// Held back from submitting, under `overlap`.
+    Back,
+    /// Submits beside others, under `overlap`.
+    Active,
     /// Neither.
     #[default]
     Idle,
@@ -77,6 +81,8 @@ impl ProcessState {
             _ if view.share.paused => ProcessState::Paused,
             _ if any(LockState::Hold) => ProcessState::Hold,
             _ if any(LockState::Wait) => ProcessState::Wait,
+            _ if any(LockState::Back) => ProcessState::Back,
+            _ if any(LockState::Active) => ProcessState::Active,
             _ => ProcessState::Idle,
         }
     }
@@ -86,6 +92,8 @@ impl ProcessState {
         match self {
             ProcessState::Hold => "hold",
             ProcessState::Wait => "wait",
+            ProcessState::Back => "back",
+            ProcessState::Active => "active",
             ProcessState::Idle => "idle",
             ProcessState::Paused => "paused",
             ProcessState::Stopped => "stopped",

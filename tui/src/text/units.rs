@@ -5,9 +5,9 @@
 
 use shm_layout::LockPolicy;
 pub use shm_layout::text::{
-    Amount, POLICY_FIELDS, PolicyEdit, TextError, format_duration, format_policy, format_size,
-    human_size, parse_amount, parse_duration, parse_integer, parse_memory_list, parse_percent,
-    parse_policy, parse_size,
+    Amount, POLICY_FIELDS, PolicyEdit, TextError, format_duration, format_idle, format_policy,
+    format_size, human_size, parse_amount, parse_duration, parse_integer, parse_memory_list,
+    parse_percent, parse_policy, parse_size,
 };
 
 /// A policy as a person types it, on top of the default.

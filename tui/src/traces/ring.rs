@@ -76,7 +76,11 @@ pub fn spans(sample: &Sample, from: u64, to: u64) -> Vec<Span> {
 
 fn span(event: &EventLine, sample: &Sample) -> Option<Span> {
     let (waited, length, ended_by) = match event.what {
-        What::Hold { waited_ns } if waited_ns > 0 => (true, waited_ns, ""),
+        What::Hold { waited_ns } | What::Active { waited_ns } if waited_ns > 0 => {
+            (true, waited_ns, "")
+        }
+        What::Rest { active_ns } => (false, active_ns, "rest"),
+        What::Back { active_ns } => (false, active_ns, "back"),
         What::Release { reason, held_ns } => (false, held_ns, reason.word()),
         What::Forced { held_ns } => (false, held_ns, "forced"),
         _ => return None,

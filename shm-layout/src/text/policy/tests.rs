@@ -13,7 +13,7 @@ fn a_policy_changes_only_what_it_says() {
     let words = parse_policy(&["launches=10", "sync-skips=3,idle=1s"]).expect("well formed");
     assert_eq!(
         (words.kind, words.sync_skips, words.idle_ns),
-        (Some(PolicyKind::Launches(10)), Some(3), Some(S))
+        (Some(PolicyKind::Launches(10)), Some(3), Some(Some(S)))
     );
 }
 
@@ -58,9 +58,10 @@ fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
             kind: match field.name {
                 "launches" => PolicyKind::Launches(most as u32 + 1),
                 "timeslice" => PolicyKind::Timeslice(most + 1),
+                "overlap" => PolicyKind::Overlap(most + 1),
                 _ => PolicyKind::Off,
             },
-            idle_ns: most + 1,
+            idle_ns: Some(most + 1),
             max_hold_ns: most + 1,
             grace_ns: most + 1,
             sync_skips: most as u32 + 1,
@@ -72,7 +73,7 @@ fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
     }
     // Whoever fills an edit in by hand is checked as well.
     let edit = PolicyEdit {
-        idle_ns: Some(1),
+        idle_ns: Some(Some(1)),
         ..PolicyEdit::default()
     };
     assert_eq!(
@@ -129,6 +130,6 @@ fn a_written_policy_reads_back_to_the_same_policy() {
     }
     assert!(
         format_policy(&LockPolicy::default())
-            .starts_with("off order=fair idle=5ms max-hold=10s grace=200ms")
+            .starts_with("off order=fair idle=auto max-hold=10s grace=200ms")
     );
 }

@@ -25,9 +25,9 @@ const DENIALS: usize = 256;
 /// What happened in one span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// Share of the time it held the lock, 0 to 1.
+    /// Share of the time it held the lock, or was active beside others, 0 to 1.
     pub hold: f32,
-    /// Share of the time it waited.
+    /// Share of the time it waited or was held back.
     pub wait: f32,
     /// Was an allocation refused?
     pub denied: bool,
@@ -119,8 +119,8 @@ impl Lanes {
         for process in &sample.processes {
             for holding in &process.devices {
                 let doing = match holding.lock.state {
-                    LockState::Hold => Some(Doing::Hold),
-                    LockState::Wait => Some(Doing::Wait),
+                    LockState::Hold | LockState::Active => Some(Doing::Hold),
+                    LockState::Wait | LockState::Back => Some(Doing::Wait),
                     LockState::Idle | LockState::Paused => None,
                 };
                 let key = (Who::of(process), holding.gpu);
@@ -149,9 +149,9 @@ impl Lanes {
         // A damaged ring may say anything; nothing happens after now.
         let at_ns = event.time_ns.min(now_ns);
         match event.what {
-            What::Wait => lane.turn(Some(Doing::Wait), at_ns),
-            What::Hold { .. } => lane.turn(Some(Doing::Hold), at_ns),
-            What::Release { .. } | What::Forced { .. } | What::Takeover => {
+            What::Wait | What::Back { .. } => lane.turn(Some(Doing::Wait), at_ns),
+            What::Hold { .. } | What::Active { .. } => lane.turn(Some(Doing::Hold), at_ns),
+            What::Release { .. } | What::Rest { .. } | What::Forced { .. } | What::Takeover => {
                 lane.turn(None, at_ns);
             }
             What::Denial { .. } => lane.deny(at_ns),

@@ -59,6 +59,9 @@ impl Showing {
                 What::Wait
                     | What::Hold { .. }
                     | What::Release { .. }
+                    | What::Active { .. }
+                    | What::Rest { .. }
+                    | What::Back { .. }
                     | What::Forced { .. }
                     | What::Takeover
             ),
@@ -149,8 +152,8 @@ impl Log {
 
 fn is_notable(event: &EventLine) -> bool {
     match event.what {
-        What::Wait | What::Release { .. } => false,
-        What::Hold { waited_ns } => waited_ns >= LONG_NS,
+        What::Wait | What::Release { .. } | What::Rest { .. } | What::Back { .. } => false,
+        What::Hold { waited_ns } | What::Active { waited_ns } => waited_ns >= LONG_NS,
         _ => true,
     }
 }

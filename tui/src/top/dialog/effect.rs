@@ -5,7 +5,7 @@ use shm_layout::{LockPolicy, Order, PolicyKind};
 use super::Check;
 use crate::sample::Who;
 use crate::sample::{ProcessSample, quantile};
-use crate::text::units::{format_duration, short_time};
+use crate::text::units::{format_duration, format_idle, short_time};
 use crate::top::data::Data;
 
 /// Who spent less of its recent time on the lock than this does not want it.
@@ -112,7 +112,7 @@ fn rate(per_second: f64) -> String {
 fn turn_ns(data: &Data, gpu: usize, process: &ProcessSample, kind: PolicyKind) -> Option<u64> {
     let launches = match kind {
         PolicyKind::Timeslice(ns) => return Some(ns),
-        PolicyKind::Off => return None,
+        PolicyKind::Off | PolicyKind::Overlap(_) => return None,
         PolicyKind::Always => 1.0,
         PolicyKind::Launches(count) => f64::from(count),
     };
@@ -135,7 +135,7 @@ pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
     compare("", rule(old.kind), rule(new.kind));
     compare("order", old.order.word().into(), new.order.word().into());
     let span = |ns| format_duration(ns);
-    compare("idle", span(old.idle_ns), span(new.idle_ns));
+    compare("idle", format_idle(old.idle_ns), format_idle(new.idle_ns));
     compare("max-hold", span(old.max_hold_ns), span(new.max_hold_ns));
     compare("grace", span(old.grace_ns), span(new.grace_ns));
     compare(

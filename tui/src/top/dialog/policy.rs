@@ -7,11 +7,11 @@ use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::audit::Place;
 use crate::edit::{EditRequest, policy, preview};
 use crate::sample::DeviceSample;
-use crate::text::units::{format_duration, format_policy};
+use crate::text::units::{format_duration, format_idle, format_policy};
 use crate::text::uuids;
 use crate::top::data::Data;
 
-const RULES: [&str; 4] = ["off", "launches", "timeslice", "always"];
+const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
 
 /// Whose policy.
 #[derive(Clone, Debug)]
@@ -33,9 +33,10 @@ impl PolicySubject {
         };
         let (rule, after) = match base.kind {
             PolicyKind::Off => (0, "5ms".into()),
-            PolicyKind::Launches(count) => (1, count.to_string()),
-            PolicyKind::Timeslice(ns) => (2, format_duration(ns)),
-            PolicyKind::Always => (3, String::new()),
+            PolicyKind::Overlap(ns) => (1, format_duration(ns)),
+            PolicyKind::Launches(count) => (2, count.to_string()),
+            PolicyKind::Timeslice(ns) => (3, format_duration(ns)),
+            PolicyKind::Always => (4, String::new()),
         };
         let order = Order::ALL.iter().position(|order| *order == base.order);
         let span = |label, name, ns| Field::text(label, format_duration(ns), note(name));
@@ -43,9 +44,13 @@ impl PolicySubject {
             title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
             fields: vec![
                 Field::choice("Yield", &RULES, rule),
-                Field::text("After", after, "launches: a number; timeslice: 100us to 1m"),
+                Field::text(
+                    "After",
+                    after,
+                    "launches: a number; overlap, timeslice: a time",
+                ),
                 Field::choice("Next", &Order::WORDS, order.unwrap_or(0)),
-                span("Idle", "idle", base.idle_ns),
+                Field::text("Idle", format_idle(base.idle_ns), note("idle")),
                 span("Max hold", "max-hold", base.max_hold_ns),
                 span("Grace", "grace", base.grace_ns),
                 Field::text(
@@ -162,7 +167,7 @@ pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPoli
 /// The dialog as `gpushare policy set` would be told it.
 fn words(dialog: &Dialog) -> Vec<String> {
     let rule = match dialog.value("Yield") {
-        with_value @ ("launches" | "timeslice") => {
+        with_value @ ("overlap" | "launches" | "timeslice") => {
             format!("{with_value}={}", dialog.value("After"))
         }
         alone => alone.to_owned(),

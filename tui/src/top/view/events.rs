@@ -116,6 +116,22 @@ fn say(event: &EventLine) -> (&'static str, Role, String) {
             "died; its memory and lock were released".into(),
         ),
         What::Wait => ("wait", Role::Dim, "waits for the lock".into()),
+        What::Active { waited_ns: 0 } => ("active", Role::Dim, "submits beside others".into()),
+        What::Active { waited_ns } => (
+            "active",
+            Role::Title,
+            format!("held back for {}", short_time(waited_ns)),
+        ),
+        What::Rest { active_ns } => (
+            "rest",
+            Role::Dim,
+            format!("no work left after {}", short_time(active_ns)),
+        ),
+        What::Back { active_ns } => (
+            "back",
+            Role::Dim,
+            format!("held back after {}", short_time(active_ns)),
+        ),
         What::Hold { waited_ns } => (
             "hold",
             Role::Title,

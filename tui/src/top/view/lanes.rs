@@ -221,6 +221,8 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         (_, ProcessState::Stopped) => ("stopped".to_owned(), Role::Warn),
         (LockState::Hold, _) => (format!("HOLD {:>6}", short_time(since)), Role::Title),
         (LockState::Wait, _) => (format!("wait {:>6}", short_time(since)), Role::Text),
+        (LockState::Active, _) => (format!("runs {:>6}", short_time(since)), Role::Text),
+        (LockState::Back, _) => (format!("back {:>6}", short_time(since)), Role::Text),
         (LockState::Paused, _) => ("paused".to_owned(), Role::Warn),
         (LockState::Idle, _) => ("idle".to_owned(), Role::Dim),
     };

@@ -146,7 +146,9 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
             ProcessState::Stuck | ProcessState::Gone => Role::Bad,
             ProcessState::Unmanaged | ProcessState::Paused | ProcessState::Stopped => Role::Warn,
             ProcessState::Hold => Role::Title,
-            ProcessState::Wait | ProcessState::Idle => Role::Text,
+            ProcessState::Wait | ProcessState::Back | ProcessState::Active | ProcessState::Idle => {
+                Role::Text
+            }
         },
         (_, Value::None) => Role::Dim,
         ("full", _) => Role::Good,

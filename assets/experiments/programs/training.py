@@ -1,0 +1,38 @@
+"""A training: a transformer of eight layers, forward, backward and optimiser without a pause.
+
+    training.py SECONDS
+
+Random weights and data. Prints one line: steps_per_s. Needs PyTorch and a GPU.
+"""
+import sys
+import time
+
+import torch
+from common import Layer, start_together
+
+seconds = float(sys.argv[1])
+torch.manual_seed(2)
+model = torch.nn.Sequential(*[Layer(1024, 16) for _ in range(8)]).cuda().bfloat16()
+optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+batch = torch.randn(24, 512, 1024, device="cuda", dtype=torch.bfloat16)
+
+
+def step():
+    optimiser.zero_grad(set_to_none=True)
+    loss = model(batch).float().square().mean()
+    loss.backward()
+    optimiser.step()
+    return loss
+
+
+for _ in range(5):
+    step()
+start_together()
+begin, steps = time.perf_counter(), 0
+while time.perf_counter() < begin + seconds:
+    loss = step()
+    steps += 1
+    if steps % 10 == 0:
+        loss.item()
+torch.cuda.synchronize()
+print(f"steps_per_s={steps / (time.perf_counter() - begin):.2f}", flush=True)

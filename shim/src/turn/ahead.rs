@@ -1,0 +1,353 @@
+//! How far a process runs ahead of the device under `overlap`.
+//!
+//! A program that never synchronises fills the driver's queue in an instant, and then holding back comes a thousand kernels
+//! too late. So while another process may make this one hold back, an event behind every few submissions tells how many are
+//! done, what one of them takes is learned from that, and no more goes in than the device does in the time allowed.
+#![allow(unsafe_code, reason = "records events and asks about them")]
+
+use std::{collections::VecDeque, time::Duration};
+
+use gpushare_abi::{
+    Out,
+    errors::CUDA_ERROR_NOT_READY,
+    types::{CU_EVENT_DISABLE_TIMING, CUevent, CUstream},
+};
+
+use crate::{
+    ask::{context, stream},
+    driver::call,
+    thread::Used,
+};
+
+/// Submissions let in while nothing is known of what one takes.
+const UNKNOWN: u64 = 16;
+/// An event covers a quarter of what is allowed, and no more submissions than this.
+const MOST_IN_ONE: u64 = 64;
+/// What was queued so many times the allowed time ago and is not done was underestimated.
+const LATE: u64 = 4;
+const SHORTEST_NAP: u64 = 20_000;
+const LONGEST_NAP: u64 = 200_000;
+
+/// What is queued, as far as we know.
+#[derive(Default)]
+pub struct Ahead {
+    /// Events behind submissions, oldest first.
+    tickets: VecDeque<Ticket>,
+    /// Submissions that have no event behind them.
+    uncovered: Vec<(Used, u32)>,
+    /// Events to use again.
+    spare: Vec<Event>,
+    /// Submissions not known to be done.
+    queued: u64,
+    pace: Pace,
+}
+
+/// An event we made, in the context of a stream it was recorded in.
+struct Event {
+    handle: CUevent,
+    used: Used,
+}
+
+struct Ticket {
+    event: Event,
+    count: u32,
+    recorded_ns: u64,
+}
+
+// SAFETY: an event handle may be used from any thread.
+unsafe impl Send for Event {}
+
+/// What one submission takes, by the clock.
+#[derive(Default)]
+struct Pace {
+    /// 0 while unknown.
+    cost_ns: u64,
+    /// The oldest event was seen pending: when it is seen done, that is about when it was done.
+    watched: bool,
+    /// When the last event was done, if that is known so well.
+    done_ns: Option<u64>,
+    /// When something was last seen done, or the queue began.
+    progress_ns: u64,
+}
+
+impl Pace {
+    /// Nanoseconds until the device has done so much, or fewer.
+    fn left(&self, queued: u64, ahead_ns: u64, now_ns: u64) -> u64 {
+        let cost = match self.cost_ns {
+            0 => ahead_ns / UNKNOWN,
+            known => known,
+        };
+        let elapsed = now_ns.saturating_sub(self.progress_ns);
+        queued.saturating_mul(cost) - elapsed.min(cost).min(queued.saturating_mul(cost))
+    }
+
+    /// So many were seen done now.
+    fn done(&mut self, count: u32, now_ns: u64) {
+        let watched = std::mem::take(&mut self.watched);
+        if let (true, Some(before)) = (watched, self.done_ns) {
+            let sample = now_ns.saturating_sub(before) / u64::from(count.max(1));
+            // The shortest lately: what another process had of the device meanwhile is in the longer ones.
+            self.cost_ns = match self.cost_ns {
+                0 => sample,
+                known => sample.min(known + known / 64),
+            }
+            .max(1);
+        }
+        self.done_ns = watched.then_some(now_ns);
+        self.progress_ns = now_ns;
+    }
+
+    /// How many submissions one event stands for.
+    fn in_one(&self, ahead_ns: u64) -> u64 {
+        match self.cost_ns {
+            0 => 1,
+            cost => (ahead_ns / 4 / cost).clamp(1, MOST_IN_ONE),
+        }
+    }
+}
+
+impl Ahead {
+    /// How long to wait before asking again, if no more may go in now.
+    pub fn full(&mut self, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
+        self.full_for(0, ahead_ns, now_ns)
+    }
+
+    /// The same where the submission itself counts too: only a small one may go in.
+    pub fn full_with_one_more(&mut self, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
+        let small = 1..=ahead_ns;
+        if !small.contains(&self.pace.cost_ns) {
+            return Some(Duration::MAX);
+        }
+        self.full_for(1, ahead_ns, now_ns)
+    }
+
+    fn full_for(&mut self, more: u64, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
+        loop {
+            if self.queued == 0 {
+                self.pace.progress_ns = now_ns;
+                self.pace.done_ns = None;
+                return None;
+            }
+            let left = self.pace.left(self.queued + more, ahead_ns, now_ns);
+            let oldest = self.tickets.front();
+            // Whatever was expected: what was queued so long ago and is not done is ahead of all that comes.
+            let late = self.queued > 1
+                && oldest.is_some_and(|ticket| {
+                    now_ns.saturating_sub(ticket.recorded_ns) > LATE * ahead_ns
+                });
+            if left <= ahead_ns && !late {
+                return None;
+            }
+            if self.tickets.is_empty() {
+                self.cover_all(now_ns);
+            }
+            let Some(oldest) = self.tickets.front() else {
+                self.queued = 0;
+                continue;
+            };
+            if oldest.event.is_pending() {
+                self.pace.watched = true;
+                let nap = (left.saturating_sub(ahead_ns) / 2).clamp(SHORTEST_NAP, LONGEST_NAP);
+                return Some(Duration::from_nanos(nap));
+            }
+            let done = self.tickets.pop_front();
+            if let Some(Ticket { event, count, .. }) = done {
+                self.queued = self.queued.saturating_sub(u64::from(count));
+                self.pace.done(count, now_ns);
+                self.spare.push(event);
+            }
+        }
+    }
+
+    /// When something was last seen done.
+    pub fn progress_ns(&self) -> u64 {
+        self.pace.progress_ns
+    }
+
+    /// The calling thread has submitted to this stream.
+    pub fn submitted(&mut self, used: Used, ahead_ns: u64, now_ns: u64) {
+        if self.queued == 0 {
+            self.pace.progress_ns = now_ns;
+        }
+        self.queued += 1;
+        let at = match self.uncovered.iter().position(|(known, _)| *known == used) {
+            Some(at) => at,
+            None => {
+                self.uncovered.push((used, 0));
+                self.uncovered.len() - 1
+            }
+        };
+        self.uncovered[at].1 += 1;
+        if u64::from(self.uncovered[at].1) >= self.pace.in_one(ahead_ns) {
+            let (used, count) = self.uncovered.swap_remove(at);
+            self.cover(used, count, now_ns);
+        }
+    }
+
+    fn cover_all(&mut self, now_ns: u64) {
+        for (used, count) in std::mem::take(&mut self.uncovered) {
+            self.cover(used, count, now_ns);
+        }
+    }
+
+    /// Puts an event behind what was submitted to a stream. Where there can be none, it counts as done.
+    fn cover(&mut self, used: Used, count: u32, now_ns: u64) {
+        let spare = self
+            .spare
+            .iter()
+            .position(|event| event.used.context == used.context);
+        let spare = spare.map(|at| self.spare.swap_remove(at));
+        match Event::record(spare, used) {
+            Some(event) => self.tickets.push_back(Ticket {
+                event,
+                count,
+                recorded_ns: now_ns,
+            }),
+            None => self.queued = self.queued.saturating_sub(u64::from(count)),
+        }
+    }
+
+    /// These streams are about to go.
+    pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
+        let mut gone = 0;
+        self.tickets.retain(|ticket| {
+            let goes = which(&ticket.event.used);
+            gone += u64::from(ticket.count) * u64::from(goes);
+            !goes
+        });
+        for (_, count) in self.uncovered.extract_if(.., |(used, _)| which(used)) {
+            gone += u64::from(count);
+        }
+        self.spare.retain(|event| !which(&event.used));
+        self.queued = self.queued.saturating_sub(gone);
+    }
+
+    /// Nothing is known any more of what is queued; what one submission takes is.
+    pub fn forget_all(&mut self) {
+        self.forget(|_| true);
+        self.queued = 0;
+        self.pace.done_ns = None;
+    }
+}
+
+impl Event {
+    /// Records an event in a stream, behind all that it was given.
+    fn record(spare: Option<Event>, used: Used) -> Option<Event> {
+        let mut recorded = None;
+        stream::relaxed(|| {
+            context::with_current(used.context, || {
+                if stream::is_capturing(used.stream) {
+                    return;
+                }
+                let event = spare.or_else(|| Event::make(used));
+                recorded = event.filter(|event| {
+                    let stream = used.stream as CUstream;
+                    // SAFETY: our event, and a stream of its context that the application has just used.
+                    unsafe { call::cuEventRecord(event.handle, stream) }.is_ok()
+                });
+            });
+        });
+        recorded.map(|mut event| {
+            event.used = used;
+            event
+        })
+    }
+
+    fn make(used: Used) -> Option<Event> {
+        let mut handle: CUevent = std::ptr::null_mut();
+        // SAFETY: the place is ours.
+        unsafe { call::cuEventCreate(Out::to(&mut handle), CU_EVENT_DISABLE_TIMING) }.ok()?;
+        Some(Event { handle, used })
+    }
+
+    fn is_pending(&self) -> bool {
+        let mut pending = false;
+        stream::relaxed(|| {
+            context::with_current(self.used.context, || {
+                // SAFETY: our event, recorded and not destroyed.
+                let asked = unsafe { call::cuEventQuery(self.handle) };
+                pending = asked == Err(CUDA_ERROR_NOT_READY);
+            });
+        });
+        pending
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: ours, and destroyed once; its context is there still, for whoever ends that asks us to forget first.
+        let _ = unsafe { call::cuEventDestroy_v2(self.handle) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pace;
+
+    const MS: u64 = 1_000_000;
+
+    fn watched(pace: &mut Pace, count: u32, now_ns: u64) {
+        pace.watched = true;
+        pace.done(count, now_ns);
+    }
+
+    #[test]
+    fn what_one_takes_is_learned_between_two_ends_that_were_watched() {
+        let mut pace = Pace::default();
+        watched(&mut pace, 4, 10 * MS);
+        assert_eq!(pace.cost_ns, 0, "when the first began is not known");
+        watched(&mut pace, 4, 14 * MS);
+        assert_eq!(pace.cost_ns, MS);
+        pace.done(4, 100 * MS);
+        assert_eq!(pace.cost_ns, MS, "nobody looked when that one ended");
+        watched(&mut pace, 4, 120 * MS);
+        assert_eq!(pace.cost_ns, MS, "nor when this one began");
+        watched(&mut pace, 4, 140 * MS);
+        assert_eq!(
+            pace.cost_ns,
+            MS + MS / 64,
+            "a longer one counts for little: others had the device meanwhile"
+        );
+        watched(&mut pace, 4, 142 * MS);
+        assert_eq!(pace.cost_ns, MS / 2, "a shorter one at once");
+    }
+
+    #[test]
+    fn the_time_left_counts_the_running_one_for_what_is_left_of_it_and_not_less() {
+        let pace = Pace {
+            cost_ns: 5 * MS,
+            progress_ns: 100 * MS,
+            ..Pace::default()
+        };
+        assert_eq!(pace.left(1, 2 * MS, 100 * MS), 5 * MS);
+        assert_eq!(pace.left(1, 2 * MS, 104 * MS), MS);
+        assert_eq!(
+            pace.left(3, 2 * MS, 200 * MS),
+            10 * MS,
+            "two stand behind it"
+        );
+        assert_eq!(pace.left(0, 2 * MS, 200 * MS), 0);
+    }
+
+    #[test]
+    fn while_nothing_is_known_a_few_go_in() {
+        let pace = Pace::default();
+        assert!(pace.left(16, 2 * MS, 0) <= 2 * MS);
+        assert!(pace.left(18, 2 * MS, MS) > 2 * MS);
+        assert_eq!(pace.in_one(2 * MS), 1);
+    }
+
+    #[test]
+    fn an_event_stands_for_a_quarter_of_what_is_allowed() {
+        let of = |cost_ns| {
+            Pace {
+                cost_ns,
+                ..Pace::default()
+            }
+            .in_one(2 * MS)
+        };
+        assert_eq!(of(MS / 20), 10);
+        assert_eq!(of(10 * MS), 1);
+        assert_eq!(of(100), 64);
+    }
+}

@@ -1,0 +1,271 @@
+//! The policy `overlap`: no turns; the order decides who holds back. Each program of these tests has a device of its own
+//! underneath (the driver's timeline is each process's), so what they do beside each other is by their own choice.
+
+use std::time::{Duration, Instant};
+
+use gpushare_testbed::{Watched, eventually};
+use rustix::process::Signal;
+use shm_layout::LockState;
+
+use crate::stage::{Kernel, PATIENCE, Stage, last_line, number};
+
+const PRIORITY: &str = "overlap=2ms order=priority";
+/// Kernels of 0.2 ms without end: as much is queued as the library lets in.
+const BUSY: &str = "60 200 0";
+
+fn urgent(stage: &Stage, words: &str) -> Watched {
+    let mut command = stage.spinner(PRIORITY, words);
+    let mut program = Watched::spawn(command.env("GPUSHARE_PRIORITY", "5"));
+    assert_eq!(program.line(), "ready");
+    program
+}
+
+fn state(stage: &Stage, pid: u32) -> LockState {
+    stage.process(pid).devices[0].lock.state
+}
+
+/// Waits until a program is seen in a state.
+fn is(stage: &Stage, program: &Watched, wanted: LockState) {
+    eventually(
+        &format!("{} is {wanted:?}", program.pid()),
+        PATIENCE,
+        || state(stage, program.pid()) == wanted,
+    );
+}
+
+/// Waits until a program has made more kernels than now.
+fn goes_on(stage: &Stage, program: &Watched) {
+    let before = stage.kernels_of(program.pid());
+    eventually("it goes on", PATIENCE, || {
+        stage.kernels_of(program.pid()) > before + 20
+    });
+}
+
+#[test]
+fn those_of_one_priority_submit_beside_each_other_and_none_is_held_back() {
+    let stage = Stage::new();
+    let programs = [0, 1].map(|_| Watched::spawn(&mut stage.spinner(PRIORITY, "2 200 0")));
+    let pids = programs.each_ref().map(Watched::pid);
+    let lines = programs.map(last_line);
+    assert!(stage.overlaps() > 100, "{} overlaps", stage.overlaps());
+    for (pid, line) in pids.into_iter().zip(lines) {
+        let launched = number(&line, "kernels") as usize;
+        assert_eq!(
+            stage.kernels_of(pid),
+            launched,
+            "every kernel reached the driver"
+        );
+        assert_eq!(
+            number(&line, "synchronised"),
+            0,
+            "and nothing was waited for"
+        );
+    }
+}
+
+#[test]
+fn an_urgent_process_waits_for_nobody_and_the_others_hold_back() {
+    let stage = Stage::new();
+    let busy = stage.started(PRIORITY, "60 1000 0");
+    let urgent = urgent(&stage, "3 8000 1 sleep 30");
+    let (low, high) = (busy.pid(), urgent.pid());
+    last_line(urgent);
+    let kernels = stage.kernels();
+    let of = |pid| -> Vec<Kernel> {
+        kernels
+            .iter()
+            .copied()
+            .filter(|kernel| kernel.pid == pid)
+            .collect()
+    };
+    let (busy_kernels, urgent_kernels) = (of(low), of(high));
+    // Behind the first few, what one kernel takes is known. Of each urgent one, how long the others went on.
+    let mut tails: Vec<i64> = urgent_kernels
+        .iter()
+        .skip(10)
+        .map(|urgent| {
+            let during = busy_kernels
+                .iter()
+                .filter(|one| one.start < urgent.end && one.end > urgent.start);
+            let last = during.map(|one| one.end.min(urgent.end)).max();
+            last.map_or(0, |end| end - urgent.start)
+        })
+        .collect();
+    tails.sort_unstable();
+    assert!(tails.len() > 20, "{} urgent kernels", tails.len());
+    let median = tails[tails.len() / 2];
+    // The half of them saw no more than 2 ms queued ahead and one kernel; a busy machine adds to that.
+    assert!(median < 5_000_000, "queued ahead: {tails:?} ns");
+    let view = stage.process(low).devices[0].clone();
+    assert!(view.lock.waited_ns > 0);
+    assert!(
+        !view.lock.waited_for.is_empty(),
+        "it is known for whom it waited"
+    );
+    assert!(
+        busy_kernels.len() > 500,
+        "{} kernels beside it",
+        busy_kernels.len()
+    );
+    drop(busy);
+}
+
+#[test]
+fn small_kernels_fill_the_moments_that_an_urgent_process_leaves() {
+    let stage = Stage::new();
+    let busy = stage.started(PRIORITY, "60 50 0");
+    let urgent = urgent(&stage, "3 8000 1 sleep 30");
+    let (low, high) = (busy.pid(), urgent.pid());
+    last_line(urgent);
+    let kernels = stage.kernels();
+    let urgent_kernels: Vec<_> = kernels.iter().filter(|one| one.pid == high).collect();
+    let during = |urgent: &Kernel| {
+        let inside = |one: &&Kernel| {
+            one.pid == low && one.start > urgent.start + 4_000_000 && one.end < urgent.end
+        };
+        kernels.iter().filter(inside).count()
+    };
+    // Four milliseconds behind its start none of those is left that were queued before it.
+    let filled = urgent_kernels.iter().filter(|one| during(one) > 0).count();
+    assert!(
+        filled > urgent_kernels.len() / 2,
+        "{filled} of {}",
+        urgent_kernels.len()
+    );
+    assert!(
+        stage.process(low).devices[0].lock.waited_ns > 0,
+        "all the same it is held back"
+    );
+}
+
+#[test]
+fn who_is_held_back_shows_it_and_goes_on_when_the_urgent_process_is_killed() {
+    let stage = Stage::new();
+    let busy = stage.started(PRIORITY, BUSY);
+    let urgent = urgent(&stage, "60 5000000 1");
+    is(&stage, &busy, LockState::Back);
+    is(&stage, &urgent, LockState::Active);
+    drop(urgent);
+    let since = Instant::now();
+    goes_on(&stage, &busy);
+    // A second is what starved processes wait; a death is seen at once.
+    assert!(
+        since.elapsed() < Duration::from_millis(900),
+        "{:?}",
+        since.elapsed()
+    );
+}
+
+#[test]
+fn a_stopped_process_holds_back_nobody() {
+    let stage = Stage::new();
+    let busy = stage.started(PRIORITY, BUSY);
+    let urgent = urgent(&stage, "60 60000000 1");
+    is(&stage, &busy, LockState::Back);
+    urgent.signal(Signal::STOP);
+    is(&stage, &busy, LockState::Active);
+    let back = || state(&stage, busy.pid()) == LockState::Back;
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        assert!(!back(), "held back by a process that is stopped");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn nobody_starves_behind_an_urgent_process_that_never_rests() {
+    let stage = Stage::new();
+    let busy = stage.started(PRIORITY, BUSY);
+    let urgent = urgent(&stage, "60 1000 0");
+    is(&stage, &busy, LockState::Back);
+    goes_on(&stage, &busy);
+    goes_on(&stage, &busy);
+    assert_eq!(state(&stage, urgent.pid()), LockState::Active);
+}
+
+#[test]
+fn fair_shares_follow_the_weights_without_turns() {
+    let stage = Stage::new();
+    let policy = "overlap=2ms order=fair";
+    let programs = ["100", "300"].map(|weight| {
+        let mut command = stage.spinner(policy, "5 200 0");
+        Watched::spawn(command.env("GPUSHARE_WEIGHT", weight))
+    });
+    let pids = programs.each_ref().map(Watched::pid);
+    for program in programs {
+        last_line(program);
+    }
+    let held = pids.map(|pid| {
+        let kernels = stage.kernels();
+        kernels.iter().filter(|kernel| kernel.pid == pid).count() as f64
+    });
+    // Together each counts for a half: active for 2/4 of the time the light one has a quarter of it.
+    let share = held[0] / held[1];
+    assert!((0.35..0.7).contains(&share), "{held:?}");
+}
+
+#[test]
+fn a_cap_holds_without_turns() {
+    let stage = Stage::new();
+    let mut command = stage.spinner("overlap=2ms order=priority", "4 200 0");
+    let program = Watched::spawn(command.env("GPUSHARE_CAP", "25"));
+    let pid = program.pid();
+    last_line(program);
+    let kernels = stage.kernels();
+    let busy: i64 = kernels
+        .iter()
+        .filter(|kernel| kernel.pid == pid)
+        .map(|kernel| kernel.end - kernel.start)
+        .sum();
+    let share = busy as f64 / 4e9;
+    assert!((0.12..0.33).contains(&share), "{share}");
+}
+
+#[test]
+fn the_policy_comes_and_goes_while_programs_run() {
+    let stage = Stage::new();
+    let programs = [0, 1].map(|_| stage.started("", BUSY));
+    for policy in [
+        "timeslice=2ms",
+        PRIORITY,
+        "always",
+        "overlap order=fair",
+        "off",
+        PRIORITY,
+        "launches=3",
+    ] {
+        stage.policy(policy);
+        for program in &programs {
+            goes_on(&stage, program);
+        }
+    }
+    stage.policy("off");
+    for program in &programs {
+        goes_on(&stage, program);
+        assert_eq!(state(&stage, program.pid()), LockState::Idle);
+    }
+    assert_eq!(stage.snapshot().violations, 0);
+}
+
+#[test]
+fn a_capture_goes_on_untouched() {
+    for mode in 0..3 {
+        let stage = Stage::new();
+        let _other = urgent(&stage, "20 200 2");
+        let capturer = format!("0.5 50 0 capture 30 {mode}");
+        let line = last_line(Watched::spawn(&mut stage.spinner(PRIORITY, &capturer)));
+        assert_eq!(number(&line, "captured"), 30);
+        assert_eq!(number(&line, "synchronised"), 0);
+    }
+}
+
+#[test]
+fn streams_graphs_and_threads_are_let_in_and_none_is_forgotten() {
+    for how in ["streams", "ptds", "graph", "threads", "twodev"] {
+        let stage = Stage::new();
+        let _urgent = urgent(&stage, "60 500 1 sleep 5");
+        let mut command = stage.spinner(PRIORITY, &format!("60 100 7 {how}"));
+        let line = last_line(Watched::spawn(command.env("LAUNCHES", "700")));
+        assert_eq!(number(&line, "kernels"), 700, "{how}");
+    }
+}

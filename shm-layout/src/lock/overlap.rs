@@ -1,0 +1,510 @@
+//! Without turns: under `overlap` every process submits, and the order decides who holds back.
+//!
+//! ```text
+//! process                          words of the device            a process of lower rank
+//!    │ first submission               │                              │ before each submission
+//!    │ its bit in `active` ─────────▶ active ──────────────────────▶ │ a bit of higher rank: held back
+//!    │ keeper: `pulse_ns`             │                              │ sleeps on `activity` and on that one's keeper
+//!    │ work done, nothing new         │                              │
+//!    │ bit out; strike ─────────────▶ activity ────────────────────▶ │ looks again
+//! ```
+//!
+//! A bit is a hint, never a lock: whoever reads it late submits a little too much. A process that dies leaves its bit to
+//! the reaper; those it holds back look at its robust word, and pass over one that has not shown itself for
+//! [`PULSE_NS`], so that a stopped process holds no other back for long.
+
+use super::{
+    ACTIVE, BACK, DeviceLock, IDLE,
+    choose::{AGE_NS, PULSE_NS, waiters},
+    stats,
+    wait::keeper_of,
+};
+use crate::{
+    clock,
+    crash::crash_point,
+    futex,
+    liveness::{self, Mark},
+    primitive::Ordering,
+    protocol::{bell, turn::BITMAP},
+    state::{Device, DeviceEntry, Slot},
+    value::{Event, EventKind, Order, Share, SlotId},
+};
+
+/// No process is held back longer than this without looking again.
+const LOOK_NS: u64 = 20_000_000;
+/// A process that was held back for so long goes on for a moment whatever others say of themselves.
+const STARVED_NS: u64 = 1_000_000_000;
+
+/// What keeps a process from submitting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// The process it is held back for; `None` for its own cap.
+    pub by: Option<SlotId>,
+    /// It is to submit nothing at all. Else what it submits must not be felt.
+    pub wholly: bool,
+}
+
+impl Device {
+    fn active_bits(&self) -> [u64; BITMAP] {
+        std::array::from_fn(|at| self.active[at].load(Ordering::Relaxed))
+    }
+
+    /// A slot has no work here any more; wakes those it held back.
+    pub(super) fn rest(&self, slot: u16) {
+        let bit = 1 << (slot % 64);
+        let before = self.active[usize::from(slot / 64)].fetch_and(!bit, Ordering::Relaxed);
+        if before & bit != 0 {
+            self.wake_held_back();
+        }
+    }
+
+    /// Those who are held back look again.
+    pub(super) fn wake_held_back(&self) {
+        if bell::strike(&self.activity) {
+            futex::wake(&self.activity, i32::MAX);
+        }
+    }
+}
+
+impl DeviceLock<'_> {
+    /// This process begins to submit; those of lower rank hold back from now on.
+    pub fn begin_activity(&self, now_ns: u64) {
+        let others = self.least_of_the_active(now_ns);
+        let least = others.unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed));
+        self.words.vtime.fetch_max(least, Ordering::Relaxed);
+        for word in [
+            &self.words.pulse_ns,
+            &self.words.charged_ns,
+            &self.words.lock_since,
+        ] {
+            word.store(now_ns, Ordering::Relaxed);
+        }
+        self.words.lock_state.store(ACTIVE, Ordering::Relaxed);
+        stats::add(&self.words.acquisitions, 1);
+        let (at, bit) = self.bit();
+        self.device.active[at].fetch_or(bit, Ordering::Relaxed);
+        crash_point!("overlap:active");
+        self.publish(Event::of(now_ns, self.seat.slot(), EventKind::Active));
+    }
+
+    /// Whether it does.
+    pub fn is_active(&self) -> bool {
+        matches!(self.words.lock_state.load(Ordering::Relaxed), ACTIVE | BACK)
+    }
+
+    /// Its work is done and nothing more was submitted: those who were held back go on.
+    pub fn end_activity(&self, now_ns: u64) {
+        if !self.is_active() {
+            return;
+        }
+        self.go_on(now_ns);
+        self.keep_active(now_ns);
+        let since = self.words.lock_since.load(Ordering::Relaxed);
+        self.words.lock_state.store(IDLE, Ordering::Relaxed);
+        crash_point!("overlap:resting");
+        self.device.rest(self.seat.slot().index);
+        self.device
+            .floor
+            .fetch_max(self.words.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.publish(Event {
+            arg0: now_ns.saturating_sub(since),
+            ..Event::of(now_ns, self.seat.slot(), EventKind::Rest)
+        });
+    }
+
+    /// The keeper of an active process says that it still is, at least four times a second, and charges its time: what
+    /// several processes used together counts for each in equal parts, for that is how the device divides it.
+    pub fn keep_active(&self, now_ns: u64) {
+        self.words.pulse_ns.store(now_ns, Ordering::Relaxed);
+        let from = self.words.charged_ns.swap(now_ns, Ordering::Relaxed);
+        if self.words.lock_state.load(Ordering::Relaxed) != ACTIVE {
+            return;
+        }
+        let users = 1 + self.others(now_ns).filter(|other| other.submits()).count() as u64;
+        let charged = now_ns.saturating_sub(from) / users;
+        self.words.charge(charged, from, self.seat.pace());
+    }
+
+    /// Whether another process may make this one hold back now or soon: then it keeps little queued.
+    pub fn may_have_to_hold_back(&self, now_ns: u64) -> bool {
+        let share = self.seat.share();
+        share.cap.is_some()
+            || match self.order() {
+                Order::Fair => self.others(now_ns).next().is_some(),
+                Order::Priority => self
+                    .among(self.members(), now_ns)
+                    .any(|other| other.share.priority > share.priority),
+                // The other orders speak of turns.
+                _ => false,
+            }
+    }
+
+    /// Whether a process has been held back lately, perhaps by this one.
+    pub fn holds_others_back(&self) -> bool {
+        bell::has_listener(&self.device.activity)
+    }
+
+    /// What keeps this process from submitting now, if it had waited so long. `ahead_ns` is what it may use more of the
+    /// device than others before it is held back.
+    pub fn held_back_by(&self, ahead_ns: u64, waited_ns: u64, now_ns: u64) -> Option<HeldBack> {
+        if self.seat.may_be_held_back() && !self.eligible(now_ns) {
+            return Some(HeldBack {
+                by: None,
+                wholly: true,
+            });
+        }
+        if waited_ns >= STARVED_NS {
+            return None;
+        }
+        let share = self.seat.share();
+        let steps = i64::try_from(waited_ns / AGE_NS).unwrap_or(i64::MAX);
+        let rank = i64::from(share.priority).saturating_add(steps);
+        let mine = self.words.vtime.load(Ordering::Relaxed);
+        let allowed = stats::virtual_ns(ahead_ns, share.weight);
+        let order = self.order();
+        self.others(now_ns)
+            .find(|other| match order {
+                Order::Priority => i64::from(other.share.priority) > rank,
+                Order::Fair => {
+                    let theirs = other.entry.vtime.load(Ordering::Relaxed);
+                    other.submits() && mine > theirs.saturating_add(allowed)
+                }
+                _ => false,
+            })
+            .map(|other| HeldBack {
+                by: Some(other.id),
+                wholly: order != Order::Priority,
+            })
+    }
+
+    /// Whether this process has been held back for so long that it goes on for a moment.
+    pub fn has_waited_enough(&self, ahead_ns: u64, now_ns: u64) -> bool {
+        let waited = self.held_back_for(now_ns);
+        self.held_back_by(ahead_ns, waited, now_ns).is_none()
+    }
+
+    /// Holds back until no process asks for it any more, this one has waited long enough, so much time has passed, or the
+    /// caller gives up, which is asked at each wake-up, at most 20 ms apart. Whoever calls this again goes on waiting where
+    /// it stood; [`go_on`](Self::go_on) ends it.
+    pub fn hold_back(&self, ahead_ns: u64, most_ns: u64, give_up: &dyn Fn() -> bool) {
+        let came = clock::now();
+        let mut looked = came;
+        loop {
+            // Before the look: what changes after it changes this word too, and the sleep ends.
+            let seen = bell::listen(&self.device.activity);
+            let now = clock::now();
+            let waited = self.held_back_for(now);
+            let by = self.held_back_by(ahead_ns, waited, now);
+            let left = most_ns.saturating_sub(now.saturating_sub(came));
+            let Some(by) = by.filter(|_| left > 0 && !give_up()) else {
+                return;
+            };
+            let word = by.by.map(SlotId::to_word);
+            if self.words.lock_state.load(Ordering::Relaxed) != BACK {
+                self.keep_active(now);
+                let since = self.words.lock_since.swap(now, Ordering::Relaxed);
+                self.words.lock_state.store(BACK, Ordering::Relaxed);
+                self.publish(Event {
+                    arg0: now.saturating_sub(since),
+                    arg1: word.unwrap_or(0),
+                    ..Event::of(now, self.seat.slot(), EventKind::Back)
+                });
+            }
+            self.words.pulse_ns.store(now, Ordering::Relaxed);
+            self.words
+                .blame(word.unwrap_or(0), now.saturating_sub(looked));
+            looked = now;
+            let activity = (&self.device.activity, seen);
+            match word.and_then(|word| keeper_of(self.seat.segments().state(), word)) {
+                Some(keeper) => futex::wait_any([activity, keeper], LOOK_NS.min(left)),
+                None => futex::wait(activity.0, activity.1, (LOOK_NS / 10).min(left)),
+            }
+        }
+    }
+
+    /// For how long this process has been held back.
+    pub fn held_back_for(&self, now_ns: u64) -> u64 {
+        if self.words.lock_state.load(Ordering::Relaxed) == BACK {
+            now_ns.saturating_sub(self.words.lock_since.load(Ordering::Relaxed))
+        } else {
+            0
+        }
+    }
+
+    /// Is held back no more, if it was.
+    pub fn go_on(&self, now_ns: u64) {
+        if self.words.lock_state.load(Ordering::Relaxed) != BACK {
+            return;
+        }
+        let waited = self.held_back_for(now_ns);
+        self.words.count_wait(waited);
+        self.words.charged_ns.store(now_ns, Ordering::Relaxed);
+        self.words.lock_since.store(now_ns, Ordering::Relaxed);
+        self.words.lock_state.store(ACTIVE, Ordering::Relaxed);
+        self.publish(Event {
+            arg0: waited,
+            ..Event::of(now_ns, self.seat.slot(), EventKind::Active)
+        });
+    }
+
+    fn bit(&self) -> (usize, u64) {
+        let slot = self.seat.slot().index;
+        (usize::from(slot / 64), 1 << (slot % 64))
+    }
+
+    fn members(&self) -> [u64; BITMAP] {
+        std::array::from_fn(|at| self.device.members[at].load(Ordering::Relaxed))
+    }
+
+    /// The other processes that are active, alive and not stopped.
+    fn others(&self, now_ns: u64) -> impl Iterator<Item = Other<'_>> {
+        self.among(self.device.active_bits(), now_ns)
+            .filter(move |other| {
+                let pulse = other.entry.pulse_ns.load(Ordering::Relaxed);
+                now_ns.saturating_sub(pulse) <= PULSE_NS && !other.share.paused
+            })
+    }
+
+    fn among(&self, mut bits: [u64; BITMAP], now_ns: u64) -> impl Iterator<Item = Other<'_>> {
+        let (at, bit) = self.bit();
+        bits[at] &= !bit;
+        let segments = self.seat.segments();
+        waiters(segments.state(), self.index, &bits)
+            .filter(|(_, slot, _)| liveness::mark_of(&slot.keeper) != Mark::Dead)
+            .map(move |(id, slot, entry)| Other {
+                id,
+                entry,
+                share: self.share_of(id, slot, now_ns),
+            })
+    }
+
+    fn share_of(&self, id: SlotId, slot: &Slot, now_ns: u64) -> Share {
+        self.seat
+            .shares()
+            .share_of(self.seat.segments(), id, slot, now_ns)
+    }
+
+    fn least_of_the_active(&self, now_ns: u64) -> Option<u64> {
+        self.others(now_ns)
+            .map(|other| other.entry.vtime.load(Ordering::Relaxed))
+            .min()
+    }
+}
+
+/// Another process on the device.
+struct Other<'s> {
+    id: SlotId,
+    entry: &'s DeviceEntry,
+    share: Share,
+}
+
+impl Other<'_> {
+    /// Whether it uses the device now.
+    fn submits(&self) -> bool {
+        self.entry.lock_state.load(Ordering::Relaxed) == ACTIVE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::pair::{MS, operator},
+        *,
+    };
+    use crate::{
+        Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, Set,
+        register,
+    };
+
+    const AHEAD: u64 = 2 * MS;
+
+    /// Processes of a device under `overlap`, by priority.
+    struct World {
+        _dir: tempfile::TempDir,
+        operator: Operator,
+        processes: Vec<(Registration, Entry)>,
+        now: u64,
+    }
+
+    impl World {
+        fn new(order: Order, priorities: &[i32]) -> Self {
+            let dir = tempfile::tempdir().expect("a directory");
+            let policy = LockPolicy {
+                kind: PolicyKind::Overlap(AHEAD),
+                order,
+                ..LockPolicy::default()
+            };
+            let operator = operator(dir.path(), policy);
+            let enter = |priority: &i32| {
+                let limits = LaunchLimits {
+                    priority: Some(*priority),
+                    ..LaunchLimits::default()
+                };
+                let process = register(operator.segments(), &Identity::default(), &limits);
+                let process = process.expect("a slot");
+                let entry = process.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+                (process, entry)
+            };
+            Self {
+                processes: priorities.iter().map(enter).collect(),
+                _dir: dir,
+                operator,
+                now: clock::now(),
+            }
+        }
+
+        fn lock(&self, who: usize) -> DeviceLock<'_> {
+            self.processes[who].0.lock(self.processes[who].1)
+        }
+
+        fn begin(&self, who: usize) {
+            self.lock(who).begin_activity(self.now);
+        }
+
+        /// Time passes; those who are active say so.
+        fn pass(&mut self, ns: u64) {
+            self.now += ns;
+            for who in 0..self.processes.len() {
+                if self.lock(who).is_active() {
+                    self.lock(who).keep_active(self.now);
+                }
+            }
+        }
+
+        fn by(&self, who: usize) -> Option<usize> {
+            let held = self.lock(who).held_back_by(AHEAD, 0, self.now)?;
+            let by = held.by.unwrap_or(self.processes[who].0.slot());
+            self.processes.iter().position(|(one, _)| one.slot() == by)
+        }
+
+        fn share(&self, who: usize, weight: Set<u32>, cap: Set<u32>) {
+            let change = Change::ProcessShare {
+                slot: self.processes[who].0.slot(),
+                weight,
+                priority: Set::Keep,
+                cap,
+                paused: Set::Keep,
+                boost: Set::Keep,
+            };
+            self.operator.edit(None, &change, self.now).expect("edited");
+        }
+    }
+
+    #[test]
+    fn who_has_a_higher_priority_holds_back_those_below_while_it_is_active_and_no_longer() {
+        let world = World::new(Order::Priority, &[0, 5, 0]);
+        assert!(world.lock(0).may_have_to_hold_back(world.now));
+        assert!(!world.lock(1).may_have_to_hold_back(world.now));
+        (0..3).for_each(|who| assert_eq!(world.by(who), None));
+        world.begin(0);
+        assert_eq!(world.by(1), None, "the one above");
+        assert_eq!(world.by(2), None, "one of the same priority");
+        world.begin(1);
+        assert_eq!(
+            (world.by(0), world.by(1), world.by(2)),
+            (Some(1), None, Some(1))
+        );
+        world.lock(1).end_activity(world.now);
+        assert_eq!(world.by(0), None);
+    }
+
+    #[test]
+    fn who_does_not_show_itself_any_more_holds_nobody_back() {
+        let mut world = World::new(Order::Priority, &[0, 5]);
+        world.begin(1);
+        world.now += PULSE_NS;
+        assert_eq!(world.by(0), Some(1));
+        world.now += 1;
+        assert_eq!(world.by(0), None);
+    }
+
+    #[test]
+    fn a_step_of_priority_is_waited_out_in_a_tenth_of_a_second() {
+        let world = World::new(Order::Priority, &[0, 3]);
+        world.begin(1);
+        let waited = |ns| world.lock(0).held_back_by(AHEAD, ns, world.now).is_some();
+        assert!(waited(3 * AGE_NS - 1));
+        assert!(!waited(3 * AGE_NS));
+    }
+
+    #[test]
+    fn what_several_use_together_is_charged_in_equal_parts() {
+        let mut world = World::new(Order::Fifo, &[0, 0]);
+        world.begin(0);
+        world.pass(10 * MS);
+        world.begin(1);
+        world.pass(10 * MS);
+        let held = |who: usize| world.lock(who).words.held_ns.load(Ordering::Relaxed);
+        assert_eq!((held(0), held(1)), (15 * MS, 5 * MS));
+        assert_eq!(world.by(0), None, "nobody is held back under fifo");
+    }
+
+    #[test]
+    fn under_fair_who_is_ahead_of_its_weight_holds_back_until_the_others_have_caught_up() {
+        let mut world = World::new(Order::Fair, &[0, 0]);
+        world.share(1, Set::To(300), Set::Keep);
+        world.begin(0);
+        world.begin(1);
+        // Both use a half; the first is worth a third of the second, so it runs ahead by a third of what passes.
+        world.pass(5 * MS);
+        assert_eq!(world.by(0), None, "no more than AHEAD");
+        world.pass(5 * MS);
+        assert_eq!((world.by(0), world.by(1)), (Some(1), None));
+        let state = &world.lock(0).words.lock_state;
+        state.store(BACK, Ordering::Relaxed);
+        world.pass(10 * MS);
+        assert_eq!(
+            world.by(0),
+            None,
+            "the second has had the device for itself meanwhile"
+        );
+    }
+
+    #[test]
+    fn who_was_away_gets_no_pay_for_it() {
+        let mut world = World::new(Order::Fair, &[0, 0]);
+        world.begin(0);
+        world.pass(10_000 * MS);
+        world.begin(1);
+        assert_eq!(world.by(0), None, "else it would wait for ten seconds");
+    }
+
+    #[test]
+    fn a_cap_holds_back_wholly_and_for_nobody() {
+        let mut world = World::new(Order::Priority, &[0]);
+        world.share(0, Set::Keep, Set::To(10));
+        world.begin(0);
+        assert!(world.lock(0).may_have_to_hold_back(world.now));
+        world.pass(200 * MS);
+        let held = world.lock(0).held_back_by(AHEAD, 0, world.now);
+        let own = HeldBack {
+            by: None,
+            wholly: true,
+        };
+        assert_eq!(held, Some(own));
+        world.now += 5_000 * MS;
+        assert_eq!(world.by(0), None);
+    }
+
+    #[test]
+    fn a_wait_is_counted_once_however_often_it_is_interrupted() {
+        let world = World::new(Order::Priority, &[0, 5]);
+        world.begin(0);
+        world.begin(1);
+        for _ in 0..5 {
+            world.lock(1).keep_active(clock::now());
+            world.lock(0).hold_back(AHEAD, MS, &|| false);
+        }
+        world.lock(1).end_activity(clock::now());
+        world.lock(0).go_on(clock::now());
+        let words = world.lock(0).words;
+        let waits: u32 = words
+            .wait_hist
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .sum();
+        assert_eq!(waits, 1);
+        assert!(words.waited_ns.load(Ordering::Relaxed) >= 5 * MS);
+        assert_eq!(words.lock_state.load(Ordering::Relaxed), ACTIVE);
+    }
+}
