@@ -152,8 +152,13 @@ impl Sample {
 
     /// When the last process found no free slot, milliseconds since 1970.
     pub fn refused_unix_ms(&self) -> Option<i64> {
-        let ago_ms = self.time_ns.saturating_sub(self.unmanaged_ns) / 1_000_000;
-        (self.unmanaged > 0).then(|| self.unix_ms.saturating_sub_unsigned(ago_ms))
+        (self.unmanaged > 0).then(|| self.unix_ms_at(self.unmanaged_ns))
+    }
+
+    /// A time of the segments as milliseconds since 1970.
+    pub fn unix_ms_at(&self, time_ns: u64) -> i64 {
+        let ago_ms = self.time_ns.saturating_sub(time_ns) / 1_000_000;
+        self.unix_ms.saturating_sub_unsigned(ago_ms)
     }
 
     /// The process in `slot`, if it still is the same life of it.

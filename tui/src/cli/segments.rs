@@ -13,7 +13,7 @@ use crate::source::live::Live;
 use crate::text::exit::Failure;
 
 /// How long a sample waits for NVML's first answer.
-const NVML: Duration = Duration::from_secs(5);
+pub const NVML: Duration = Duration::from_secs(5);
 
 /// The segments' directory; nothing is created. A missing directory counts as an empty one.
 pub fn dir() -> Result<SegmentDir, Failure> {

@@ -54,12 +54,10 @@ impl Tail {
             .collect();
         sample.events_lost = self.reader.lost() - self.lost;
         self.lost = self.reader.lost();
-        let oldest = sample.time_ns.saturating_sub(600_000_000_000);
         if self.names.len() > 4 * shm_layout::MAX_PROCESSES {
             let alive = |slot: &SlotId| sample.process(*slot).is_some();
             self.names.retain(|slot, _| alive(slot));
         }
-        sample.events.retain(|event| event.time_ns >= oldest);
     }
 
     fn line(&self, event: &Event, sample: &Sample) -> EventLine {

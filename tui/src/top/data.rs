@@ -21,6 +21,8 @@ pub mod pulse;
 mod ring;
 
 const UTIL_KEPT: usize = 1200;
+/// An older event is no news when the dashboard starts.
+const EVENTS_NS: u64 = 600_000_000_000;
 
 /// The samples' sum.
 #[derive(Clone, Debug, Default)]
@@ -47,10 +49,12 @@ pub struct Data {
 
 impl Data {
     /// Takes in the next sample.
-    pub fn update(&mut self, sample: Sample) {
+    pub fn update(&mut self, mut sample: Sample) {
         if sample.time_ns < self.sample.time_ns {
             self.forget_times();
         }
+        let oldest = sample.time_ns.saturating_sub(EVENTS_NS);
+        sample.events.retain(|event| event.time_ns >= oldest);
         self.lanes.update(&sample);
         self.log.update(&sample);
         let present: Vec<Who> = sample.processes.iter().map(Who::of).collect();

@@ -7,8 +7,7 @@ use super::Look;
 use super::pen::Pen;
 use crate::sample::Who;
 use crate::sample::{EventLine, What};
-use crate::text::calls;
-use crate::text::units::{short_size, short_time};
+use crate::text::events::{self, Said, Tone};
 use crate::top::data::Data;
 use crate::top::palette::Role;
 use crate::top::state::State;
@@ -66,8 +65,8 @@ fn line(
         &clock(data, event.time_ns, &look.zone),
         pen.style(Role::Dim),
     ) + 1;
-    let (word, role, text) = say(event);
-    x = pen.put(x, y, &format!("{word:<8}"), pen.style(role)) + 1;
+    let Said { word, tone, text } = events::say(&event.what);
+    x = pen.put(x, y, &format!("{word:<8}"), pen.style(role(tone))) + 1;
     if with_name && let Some(slot) = event.slot {
         let who = Who::Slot(slot);
         let known = data.process(who).is_some();
@@ -91,12 +90,7 @@ fn line(
 
 /// The wall clock's time of an event, to the millisecond.
 fn clock(data: &Data, time_ns: u64, zone: &TimeZone) -> String {
-    let ago_ms = data.sample.time_ns.saturating_sub(time_ns) / 1_000_000;
-    let at_ms = data
-        .sample
-        .unix_ms
-        .saturating_sub(i64::try_from(ago_ms).unwrap_or(i64::MAX));
-    match Timestamp::from_millisecond(at_ms) {
+    match Timestamp::from_millisecond(data.sample.unix_ms_at(time_ns)) {
         Ok(at) => at
             .to_zoned(zone.clone())
             .strftime("%H:%M:%S%.3f")
@@ -105,97 +99,13 @@ fn clock(data: &Data, time_ns: u64, zone: &TimeZone) -> String {
     }
 }
 
-/// An event's word, how it is drawn, and the rest of the sentence.
-fn say(event: &EventLine) -> (&'static str, Role, String) {
-    match event.what {
-        What::Register => ("start", Role::Good, "began to use the GPU".into()),
-        What::Exit { reaped: false } => ("exit", Role::Dim, "left".into()),
-        What::Exit { reaped: true } => (
-            "exit",
-            Role::Warn,
-            "died; its memory and lock were released".into(),
-        ),
-        What::Wait => ("wait", Role::Dim, "waits for the lock".into()),
-        What::Active { waited_ns: 0 } => ("active", Role::Dim, "submits beside others".into()),
-        What::Active { waited_ns } => (
-            "active",
-            Role::Title,
-            format!("held back for {}", short_time(waited_ns)),
-        ),
-        What::Rest { active_ns } => (
-            "rest",
-            Role::Dim,
-            format!("no work left after {}", short_time(active_ns)),
-        ),
-        What::Back { active_ns } => (
-            "back",
-            Role::Dim,
-            format!("held back after {}", short_time(active_ns)),
-        ),
-        What::Hold { waited_ns } => (
-            "hold",
-            Role::Title,
-            format!("after {}", short_time(waited_ns)),
-        ),
-        What::Release { reason, held_ns } => (
-            "release",
-            Role::Dim,
-            format!("after {} ({})", short_time(held_ns), reason.word()),
-        ),
-        What::Denial {
-            asked_bytes,
-            quota_bytes,
-            call,
-        } => (
-            "DENIED",
-            Role::Bad,
-            format!(
-                "{} over its quota of {}{}",
-                short_size(asked_bytes),
-                short_size(quota_bytes),
-                call.and_then(calls::name)
-                    .map(|name| format!(" by {name}"))
-                    .unwrap_or_default()
-            ),
-        ),
-        What::Forced { held_ns } => (
-            "FORCED",
-            Role::Bad,
-            format!("lost the lock after {}", short_time(held_ns)),
-        ),
-        What::Takeover => (
-            "takeover",
-            Role::Warn,
-            "its lock was taken over: it died holding it".into(),
-        ),
-        What::OverQuota {
-            used_bytes,
-            quota_bytes,
-        } => (
-            "OVER",
-            Role::Warn,
-            format!(
-                "holds {} of {}",
-                short_size(used_bytes),
-                short_size(quota_bytes)
-            ),
-        ),
-        What::Edit { generation } => (
-            "edit",
-            Role::Key,
-            format!("generation {generation}; a shows the audit log"),
-        ),
-        What::Refused => ("FULL", Role::Bad, "a process found no free slot".into()),
-        What::Pick => ("pick", Role::Dim, "claimed by gpushare pick".into()),
-        What::Trouble => (
-            "trouble",
-            Role::Warn,
-            "the shim met something unknown".into(),
-        ),
-        What::Other => (
-            "other",
-            Role::Dim,
-            "an event unknown to this program".into(),
-        ),
+fn role(tone: Tone) -> Role {
+    match tone {
+        Tone::Dim => Role::Dim,
+        Tone::Title => Role::Title,
+        Tone::Key => Role::Key,
+        Tone::Good => Role::Good,
+        Tone::Warn => Role::Warn,
+        Tone::Bad => Role::Bad,
     }
 }

@@ -1,0 +1,130 @@
+//! What happened, in words: a word for the kind of an event and a sentence for the rest.
+
+use shm_layout::What;
+
+use super::calls;
+use super::units::{short_size, short_time};
+
+/// How an event reads where there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Common.
+    Dim,
+    /// Worth a look.
+    Title,
+    /// An operator's.
+    Key,
+    /// All is well.
+    Good,
+    /// Look here.
+    Warn,
+    /// Something is wrong.
+    Bad,
+}
+
+/// An event in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its kind, eight letters at most.
+    pub word: &'static str,
+    /// How it reads.
+    pub tone: Tone,
+    /// The rest of the sentence; the process is its subject.
+    pub text: String,
+}
+
+/// Says it.
+pub fn say(what: &What) -> Said {
+    let (word, tone, text) = match *what {
+        What::Register => ("start", Tone::Good, "began to use the GPU".into()),
+        What::Exit { reaped: false } => ("exit", Tone::Dim, "left".into()),
+        What::Exit { reaped: true } => (
+            "exit",
+            Tone::Warn,
+            "died; its memory and lock were released".into(),
+        ),
+        What::Wait => ("wait", Tone::Dim, "waits for the lock".into()),
+        What::Active { waited_ns: 0 } => ("active", Tone::Dim, "submits beside others".into()),
+        What::Active { waited_ns } => (
+            "active",
+            Tone::Title,
+            format!("held back for {}", short_time(waited_ns)),
+        ),
+        What::Rest { active_ns } => (
+            "rest",
+            Tone::Dim,
+            format!("no work left after {}", short_time(active_ns)),
+        ),
+        What::Back { active_ns } => (
+            "back",
+            Tone::Dim,
+            format!("held back after {}", short_time(active_ns)),
+        ),
+        What::Hold { waited_ns } => (
+            "hold",
+            Tone::Title,
+            format!("after {}", short_time(waited_ns)),
+        ),
+        What::Release { reason, held_ns } => (
+            "release",
+            Tone::Dim,
+            format!("after {} ({})", short_time(held_ns), reason.word()),
+        ),
+        What::Denial {
+            asked_bytes,
+            quota_bytes,
+            call,
+        } => (
+            "DENIED",
+            Tone::Bad,
+            format!(
+                "{} over its quota of {}{}",
+                short_size(asked_bytes),
+                short_size(quota_bytes),
+                call.and_then(calls::name)
+                    .map(|name| format!(" by {name}"))
+                    .unwrap_or_default()
+            ),
+        ),
+        What::Forced { held_ns } => (
+            "FORCED",
+            Tone::Bad,
+            format!("lost the lock after {}", short_time(held_ns)),
+        ),
+        What::Takeover => (
+            "takeover",
+            Tone::Warn,
+            "its lock was taken over: it died holding it".into(),
+        ),
+        What::OverQuota {
+            used_bytes,
+            quota_bytes,
+        } => (
+            "OVER",
+            Tone::Warn,
+            format!(
+                "holds {} of {}",
+                short_size(used_bytes),
+                short_size(quota_bytes)
+            ),
+        ),
+        What::Edit { generation } => (
+            "edit",
+            Tone::Key,
+            format!("generation {generation}; the audit log says what"),
+        ),
+        What::Refused => ("FULL", Tone::Bad, "a process found no free slot".into()),
+        What::Pick => ("pick", Tone::Dim, "claimed by gpushare pick".into()),
+        What::Trouble => (
+            "trouble",
+            Tone::Warn,
+            "the shim met something unknown".into(),
+        ),
+        What::Other => (
+            "other",
+            Tone::Dim,
+            "an event unknown to this program".into(),
+        ),
+    };
+    Said { word, tone, text }
+}
