@@ -31,6 +31,9 @@ _gpushare() {
             gpushare,doctor)
                 cmd="gpushare__subcmd__doctor"
                 ;;
+            gpushare,events)
+                cmd="gpushare__subcmd__events"
+                ;;
             gpushare,experiment)
                 cmd="gpushare__subcmd__experiment"
                 ;;
@@ -126,6 +129,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,doctor)
                 cmd="gpushare__subcmd__help__subcmd__doctor"
+                ;;
+            gpushare__subcmd__help,events)
+                cmd="gpushare__subcmd__help__subcmd__events"
                 ;;
             gpushare__subcmd__help,experiment)
                 cmd="gpushare__subcmd__help__subcmd__experiment"
@@ -305,7 +311,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick wrap unwrap apply doctor demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -389,6 +395,28 @@ _gpushare() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__events)
+            opts="-f -n -h --follow --last --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --last)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -589,7 +617,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume undo audit trace pick wrap unwrap apply doctor demo experiment init completions man help"
+            opts="run ps quota policy group set pause resume undo audit events trace pick wrap unwrap apply doctor demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -659,6 +687,20 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__events)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

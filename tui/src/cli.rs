@@ -18,6 +18,7 @@ mod demo;
 mod doctor;
 mod documents;
 mod edits;
+mod events;
 mod examples;
 mod experiment;
 mod group;
@@ -70,6 +71,7 @@ enum Verb {
     Resume(share::ResumeArgs),
     Undo(undo::Args),
     Audit(audit::Args),
+    Events(events::Args),
     #[command(subcommand)]
     Trace(trace::Verb),
     Pick(pick::Args),
@@ -133,6 +135,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Resume(args) => share::resume(&args, out),
         Verb::Undo(args) => undo::run(&args, out),
         Verb::Audit(args) => audit::run(&args, out),
+        Verb::Events(args) => events::run(&args, out),
         Verb::Trace(verb) => trace::run(verb, out),
         Verb::Pick(args) => pick::run(&args, out),
         Verb::Wrap(args) => wrap::wrap(&args, out),

@@ -24,6 +24,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("resume", "gpushare resume name:train"),
     ("undo", "gpushare undo 2"),
     ("audit", "gpushare audit -n 50"),
+    ("events", "gpushare events --follow --json"),
     ("trace", "gpushare trace start name:train --for 30s"),
     ("trace start", "gpushare trace start name:train --for 30s"),
     ("trace stop", "gpushare trace stop name:train"),

@@ -1,0 +1,174 @@
+//! `gpushare events`: what happened, a line each, for people, scripts and logs.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Map, Value};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Done, note, segments};
+use crate::sample::{EventLine, SCHEMA_VERSION, Sample};
+use crate::source::live::Live;
+use crate::text::calls;
+use crate::text::events::{self, Said};
+use crate::text::exit::{Exit, Failure};
+use crate::text::plain::{Plain, plain};
+
+/// How often the ring is read while it is followed.
+const PACE: Duration = Duration::from_millis(200);
+
+/// Show what happened to the processes and the lock, oldest first
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A line is the time, the kind, the pid and name of the process, the GPU and a sentence.\n\
+                  With --json it is an object of its own: schema_version, seq, unix_ms, pid, name, gpu, kind, \
+                  sentence, and what the kind has: held_ns, waited_ns, active_ns, reason, asked_bytes, quota_bytes, used_bytes, \
+                  call, generation, reaped."
+)]
+pub struct Args {
+    /// Go on with what happens from now on, until SIGINT or until the reader is gone
+    #[arg(short, long)]
+    follow: bool,
+    /// Only the newest N of what happened so far
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    last: usize,
+    /// Write one JSON object for each event, on a line of its own
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let dir = segments::dir()?;
+    let mut live = Live::new(&dir.path, true);
+    live.settle(segments::NVML);
+    let sample = live.look()?;
+    let before = sample.events.len().saturating_sub(args.last);
+    say_all(&sample, &sample.events[before..], args.json, out)?;
+    if !args.follow {
+        if sample.events.is_empty() {
+            note(match &sample.segment.waiting {
+                Some(waiting) => waiting,
+                None => "no events yet",
+            });
+        }
+        return Ok(Exit::Done);
+    }
+    if let Some(waiting) = &sample.segment.waiting {
+        note(waiting);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(follow(&mut live, args.json, out))
+}
+
+/// Writes what happens until a signal asks for the end, or until nobody reads.
+async fn follow(live: &mut Live, json: bool, out: &mut dyn Write) -> Done {
+    let [mut interrupt, mut term, mut hangup] = [
+        ends_at(SignalKind::interrupt())?,
+        ends_at(SignalKind::terminate())?,
+        ends_at(SignalKind::hangup())?,
+    ];
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(Exit::Done),
+            _ = term.recv() => return Ok(Exit::Done),
+            _ = hangup.recv() => return Ok(Exit::Done),
+            () = tokio::time::sleep(PACE) => {}
+        }
+        if is_reader_gone() {
+            return Ok(Exit::Done);
+        }
+        let sample = live.look()?;
+        say_all(&sample, &sample.events, json, out)?;
+    }
+}
+
+fn ends_at(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| {
+        Failure::failed(format!(
+            "the events cannot be followed without signals: {error}"
+        ))
+    })
+}
+
+/// Without this a follower would outlive its reader until the next event.
+fn is_reader_gone() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let asked = poll(&mut fds, Some(&Timespec::default()));
+    asked.is_ok()
+        && fds[0]
+            .revents()
+            .intersects(PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// Writes events, whole lines at a time.
+fn say_all(
+    sample: &Sample,
+    events: &[EventLine],
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if sample.events_lost > 0 {
+        note(&format!(
+            "{} events were overwritten before they were read",
+            sample.events_lost
+        ));
+    }
+    for event in events {
+        if json {
+            serde_json::to_writer(Plain::json(&mut *out), &object(sample, event)?)?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{}", line(sample, event))?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn line(sample: &Sample, event: &EventLine) -> String {
+    let Said { word, text, .. } = events::say(&event.what);
+    let pid = event.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
+    let name = match event.name.as_str() {
+        "" => "-".into(),
+        name => plain(name),
+    };
+    let gpu = event
+        .gpu
+        .map_or_else(String::new, |gpu| format!("GPU{gpu} "));
+    let time = local_time(sample.unix_ms_at(event.time_ns));
+    format!("{time}  {word:<8} {pid:>7} {name}  {gpu}{text}")
+}
+
+fn local_time(unix_ms: i64) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    jiff::Timestamp::from_millisecond(unix_ms).map_or_else(
+        |_| "-".into(),
+        |at| {
+            let at = at.to_zoned(zone);
+            at.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
+        },
+    )
+}
+
+/// Every key of the kind, and these for every kind.
+fn object(sample: &Sample, event: &EventLine) -> Result<Map<String, Value>, Failure> {
+    let Value::Object(mut keys) = serde_json::to_value(event.what)? else {
+        return Ok(Map::new());
+    };
+    if let Some(call) = keys.get_mut("call") {
+        let code = call.as_u64().and_then(|code| u16::try_from(code).ok());
+        *call = code.and_then(calls::name).into();
+    }
+    let name = Some(&event.name).filter(|name| !name.is_empty());
+    keys.insert("schema_version".into(), SCHEMA_VERSION.into());
+    keys.insert("seq".into(), event.seq.into());
+    keys.insert("unix_ms".into(), sample.unix_ms_at(event.time_ns).into());
+    keys.insert("pid".into(), event.pid.into());
+    keys.insert("name".into(), name.cloned().into());
+    keys.insert("gpu".into(), event.gpu.into());
+    keys.insert("sentence".into(), events::say(&event.what).text.into());
+    Ok(keys)
+}
