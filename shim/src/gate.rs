@@ -1,6 +1,6 @@
 //! The gate that a submission looks at: open means "submit, the lock is ours or none is asked for".
 //!
-//! There is one for each device, on the page that a forked child finds empty ([`guest::page`](crate::guest::page)). A
+//! There is one for each device, on the page that a forked child finds empty ([`guest::page`](mod@crate::guest::page)). A
 //! closed gate sends the submission to the slow path, which finds out what is wanted.
 
 use std::sync::atomic::AtomicU32;
@@ -29,7 +29,7 @@ impl Gate {
         submission::open(&self.0, traced);
     }
 
-    /// Sends submissions to the slow path. Only after [`barrier`](crate::sys::barrier::heavy) is it certain that
+    /// Sends submissions to the slow path. Only after `sys::barrier::heavy` is it certain that
     /// every thread has seen it.
     pub fn close(&self) {
         submission::close(&self.0);

@@ -4,7 +4,7 @@
 //! another thread writes. The keeper reads the counters and `inside` of all records, and forgets the
 //! streams of a device whose gate it has closed. Records are never freed: a thread that ends leaves its
 //! record, counters and all, to the next one that starts. The arrival of the process begins a new
-//! [`generation`]: records made before it are out of use.
+//! `generation`: records made before it are out of use.
 
 mod generation;
 mod list;

@@ -13,7 +13,7 @@
 //! A call's time is the application's: from the hook to the answer. Waiting for the lock is part of it, told apart by
 //! its own record and sum. What a hook does for itself before it asks the driver is in there too.
 //!
-//! A forked child starts without: the buffer hangs on the page that it finds empty ([`page`](crate::guest::page)).
+//! A forked child starts without: the buffer hangs on the page that it finds empty ([`guest::page`](mod@crate::guest::page)).
 #![allow(unsafe_code, reason = "reaches the published trace")]
 
 pub mod early;

@@ -3,7 +3,7 @@
 //!
 //! The library reads it once, at registration; `gpushare run` reads it before the start with the same code and refuses
 //! what the library would ignore. What the operator says stands above all of this; a `GPUSHARE_*` variable stands above
-//! another tool's variable of the same meaning (an *alias*, see [`aliases`]); the shared segments learn where each limit
+//! another tool's variable of the same meaning (an *alias*, see `aliases`); the shared segments learn where each limit
 //! came from. A value that means nothing is never dropped in silence: it is one of [`Environment::complaints`], and its
 //! limit shows the source `invalid`.
 

@@ -1,6 +1,6 @@
 //! The layout macro: every offset and size is stated, and the build fails when one moves.
 //!
-//! [`map`](crate::map) prints the whole.
+//! [`map`](mod@crate::map) prints the whole.
 
 use crate::primitive::{AtomicU8, AtomicU32, AtomicU64};
 

@@ -1,4 +1,4 @@
-//! A member's kernels on the [`engine`](crate::engine), and the log of all that ran.
+//! A member's kernels on the `engine`, and the log of all that ran.
 //!
 //! The ring of tickets is also the log: the last [`LOG`] kernels with start, end and pid, from which tests
 //! read that no two kernels overlap.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sys::errno::Errno;
 
-/// Where each function is, by [`Symbol`]; the assembly of [`fast`](crate::face::fast) reads it too.
+/// Where each function is, by [`Symbol`]; the assembly of `face::fast` reads it too.
 pub static ADDRESSES: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
 /// The address of a driver function, looked up at need; NULL when the driver has no such function.

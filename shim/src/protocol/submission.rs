@@ -12,7 +12,7 @@
 //!
 //! Each writes its own word and then looks at the other's: the keeper sees the thread inside, or the thread sees the
 //! gate closed. `tests/loom_gate.rs` compiles this file with loom's words and tries to break it; the assembly of
-//! [`fast`](crate::face::fast) is the same steps in the same order, spelled as plain moves.
+//! `face::fast` is the same steps in the same order, spelled as plain moves.
 
 use crate::primitive::{AtomicU32, Ordering::*, light};
 

@@ -51,7 +51,7 @@ pub struct Thread {
     pub(super) last: [AtomicUsize; 2],
     /// What the thread does on the device it is settled on.
     pub(super) tally: AtomicPtr<Tally>,
-    /// Where [`fast`](crate::face::fast) keeps its caller's return address and register meanwhile.
+    /// Where `face::fast` keeps its caller's return address and register meanwhile.
     pub(super) return_address: Cell<usize>,
     pub(super) saved_register: Cell<usize>,
     /// Kernels that `fast` launched on the device the thread is settled on; they are in no tally yet.
@@ -70,7 +70,7 @@ pub struct Thread {
     pub(super) tallies: [Tally; DEVICES_PER_PROCESS],
 }
 
-/// Where the assembly of [`fast`](crate::face::fast) finds the fields.
+/// Where the assembly of `face::fast` finds the fields.
 #[allow(missing_docs, reason = "named after the fields")]
 pub mod offset {
     use std::mem::offset_of;

@@ -1,6 +1,6 @@
 //! A file name that one process at a time may call its own, for as long as it lives.
 //!
-//! The claim is a lock on a byte far behind the file's end, held by a mapping ([`liveness`](crate::liveness)): it outlives
+//! The claim is a lock on a byte far behind the file's end, held by a mapping (`liveness`): it outlives
 //! close-all-fds, ends with the address space, and is not inherited.
 
 use std::{fs::File, io, path::Path};

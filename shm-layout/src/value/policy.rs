@@ -52,7 +52,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Every order, the default first. A segment keeps an order by its [`code`](Order::code).
+    /// Every order, the default first. A segment keeps an order by its `code`.
     pub const ALL: [Order; 4] = [Order::Fair, Order::Priority, Order::Fifo, Order::Shortest];
 
     /// Their words, in the same order.

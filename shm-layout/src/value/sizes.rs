@@ -1,7 +1,7 @@
 //! How much room the segments have, and which version they are.
 
 /// The version of what the two files mean. It grows by one in every change after which a program built before and one
-/// built after must not share segments: when an offset, a size or a unit in [`layout`](crate::layout) changes, when a word gets a
+/// built after must not share segments: when an offset, a size or a unit in `layout` changes, when a word gets a
 /// meaning that an older program would get wrong (a new kind, flag or state that it would take for another), and when a
 /// protocol on the words changes. A new word in reserved space that an older program may go on leaving at zero does not
 /// count. The trace buffers have a version of their own.

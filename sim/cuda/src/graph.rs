@@ -2,11 +2,11 @@
 //!
 //! * [`dag`]: nodes and edges as data.
 //! * [`node`]: what a node does, and its parameters.
-//! * [`sequences`]: the rules of stream capture; `crate::capture` applies them.
+//! * `capture::sequences`: the rules of stream capture; `capture` applies them.
 //! * `add`, `params`, `edit`: the calls that make and change graphs.
 //! * [`conditional`]: nodes whose graphs run or not.
 //! * [`exec`]: graphs ready to launch; `exec_params` changes them.
-//! * [`memory`]: memory that a graph allocates and frees.
+//! * `graph_memory`: memory that a graph allocates and frees.
 //! * `user_object`: the application's objects that graphs keep alive.
 //!
 //! A graph's handle and its nodes' handles name it until it is destroyed. A child graph belongs to its node.

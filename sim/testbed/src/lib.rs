@@ -5,8 +5,8 @@
 //! is dropped its programs are ended and its shared memory is removed, so a test that fails midway
 //! leaves nothing behind.
 //!
-//! Around it: [`artifact`] builds what a test needs to start, [`cc`] compiles a tiny C program,
-//! [`python`] provides clients from PyPI, [`Watched`] is a child that cannot outlive its limit, and
+//! Around it: [`artifact()`] builds what a test needs to start, [`cc()`] compiles a tiny C program,
+//! [`python()`] provides clients from PyPI, [`Watched`] is a child that cannot outlive its limit, and
 //! [`eventually`] waits for what has no event to wait for. [`floors`] holds a crate's imports to the order that its
 //! `lib.rs` draws.
 

@@ -3,7 +3,7 @@
 //! [`Cuda`] opens `libcuda.so.1` at run time, so a program that uses it starts on any machine and
 //! learns from an [`Error`] what is missing. A [`Context`] on a device gives out guards: memory,
 //! streams, events and the one kernel there is, which spins on the device for as long as it is told.
-//! [`probe`] only asks what devices there are.
+//! [`probe()`] only asks what devices there are.
 
 mod context;
 mod driver;
