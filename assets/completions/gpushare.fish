@@ -51,24 +51,24 @@ complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "man" -d 'Write th
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l gpu -d 'Run on one device: its number, its UUID, or `auto` for the least busy one' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l memory -d 'Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l weight -d 'Share of the device\'s time against others under order=fair, 1 to 1000 [default: 100]' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l priority -d 'Place in the queue under order=priority, -20 to 19, higher first [default: 0]' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l cap -d 'The most of the device\'s time, 1% to 100%' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l group -d 'Share this group\'s quota, weight and cap' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l name -d 'Name to show it under and to find it by as name:LABEL' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l policy -d 'Lock policy where the operator has set none, such as "timeslice=5ms order=fair"' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l sim -d 'Run on the simulated GPU, optionally in another scenario than two-gpus (a name or a TOML file)' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l trace -d 'Trace it and what it starts; when it has ended FILE holds JSON for ui.perfetto.dev' -r -F
-complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l best-effort -d 'Start it even where --memory, --cap, --group or --policy cannot be enforced; warn and continue'
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l weight -d 'Share of the device\'s time relative to others under order=fair, 1 to 1000 [default: 100]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l priority -d 'Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l cap -d 'Upper limit of its share of the device\'s time, 1% to 100%' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l group -d 'Join this group and use its quota, weight and cap' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l name -d 'Label of the program in all displays; name:LABEL selects it as a target' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l policy -d 'Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l sim -d 'Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l trace -d 'Trace the program and its children; after it ends, FILE holds JSON for ui.perfetto.dev' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l best-effort -d 'Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l json -d 'Write JSON: base units, the unit in the key, null where there is none'
+complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l json -d 'Write JSON: the key names the unit, null means no value'
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_seen_subcommand_from set show help" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_seen_subcommand_from set show help" -f -a "set" -d 'Change a running process\'s quota, from its next allocation on'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_seen_subcommand_from set show help" -f -a "show" -d 'Show every process\'s quota and where it comes from'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and not __fish_seen_subcommand_from set show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l gpu -d 'Only on this device (number or UUID); else on every device of the target' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l for -d 'Reverts by itself after this time, even if this program is gone' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l gpu -d 'Only on this device (number or UUID) [default: every device of the target]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l for -d 'Revert automatically after this time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand quota; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -91,7 +91,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_see
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "create" -d 'Define a group; programs join it with gpushare run --group NAME'
-complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "set" -d 'Change a group\'s settings, for members that run and those that join later'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "set" -d 'Change a group\'s settings, for present and future members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "rm" -d 'Remove a group\'s settings; its members continue without them'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "show" -d 'Show the groups and their members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -107,7 +107,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "create" -d 'Define a group; programs join it with gpushare run --group NAME'
-complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "set" -d 'Change a group\'s settings, for members that run and those that join later'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "set" -d 'Change a group\'s settings, for present and future members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove a group\'s settings; its members continue without them'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show the groups and their members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -122,7 +122,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l reason -d '
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand undo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s n -d 'Only the newest N' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s n -d 'Show only the newest N' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand audit" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand events" -s n -l last -d 'Only the newest N of what happened so far' -r
@@ -133,20 +133,20 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "start" -d 'Start recording the driver calls of running processes'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "stop" -d 'Stop recording; the records stay for export until trace rm'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "show" -d 'Show every trace: active, stopped, or left by a process that has ended'
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "stats" -d 'Show for each call its count, its total, longest and average time, and bytes; also while it runs'
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "export" -d 'Export traces for Perfetto, as CSV or as Alnair\'s logs, while they run and after the process has ended'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "stats" -d 'Show count, total, longest and average time, and bytes of each driver call; also while the program runs'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "export" -d 'Export traces for Perfetto, as CSV or as Alnair\'s logs, also while the program runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "rm" -d 'Remove traces that have ended; active ones stay'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and not __fish_seen_subcommand_from start stop show stats export rm help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l records -d 'Room for this many records, 1000 to 4000000 [default: 262144, in 8 MiB]' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l buffer -d 'Room in bytes instead, such as 64MiB; a record has 32' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l for -d 'Wait this long, then stop; so does Ctrl-C' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l buffer -d 'Size of the buffer in bytes instead, such as 64MiB; a record has 32 bytes' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l for -d 'Wait this long or until Ctrl-C, then stop the trace' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from start" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stop" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stop" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from show" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stats" -l sort -d 'Longest first by this' -r -f -a "total\t''
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from stats" -l sort -d 'Sort by this, largest first' -r -f -a "total\t''
 calls\t''
 longest\t''
 mean\t''
@@ -156,33 +156,33 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -l format -d 'chrome: JSON that Perfetto loads. alnair: metrics.log and timeline.log. csv: a row for each record' -r -f -a "chrome\t''
 alnair\t''
 csv\t''"
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -s o -l output -d 'Where to; - is standard output. With alnair a directory [default: standard output; alnair: $PFLOG]' -r -F
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -l alnair-layout -d 'Which of Alnair\'s two forms: new (since September 2022) or old (metrics.log and pf.log)' -r -f -a "new\t'Counts and times for each call; one line for each record'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -s o -l output -d 'Write to this file (alnair: directory); - is standard output [default: standard output; alnair: $PFLOG]' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -l alnair-layout -d 'Form of Alnair\'s logs: new (since September 2022) or old (metrics.log and pf.log)' -r -f -a "new\t'Counts and times for each call; one line for each record'
 old\t'One summary of the process; three lines for each record'"
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "start" -d 'Start recording the driver calls of running processes'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "stop" -d 'Stop recording; the records stay for export until trace rm'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show every trace: active, stopped, or left by a process that has ended'
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "stats" -d 'Show for each call its count, its total, longest and average time, and bytes; also while it runs'
-complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "export" -d 'Export traces for Perfetto, as CSV or as Alnair\'s logs, while they run and after the process has ended'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "stats" -d 'Show count, total, longest and average time, and bytes of each driver call; also while the program runs'
+complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "export" -d 'Export traces for Perfetto, as CSV or as Alnair\'s logs, also while the program runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove traces that have ended; active ones stay'
 complete -c gpushare -n "__fish_gpushare_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l memory -d 'Only a device with this much memory free' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l memory -d 'Only pick a device with this much free memory' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l explain -d 'Show how busy each device is and why one was chosen'
-complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l json -d 'Write JSON; where the device could not be claimed, unclaimed_because says why'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l json -d 'Write JSON; if the device could not be claimed, unclaimed_because says why'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -l count -d 'Only print how many devices a program started here sees, or nothing where NVML does not say'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pick" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l gpu -d 'Run on one device: its number, its UUID, or `auto` for the least busy one' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l memory -d 'Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l weight -d 'Share of the device\'s time against others under order=fair, 1 to 1000 [default: 100]' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l priority -d 'Place in the queue under order=priority, -20 to 19, higher first [default: 0]' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l cap -d 'The most of the device\'s time, 1% to 100%' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l group -d 'Share this group\'s quota, weight and cap' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l name -d 'Name to show it under and to find it by as name:LABEL' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l policy -d 'Lock policy where the operator has set none, such as "timeslice=5ms order=fair"' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l sim -d 'Run on the simulated GPU, optionally in another scenario than two-gpus (a name or a TOML file)' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l best-effort -d 'Start it even where --memory, --cap, --group or --policy cannot be enforced; warn and continue'
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l weight -d 'Share of the device\'s time relative to others under order=fair, 1 to 1000 [default: 100]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l priority -d 'Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l cap -d 'Upper limit of its share of the device\'s time, 1% to 100%' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l group -d 'Join this group and use its quota, weight and cap' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l name -d 'Label of the program in all displays; name:LABEL selects it as a target' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l policy -d 'Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l sim -d 'Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l best-effort -d 'Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand unwrap" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand apply" -l dry-run -d 'Check it and show what would change; change nothing'
@@ -192,17 +192,17 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand doctor" -s h -l help -
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l seconds -d 'End after this many seconds [default: one hour with the dashboard]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l headless -d 'No dashboard: print a report (after 10 seconds unless --seconds is given)'
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l json -d 'Print the report as JSON; implies --headless'
-complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l sim -d 'On the simulated GPU, even if there is a real one'
-complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l gpu -d 'On the real GPU, or fail'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l sim -d 'Use the simulated GPU, even if there is a real one'
+complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l gpu -d 'Use the real GPU, or fail'
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l here -d 'Use the segments that other programs use'
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l seconds -d 'Measure each configuration for this long instead' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l only -d 'Only the configurations whose name contains this' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l seconds -d 'Measure each configuration for this long instead of the time in the plan' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l only -d 'Measure only the configurations whose name contains this text' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l csv -d 'Also write the rows to this file' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l json -d 'Write JSON'
-complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l sim -d 'On the simulated GPU, even if there is a real one'
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l sim -d 'Use the simulated GPU, even if there is a real one'
 complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpushare -n "__fish_gpushare_using_subcommand init" -l group -d 'As root: /run/gpushare for all users of this group, who may be counted but not change settings' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand init" -l group -d 'As root: make /run/gpushare, shared by the users of this group; only root can change its settings' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand init" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand man" -l dir -d 'Write gpushare.1, gpushare-run.1, … into this folder' -r -F
@@ -235,12 +235,12 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from policy" -f -a "set" -d 'Change a device\'s lock policy while programs run'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from policy" -f -a "show" -d 'Show every device\'s lock policy'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "create" -d 'Define a group; programs join it with gpushare run --group NAME'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "set" -d 'Change a group\'s settings, for members that run and those that join later'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "set" -d 'Change a group\'s settings, for present and future members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "rm" -d 'Remove a group\'s settings; its members continue without them'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from group" -f -a "show" -d 'Show the groups and their members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "start" -d 'Start recording the driver calls of running processes'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "stop" -d 'Stop recording; the records stay for export until trace rm'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "show" -d 'Show every trace: active, stopped, or left by a process that has ended'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "stats" -d 'Show for each call its count, its total, longest and average time, and bytes; also while it runs'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "export" -d 'Export traces for Perfetto, as CSV or as Alnair\'s logs, while they run and after the process has ended'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "stats" -d 'Show count, total, longest and average time, and bytes of each driver call; also while the program runs'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "export" -d 'Export traces for Perfetto, as CSV or as Alnair\'s logs, also while the program runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "rm" -d 'Remove traces that have ended; active ones stay'

@@ -65,7 +65,9 @@ fn keep(guest: &'static Guest) {
     if let Err(error) = &mark {
         notice::once(
             Cause::Keeper,
-            format_args!("cannot mark this process as alive ({error}); others wait longer for it"),
+            format_args!(
+                "cannot register for robust lists ({error}); if this process dies, others notice it later"
+            ),
         );
     }
     let bell = control_bell(guest.registration.segments());

@@ -251,7 +251,7 @@ fn enter_devices(registration: &'static Registration, count: i32) -> Vec<Device>
         notice::once(
             Cause::DevicesFull,
             format_args!(
-                "{count} devices are visible, {} are managed; name fewer in CUDA_VISIBLE_DEVICES",
+                "{count} devices are visible and only {} are managed; list fewer in CUDA_VISIBLE_DEVICES",
                 devices.len()
             ),
         );

@@ -6,6 +6,8 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
+use shm_layout::text::is_hidden;
+
 /// What there is to be said, once each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -64,29 +66,74 @@ pub fn print_faults_briefly() {
     }));
 }
 
-/// One line, in one write, truncated rather than allocated.
+/// In one write, so that lines of several threads and processes do not mix.
 fn say(what: fmt::Arguments<'_>) {
-    let mut line = Line {
-        bytes: [0; 512],
-        len: 0,
-    };
-    let _ = writeln!(line, "gpushare: {what}");
-    line.bytes[line.len.saturating_sub(1)] = b'\n';
+    let line = Line::of(what);
     // SAFETY: the line is ours, and a closed stderr is an error we do not mind.
     let _ = unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
 }
 
+/// One line, truncated rather than allocated.
 struct Line {
     bytes: [u8; 512],
     len: usize,
 }
 
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.len() - self.len;
-        let take = text.len().min(room);
-        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
-        self.len += take;
+impl Line {
+    fn of(what: fmt::Arguments<'_>) -> Self {
+        let mut line = Self {
+            bytes: [0; 512],
+            len: 0,
+        };
+        let _ = write!(line, "gpushare: {what}");
+        line.bytes[line.len] = b'\n';
+        line.len += 1;
+        line
+    }
+
+    fn put(&mut self, c: char) -> fmt::Result {
+        let mut bytes = [0; 4];
+        let bytes = c.encode_utf8(&mut bytes).as_bytes();
+        let end = self.len + bytes.len();
+        // The last byte is the line feed's.
+        let most = self.bytes.len() - 1;
+        let room = self.bytes[..most].get_mut(self.len..end);
+        room.ok_or(fmt::Error)?.copy_from_slice(bytes);
+        self.len = end;
         Ok(())
+    }
+}
+
+impl Write for Line {
+    /// Paths and values of variables stay on the line and have no effect on a terminal.
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|c| match is_hidden(c) {
+            true => c.escape_default().try_for_each(|c| self.put(c)),
+            false => self.put(c),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(what: &str) -> String {
+        let line = Line::of(format_args!("{what}"));
+        String::from_utf8(line.bytes[..line.len].to_vec()).expect("whole characters")
+    }
+
+    #[test]
+    fn a_path_with_a_line_feed_stays_on_one_line() {
+        assert_eq!(line("/tmp/a\nb\u{1b}"), "gpushare: /tmp/a\\nb\\u{1b}\n");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters_and_ends() {
+        for lead in 0..4 {
+            let long = line(&format!("{}{}", "x".repeat(lead), "ä€𝄞".repeat(200)));
+            assert!(long.ends_with('\n') && long.len() <= 512, "{}", long.len());
+            assert_eq!(long.matches('\n').count(), 1);
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use crate::text::PathText as _;
+
 /// Why a segment could not be opened. Its `Display` is a sentence that says what to do.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -103,57 +105,57 @@ impl fmt::Display for OpenError {
             Self::Missing { path } => write!(
                 f,
                 "{} does not exist; start a program with `gpushare run`, or set GPUSHARE_DIR to where the segments are",
-                path.display()
+                path.shown()
             ),
             Self::NotReady { path } => write!(
                 f,
                 "{} is not ready: the process that makes it has not finished; try again in a moment",
-                path.display()
+                path.shown()
             ),
             Self::WrongVersion { path, ours, theirs } => write!(
                 f,
                 "{} has layout version {theirs} and this program uses version {ours}; \
                  end the programs that use it and remove it, or use the gpushare they came with",
-                path.display()
+                path.shown()
             ),
             Self::Foreign { path } => write!(
                 f,
                 "{} is not a gpushare segment; move it away, or set GPUSHARE_DIR to another directory",
-                path.display()
+                path.shown()
             ),
             Self::Truncated { path, len, want } => write!(
                 f,
                 "{} is cut short: {len} of {want} bytes; end the programs that use it and remove it",
-                path.display()
+                path.shown()
             ),
             Self::WrongOwner { path, owner, want } => write!(
                 f,
                 "{} belongs to user {owner}, not to user {want}, and is not used; \
                  set GPUSHARE_DIR to a directory of your own",
-                path.display()
+                path.shown()
             ),
             Self::Unsafe { path, why } => write!(
                 f,
                 "{} is not safe to use: {why}, or set GPUSHARE_DIR to a directory of your own",
-                path.display()
+                path.shown()
             ),
             Self::OtherInstance { path } => write!(
                 f,
                 "{} holds the settings of earlier segments; the next `gpushare run` sets it aside",
-                path.display()
+                path.shown()
             ),
             Self::StaleBoot { path } => write!(
                 f,
                 "{} is left over from before the last boot; the next `gpushare run` makes a new one",
-                path.display()
+                path.shown()
             ),
             Self::NoSpace { path, want } => write!(
                 f,
                 "no room for {}: {want} bytes are needed; free some, or set GPUSHARE_DIR to another file system",
-                path.display()
+                path.shown()
             ),
             Self::Io { path, op, source } => {
-                write!(f, "cannot {op} {}: {source}", path.display())?;
+                write!(f, "cannot {op} {}: {source}", path.shown())?;
                 if source.kind() == io::ErrorKind::PermissionDenied {
                     f.write_str(
                         "; ask to join its group, or set GPUSHARE_DIR to a directory of your own",

@@ -18,7 +18,7 @@ mod policy;
 mod size;
 mod span;
 
-pub use label::{is_hidden, shown, visible};
+pub use label::{PathText, is_hidden, shown, visible};
 pub use memory::{Amount, MemoryList, parse_amount, parse_memory_list};
 pub use number::{parse_integer, parse_percent};
 pub use policy::{

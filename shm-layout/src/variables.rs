@@ -3,7 +3,7 @@
 //! Help, man pages, `DRIVER.md`, `gpushare run` and `gpushare doctor` take names and meanings from here. The value of a
 //! library's variable is read by [`environment`](crate::environment), with the grammar of [`text`](crate::text).
 
-/// Who obeys a variable.
+/// Which program reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The preloaded library; the tools check and pass on what it will read.
@@ -21,7 +21,7 @@ pub struct Variable {
     pub name: &'static str,
     /// What a value looks like.
     pub example: &'static str,
-    /// Who obeys it.
+    /// Which program reads it.
     pub reader: Reader,
     /// For another tool's variable: ours that it stands for.
     pub alias_of: Option<&'static str>,
@@ -45,12 +45,12 @@ macro_rules! variables {
 
 variables! {
     MEMORY = "GPUSHARE_MEMORY", "8GiB", Library, "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
-    WEIGHT = "GPUSHARE_WEIGHT", "200", Library, "Share of the device's time against others under the order `fair`, 1 to 1000; 100 when not set.";
-    PRIORITY = "GPUSHARE_PRIORITY", "5", Library, "Place in the queue under the order `priority`, -20 to 19, higher first; 0 when not set.";
-    CAP = "GPUSHARE_CAP", "30%", Library, "The most of the device's time the process may hold, 1 to 100 percent.";
+    WEIGHT = "GPUSHARE_WEIGHT", "200", Library, "Share of the device's time relative to others under the order `fair`, 1 to 1000; 100 when not set.";
+    PRIORITY = "GPUSHARE_PRIORITY", "5", Library, "Priority under the order `priority`, -20 to 19; the highest gets the lock next; 0 when not set.";
+    CAP = "GPUSHARE_CAP", "30%", Library, "Upper limit of the process's share of the device's time, 1 to 100 percent.";
     GROUP = "GPUSHARE_GROUP", "team-a", Library, "The group whose quota, weight and cap the process shares.";
-    NAME = "GPUSHARE_NAME", "train-7b", Library, "The label under which the process is shown and found as `name:LABEL`.";
-    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy of the process where the operator has set none.";
+    NAME = "GPUSHARE_NAME", "train-7b", Library, "The label of the process in all displays; `name:LABEL` selects it as a target.";
+    POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy of the process unless the operator has set one.";
     DIR = "GPUSHARE_DIR", "/run/gpushare", Library, "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";
     DISABLE = "GPUSHARE_DISABLE", "1", Library, "The preloaded library steps aside: nothing is counted, limited or locked.";
     LOG = "GPUSHARE_LOG", "info", Library, "How much the preloaded library prints on standard error: `off`, `warn` or `info`; `warn` when not set.";

@@ -27,7 +27,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Takes part in the world. Fails when [`MAX_PROCESSES`] already do.
+    /// Takes part in the world. Fails when it is full.
     pub fn join(world: &Arc<World>) -> io::Result<Self> {
         let layout = world.layout();
         let path = world.lock_path();
@@ -44,7 +44,9 @@ impl Member {
             sweep(layout, path);
             free()
         });
-        let slot = slot.ok_or_else(|| io::Error::other("the simulated world is full"))?;
+        let slot = slot.ok_or_else(|| {
+            io::Error::other("the simulated world has no room for another process")
+        })?;
         let life = Life::begin(path, slot)?;
         let process = &layout.processes[slot];
         clear(process);

@@ -181,7 +181,7 @@ impl Scenario {
         for gpu in &scenario.devices {
             if !(gpu.speed.is_finite() && gpu.speed > 0.0) {
                 return Err(BadScenario(format!(
-                    "speed must be above 0, not {}",
+                    "speed must be greater than 0, not {}",
                     gpu.speed
                 )));
             }
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for Compute {
                 minor: minor.parse().ok()?,
             })
         });
-        parts.ok_or_else(|| de::Error::custom(format!("`{text}` is not like \"9.0\"")))
+        parts.ok_or_else(|| de::Error::custom(format!("`{text}` is not a version such as \"9.0\"")))
     }
 }
 
@@ -230,7 +230,7 @@ impl<'de> Deserialize<'de> for Bytes {
         ];
         scaled(&text, &units)
             .map(Self)
-            .ok_or_else(|| de::Error::custom(format!("`{text}` is not a size like \"8GiB\"")))
+            .ok_or_else(|| de::Error::custom(format!("`{text}` is not a size such as \"8GiB\"")))
     }
 }
 
@@ -249,7 +249,7 @@ impl<'de> Deserialize<'de> for Span {
         ];
         scaled(&text, &units)
             .map(|ns| Self(Duration::from_nanos(ns)))
-            .ok_or_else(|| de::Error::custom(format!("`{text}` is not a time like \"2ms\"")))
+            .ok_or_else(|| de::Error::custom(format!("`{text}` is not a time such as \"2ms\"")))
     }
 }
 

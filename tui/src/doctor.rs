@@ -91,7 +91,7 @@ pub struct Patient {
     pub dir: Result<SegmentDir, String>,
     /// The library to preload, or why there is none.
     pub library: Result<PathBuf, String>,
-    /// The program that somebody wants to start, if one was named.
+    /// The program to check, if one was named.
     pub program: Option<OsString>,
 }
 

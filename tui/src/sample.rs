@@ -127,7 +127,7 @@ impl keys::Keys for Nvml {
     fn list(path: &str, keys: &mut Vec<keys::Key>) {
         let (state, detail) = (
             "off, starting, ready or missing.",
-            "The driver's version when it is ready, why when it is missing; else absent.",
+            "The driver's version if ready, the reason if missing; otherwise absent.",
         );
         <&str as keys::Keys>::add(path, "state", state, keys);
         <&str as keys::Keys>::add(path, "detail", detail, keys);

@@ -100,7 +100,7 @@ pub fn choose(
         Err(_) if Path::new(subject).exists() => return of_file(subject, sample),
         Err(why) => {
             return Err(Failure::usage(format!(
-                "{why}, or the path of a trace, and no file is called that"
+                "{why}, or the path of a trace; there is no such file"
             )));
         }
     };
@@ -115,7 +115,7 @@ pub fn choose(
 
 fn of_file(path: &str, sample: &Sample) -> Result<Vec<Found>, Failure> {
     let reader = Reader::open(Path::new(path)).map_err(|error| match error {
-        // It may be anybody's file: nothing here says that it could go.
+        // It may be any file, so the message does not advise to remove it.
         TraceError::Foreign { why, .. } => Failure::failed(format!(
             "{} is not a trace: {why}; gpushare trace show lists the traces",
             plain(path)

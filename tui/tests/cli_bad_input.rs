@@ -46,6 +46,27 @@ fn a_segment_cut_short_is_named_and_left_as_it_is() {
 }
 
 #[test]
+fn a_path_with_a_line_feed_does_not_break_a_message() {
+    let world = made();
+    for verb in [
+        &["apply", "a\nb.toml"][..],
+        &["run", "--", "./a\nb"],
+        &["wrap", "./a\nb"],
+        &["trace", "stats", "./a\nb"],
+        &["experiment", "a\nb.toml"],
+        &["quota", "set", "name:a\nb", "1G"],
+        &["policy", "set", "a\nb", "off"],
+        &["quota", "set", "all", "a\nb"],
+    ] {
+        let said = world.gpushare(verb);
+        assert_ne!(said.code, 0, "{verb:?}");
+        assert!(said.err.contains(r"a\nb"), "{verb:?}: {said:?}");
+        let lines = said.err.lines().filter(|line| line.starts_with('b'));
+        assert_eq!(lines.count(), 0, "{verb:?}: {said:?}");
+    }
+}
+
+#[test]
 fn a_file_of_somebody_else_is_not_touched() {
     let world = made();
     let state = world.dir().join("state");
@@ -216,7 +237,7 @@ fn a_limited_program_is_not_started_where_no_segments_can_be_made() {
     ask(&["run", "--memory", "1G", "--", "true"]).refused(4, &["locked", "cannot be enforced"]);
     let doctor = ask(&["doctor"]);
     assert!(
-        doctor.out.contains("you may not make any there"),
+        doctor.out.contains("you may not create files there"),
         "{doctor:?}"
     );
 }

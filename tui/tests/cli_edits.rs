@@ -70,7 +70,7 @@ fn a_quota_below_use_warns_takes_nothing_and_refuses_more() {
     let gpu = train.enter(0);
     assert!(train.takes(gpu, 2 * GIB));
     let said = world.gpushare(&["quota", "set", "all", "1GiB"]).done();
-    assert!(said.err.contains("keeps what it has"), "{said:?}");
+    assert!(said.err.contains("it keeps that"), "{said:?}");
     assert_eq!(train.registration.ledger(gpu).used(), 2 * GIB);
     assert!(!train.takes(gpu, 1));
 }

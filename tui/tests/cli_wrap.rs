@@ -162,7 +162,7 @@ fn what_cannot_or_should_not_be_wrapped_is_refused_and_left_alone() {
         world.gpushare(&["wrap", path]).refused(code, &[word]);
     };
     refuse("/nonexistent/program", 5, "no file");
-    refuse("/bin/sh", 2, "needs it");
+    refuse("/bin/sh", 2, "wrapper itself uses");
     refuse(&world.dir().display().to_string(), 2, "not a file");
     let plain = world.dir().join("plain");
     fs::write(&plain, "text").expect("ours");

@@ -1,4 +1,4 @@
-//! Which values make sense at all, before anybody is locked out.
+//! Which values are valid, checked before an edit is written.
 
 use super::EditError;
 use crate::{

@@ -6,7 +6,7 @@ use std::{fmt, io};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EditError {
-    /// Somebody else edited in between.
+    /// Another edit was made in between.
     Moved {
         /// The generation expected.
         expected: u64,
@@ -42,7 +42,7 @@ impl fmt::Display for EditError {
                 )
             }
             Self::NoSuchTarget => {
-                f.write_str("the target does not exist (any more); see `gpushare ps`")
+                f.write_str("the target does not exist; `gpushare ps` lists the processes")
             }
             Self::Invalid { field, why } => write!(f, "{field} {why}"),
             Self::TooMany => {
@@ -52,7 +52,7 @@ impl fmt::Display for EditError {
                 "this user may not write the control segment; ask the user who ran `gpushare init`",
             ),
             Self::Busy => f.write_str(
-                "another edit is in progress and does not end; is a gpushare process stopped?",
+                "another edit has been in progress for too long; is a gpushare process stopped?",
             ),
             Self::Io(error) => write!(f, "cannot edit: {error}"),
         }

@@ -112,7 +112,7 @@ impl<'s> Reading<'s> {
             Some(()) => Identity::decode(&words),
             None => {
                 self.warnings.push(format!(
-                    "the owner of slot {index} cannot be read: it was only partly published"
+                    "the identity of slot {index} cannot be read: it is incomplete"
                 ));
                 Identity::default()
             }

@@ -1,4 +1,6 @@
-//! Labels, groups and reasons: text that shows as it is written.
+//! Labels, groups, reasons and paths: text that shows as it is written.
+
+use std::path::Path;
 
 use super::TextError;
 
@@ -41,9 +43,30 @@ pub fn shown(text: &str) -> String {
     })
 }
 
+/// A path as it stands in a sentence: on one line, without effect on a terminal. A path may hold every byte but zero.
+pub trait PathText {
+    /// The path with every hidden character written out; bytes that are not UTF-8 become the replacement character.
+    fn shown(&self) -> String;
+}
+
+impl PathText for Path {
+    fn shown(&self) -> String {
+        shown(&self.to_string_lossy())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_in_a_sentence_stays_on_its_line() {
+        assert_eq!(
+            Path::new("/tmp/a\nb\u{1b}[2J").shown(),
+            "/tmp/a\\nb\\u{1b}[2J"
+        );
+        assert_eq!(Path::new("/tmp/Größe 1").shown(), "/tmp/Größe 1");
+    }
 
     #[test]
     fn what_hides_or_reorders_is_refused_and_writing_of_every_kind_is_not() {

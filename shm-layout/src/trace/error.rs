@@ -3,7 +3,7 @@
 use std::{fmt, io, path::PathBuf};
 
 use super::RECORDS;
-use crate::error::OpenError;
+use crate::{error::OpenError, text::PathText as _};
 
 /// Why a trace buffer cannot be made, opened or read. Its `Display` is a sentence that says what to do.
 #[derive(Debug)]
@@ -87,22 +87,22 @@ impl fmt::Display for TraceError {
             Self::Missing { path } => write!(
                 f,
                 "there is no trace at {}; start one with `gpushare trace start`",
-                path.display()
+                path.shown()
             ),
             Self::Foreign { path, why } => write!(
                 f,
                 "{} is not a usable trace buffer: {why}; remove it and start the trace again",
-                path.display()
+                path.shown()
             ),
             Self::NotIts { path } => write!(
                 f,
                 "{} belongs to another process or to an earlier boot; remove it and start the trace again",
-                path.display()
+                path.shown()
             ),
             Self::WrongVersion { path, theirs } => write!(
                 f,
                 "{} has version {theirs} and this program uses {}; use the gpushare it was made with",
-                path.display(),
+                path.shown(),
                 super::VERSION
             ),
             Self::Records { asked } => write!(
@@ -114,11 +114,11 @@ impl fmt::Display for TraceError {
             Self::NoSpace { path, want } => write!(
                 f,
                 "no room for {}: {want} bytes are needed; free some, or ask for fewer records",
-                path.display()
+                path.shown()
             ),
             Self::Dir(error) => error.fmt(f),
             Self::Io { path, op, source } => {
-                write!(f, "cannot {op} {}: {source}", path.display())
+                write!(f, "cannot {op} {}: {source}", path.shown())
             }
         }
     }

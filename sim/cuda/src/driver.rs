@@ -70,7 +70,7 @@ fn start() -> Result<Driver, CUerror> {
     let world = world().ok_or(CUDA_ERROR_SYSTEM_NOT_READY)?;
     if world.kept_its_scenario() {
         note(
-            "processes run in this world, so it keeps its scenario; end them or set GPUSHARE_SIM_WORLD",
+            "other processes run in this simulated world, so its scenario cannot change; end them or set GPUSHARE_SIM_WORLD",
         );
     }
     let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok();

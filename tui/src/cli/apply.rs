@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use shm_layout::text::PathText as _;
 use shm_layout::{Change, QuotaValue, SegmentDir, Set};
 
 use super::{Done, edits, note, segments};
@@ -13,13 +14,12 @@ use crate::edit::targets::{self, Target};
 use crate::edit::{EditRequest, group, policy, quota};
 use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
-use crate::text::plain::plain;
 use crate::text::uuids;
 
 /// Set quotas, groups and policies from a TOML file
 ///
-/// Everything in the file is checked first; a mistake changes nothing. Sections: [policy], [limit],
-/// [group.NAME], [[process]].
+/// The whole file is checked first; a mistake changes nothing. Its tables are policy, limit, group.NAME
+/// and process.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A file:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
@@ -37,17 +37,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let manifest = Manifest::read(&args.file)?;
     let dir = segments::dir_or_new()?;
     let sample = segments::sample_to_edit(&dir)?;
-    let file = args.file.display().to_string();
-    // Only what the file contains is checked: its path may hold any character.
-    let reason = format!("apply {}", plain(&file));
+    let file = args.file.shown();
+    let reason = format!("apply {file}");
     let plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
-        sentence: format!("{}: {failure}", args.file.display()),
+        sentence: format!("{file}: {failure}"),
         ..failure
     })?;
     if plan.everywhere.is_none() && plan.rest.is_empty() {
         note(&format!(
-            "{} contains no settings; gpushare apply --help shows an example",
-            args.file.display()
+            "{file} contains no settings; gpushare apply --help shows an example"
         ));
     }
     let editor = segments::editor(&dir);

@@ -6,6 +6,8 @@ use serde::Serialize;
 
 use super::table::{Side, Table, clip};
 use super::{Done, json, note, segments};
+use shm_layout::text::PathText as _;
+
 use crate::edit::audit::{AuditLog, Entry, Outcome, Record};
 use crate::sample::SCHEMA_VERSION;
 use crate::text::exit::{Exit, Failure};
@@ -13,7 +15,7 @@ use crate::text::exit::{Exit, Failure};
 /// Show who changed what, when and why, newest last
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only the newest N
+    /// Show only the newest N
     #[arg(short = 'n', value_name = "N", default_value_t = 20)]
     newest: usize,
     /// Write JSON
@@ -44,7 +46,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         },
         sentence: format!(
             "the audit log {} cannot be read: {error}",
-            log.path().display()
+            log.path().shown()
         ),
     })?;
     let newest = &history.entries[history.entries.len().saturating_sub(args.newest)..];
@@ -52,7 +54,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         note(&format!(
             "{} lines of {} could not be read and are left out",
             history.damaged.len(),
-            log.path().display()
+            log.path().shown()
         ));
     }
     if args.json {
@@ -71,7 +73,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         return json(out, &document);
     }
     if history.entries.is_empty() {
-        note(&format!("{} contains no edits yet", log.path().display()));
+        note(&format!("{} contains no edits yet", log.path().shown()));
         return Ok(Exit::Done);
     }
     table(newest).write(out)?;

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use shm_layout::text::PathText as _;
 use shm_layout::{Change, Segments, Snapshot, clock, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,8 +21,8 @@ use crate::workload::stage::Stage;
 
 /// Start four workloads on one GPU, real or simulated, and open the dashboard on them
 ///
-/// They run in segments of their own, so nothing else on this machine is touched, and end with the
-/// demo.
+/// They use segments of their own, so they do not affect other programs under gpushare, and they end
+/// with the demo.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// End after this many seconds [default: one hour with the dashboard]
@@ -33,10 +34,10 @@ pub struct Args {
     /// Print the report as JSON; implies --headless
     #[arg(long)]
     json: bool,
-    /// On the simulated GPU, even if there is a real one
+    /// Use the simulated GPU, even if there is a real one
     #[arg(long, conflicts_with = "gpu")]
     sim: bool,
-    /// On the real GPU, or fail
+    /// Use the real GPU, or fail
     #[arg(long)]
     gpu: bool,
     /// Use the segments that other programs use
@@ -199,7 +200,7 @@ async fn dashboard(stage: &Stage, time: Duration) -> Result<(), Failure> {
         .map_err(|error| {
             Failure::failed(format!(
                 "the dashboard {} cannot be started: {error}",
-                top.display()
+                top.shown()
             ))
         })?;
     // It puts the terminal back when it is ended.

@@ -13,13 +13,13 @@ use crate::text::exit::Exit;
 
 /// Check library, driver, NVML, kernel and segments, and say how to fix what is wrong
 ///
-/// With a program, also check whether the library reaches it. Exits with 1 if a check fails.
+/// With a program, also check whether the library can be preloaded into it. Exits with 1 if a check fails.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Write JSON
     #[arg(long)]
     json: bool,
-    /// A program as gpushare run would start it; it is inspected and not started
+    /// A program and its arguments, as for gpushare run; it is inspected, not started
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

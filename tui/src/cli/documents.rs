@@ -18,6 +18,7 @@ use crate::top::keys::KEYS;
 use crate::top::once::Document;
 use crate::top::options::Options;
 use crate::top::state::alerts::RULES;
+use shm_layout::text::PathText as _;
 use shm_layout::variables::{self, Variable};
 
 /// Write shell completions to standard output
@@ -66,14 +67,14 @@ pub fn man(args: &ManArgs, out: &mut dyn Write) -> Done {
         let path = dir.join(name);
         fs::write(&path, page).map_err(|error| cannot_write(&path, &error))?;
     }
-    writeln!(out, "{}: written", dir.display())?;
+    writeln!(out, "{}: written", dir.shown())?;
     Ok(Exit::Done)
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!(
         "cannot write the manual to {}: {error}",
-        path.display()
+        path.shown()
     ))
 }
 
@@ -141,7 +142,7 @@ fn main_page(command: &Command) -> Result<String, Failure> {
     for variable in ours {
         text.push_str(&format!("{}\n", entry(variable)));
     }
-    text.push_str(".SS Names of other tools\nThe preloaded library honours these and shows them as the source.\n");
+    text.push_str(".SS Variables of other tools\nThe preloaded library also reads these; a limit from one shows it as its source.\n");
     for alias in aliases {
         let of = alias.alias_of.unwrap_or_default();
         text.push_str(&format!("{} In place of {of}.\n", entry(alias)));
@@ -160,7 +161,7 @@ fn top_page() -> Result<String, Failure> {
             escape(key.about)
         ));
     }
-    text.push_str(".SH COLUMNS\nTheir names, for sorting, for filters and in CSV.\n");
+    text.push_str(".SH COLUMNS\nNames of the columns in sort orders, filters and CSV.\n");
     for column in COLUMNS {
         text.push_str(&format!(
             ".TP\n\\fB{}\\fR\n{}\n",

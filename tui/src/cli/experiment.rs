@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Done, note};
+use shm_layout::text::PathText as _;
+
 use crate::host::probe;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
@@ -13,16 +15,16 @@ use crate::workload::experiment::{Plan, play};
 
 /// Measure lock configurations side by side, from a TOML file
 ///
-/// Prints for each: the urgent task's round times, the work done by the others, what the lock
-/// did. assets/experiments/priority.toml is an example.
+/// Prints for each configuration the round times of the urgent task, the throughput of the others
+/// and the activity of the lock. assets/experiments/priority.toml is an example.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The plan
+    /// The plan, a TOML file
     file: PathBuf,
-    /// Measure each configuration for this long instead
+    /// Measure each configuration for this long instead of the time in the plan
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// Only the configurations whose name contains this
+    /// Measure only the configurations whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Write JSON
@@ -31,7 +33,7 @@ pub struct Args {
     /// Also write the rows to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// On the simulated GPU, even if there is a real one
+    /// Use the simulated GPU, even if there is a real one
     #[arg(long)]
     sim: bool,
 }
@@ -54,7 +56,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     plan.configs.retain(|config| wanted(&config.name));
     if plan.configs.is_empty() {
         return Err(Failure::usage(
-            "--only: no configuration of the plan has a name with that in it",
+            "--only: no configuration of the plan has this text in its name",
         ));
     }
     // Opened first: a file that cannot be written should not cost a whole measurement.
@@ -78,5 +80,5 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
 
 fn create(path: &Path) -> Result<File, Failure> {
     File::create(path)
-        .map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.display())))
+        .map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.shown())))
 }

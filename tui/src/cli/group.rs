@@ -19,7 +19,7 @@ use crate::text::names::check_group;
 pub enum Verb {
     /// Define a group; programs join it with gpushare run --group NAME
     Create(EditArgs),
-    /// Change a group's settings, for members that run and those that join later
+    /// Change a group's settings, for present and future members
     Set(EditArgs),
     Rm(RmArgs),
     Show(ShowArgs),
@@ -28,7 +28,7 @@ pub enum Verb {
 /// A group and its settings.
 #[derive(Debug, clap::Args)]
 pub struct EditArgs {
-    /// Its name, 1 to 31 bytes
+    /// Name of the group, 1 to 31 bytes
     name: String,
     /// memory=SIZE|%|none for all members together on each device; weight=1..1000 and cap=1%..100% for each member
     #[arg(value_name = "KEY=VALUE")]
@@ -40,7 +40,7 @@ pub struct EditArgs {
 /// Remove a group's settings; its members continue without them
 #[derive(Debug, clap::Args)]
 pub struct RmArgs {
-    /// Its name
+    /// Name of the group
     name: String,
     #[command(flatten)]
     edit: EditOptions,
@@ -49,7 +49,7 @@ pub struct RmArgs {
 /// Show the groups and their members
 #[derive(Debug, clap::Args)]
 pub struct ShowArgs {
-    /// Only this one
+    /// Show only this group
     name: Option<String>,
     /// Write JSON
     #[arg(long)]

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::text::PathText as _;
 use shm_layout::{Mode, Segments};
 
 use super::{Done, segments};
@@ -14,11 +15,11 @@ use crate::text::exit::{Exit, Failure};
 
 /// Make the shared segments: your own, or with --group one installation for the whole machine
 ///
-/// Not needed for your own use: the first program started with gpushare run makes them. Doing it
-/// twice changes nothing.
+/// Not needed for your own use: the first program started with gpushare run makes them. A second
+/// init changes nothing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// As root: /run/gpushare for all users of this group, who may be counted but not change settings
+    /// As root: make /run/gpushare, shared by the users of this group; only root can change its settings
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
 }
@@ -36,7 +37,7 @@ fn user(out: &mut dyn Write) -> Done {
         writeln!(
             out,
             "{}: this machine has a system-wide installation; nothing to do",
-            dir.path.display()
+            dir.path.shown()
         )?;
         return Ok(Exit::Done);
     }
@@ -45,7 +46,7 @@ fn user(out: &mut dyn Write) -> Done {
     writeln!(
         out,
         "{}: ready; start programs with gpushare run -- CMD",
-        dir.path.display()
+        dir.path.shown()
     )?;
     Ok(Exit::Done)
 }

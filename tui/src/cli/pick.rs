@@ -25,16 +25,16 @@ use crate::workload::picking::{self, Candidate};
 /// /usr/local/share/gpus/ids (or the file GPUSHARE_ALLOWED_GPUS names) are chosen, if that file exists.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// This device, by number or UUID, instead of the least busy one
+    /// Pick this device, by number or UUID, instead of the least busy one
     #[arg(value_name = "N")]
     gpu: Option<String>,
-    /// Only a device with this much memory free
+    /// Only pick a device with this much free memory
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
     /// Show how busy each device is and why one was chosen
     #[arg(long)]
     explain: bool,
-    /// Write JSON; where the device could not be claimed, unclaimed_because says why
+    /// Write JSON; if the device could not be claimed, unclaimed_because says why
     #[arg(long)]
     json: bool,
     /// Only print how many devices a program started here sees, or nothing where NVML does not say
@@ -99,8 +99,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-/// Waits for other picks to end, but not for somebody who only holds the lock; without rights to the directory there
-/// is no turn to take.
+/// Waits for other picks to end, but not for a process that only holds the file's lock; without write permission
+/// for the directory there is no turn to take.
 fn take_turn(dir: &Path) -> Option<File> {
     let file = Dir::open(dir)
         .and_then(|dir| dir.write("pick.lock", 0o600))

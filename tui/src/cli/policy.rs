@@ -27,7 +27,7 @@ pub enum Verb {
 pub struct SetArgs {
     /// Number or UUID of a device, or all
     gpu: String,
-    /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and further keys; inherit unsets the policy
+    /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::text::exit::Exit;
 /// Show every process on the GPUs: memory held, quota, lock, denials
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Write JSON: base units, the unit in the key, null where there is none
+    /// Write JSON: the key names the unit, null means no value
     #[arg(long)]
     json: bool,
 }
@@ -22,9 +22,9 @@ pub struct Args {
 object! {
     /// What `--json` writes.
     pub Document<'a>(sample: &'a Sample) {
-        schema_version: u32 = SCHEMA_VERSION, "Grows when a key changes its meaning or goes away.";
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         refused: u64 = sample.unmanaged, "Processes that found no free slot since the segments were made: they run uncounted.";
-        refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found none; null while there is none.";
+        refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found no free slot; null if none did.";
         processes: Vec<ProcessReport<'a>> = report::processes(sample), "The processes that use a GPU.";
     }
 }
@@ -47,7 +47,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     }
     if let Some(refusal) = sample.refusal() {
         note(&format!(
-            "{refusal}; end some, or give some a GPUSHARE_DIR of their own"
+            "{refusal}; end some programs, or start some with another GPUSHARE_DIR"
         ));
     }
     Ok(Exit::Done)

@@ -25,7 +25,7 @@ pub enum Verb {
 
 /// Change a running process's quota, from its next allocation on
 ///
-/// If it is below what is held, new allocations are refused and nothing is taken away.
+/// If the process already holds more, it keeps its memory, and new allocations are refused.
 #[derive(Debug, clap::Args)]
 pub struct SetArgs {
     /// pid, name:LABEL, group:G, user:U or all
@@ -33,10 +33,10 @@ pub struct SetArgs {
     /// A size (8GiB, 512M), a share of the device (25%), none for no limit, or inherit to unset it
     #[arg(value_name = "SIZE|%|none|inherit")]
     value: String,
-    /// Only on this device (number or UUID); else on every device of the target
+    /// Only on this device (number or UUID) [default: every device of the target]
     #[arg(long, value_name = "N")]
     gpu: Option<String>,
-    /// Reverts by itself after this time, even if this program is gone
+    /// Revert automatically after this time
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct SetArgs {
 /// Show every process's quota and where it comes from
 #[derive(Debug, clap::Args)]
 pub struct ShowArgs {
-    /// Only this target
+    /// Show only this target
     target: Option<String>,
     /// Write JSON
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! `gpushare run`: becomes a program that runs under gpushare.
 //!
 //! It replaces itself by the program, so pid, signals, terminal and exit code are the program's own.
-//! With `--trace` it stays beside the program instead ([`traced`]): somebody has to write the file.
+//! With `--trace` it stays as the program's parent instead ([`traced`]), to write the file at the end.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -18,12 +18,12 @@ mod traced;
 
 /// Start a program under gpushare: counted, limited, and queued for the GPU when others want it
 ///
-/// Everything is checked before the program starts. Its pid, signals and exit code are its own. Where
-/// nothing can be enforced (no room or rights for the segments; a program that is setuid, statically
-/// linked, of musl or of another machine) it starts anyway and one message says so; but if a limit
-/// was requested, by an option here or by a variable, it does not start unless --best-effort is
-/// given. A bad value, also in a variable of another tool, and an amount for a device that the
-/// program will not see are usage errors.
+/// Everything is checked before the program starts. The program keeps gpushare's pid and receives
+/// signals itself; its exit code is returned. If nothing can be enforced (no space or permission for
+/// the segments; a program that is setuid, statically linked, built for musl or for another
+/// processor), it starts without limits and one message says so; but if an option here or a variable
+/// requests a limit, it starts only with --best-effort. A bad value, also in a variable of another
+/// tool, and an amount for a device that the program will not see are usage errors.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: the program's own; 126 when it cannot be executed, 127 when it is not found."
@@ -31,10 +31,10 @@ mod traced;
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
-    /// Trace it and what it starts; when it has ended FILE holds JSON for ui.perfetto.dev
+    /// Trace the program and its children; after it ends, FILE holds JSON for ui.perfetto.dev
     ///
-    /// gpushare stays as the program's parent meanwhile, so the pid is that of a child. With
-    /// GPUSHARE_TRACE=N in the environment each process has room for N records instead of 262144.
+    /// gpushare stays as the program's parent, so the program has another pid. With GPUSHARE_TRACE=N in
+    /// the environment, each process has room for N records instead of 262144.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// The program and its arguments
@@ -85,7 +85,7 @@ pub fn run(args: Args) -> Done {
             (_, unusable) => Err(Failure {
                 exit: unusable.as_ref().map_or(Exit::Failed, |why| why.exit),
                 sentence:
-                    "it was not started, because there is nothing to trace with; omit --trace"
+                    "the program was not started, because it cannot be traced without segments; omit --trace"
                         .into(),
             }),
         };
@@ -99,7 +99,7 @@ fn allow(settings: &Settings, why: &Failure) -> Result<(), Failure> {
     let limits = settings.limits();
     if limits.is_empty() || settings.best_effort {
         note(&format!(
-            "it runs uncounted and without limits: {}",
+            "the program runs uncounted and without limits: {}",
             why.sentence
         ));
         return Ok(());
@@ -107,7 +107,7 @@ fn allow(settings: &Settings, why: &Failure) -> Result<(), Failure> {
     Err(Failure {
         exit: why.exit,
         sentence: format!(
-            "it was not started, because {} cannot be enforced: {} (--best-effort starts it without limits)",
+            "the program was not started, because {} cannot be enforced: {} (--best-effort starts it without limits)",
             limits.join(", "),
             why.sentence
         ),

@@ -9,11 +9,11 @@ use crate::text::plain::plain;
 
 /// Undo the newest edits
 ///
-/// Each is a new edit that restores the earlier value; it is refused if the settings changed outside the audit log. A
-/// timed edit (--for) whose time has passed has reverted by itself: undo says so and undoes the next older one.
+/// An undo is a new edit that restores the earlier value. It is refused if the settings were changed outside the audit
+/// log. A timed edit (--for) that has already reverted is reported and skipped; the next older edit is undone.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many edits
+    /// Number of edits to undo
     #[arg(value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
 }

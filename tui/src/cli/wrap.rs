@@ -4,14 +4,17 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::Done;
+use shm_layout::text::PathText as _;
+
 use crate::text::exit::{Exit, Failure};
 use crate::workload::launch::Settings;
 use crate::workload::wrapping;
 
 /// Make an executable always start through gpushare run, with these options
 ///
-/// The program moves to gpushare-wrapped.NAME beside it; gpushare unwrap puts it back byte for byte. If gpushare itself
-/// is removed later, the program starts without it, but not when a limit was requested, unless with --best-effort.
+/// The program is renamed to gpushare-wrapped.NAME in the same directory; gpushare unwrap restores it unchanged. If
+/// gpushare itself is removed later, the program starts without it; with a limit it starts only if it was wrapped with
+/// --best-effort.
 #[derive(Debug, clap::Args)]
 pub struct WrapArgs {
     /// The executable
@@ -39,14 +42,14 @@ pub fn wrap(args: &WrapArgs, out: &mut dyn Write) -> Done {
     writeln!(
         out,
         "{} now starts through gpushare run; the original program is {}",
-        args.exe.display(),
-        hidden.display()
+        args.exe.shown(),
+        hidden.shown()
     )?;
     Ok(Exit::Done)
 }
 
 pub fn unwrap(args: &UnwrapArgs, out: &mut dyn Write) -> Done {
     let exe = wrapping::unwrap(&args.exe)?;
-    writeln!(out, "{} is no longer wrapped", exe.display())?;
+    writeln!(out, "{} is no longer wrapped", exe.shown())?;
     Ok(Exit::Done)
 }

@@ -55,7 +55,9 @@ pub(super) fn check(pid: u32, library: &Path) -> Option<Finding> {
     Some(if passing.is_empty() {
         Finding::ok(
             "coverage",
-            format!("{known} functions are hooked; the driver has no newer one that matters"),
+            format!(
+                "{known} functions are hooked; the driver has no other that allocates, copies or launches"
+            ),
         )
     } else {
         Finding::warn(

@@ -4,11 +4,12 @@ use super::{Finding, Patient};
 use crate::host::artifacts;
 use crate::host::elf;
 use crate::workload::launch::Settings;
+use shm_layout::text::PathText as _;
 use shm_layout::variables::{self, Reader};
 
 pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = vec![match &patient.library {
-        Ok(path) => Finding::ok("library", path.display().to_string()),
+        Ok(path) => Finding::ok("library", path.shown()),
         Err(why) => Finding::fail(
             "library",
             why.clone(),
@@ -29,13 +30,13 @@ fn c_library(patient: &Patient) -> Option<Finding> {
     Some(if needed <= here {
         Finding::ok(
             "glibc",
-            format!("{here} is installed, the library needs {needed}"),
+            format!("{here} is installed; the library needs {needed} or later"),
         )
     } else {
         Finding::fail(
             "glibc",
             format!(
-                "{here} is installed and the library needs {needed}: no program would start with it"
+                "{here} is installed and the library needs {needed} or later: no program would start with it"
             ),
             "install a gpushare built for this system, or build it here",
         )
@@ -109,7 +110,10 @@ fn settings() -> Vec<Finding> {
     if !aliases.is_empty() {
         findings.push(Finding::ok(
             "environment",
-            format!("names of other tools are honoured: {}", aliases.join(", ")),
+            format!(
+                "variables of other tools are applied: {}",
+                aliases.join(", ")
+            ),
         ));
     }
     findings
@@ -131,12 +135,12 @@ fn preloads() -> Option<Finding> {
     Some(match rival.iter().find(|name| preload.contains(*name)) {
         Some(name) => Finding::warn(
             "preload",
-            format!("LD_PRELOAD already holds {name}, which wraps the driver too"),
+            format!("LD_PRELOAD already contains {name}, which also wraps the driver"),
             "remove it: two wrappers count the same memory twice",
         ),
         None => Finding::ok(
             "preload",
-            format!("LD_PRELOAD={preload} is kept, after the library"),
+            format!("LD_PRELOAD={preload} is kept; gpushare's library is put before it"),
         ),
     })
 }

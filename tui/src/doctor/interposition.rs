@@ -57,7 +57,7 @@ pub(super) fn check(patient: &Patient, real: bool) -> Vec<Finding> {
         Err((check, why)) => vec![Finding::fail(
             check,
             why,
-            "GPUSHARE_LOG=info shows the library's own messages; a static or musl program is out of reach",
+            "GPUSHARE_LOG=info shows the library's own messages; a static or musl program cannot be preloaded",
         )],
     }
 }

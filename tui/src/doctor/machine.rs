@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use shm_layout::procfs;
+use shm_layout::text::PathText as _;
 
 use super::{Finding, Patient};
 use crate::host::elf::{self, Obstacle};
@@ -34,7 +35,7 @@ fn wait_on_several() -> Finding {
     match futex::waitv(&[], WaitvFlags::empty(), None, ClockId::Monotonic) {
         Err(Errno::NOSYS) => Finding::warn(
             "futex_waitv",
-            format!("kernel {} does not have it (it came with 5.16)", release()),
+            format!("kernel {} does not have it (new in 5.16)", release()),
             "nothing to do: waiters poll every millisecond instead of being woken when a holder dies",
         ),
         Err(Errno::PERM) => Finding::warn(
@@ -87,7 +88,7 @@ fn room(patient: &Patient) -> Option<Finding> {
         Err(error) => {
             return Some(Finding::fail(
                 "room",
-                format!("cannot inspect {}: {error}", place.display()),
+                format!("cannot inspect {}: {error}", place.shown()),
                 "mount a tmpfs there, or set GPUSHARE_DIR to a directory on one",
             ));
         }
@@ -96,13 +97,13 @@ fn room(patient: &Patient) -> Option<Finding> {
     Some(if free < ROOM {
         Finding::warn(
             "room",
-            format!("{} has only {} free", place.display(), human_size(free)),
+            format!("{} has only {} free", place.shown(), human_size(free)),
             "free some, or give the container more (docker run --shm-size=256m); new segments may not fit",
         )
     } else {
         Finding::ok(
             "room",
-            format!("{} free in {}", human_size(free), place.display()),
+            format!("{} free in {}", human_size(free), place.shown()),
         )
     })
 }
@@ -118,8 +119,7 @@ fn reach() -> Finding {
     }
     Finding::ok(
         "reach",
-        "dynamically linked programs; for setuid ones and those with file capabilities the linker ignores a preload, \
-         static ones have no linker; a driver that a program loads by dlmopen is in a namespace without the preload; \
-         gpushare doctor -- CMD checks one program",
+        "dynamically linked programs, unless they are setuid or have file capabilities; not static programs, and not a \
+         driver that a program loads by dlmopen; gpushare doctor -- CMD checks one program",
     )
 }

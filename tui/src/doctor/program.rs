@@ -1,6 +1,8 @@
 //! Will the library reach this program?
 
 use super::{Finding, Patient};
+use shm_layout::text::PathText as _;
+
 use crate::host::elf::{self, Obstacle};
 use crate::host::programs::find_program;
 
@@ -19,7 +21,7 @@ pub(super) fn check(patient: &Patient) -> Option<Finding> {
     let Some(obstacle) = elf::obstacle(&program) else {
         return Some(Finding::ok(
             "program",
-            format!("the preload reaches {}", program.display()),
+            format!("the library can be preloaded into {}", program.shown()),
         ));
     };
     let found = obstacle.sentence(&program);
@@ -27,7 +29,7 @@ pub(super) fn check(patient: &Patient) -> Option<Finding> {
         Obstacle::Privileged => Finding::fail(
             "program",
             found,
-            "with a limit gpushare run does not start it; a copy without those rights would be reached",
+            "gpushare run does not start it with a limit; a copy without these privileges can be preloaded",
         ),
         Obstacle::Static => Finding::warn(
             "program",
@@ -39,10 +41,8 @@ pub(super) fn check(patient: &Patient) -> Option<Finding> {
             found,
             "if it uses the GPU itself, run it in a container with glibc",
         ),
-        Obstacle::OtherMachine => Finding::warn(
-            "program",
-            found,
-            "only programs of this machine's own kind use the GPU under gpushare",
-        ),
+        Obstacle::OtherMachine => {
+            Finding::warn("program", found, "use a build for this machine's processor")
+        }
     })
 }

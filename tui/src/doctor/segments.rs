@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::text::PathText as _;
 use shm_layout::{Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Finding, Patient};
@@ -33,7 +34,7 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
                 "segments",
                 format!(
                     "{} ({}, version {})",
-                    dir.path.display(),
+                    dir.path.shown(),
                     match dir.mode {
                         Mode::User => "your own",
                         Mode::System => "the machine's",
@@ -49,8 +50,8 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
             findings.push(Finding::warn(
                 "segments",
                 format!(
-                    "none in {}, and you may not make any there",
-                    dir.path.display()
+                    "none in {}, and you may not create files there",
+                    dir.path.shown()
                 ),
                 "set GPUSHARE_DIR to a directory of your own; programs run unmanaged meanwhile",
             ));
@@ -80,7 +81,7 @@ pub fn apart(dir: &SegmentDir) -> Option<String> {
     apart.then(|| {
         format!(
             "{SYSTEM_DIR} is there and you may not write it, so your programs use {}",
-            dir.path.display()
+            dir.path.shown()
         )
     })
 }
@@ -91,7 +92,7 @@ fn advice(error: &OpenError) -> &'static str {
             "end the programs of the other version, remove the directory, and use one version everywhere"
         }
         OpenError::Foreign { .. } | OpenError::Truncated { .. } => {
-            "something else wrote there: move the file away; the next program makes a new one"
+            "another program wrote this file: move it away; the next program makes a new one"
         }
         OpenError::StaleBoot { .. } => "nothing to do: the next program makes new ones",
         OpenError::NotReady { .. } => "try again in a moment; if it stays, remove the file",
@@ -121,10 +122,10 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
         findings.push(Finding::fail(
             "segments",
             format!(
-                "damaged: something else wrote over slots {}; what they show is not to be trusted",
+                "damaged: another program has overwritten slots {}; their figures are wrong",
                 slots.join(", ")
             ),
-            "end the programs, remove the state file, and find out who may write to it",
+            "end the programs, remove the state file, and check which users can write to it",
         ));
     }
     let dead = snapshot
@@ -166,7 +167,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
         findings.push(Finding::warn(
             "processes",
             refusal,
-            "end some, or give some a GPUSHARE_DIR of their own",
+            "end some programs, or start some with another GPUSHARE_DIR",
         ));
     }
     if snapshot.violations > 0 {

@@ -31,7 +31,7 @@ pub(super) fn check(snapshot: Option<&Snapshot>) -> Option<Finding> {
                 "the library is loaded in {}, which uses the driver and has no slot here",
                 pids.join(", ")
             ),
-            "it may use another GPUSHARE_DIR, have found no free slot, or load the driver by dlmopen, which is out of reach",
+            "it may use another GPUSHARE_DIR, have found no free slot, or load the driver by dlmopen, where nothing can be preloaded",
         )
     })
 }

@@ -151,7 +151,7 @@ impl AuditLog {
         }
     }
 
-    /// Opens it, made where it is missing. What somebody else put into its place is refused.
+    /// Opens the log and creates it if it is missing. A file that another user put in its place is refused.
     pub fn open_to_append(&self) -> io::Result<File> {
         Ok(Dir::open(&self.dir)?.append(LOG, self.bits)?)
     }

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use shm_layout::text::PathText as _;
 use shm_layout::{Change, EditError, Operator, SegmentDir, SlotId, clock, snapshot, text};
 
 use super::change::summary;
@@ -92,7 +93,7 @@ pub struct Applied {
 pub fn set_aside(file: &Path) -> String {
     format!(
         "the settings of earlier segments are no longer in force, because their state was removed; they are kept in {}",
-        file.display()
+        file.shown()
     )
 }
 
@@ -204,7 +205,7 @@ impl Editor {
                     unlogged: unlogged.map(|error| {
                         format!(
                             "the edit is in force but {} could not be written: {error}",
-                            self.log.path().display()
+                            self.log.path().shown()
                         )
                     }),
                 };

@@ -26,6 +26,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use shm_layout::text::PathText as _;
+
 use crate::text::exit::Failure;
 
 /// The file.
@@ -98,12 +100,11 @@ impl Value {
 impl Manifest {
     /// Reads a file; a mistake in it names the line.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::usage(format!("{} cannot be read: {error}", path.display()))
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.shown())))?;
         Self::parse(&text).map_err(|error| {
             let error = error.to_string();
-            Failure::usage(format!("{}: {}", path.display(), error.trim_end()))
+            Failure::usage(format!("{}: {}", path.shown(), error.trim_end()))
         })
     }
 

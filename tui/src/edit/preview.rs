@@ -96,12 +96,12 @@ impl Effect {
         let quota = human_size(self.quota_bytes?);
         Some(match tense {
             Tense::Would => format!(
-                "{who} would be over quota on gpu{gpu}: it holds {used} of {quota}, would keep that and be refused \
-                 more until it frees {excess}"
+                "{who} would be over quota on gpu{gpu}: it holds {used} of {quota}, would keep that, and new \
+                 allocations would be refused until it frees {excess}"
             ),
             Tense::Now => format!(
-                "{who} holds {used} of {quota} on gpu{gpu}: it keeps what it has and is refused more until it frees \
-                 {excess}"
+                "{who} holds {used} of {quota} on gpu{gpu}: it keeps that, and new allocations are refused until it \
+                 frees {excess}"
             ),
         })
     }

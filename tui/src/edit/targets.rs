@@ -276,7 +276,7 @@ mod tests {
         let target: Target = target.parse().expect("well formed");
         target
             .resolve(&sample())
-            .expect("somebody")
+            .expect("a process")
             .iter()
             .map(|chosen| chosen.slot.index)
             .collect()

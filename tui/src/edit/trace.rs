@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use shm_layout::text::PathText as _;
 use shm_layout::trace::{self, TraceState, TraceView};
 use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
 
@@ -26,7 +27,7 @@ pub fn begin(
         return Err(refusal.into());
     }
     let segments = Segments::open_viewer(&dir.path)?;
-    // What the dead left longer ago than anybody will ask for it.
+    // Traces of processes that ended long ago.
     trace::sweep(&segments, trace::KEEP, clock::now());
     let process = process(&segments, chosen.slot).ok_or_else(|| gone(title))?;
     if is_written(&process.trace) {
@@ -43,13 +44,13 @@ pub fn begin(
         })?;
     if !applied.missing.is_empty() {
         return Ok(format!(
-            "{title}: has not answered yet; its trace begins when it does"
+            "{title}: has not answered yet; its trace starts when it does"
         ));
     }
     match settled(&segments, chosen.slot) {
         Some(TraceState::On) => Ok(format!(
             "{title}: traced, room for {records} records in {} ({})",
-            path.display(),
+            path.shown(),
             units::human_size(trace::size(records))
         )),
         state => {
@@ -113,7 +114,7 @@ fn why_not(title: &str, state: Option<TraceState>) -> Failure {
         None => gone(title),
         Some(TraceState::NotPermitted) => Failure::not_permitted(format!(
             "{title} cannot be traced: it may not write the buffer. In a container the segments' directory is often \
-             mounted read-only; mount the directory itself read-write for as long as you trace"
+             mounted read-only; mount the directory itself read-write while you trace"
         )),
         Some(TraceState::NoSpace) => {
             failed("the file system has no room for its buffer; free some or give --records")
@@ -125,7 +126,7 @@ fn why_not(title: &str, state: Option<TraceState>) -> Failure {
             failed("it cannot read its buffer; is its libgpushare.so of another version?")
         }
         Some(TraceState::Off | TraceState::On) => failed(
-            "it accepted the request and does not write; is its libgpushare.so older than this program?",
+            "it accepted the request but writes nothing; is its libgpushare.so older than this program?",
         ),
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use shm_layout::dir::Dir;
+use shm_layout::text::PathText as _;
 
 use crate::text::exit::Failure;
 use shm_layout::variables;
@@ -41,10 +42,7 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
         .find(|path| path.is_file())
         .cloned()
         .ok_or_else(|| {
-            let list: Vec<String> = tried
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
+            let list: Vec<String> = tried.iter().map(|path| path.shown()).collect();
             let advice = match name {
                 LIBRARY => format!("build the workspace or set {} to its path", variables::LIB),
                 _ => "build the workspace or install it there".to_owned(),
@@ -71,7 +69,7 @@ pub fn library() -> Result<PathBuf, Failure> {
         Failure::failed(format!(
             "{} names {}, which cannot be used: {error}",
             variables::LIB,
-            path.display()
+            path.shown()
         ))
     })?;
     Ok(absolute)
@@ -102,18 +100,20 @@ pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> 
         return Ok(library);
     }
     let because = format!(
-        "{} has a blank, a colon or a dollar sign in its path, which the dynamic linker does not take in LD_PRELOAD",
-        library.display()
+        "{} has a blank, a colon or a dollar sign in its path, which the dynamic linker does not accept in LD_PRELOAD",
+        library.shown()
     );
     let Some(dir) = dir else {
-        return Err(format!("{because}; install gpushare at a path without"));
+        return Err(format!(
+            "{because}; install gpushare at a path without these"
+        ));
     };
     let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     if !PRELOAD.takes(&whole) {
         return Err(format!(
-            "{because}, and so has the segment directory {}, where a link to it would help; install gpushare at a path \
-             without, or set {} to one",
-            whole.display(),
+            "{because}, and so has the segment directory {}, where a link to it would be made; install gpushare at a path \
+             without these, or set {} to such a path",
+            whole.shown(),
             variables::DIR
         ));
     }
@@ -129,7 +129,7 @@ pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> 
             Ok(folder.path().join(&name))
         });
     made.map_err(|error| {
-        format!("{because}, and a link to it cannot be made: {error}; install gpushare at a path without")
+        format!("{because}, and a link to it cannot be created: {error}; install gpushare at a path without these")
     })
 }
 
@@ -140,8 +140,8 @@ pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
     if !LIBRARY_PATH.takes(&whole) {
         return Err(Failure::failed(format!(
             "{} has a colon, a semicolon or a dollar sign in its path, so programs cannot find the simulator there; set \
-             {} to a directory without",
-            whole.display(),
+             {} to a directory without these",
+            whole.shown(),
             variables::DIR
         )));
     }
@@ -153,7 +153,7 @@ pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
         link(&folder, name, &target).map_err(|error| {
             Failure::failed(format!(
                 "cannot link {} to the simulator: {error}",
-                folder.path().join(name).display()
+                folder.path().join(name).shown()
             ))
         })?;
     }
@@ -172,7 +172,7 @@ fn link(folder: &Dir, name: &str, target: &Path) -> io::Result<()> {
     folder.rename(&fresh, name)
 }
 
-/// A library of `<dir>/sim-lib`, where the simulator was used; never one that somebody else put there.
+/// A library of `<dir>/sim-lib`, if the simulator was used; never one that another user put there.
 pub fn in_sim_folder(dir: &Path, name: &str) -> Option<PathBuf> {
     let folder = Dir::open(dir).and_then(|dir| dir.inner(SIM_FOLDER)).ok()?;
     let library = folder.path().join(name);

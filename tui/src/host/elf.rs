@@ -4,6 +4,7 @@
 //! setuid ones the linker ignores the preload; this module tells those apart before they are
 //! started, so that it is clear why nothing shows up.
 
+use shm_layout::text::PathText as _;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -39,19 +40,19 @@ pub enum Obstacle {
 impl Obstacle {
     /// What it means for the person who starts `program`.
     pub fn sentence(&self, program: &Path) -> String {
-        let program = program.display();
+        let program = program.shown();
         match self {
             Self::Privileged => format!(
                 "{program} runs with more rights than you (setuid, setgid or file capabilities), so the dynamic \
-                 linker ignores the preload: neither it nor what it starts will be counted or limited; become that user \
-                 first and start gpushare run there"
+                 linker ignores the preload: neither it nor its children will be counted or limited; switch to that \
+                 user first and start gpushare run there"
             ),
             Self::Static => format!(
-                "{program} is statically linked and has no dynamic linker to preload for: it will be neither counted \
-                 nor limited; programs it starts are"
+                "{program} is statically linked, so nothing can be preloaded into it: it will be neither counted nor \
+                 limited; its dynamically linked children will be"
             ),
             Self::Musl => format!(
-                "{program} uses the musl C library: NVIDIA's driver does not support it, and the preload has nothing to do without it"
+                "{program} uses the musl C library: NVIDIA's driver does not support it, so there is nothing to count or limit"
             ),
             Self::OtherMachine => format!(
                 "{program} is built for another kind of processor or word size than libgpushare.so: the linker will \
@@ -79,7 +80,7 @@ pub fn obstacle(program: &Path) -> Option<Obstacle> {
     }
 }
 
-/// Whether it runs as somebody we are not. Root gains nothing by root's set-user-ID bit, nor does an owner by its own:
+/// Whether it runs with privileges that this user lacks. Root gains nothing by root's set-user-ID bit, nor does an owner by its own:
 /// there the linker keeps the preload.
 fn gains_rights(meta: &Metadata) -> bool {
     const SET_UID: u32 = 0o4000;

@@ -4,6 +4,7 @@
 //! and not the tool.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use crate::host::artifacts;
 use crate::host::processes::Children;
+use shm_layout::text::PathText as _;
 use shm_layout::variables;
 
 /// How long the driver may take for one answer; a cold real one takes seconds to start.
@@ -46,7 +48,7 @@ impl Probe {
         let child = command.spawn().map_err(|error| {
             format!(
                 "{} cannot be started: {error}",
-                command.get_program().display()
+                Path::new(command.get_program()).shown()
             )
         })?;
         Self::greet(child)

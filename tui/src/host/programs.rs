@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use shm_layout::text::PathText as _;
+
 use crate::text::exit::{Exit, Failure};
 
 /// The file a shell would run for this word.
@@ -25,14 +27,14 @@ pub fn find_program(word: &OsStr) -> Result<PathBuf, Failure> {
     };
     let cannot = |why: &str| Failure {
         exit: Exit::CannotExecute,
-        sentence: format!("cannot run {}: {why}", program.display()),
+        sentence: format!("cannot run {}: {why}", program.shown()),
     };
     if program.is_dir() {
         return Err(cannot("it is a directory"));
     }
     if !is_executable(&program) {
         return Err(cannot(
-            "you may not execute it; chmod +x it or start it through its interpreter",
+            "you may not execute it; use chmod +x, or start it with its interpreter",
         ));
     }
     Ok(program)

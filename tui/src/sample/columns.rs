@@ -186,7 +186,7 @@ macro_rules! columns {
 
 columns! {
 // key          title     width rank about                                                   cell
-    "pid"       "PID"      7  1 "process, as this machine numbers it"                         |r| Value::Number(r.process.shown_pid().into());
+    "pid"       "PID"      7  1 "pid on this machine"                         |r| Value::Number(r.process.shown_pid().into());
     "user"      "USER"     7 13 "its user"                                                    |r| text(&r.process.user);
     "name"      "NAME"    14  0 "label given with --name, else container, else program"       |r| text(r.process.name());
     "group"     "GROUP"    8 16 "group whose quota it shares"                                 |r| option(r.process.group.as_deref());
@@ -204,20 +204,20 @@ columns! {
     "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| recent(r, |recent| recent.launches_per_s.map(Value::Rate));
     "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.counters.denials);
     "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.share.weight.into()));
-    "priority"  "PRI"      3 18 "priority: higher goes first under order=priority"            |r| managed(r, Value::Number(r.process.share.priority.into()));
-    "cap"       "CAP"      4 19 "the most of the GPU's time it may have"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
-    "policy"    "POLICY"  15 20 "when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
+    "priority"  "PRI"      3 18 "priority: under order=priority the highest gets the lock next"            |r| managed(r, Value::Number(r.process.share.priority.into()));
+    "cap"       "CAP"      4 19 "upper limit of its share of the GPU's time"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
+    "policy"    "POLICY"  15 20 "lock policy: when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
     "state"     "STATE"    7  1 "hold, wait, idle, paused, stopped, stuck, gone; no shim: unmanaged" state;
     "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
     "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
     "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
-    "ns_pid"    "NSPID"    0  0 "its pid as it sees itself"                                   |r| Value::Number(r.process.identity.pid.into());
+    "ns_pid"    "NSPID"    0  0 "its pid in its own namespace"                                   |r| Value::Number(r.process.identity.pid.into());
     "uuid"      "UUID"     0  0 "the GPU's UUID"                                              |r| text(&r.device.uuid);
     "peak"      "PEAK"     0  0 "the most memory it held"                                     |r| Value::Bytes(r.holding.peak);
     "source"    "SOURCE"   0  0 "who set the quota"                                           |r| managed(r, text(r.holding.quota.source.word()));
     "held"      "HELD"     0  0 "total time it held the lock, ns"                             |r| managed(r, Value::Span(r.holding.lock.held_ns));
     "waited"    "WAITED"   0  0 "total time it waited, ns"                                    |r| managed(r, Value::Span(r.holding.lock.waited_ns));
-    "waited_share" "WAITED%" 0 0 "share of its life that it waited for the lock"              |r| managed(r, waited_share(r));
+    "waited_share" "WAITED%" 0 0 "share of its lifetime that it waited for the lock"              |r| managed(r, waited_share(r));
     "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.counters.drain_timeouts);
     "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace().map_or(Value::None, |t| text(t.progress.state.word()));
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);

@@ -14,16 +14,16 @@ object! {
     /// A process in JSON.
     pub ProcessReport<'a>(sample: &'a Sample, p: &'a ProcessSample) {
         pid: Option<u32> = p.pid, "Its pid on this host; null if it is not visible from here.";
-        ns_pid: Option<u32> = p.is_managed().then_some(p.identity.pid), "Its pid as it sees itself; null for a process that only NVML sees.";
+        ns_pid: Option<u32> = p.is_managed().then_some(p.identity.pid), "Its pid in its own namespace; null for a process that only NVML sees.";
         user: &'a str = &p.user, "Its user's name, or the number.";
         name: Option<&'a str> = some(&p.identity.label), "The label from run --name.";
         exe: Option<&'a str> = some(&p.identity.exe), "The path of its program.";
         container: Option<&'a str> = p.container.as_deref(), "Its container, short.";
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
         state: &'static str = p.state.word(), "hold, wait, idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life) or unmanaged (only NVML sees it).";
-        priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its place under order=priority, a boost included.";
+        priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
-        cap_percent: Option<u32> = p.share.cap, "The most of a device's time it may have; null for no cap.";
+        cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
         share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, operator, invalid, or another tool's variable.";
         trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one.";
         devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see.";
@@ -32,7 +32,7 @@ object! {
 
 object! {
     TraceReport(trace: TraceView) {
-        state: &'static str = trace.progress.state.word(), "on, or why nothing is recorded.";
+        state: &'static str = trace.progress.state.word(), "on, or the reason why nothing is recorded.";
         records: u64 = trace.progress.records, "Records written.";
         dropped: u64 = trace.progress.dropped, "Records that did not fit.";
         room_records: Option<u32> = trace.wanted, "Capacity in records; null when its launch asked for the trace.";
@@ -44,7 +44,7 @@ object! {
         gpu: usize = h.gpu, "The device's number, as --gpu takes it.";
         uuid: &'a str = sample.devices.get(h.gpu).map_or("", |d| &d.uuid), "The device's UUID.";
         used_bytes: u64 = h.used, "Memory it holds; for an unmanaged process NVML's figure.";
-        peak_bytes: Option<u64> = p.is_managed().then_some(h.peak), "The most memory it ever held.";
+        peak_bytes: Option<u64> = p.is_managed().then_some(h.peak), "The peak of memory_used_bytes.";
         quota_bytes: Option<u64> = h.quota.bytes, "Its quota; null for no limit.";
         quota_source: Option<&'static str> = p.is_managed().then(|| h.quota.source.word()), "Who set the quota, as for share_source.";
         denials: Option<u64> = p.is_managed().then_some(h.counters.denials), "Allocations that were refused.";
@@ -73,8 +73,8 @@ object! {
 
 object! {
     Blocker(sample: &Sample, slot: SlotId, ns: u64) {
-        pid: Option<u32> = sample.process(slot).and_then(|p| p.pid), "That process's pid; null when it has gone or is not visible from here.";
-        ns_pid: Option<u32> = sample.process(slot).map(|p| p.identity.pid), "That process's pid as it sees itself; null when it has gone.";
+        pid: Option<u32> = sample.process(slot).and_then(|p| p.pid), "That process's pid; null when it has ended or is not visible from here.";
+        ns_pid: Option<u32> = sample.process(slot).map(|p| p.identity.pid), "That process's pid in its own namespace; null when it has ended.";
         waited_ns: u64 = ns, "How long it waited for that process.";
     }
 }
@@ -87,7 +87,7 @@ object! {
         quota_bytes: Vec<Option<u64>> = sample.gpus().map(|gpu| sample.group_quota(group, gpu)).collect(), "The same for each device.";
         weight: Option<u32> = group.weight, "The weight each member inherits.";
         cap_percent: Option<u32> = group.cap, "The cap each member inherits.";
-        defined: bool = group.defined, "An operator defined it; else a process only named it.";
+        defined: bool = group.defined, "Whether an operator defined it; if not, a process named it.";
         members: usize = group.members.len(), "Members alive now.";
         used_bytes: Vec<u64> = sample.gpus().map(|gpu| sample.group_bytes(group, gpu)).collect(), "What its members hold, for each device.";
     }

@@ -9,7 +9,7 @@ use super::nvml;
 use crate::sample::{DeviceSample, Holding, ProcessSample, ProcessState, Sample, SlotId};
 use crate::text::uuids;
 
-/// The dead are shown for this long, if nobody has cleaned up after them by then.
+/// A dead process is shown for this long, if its slot has not been released by then.
 const GONE_NS: u64 = 3_000_000_000;
 
 /// The devices: NVML's first, in its order; then those only the segment knows.
@@ -88,7 +88,7 @@ pub(super) fn process(mut view: ProcessView, devices: &[DeviceSample]) -> Proces
     }
 }
 
-/// Is this the slot of a process that died when nobody was left to give it back? The next to come will; until then it
+/// Is this the slot of a process that died when no other process was left to release it? The next process will; until then it
 /// holds nothing any more.
 pub(super) fn is_long_gone(view: &ProcessView, now_ns: u64) -> bool {
     view.alive == Liveness::Dead && now_ns.saturating_sub(view.heartbeat_ns) > GONE_NS

@@ -72,7 +72,7 @@ impl Watch {
             .name("nvml".into())
             .spawn(move || watch(&segment, pace, &theirs, &stopped));
         if let Err(error) = spawned {
-            shared.store(missing(format!("its thread does not start: {error}")));
+            shared.store(missing(format!("cannot start the NVML thread: {error}")));
         }
         Self {
             shared,

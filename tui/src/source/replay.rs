@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
+use shm_layout::text::PathText as _;
+
 use crate::sample::{Origin, Sample};
 
 /// The version of recordings; it grows when a sample cannot be read as it was written before.
@@ -35,7 +37,7 @@ impl Recorder {
     /// Starts a recording; a file of that name is replaced.
     pub fn create(path: &Path) -> Result<Self> {
         let file =
-            File::create(path).with_context(|| format!("cannot record to {}", path.display()))?;
+            File::create(path).with_context(|| format!("cannot record to {}", path.shown()))?;
         let mut recorder = Self {
             out: BufWriter::new(file),
         };
@@ -79,7 +81,7 @@ pub struct Replay {
 impl Replay {
     /// Opens a recording; what is not one is refused with a sentence.
     pub fn open(path: &Path) -> Result<Self> {
-        let shown = path.display();
+        let shown = path.shown();
         let file = File::open(path).with_context(|| format!("cannot replay {shown}"))?;
         let mut lines = BufReader::new(file);
         let mut first = Vec::new();

@@ -118,7 +118,7 @@ pub fn say(what: &What) -> Said {
         What::Trouble => (
             "trouble",
             Tone::Warn,
-            "the shim met something unknown".into(),
+            "the library met a case it does not know".into(),
         ),
         What::Other => (
             "other",

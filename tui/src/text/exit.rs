@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::ErrorKind;
 
 use shm_layout::OpenError;
+use shm_layout::text::PathText as _;
 use shm_layout::trace::TraceError;
 
 use crate::text::users::Users;
@@ -142,7 +143,7 @@ impl From<&OpenError> for Failure {
         let sentence = match error {
             OpenError::WrongOwner { path, owner, .. } => format!(
                 "{} belongs to user {}, not to you, and is not used; set {} to a directory of your own",
-                path.display(),
+                path.shown(),
                 Users::of_this_machine().name_and_number(*owner),
                 variables::DIR
             ),

@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::palette::When;
+use shm_layout::text::PathText as _;
+
 use crate::sample::columns;
 
 /// The settings, each with an example, for the manual. A test holds it against [`Config`].
@@ -90,7 +92,7 @@ impl Config {
                 None => return Ok(Self::default()),
             },
         };
-        let shown = path.display();
+        let shown = path.shown();
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read the settings in {shown}"))?;
         toml::from_str(&text).with_context(|| format!("the settings in {shown} are not understood"))

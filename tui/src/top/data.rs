@@ -183,7 +183,7 @@ impl Data {
                 process.shown_pid(),
                 process.name()
             ),
-            None => "a process that has gone".into(),
+            None => "a process that has ended".into(),
         }
     }
 

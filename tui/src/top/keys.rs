@@ -121,7 +121,7 @@ keys! {
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
     [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;
     [K::Char('!')]               false "!"     "alerts" "all alerts in full"                                    A::Alerts, ANY;
-    [K::Char('v')]               false "v"     "span"   "count the waits of the last 20 s, or of all time"      A::Span, WAITS;
+    [K::Char('v')]               false "v"     "span"   "show the waits of the last 20 s, or of all time"      A::Span, WAITS;
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
     [K::Char('/')]               false "/"     "filter" "filter the list: user=alice used>4G state=wait name~x" A::Filter, MAIN;

@@ -21,7 +21,7 @@ use crate::text::plain::{Plain, cell};
 object! {
     /// The document of `--format json`.
     pub Document<'a>(state: &'a State, only: Option<usize>, sample: &'a Sample) {
-        schema_version: u32 = SCHEMA_VERSION, "Grows when a key changes its meaning or goes away.";
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
         unix_ms: i64 = sample.unix_ms, "When it was read.";
         host: &'a str = &sample.host, "The host's name.";
         origin: Origin = sample.origin, "live, sim (the simulator's devices) or replay (a recording).";
@@ -29,7 +29,7 @@ object! {
         nvml: &'a Nvml = &sample.nvml, "Whether NVML answers.";
         generation: u64 = sample.generation, "Edits of operators so far.";
         refused: u64 = sample.unmanaged, "Processes that found no free slot: they run uncounted.";
-        refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found none.";
+        refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found no free slot.";
         devices: Vec<Device<'a>> = devices(state, only), "The devices, in the order of their numbers.";
         processes: Vec<ProcessReport<'a>> = processes(state, only), "The processes, as gpushare ps --json describes them.";
         groups: Vec<GroupReport<'a>> = report::groups(sample), "Groups that share a quota.";
@@ -77,7 +77,7 @@ object! {
         pid: Option<u32> = pid(state, pair.who), "Who waited.";
         for_pid: Option<u32> = pid(state, pair.behind), "The process it waited for.";
         waited_ns: u64 = pair.ns, "How long.";
-        share_percent: f64 = (pair.share * 1000.0).round() / 10.0, "Of all the waits of pid on this device.";
+        share_percent: f64 = (pair.share * 1000.0).round() / 10.0, "Share of all the waits of pid on this device.";
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
+use shm_layout::text::PathText as _;
 use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
 use tokio::sync::mpsc::UnboundedSender;
@@ -97,7 +98,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
     match task {
         Task::ReadAudit => {
             let log = AuditLog::of(&dir);
-            let path = log.path().display().to_string();
+            let path = log.path().shown();
             let history = log
                 .read()
                 .map_err(|error| format!("{path} cannot be read: {error}"));

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use shm_layout::text::PathText as _;
 use shm_layout::trace::{Kind, Reader, alnair};
 
 use super::{Account, Found, output};
@@ -47,7 +48,7 @@ fn cannot(place: &Path, error: &std::io::Error) -> Failure {
             }
             _ => Exit::Failed,
         },
-        sentence: format!("{} cannot be created: {error}", place.display()),
+        sentence: format!("{} cannot be created: {error}", place.shown()),
     }
 }
 

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use shm_layout::text::PathText as _;
+
 use crate::text::exit::{Exit, Failure};
 
 /// Whether a file of this name could be written; nothing is left behind.
@@ -41,13 +43,13 @@ fn begin(path: &Path) -> Result<(Unfinished, File), Failure> {
     let Some(name) = path.file_name() else {
         return Err(Failure::usage(format!(
             "{} is not the name of a file",
-            path.display()
+            path.shown()
         )));
     };
     if path.is_dir() {
         return Err(Failure::usage(format!(
             "{} is a directory; give the name of a file",
-            path.display()
+            path.shown()
         )));
     }
     let mut fresh = name.to_owned();
@@ -66,7 +68,7 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
             }
             _ => Exit::Failed,
         },
-        sentence: format!("{} cannot be written: {error}", path.display()),
+        sentence: format!("{} cannot be written: {error}", path.shown()),
     }
 }
 
@@ -75,7 +77,7 @@ fn named<T>(path: &Path, written: Result<T, Failure>) -> Result<T, Failure> {
     written.map_err(|failure| match failure.sentence.as_str() {
         "" => failure,
         sentence => Failure {
-            sentence: format!("{}: {sentence}", path.display()),
+            sentence: format!("{}: {sentence}", path.shown()),
             ..failure
         },
     })

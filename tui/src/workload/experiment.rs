@@ -10,6 +10,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use shm_layout::text::PathText as _;
+
 use crate::text::exit::Failure;
 use crate::text::units;
 
@@ -92,10 +94,9 @@ pub struct Config {
 impl Plan {
     /// Reads and checks a file; nothing runs before all of it makes sense.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::usage(format!("{} cannot be read: {error}", path.display()))
-        })?;
-        Self::parse(&text).map_err(|why| Failure::usage(format!("{}: {why}", path.display())))
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.shown())))?;
+        Self::parse(&text).map_err(|why| Failure::usage(format!("{}: {why}", path.shown())))
     }
 
     fn parse(text: &str) -> Result<Self, String> {

@@ -10,6 +10,7 @@ use std::process::{Child, Command};
 
 use shm_layout::SegmentDir;
 use shm_layout::environment::Environment;
+use shm_layout::text::PathText as _;
 
 use crate::host::artifacts;
 use crate::host::elf::{self, Obstacle};
@@ -50,8 +51,8 @@ impl Launch {
             .ok_or_else(|| Failure::usage("there is no program to run; put it after --"))?;
         if program.as_encoded_bytes().starts_with(b"-") {
             let unknown = Failure::usage(format!(
-                "{program:?} is not an option of gpushare run; gpushare run --help lists them (a program of that name \
-                 is started as ./NAME)"
+                "{program:?} is not an option of gpushare run; gpushare run --help lists them (write ./NAME to start a \
+                 program of that name)"
             ));
             return Err(taken_for_scenario(settings).unwrap_or(unknown));
         }
@@ -118,7 +119,7 @@ impl Launch {
     }
 
     fn simulate(&mut self, scenario: Option<&str>, dir: &SegmentDir) -> Result<(), Failure> {
-        // Others whose directories are gone left their worlds behind; nobody else would look after those.
+        // Programs whose directories are gone may have left worlds behind; nothing else removes those.
         sweep_worlds();
         let folder = std::path::absolute(artifacts::sim_folder(&dir.path)?)?;
         self.set(
@@ -184,7 +185,7 @@ impl Launch {
     fn cannot(&self, error: &std::io::Error) -> Failure {
         Failure {
             exit: Exit::CannotExecute,
-            sentence: format!("{} cannot be executed: {error}", self.program.display()),
+            sentence: format!("{} cannot be executed: {error}", self.program.shown()),
         }
     }
 }
@@ -208,7 +209,7 @@ fn taken_for_scenario(settings: &Settings) -> Option<Failure> {
     let scenario = settings.sim.as_ref()?.as_ref()?;
     find_program(OsStr::new(scenario)).ok()?;
     Some(Failure::usage(format!(
-        "--sim took {scenario:?} for its scenario; put -- before the program: gpushare run --sim -- {} ...",
+        "--sim took {scenario:?} as its scenario; put -- before the program: gpushare run --sim -- {} ...",
         plain(scenario)
     )))
 }

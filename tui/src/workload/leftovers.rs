@@ -16,6 +16,7 @@ use rustix::fs::{
 };
 use rustix::process::geteuid;
 use shm_layout::dir::Dir;
+use shm_layout::text::PathText as _;
 
 use crate::text::exit::Failure;
 
@@ -54,7 +55,7 @@ impl Private {
         let path = parent.join(&world);
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| {
-            Failure::failed(format!("{} cannot be created: {error}", path.display()))
+            Failure::failed(format!("{} cannot be created: {error}", path.shown()))
         })?;
         let _alive = mark(&path);
         Ok(Self {
@@ -84,12 +85,12 @@ fn place() -> PathBuf {
     }
 }
 
-/// Says that somebody lives on this stage, in a way that ends with us however we end.
+/// Marks this stage as in use, in a way that ends with this process however it ends.
 fn mark(path: &Path) -> Option<File> {
     let dir = Dir::open(path).ok()?;
     let file = dir.write("alive.new", 0o600).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-    // Nobody ever finds it unlocked while we live.
+    // It is locked before it has its name, so it is never found unlocked while we live.
     dir.rename("alive.new", ALIVE).ok()?;
     Some(file)
 }
@@ -100,7 +101,7 @@ fn lives(dir: &Dir) -> Option<bool> {
     Some(flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
-/// Removes what stages left behind whose program was killed, and worlds that nobody uses any more.
+/// Removes what stages of killed programs left behind, and worlds that no process uses any more.
 pub fn sweep() {
     sweep_worlds();
     sweep_stages_in(Path::new(SHM));
@@ -208,7 +209,7 @@ impl<'p> Shm<'p> {
     }
 }
 
-/// Removes the simulated worlds of segment directories that nobody has open any more.
+/// Removes the simulated worlds of segment directories that no process has open any more.
 pub fn sweep_worlds() {
     gpushare_sim::remains::sweep();
 }
@@ -243,7 +244,7 @@ mod tests {
         [lock_of(&world), world, dir]
     }
 
-    /// Sweeps, unless that waits for somebody.
+    /// Sweeps; fails the test if that blocks.
     fn without_waiting(shm: &Path) {
         let (send, done) = mpsc::channel();
         let shm = shm.to_path_buf();
@@ -252,7 +253,7 @@ mod tests {
             send.send(())
         });
         done.recv_timeout(Duration::from_secs(30))
-            .expect("it waits for somebody who may never come");
+            .expect("it waits on a file that was planted");
     }
 
     fn make_pipe(path: &Path) {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use shm_layout::Uuid;
+use shm_layout::text::PathText as _;
 
 use crate::sample::{DeviceSample, Nvml, Sample};
 use crate::text::exit::Failure;
@@ -140,7 +141,7 @@ pub fn choose(
         )),
         None => Failure::failed(format!(
             "no GPU may be picked: {} lists none of the GPUs here; correct the list or set {}",
-            allowed_path().display(),
+            allowed_path().shown(),
             variables::ALLOWED_GPUS
         )),
     })
@@ -178,7 +179,7 @@ pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
         Err(error) => {
             return Err(Failure::failed(format!(
                 "the list of allowed GPUs {} cannot be read: {error}",
-                path.display()
+                path.shown()
             )));
         }
     };
@@ -190,7 +191,7 @@ pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
         uuids::parse(line).ok_or_else(|| {
             Failure::usage(format!(
                 "{}: {line:?} is not a UUID; write one per line, as nvidia-smi -L shows",
-                path.display()
+                path.shown()
             ))
         })
     };

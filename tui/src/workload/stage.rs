@@ -1,6 +1,6 @@
 //! A place to run workloads in and to leave without a trace: for the demonstration and experiments.
 //!
-//! Usually a segment directory and a simulated world of its own. Whoever drops the stage ends the
+//! Usually a segment directory and a simulated world of its own. Dropping the stage ends the
 //! programs first, then removes the rest.
 
 use std::ffi::OsString;

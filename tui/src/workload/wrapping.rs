@@ -13,8 +13,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use shm_layout::text::PathText as _;
+
 use crate::text::exit::{Exit, Failure};
-use crate::text::plain::plain;
 use crate::workload::launch::Settings;
 
 /// What the program is called while it is wrapped.
@@ -29,9 +30,9 @@ pub fn wrap(exe: &Path, gpushare: &Path, settings: &Settings) -> Result<PathBuf,
     let hidden = hidden_name(&exe)?;
     fs::hard_link(&exe, &hidden).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::failed(format!(
-            "{} already exists: {} seems to be wrapped; gpushare unwrap it first",
-            hidden.display(),
-            exe.display()
+            "{} already exists: {} seems to be wrapped; run gpushare unwrap first",
+            hidden.shown(),
+            exe.shown()
         )),
         _ => cannot(&exe, "be wrapped", &error),
     })?;
@@ -51,14 +52,14 @@ pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
     if !is_wrapper(&exe) {
         return Err(Failure::failed(format!(
             "{} is not wrapped, so it was left alone",
-            exe.display()
+            exe.shown()
         )));
     }
     fs::rename(&hidden, &exe).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::failed(format!(
             "{} is a wrapper, but the program it wraps, {}, is missing; install the program again",
-            exe.display(),
-            hidden.display()
+            exe.shown(),
+            hidden.shown()
         )),
         _ => cannot(&exe, "be unwrapped", &error),
     })?;
@@ -69,7 +70,7 @@ pub fn unwrap(exe: &Path) -> Result<PathBuf, Failure> {
 fn resolve(exe: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(exe).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            Failure::no_such_target(format!("there is no file {}", exe.display()))
+            Failure::no_such_target(format!("there is no file {}", exe.shown()))
         }
         _ => cannot(exe, "be inspected", &error),
     })
@@ -79,7 +80,7 @@ fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| {
         Err(Failure::usage(format!(
             "{} was not wrapped: {why}",
-            exe.display()
+            exe.shown()
         )))
     };
     let meta = fs::metadata(exe).map_err(|error| cannot(exe, "be inspected", &error))?;
@@ -91,7 +92,7 @@ fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
     }
     if meta.permissions().mode() & 0o6000 != 0 {
         return refuse(
-            "it is setuid or setgid, and a script cannot be; the preload would be ignored anyway",
+            "it is setuid or setgid: a wrapper script cannot be, and the linker ignores the preload",
         );
     }
     if is_wrapper(exe) {
@@ -108,7 +109,7 @@ fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
             .is_ok_and(|other| (other.dev(), other.ino()) == (meta.dev(), meta.ino()))
     };
     if same(gpushare) || same(Path::new("/bin/sh")) {
-        return refuse("the wrapper itself needs it");
+        return refuse("the wrapper itself uses this program");
     }
     Ok(())
 }
@@ -116,7 +117,7 @@ fn check(exe: &Path, gpushare: &Path) -> Result<(), Failure> {
 fn hidden_name(exe: &Path) -> Result<PathBuf, Failure> {
     let name = exe
         .file_name()
-        .ok_or_else(|| Failure::usage(format!("{} has no name", exe.display())))?;
+        .ok_or_else(|| Failure::usage(format!("{} does not name a file", exe.shown())))?;
     let mut hidden = OsString::from(PREFIX);
     hidden.push(name);
     Ok(exe.with_file_name(hidden))
@@ -153,19 +154,16 @@ fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> String {
         return start;
     }
     let (limits, variables) = settings.limits_of_options();
-    // The values that mean "no limit", as `Settings::limits` reads them.
+    // The refusal becomes a format of printf.
+    let literal = |path: &Path| path.shown().replace('%', "%%").replace('\\', "\\\\");
     let refusal = format!(
         "{} was not started, because these limits cannot be enforced:%s; {} is missing; install gpushare again, or \
          wrap the program with --best-effort",
-        plain(&hidden.display().to_string()),
-        plain(&gpushare.display().to_string())
+        literal(hidden),
+        literal(gpushare)
     );
-    // Of the format only the one %s is one.
-    let refusal = refusal
-        .replace('%', "%%")
-        .replace("%%s", "%s")
-        .replace('\\', "\\\\");
     let refusal = format!("gpushare: {refusal}\\n");
+    // The values in `case` mean "no limit", as `Settings::limits` reads them.
     format!(
         "limits={}\nfor name in {}; do\n  eval \"value=\\${{$name-}}\"\n  case $name=$value in *=|*=none|*=off|*=100|*=100%|CUDA_DEVICE_*=0|CUDA_MEM_LIMIT=0|ALNAIR_*=0) ;; \
          *) limits=\"$limits $name\" ;; esac\ndone\n[ -n \"$limits\" ] || {start}printf {} \"$limits\" >&2\nexit {}\n",
@@ -212,7 +210,7 @@ fn cannot(exe: &Path, what: &str, error: &io::Error) -> Failure {
         exit,
         sentence: format!(
             "{} cannot {what}: {error}; nothing was changed",
-            exe.display()
+            exe.shown()
         ),
     }
 }

@@ -28,7 +28,7 @@ fn wrong_words_and_wrong_files_change_nothing() {
     }
     ask(&["stop", "name:w"]).refused(5, &["being traced"]);
     ask(&["export", "name:w", "-o", "-"]).refused(5, &["no trace of", "trace start"]);
-    ask(&["stats", "/nonexistent/trace"]).refused(2, &["no file"]);
+    ask(&["stats", "/nonexistent/trace"]).refused(2, &["no such file"]);
     ask(&["export", "--format", "alnair"]).refused(2, &["-o", "PFLOG"]);
     let shown = ask(&["show", "--json"]).done().json();
     assert_eq!(shown["traces"], serde_json::json!([]), "nothing was begun");

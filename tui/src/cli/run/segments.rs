@@ -1,9 +1,10 @@
 //! The segments a program is about to start under: can anything be counted and enforced there?
 //!
-//! They are made here, ahead of the program, for only now can somebody be told why not: a directory
+//! They are made here, before the program, while a failure can still be reported: a directory
 //! without room or rights, a file of another version, a table without a free slot.
 
 use shm_layout::dir::Dir;
+use shm_layout::text::PathText as _;
 use shm_layout::{
     Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
 };
@@ -58,7 +59,7 @@ fn refusal(dir: &SegmentDir, error: OpenError) -> Failure {
         exit: Exit::NotPermitted,
         sentence: format!(
             "there are no segments in {} and you may not write there; set GPUSHARE_DIR to a directory of your own",
-            dir.path.display()
+            dir.path.shown()
         ),
     }
 }
@@ -76,7 +77,7 @@ impl Ready {
             Failure::failed(format!(
                 "all {MAX_PROCESSES} slots in {} are taken; end some programs, or set GPUSHARE_DIR to a directory of \
                  its own",
-                self.dir.as_ref().map_or_else(Default::default, |dir| dir.path.display().to_string())
+                self.dir.as_ref().map_or_else(Default::default, |dir| dir.path.shown())
             ))
         })
     }

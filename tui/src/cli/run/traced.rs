@@ -1,7 +1,7 @@
 //! `gpushare run --trace FILE`: stays beside the program, traces it and what it starts, and writes the
 //! file when it has ended.
 //!
-//! The program is a child here: somebody has to be left to write the file. Signals sent to us reach it,
+//! The program is a child here, so that gpushare can write the file after it. Signals sent to us reach it,
 //! its exit code becomes ours. Its environment asks for the trace, so that each process is traced from
 //! its first call; one that may not make its own buffer (in an installation for all only root may) is
 //! given one as soon as it is seen, some milliseconds later.
@@ -14,6 +14,7 @@ use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use shm_layout::text::PathText as _;
 use shm_layout::trace::{self, DEFAULT_RECORDS, TraceState};
 use shm_layout::{ProcessView, SegmentDir, Segments, SlotId, clock, procfs, snapshot};
 use tokio::signal::unix::{SignalKind, signal};
@@ -44,7 +45,7 @@ pub fn run(mut launch: Launch, file: &Path, dir: &SegmentDir) -> Done {
     }
     // A place that cannot be written should not cost a whole run.
     output::check(file)?;
-    // Somebody may have said how much room.
+    // The environment may already say how much room.
     if std::env::var_os(variables::TRACE).is_none_or(|records| records.is_empty()) {
         launch.set(variables::TRACE, DEFAULT_RECORDS.to_string());
     }
@@ -224,7 +225,7 @@ fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), 
     let records: u64 = accounts.iter().map(|account| account.records).sum();
     note(&format!(
         "{records} records are in {}; open it at ui.perfetto.dev",
-        file.display()
+        file.shown()
     ));
     for slot in traced {
         // Swept in an hour if it cannot be removed now.

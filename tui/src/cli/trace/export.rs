@@ -8,9 +8,10 @@ use crate::cli::{Done, note};
 use crate::text::exit::{Exit, Failure};
 use crate::traces::ring::edits;
 use crate::traces::{self, Account, Found, alnair, chrome, csv, output};
+use shm_layout::text::PathText as _;
 use shm_layout::variables;
 
-/// Export traces for Perfetto, as CSV or as Alnair's logs, while they run and after the process has ended
+/// Export traces for Perfetto, as CSV or as Alnair's logs, also while the program runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Open the file at ui.perfetto.dev.")]
 pub struct Args {
@@ -20,10 +21,10 @@ pub struct Args {
     /// chrome: JSON that Perfetto loads. alnair: metrics.log and timeline.log. csv: a row for each record
     #[arg(long, value_enum, default_value = "chrome")]
     format: Format,
-    /// Where to; - is standard output. With alnair a directory [default: standard output; alnair: $PFLOG]
+    /// Write to this file (alnair: directory); - is standard output [default: standard output; alnair: $PFLOG]
     #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
-    /// Which of Alnair's two forms: new (since September 2022) or old (metrics.log and pf.log)
+    /// Form of Alnair's logs: new (since September 2022) or old (metrics.log and pf.log)
     #[arg(long, value_enum, default_value = "new", value_name = "FORM")]
     alnair_layout: alnair::Layout,
 }
@@ -80,7 +81,7 @@ fn alnair_dir(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if dir.exists() && !dir.is_dir() {
         return Err(Failure::usage(format!(
             "{} is not a directory; --format alnair writes several files into a directory",
-            dir.display()
+            dir.shown()
         )));
     }
     Ok(dir)
@@ -111,6 +112,6 @@ fn report(accounts: &[Account], found: &[Found], place: Option<&Path>) {
     };
     note(&format!(
         "{records} records of {of} are in {}",
-        place.display()
+        place.shown()
     ));
 }

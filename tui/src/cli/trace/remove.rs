@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use shm_layout::text::PathText as _;
 use shm_layout::trace;
 
 use super::Place;
@@ -13,8 +14,8 @@ use crate::traces;
 
 /// Remove traces that have ended; active ones stay
 ///
-/// Left alone, a trace goes away by itself: when its process is traced again, or an hour after the
-/// process has ended, when another trace starts.
+/// A trace is also removed when its process is traced again, and, one hour after the process has ended,
+/// by the next trace that starts.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U or all
@@ -40,7 +41,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             continue;
         }
         trace::remove(&place.dir.path, slot)?;
-        writeln!(out, "{}: removed {}", found.title(), found.path.display())?;
+        writeln!(out, "{}: removed {}", found.title(), found.path.shown())?;
     }
     if left.is_empty() {
         return Ok(Exit::Done);

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Place, stop};
 use crate::cli::{Done, note};
-use crate::edit::audit::Place as Whence;
+use crate::edit::audit;
 use crate::edit::targets::{Chosen, Target};
 use crate::edit::trace::begin;
 use crate::text::exit::{Exit, Failure};
@@ -18,8 +18,9 @@ use crate::text::units;
 
 /// Start recording the driver calls of running processes
 ///
-/// Each gets a buffer of its own beside the segments. When it is full later records are counted and
-/// dropped; counts and times by call continue. An earlier trace of the same process is overwritten.
+/// Each process gets a buffer of its own beside the segments. When the buffer is full, later records
+/// are dropped and counted; counts and times per call continue. An earlier trace of the same process
+/// is overwritten.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// pid, name:LABEL, group:G, user:U or all
@@ -27,10 +28,10 @@ pub struct Args {
     /// Room for this many records, 1000 to 4000000 [default: 262144, in 8 MiB]
     #[arg(long, value_name = "N", conflicts_with = "buffer")]
     records: Option<String>,
-    /// Room in bytes instead, such as 64MiB; a record has 32
+    /// Size of the buffer in bytes instead, such as 64MiB; a record has 32 bytes
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
-    /// Wait this long, then stop; so does Ctrl-C
+    /// Wait this long or until Ctrl-C, then stop the trace
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
     /// Why, for the audit log
@@ -53,7 +54,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             &chosen,
             records,
             args.reason.clone(),
-            Whence::Ctl,
+            audit::Place::Ctl,
         ) {
             Ok(sentence) => {
                 writeln!(out, "{sentence}")?;

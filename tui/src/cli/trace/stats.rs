@@ -13,7 +13,7 @@ use crate::text::exit::Exit;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::traces;
 
-/// Show for each call its count, its total, longest and average time, and bytes; also while it runs
+/// Show count, total, longest and average time, and bytes of each driver call; also while the program runs
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Times are what the program spent in the call; WAIT is the part spent waiting for the lock."
@@ -22,7 +22,7 @@ pub struct Args {
     /// pid, name:LABEL, group:G, user:U, all, or the path of a trace
     #[arg(value_name = "TARGET|FILE", default_value = "all")]
     subject: String,
-    /// Longest first by this
+    /// Sort by this, largest first
     #[arg(long, value_enum, default_value = "total", value_name = "KEY")]
     sort: Sort,
     /// Write JSON

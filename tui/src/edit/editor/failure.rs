@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use shm_layout::text::PathText as _;
 use shm_layout::{EditError, OpenError};
 
 use crate::text::exit::{Exit, Failure};
@@ -73,14 +74,17 @@ impl EditFailure {
                      the settings and try again"
             ),
             EditError::NoSuchTarget => {
-                write!(f, "{target}: it has gone; gpushare ps lists the processes")
+                write!(
+                    f,
+                    "{target}: the process has ended; gpushare ps lists the processes"
+                )
             }
             EditError::Invalid { field, why } => {
                 write!(f, "{target}: {field} {why}; nothing was changed")
             }
             EditError::TooMany => write!(
                 f,
-                "{target}: the segment has no room for another one; remove an unused group or policy"
+                "{target}: the control segment is full; remove an unused group or policy"
             ),
             EditError::NotPermitted => {
                 write!(
@@ -103,7 +107,7 @@ impl fmt::Display for EditFailure {
             } => write!(
                 f,
                 "you may read the segments in {} but not edit them: {why}; run this as their owner or as root",
-                dir.display()
+                dir.shown()
             ),
             Self::Open { why, .. } => f.write_str(why),
             Self::Edit { target, error } => Self::sentence(&plain(target), error, f),

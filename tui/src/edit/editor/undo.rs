@@ -8,6 +8,7 @@
 //! back a second time. What an edit replaced may itself have been timed: while its time lasts it comes back with the
 //! same end, afterwards the value that followed it comes back.
 
+use shm_layout::text::PathText as _;
 use shm_layout::{Change, EditError, Set, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
@@ -16,7 +17,7 @@ use crate::edit::change::{has_run_out, same_subject};
 use crate::text::plain::plain;
 
 impl Editor {
-    /// The edits that can be undone, newest first; one whose process has gone is past. Whether somebody is looked
+    /// The edits that can be undone, newest first; an edit of a process that has ended is not one. Whether somebody is looked
     /// at is no setting: who takes back the newest edit does not mean the trace that came after it.
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
@@ -56,8 +57,8 @@ impl Editor {
         passed.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
         let told = |(number, target): (u64, String)| {
             format!(
-                "edit {number}{target} cannot be undone, because {} does not say what was before; set the value by hand",
-                self.log.path().display()
+                "edit {number}{target} cannot be undone, because {} does not record the earlier value; set the value by hand",
+                self.log.path().shown()
             )
         };
         Ok(passed.into_iter().map(told).collect())
@@ -90,7 +91,7 @@ impl Editor {
         if entries.is_empty() {
             return Err(EditFailure::NothingToUndo(format!(
                 "there is no edit to undo in {}",
-                self.log.path().display()
+                self.log.path().shown()
             )));
         }
         entries
@@ -156,9 +157,9 @@ impl Editor {
         match logged {
             Some((least, most)) if (least..=most).contains(&generation) => Ok(generation),
             _ => Err(EditFailure::Undo(format!(
-                "the settings are at generation {generation} and {} ends at {}: something changed them outside the \
+                "the settings are at generation {generation} and {} ends at {}: they were changed outside the \
                  log, so nothing is undone; set the values by hand",
-                self.log.path().display(),
+                self.log.path().shown(),
                 logged.map_or_else(|| "none".to_owned(), |(_, most)| most.to_string()),
             ))),
         }
@@ -168,7 +169,7 @@ impl Editor {
         let history = self.log.read().map_err(|error| {
             EditFailure::Undo(format!(
                 "{} cannot be read: {error}",
-                self.log.path().display()
+                self.log.path().shown()
             ))
         })?;
         Ok(history.of_present_segments())

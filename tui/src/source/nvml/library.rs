@@ -7,6 +7,8 @@ use std::path::Path;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
+use shm_layout::text::PathText as _;
+
 use crate::host::artifacts;
 
 const SONAME: &str = "libnvidia-ml.so.1";
@@ -34,8 +36,8 @@ pub(super) fn open(library: Option<&OsStr>) -> Result<Nvml, String> {
         .map_err(|error| match error {
             NvmlError::LibloadingError(_) => format!(
                 "{} was not found; devices show what the workloads report",
-                Path::new(path).display()
+                Path::new(path).shown()
             ),
-            other => format!("{} does not start: {other}", Path::new(path).display()),
+            other => format!("{} cannot be initialised: {other}", Path::new(path).shown()),
         })
 }

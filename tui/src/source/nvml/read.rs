@@ -30,7 +30,9 @@ impl<'n> Reader<'n> {
         let version = self.library.sys_driver_version();
         let count = match self.library.device_count() {
             Ok(count) => count,
-            Err(error) => return super::missing(format!("it lists no devices: {error}")),
+            Err(error) => {
+                return super::missing(format!("NVML does not list the devices: {error}"));
+            }
         };
         let handles: Vec<_> = (0..count)
             .filter_map(|index| self.library.device_by_index(index).ok())

@@ -70,7 +70,7 @@ impl QuotaSubject {
 
     pub(super) fn now(&self, data: &Data) -> String {
         let Some(holding) = self.holding(data) else {
-            return "the process has gone".into();
+            return "the process has ended".into();
         };
         format!(
             "{}   used {}   peak {}   set by: {}",
@@ -83,7 +83,7 @@ impl QuotaSubject {
 
     pub(super) fn checks(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {
         let Some(holding) = self.holding(data) else {
-            return vec![Check::bad("the process has gone")];
+            return vec![Check::bad("the process has ended")];
         };
         let total = data
             .sample
@@ -144,7 +144,7 @@ impl QuotaSubject {
     }
 
     pub(super) fn request(&self, dialog: &Dialog, data: &Data) -> Result<EditRequest, String> {
-        let holding = self.holding(data).ok_or("the process has gone")?;
+        let holding = self.holding(data).ok_or("the process has ended")?;
         let total = data
             .sample
             .devices
@@ -190,7 +190,7 @@ pub(super) fn foresee(data: &Data, change: &Change) -> Vec<Check> {
         return Vec::new();
     };
     if data.process(Who::Slot(*slot)).is_none() {
-        return vec![Check::bad("the process has gone")];
+        return vec![Check::bad("the process has ended")];
     }
     if *value == QuotaValue::Inherit {
         return vec![Check::good(again(device.is_none()))];

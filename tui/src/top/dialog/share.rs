@@ -48,7 +48,7 @@ impl ShareSubject {
                 Field::text(
                     "Priority",
                     process.share.priority.to_string(),
-                    "-20 to 19, higher goes first, or inherit",
+                    "-20 to 19, the highest is next, or inherit",
                 ),
                 Field::text("Cap", cap, "1% to 100% of the GPU's time, none or inherit"),
                 Field::choice("Paused", &["no", "yes"], process.share.paused.into()),
@@ -75,7 +75,7 @@ impl ShareSubject {
 
     pub(super) fn now(&self, data: &Data) -> String {
         let Some(process) = data.process(Who::Slot(self.slot)) else {
-            return "the process has gone".into();
+            return "the process has ended".into();
         };
         let cap = process
             .share
@@ -114,7 +114,7 @@ impl ShareSubject {
             Err(why) => return vec![Check::bad(why)],
         };
         let Some(process) = data.process(Who::Slot(self.slot)) else {
-            return vec![Check::bad("the process has gone")];
+            return vec![Check::bad("the process has ended")];
         };
         let mut checks = Vec::new();
         for holding in process.devices.iter().take(LINES) {

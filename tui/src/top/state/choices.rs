@@ -139,7 +139,7 @@ impl Choices {
         if let Screen::Detail(who) = self.screen
             && gone(who)
         {
-            self.say("that process has gone", false, data);
+            self.say("that process has ended", false, data);
             self.screen = self.behind();
         }
         if self

@@ -46,7 +46,7 @@ struct Process {
     denials: u64,
     launches: u64,
     held_ns: u64,
-    /// Of all the time anybody held the device.
+    /// Share of all the time that any process held the device.
     held_percent: f64,
     waited_ns: u64,
     wait_p99_ns: Option<u64>,

@@ -22,28 +22,28 @@ pub struct Settings {
     /// Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)
     #[arg(long, value_name = "SIZE|%")]
     pub memory: Option<String>,
-    /// Share of the device's time against others under order=fair, 1 to 1000 [default: 100]
+    /// Share of the device's time relative to others under order=fair, 1 to 1000 [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub weight: Option<String>,
-    /// Place in the queue under order=priority, -20 to 19, higher first [default: 0]
+    /// Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub priority: Option<String>,
-    /// The most of the device's time, 1% to 100%
+    /// Upper limit of its share of the device's time, 1% to 100%
     #[arg(long, value_name = "%")]
     pub cap: Option<String>,
-    /// Share this group's quota, weight and cap
+    /// Join this group and use its quota, weight and cap
     #[arg(long, value_name = "G")]
     pub group: Option<String>,
-    /// Name to show it under and to find it by as name:LABEL
+    /// Label of the program in all displays; name:LABEL selects it as a target
     #[arg(long, value_name = "LABEL")]
     pub name: Option<String>,
-    /// Lock policy where the operator has set none, such as "timeslice=5ms order=fair"
+    /// Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Run on the simulated GPU, optionally in another scenario than two-gpus (a name or a TOML file)
+    /// Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]
     #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
     pub sim: Option<Option<String>>,
-    /// Start it even where --memory, --cap, --group or --policy cannot be enforced; warn and continue
+    /// Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning
     #[arg(long)]
     pub best_effort: bool,
 }

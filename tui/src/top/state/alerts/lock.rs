@@ -116,7 +116,7 @@ pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
                 process,
                 holding,
                 format!(
-                    "{} releases GPU{} with work still running beside the next holder's ({} so far); raise grace [p]",
+                    "{} released GPU{} while its work still ran beside the next holder's ({} so far); raise grace [p]",
                     name(data, process),
                     holding.gpu,
                     some(usize::try_from(holding.counters.drain_timeouts).unwrap_or(usize::MAX), "time")

@@ -60,7 +60,7 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
             (TraceState::On, _) => format!("is traced: {written}; t stops it"),
             // No trace, but the files of PFLOG.
             (_, None) => format!("writes logs of its calls, as its launch asked: {written}"),
-            (TraceState::Off, Some(_)) => "was asked for a trace and has not started it".into(),
+            (TraceState::Off, Some(_)) => "has not started the requested trace".into(),
             (state, Some(_)) => {
                 format!("cannot be traced: {}; t cancels the request", state.word())
             }
