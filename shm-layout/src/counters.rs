@@ -78,13 +78,13 @@ counters! {
     host_pinned_bytes,
     /// Bytes imported from other processes, not charged here.
     imported_bytes,
-    /// Frees and calls the ledger could not match.
+    /// Allocations of a size that the shim does not know: not charged.
     unaccounted,
     /// Times we stepped aside.
     bypasses,
     /// Launches recorded into a capture, not locked.
     captured,
-    /// Calls that found the gate closed.
+    /// Submissions that found the gate closed and went through the turn.
     gate_misses,
     /// Panics caught at the C edge.
     faults,

@@ -101,10 +101,14 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 14] = [
+    let changes: [(&str, Change); 16] = [
         ("traced", |s| s.processes[1].trace.wanted = Some(1_000)),
         ("late", |s| {
             s.processes[1].devices[0].counters.drain_timeouts = s.time_ns / 1_000_000_000
+        }),
+        ("faults", |s| s.processes[1].devices[0].counters.faults = 2),
+        ("unsized", |s| {
+            s.processes[2].devices[0].counters.unaccounted = 1
         }),
         ("violation", |s| s.devices[0].violations = 1),
         ("stuck", |s| s.processes[0].state = ProcessState::Stuck),

@@ -152,6 +152,14 @@ fn holding(process: usize, now: u64) -> Holding {
     holding.counters.launches = [18_400, 6_100, 210, 940, 77, 3][process] * (now / S);
     holding.counters.copies = 3200;
     holding.counters.syncs = 120;
+    holding.counters.allocations = 912;
+    holding.counters.frees = 845;
+    holding.counters.denied_bytes = holding.counters.denials << 30;
+    holding.counters.imported_bytes = 512 << 20;
+    holding.counters.captured = 40;
+    holding.counters.copy_bytes = 9 << 30;
+    holding.counters.gate_misses = 18;
+    holding.counters.last_submit_ns = now - S / 5;
     holding.policy.0.kind = PolicyKind::Timeslice(2 * S);
     holding.policy.1 = Source::Operator;
     let lock = &mut holding.lock;

@@ -51,6 +51,8 @@ rules! {
     "late"         "LATE"    Warning "a process released the lock while its work still ran"         lock::late;
     "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       process::invalid;
     "refused"      "FULL"    Warning "processes run uncounted because all slots are taken"          process::refused;
+    "faults"       "FAULT"   Warning "the shim had an internal fault: a call ran unmanaged"         process::faults;
+    "unsized"      "UNSIZED" Warning "a process holds memory of unknown size that is not charged"   memory::of_unknown_size;
     "unmanaged"    "NOSHIM"  Warning "NVML sees a process that runs without the shim"               process::unmanaged;
     "unobeyed"     "WAITING" Note    "a process has not applied the latest edit"                    process::unobeyed;
     "traced"       "TRACED"  Note    "a process's calls are recorded, marked t; each takes longer"  process::traced;
@@ -100,6 +102,11 @@ fn about(process: &ProcessSample, holding: &Holding, sentence: String) -> Findin
         gpu: Some(holding.gpu),
         sentence,
     }
+}
+
+/// The same of a counter.
+fn some_of(count: u64, noun: &str) -> String {
+    some(usize::try_from(count).unwrap_or(usize::MAX), noun)
 }
 
 /// `1 time`, `3 times`.

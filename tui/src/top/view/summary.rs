@@ -22,6 +22,7 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
         Some(_) => short_time(now.saturating_sub(process.registered_ns)),
         None => "?".into(),
     };
+    let count = &holding.counters;
     let mut lines = vec![
         format!(
             "user {}   container {}   group {}   up {up}   {}",
@@ -43,13 +44,27 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             holding.nvml.bytes.map_or_else(none, human_size),
         ),
         format!(
-            "launches {}   copies {}   syncs {}   denials {}   pinned {}   stepped aside {}",
+            "allocations {}   frees {}   denials {} ({})   pinned {}   imported {}",
+            short_count(count.allocations),
+            short_count(count.frees),
+            count.denials,
+            short_size(count.denied_bytes),
+            short_size(count.host_pinned_bytes),
+            short_size(count.imported_bytes),
+        ),
+        format!(
+            "launches {} ({} captured)   copies {} ({})   syncs {}   last work {}   gate closed {}   stepped aside {}",
             short_count(holding.launches()),
+            short_count(count.captured),
             short_count(holding.copies()),
-            short_count(holding.counters.syncs),
-            holding.counters.denials,
-            short_size(holding.counters.host_pinned_bytes),
-            short_count(holding.counters.bypasses),
+            short_size(count.copy_bytes),
+            short_count(count.syncs),
+            match count.last_submit_ns {
+                0 => none(),
+                at => format!("{} ago", short_time(now.saturating_sub(at))),
+            },
+            short_count(count.gate_misses),
+            short_count(count.bypasses),
         ),
         format!(
             "weight {}   priority {}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
@@ -59,7 +74,7 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             source(holding.policy.1),
             short_count(holding.lock.acquisitions),
             holding.lock.forced,
-            holding.counters.drain_timeouts,
+            count.drain_timeouts,
         ),
     ];
     if let Some(trace) = process.trace() {

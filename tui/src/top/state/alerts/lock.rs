@@ -1,6 +1,6 @@
 //! Who has the lock, who has it too long, who never gets it.
 
-use super::{Finding, NEWS_NS, about, each, name, some};
+use super::{Finding, NEWS_NS, about, each, name, some, some_of};
 use crate::sample::Who;
 use crate::sample::{LockState, ProcessSample, ProcessState};
 use crate::text::units::short_time;
@@ -119,7 +119,7 @@ pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
                     "{} released GPU{} while its work still ran beside the next holder's ({} so far); raise grace [p]",
                     name(data, process),
                     holding.gpu,
-                    some(usize::try_from(holding.counters.drain_timeouts).unwrap_or(usize::MAX), "time")
+                    some_of(holding.counters.drain_timeouts, "time")
                 ),
             ));
         }

@@ -1,6 +1,6 @@
 //! Memory over quota, refused, promised twice or not counted.
 
-use super::{Finding, NEWS_NS, about, each, name, some};
+use super::{Finding, NEWS_NS, about, each, name, some, some_of};
 use crate::sample::Who;
 use crate::text::units::short_size;
 use crate::top::data::Data;
@@ -83,6 +83,24 @@ pub(super) fn overcommit(data: &Data, found: &mut Vec<Finding>) {
             ),
         });
     }
+}
+
+pub(super) fn of_unknown_size(data: &Data, found: &mut Vec<Finding>) {
+    each(data, |process, holding| {
+        let unknown = holding.counters.unaccounted;
+        if unknown > 0 {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{} made {} on GPU{} of a size that gpushare does not know; its quota does not hold them",
+                    name(data, process),
+                    some_of(unknown, "allocation"),
+                    holding.gpu,
+                ),
+            ));
+        }
+    });
 }
 
 pub(super) fn unaccounted(data: &Data, found: &mut Vec<Finding>) {

@@ -1,6 +1,6 @@
 //! Processes that are stuck, unmanaged, misconfigured or late to apply an edit, and events that were lost.
 
-use super::{Finding, about, each, name};
+use super::{Finding, about, each, name, some_of};
 use crate::sample::Who;
 use crate::sample::{ProcessState, STUCK_NS, TraceState};
 use crate::text::refused;
@@ -44,6 +44,23 @@ pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
             ),
         });
     }
+}
+
+pub(super) fn faults(data: &Data, found: &mut Vec<Finding>) {
+    each(data, |process, holding| {
+        let faults = holding.counters.faults;
+        if faults > 0 {
+            found.push(about(
+                process,
+                holding,
+                format!(
+                    "{}: gpushare had {} in it, and those calls ran without limit or lock; its stderr says where",
+                    name(data, process),
+                    some_of(faults, "internal fault"),
+                ),
+            ));
+        }
+    });
 }
 
 pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
