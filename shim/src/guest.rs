@@ -54,7 +54,7 @@ pub struct Guest {
     /// The process that registered: a forked child does not give its parent's slot back, whatever the kernel wiped.
     pub pid: u32,
     /// Control generation whose rules the turns follow.
-    pub obeyed: AtomicU64,
+    pub applied: AtomicU64,
 }
 
 impl Guest {

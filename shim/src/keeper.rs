@@ -137,7 +137,7 @@ pub fn apply_settings(guest: &Guest) {
         device.turn.follow(guest, device, rules(guest, device));
     }
     guest.tracer.follow(guest);
-    if guest.obeyed.swap(generation, Relaxed) != generation {
+    if guest.applied.swap(generation, Relaxed) != generation {
         guest.registration.acknowledge(generation);
     }
 }

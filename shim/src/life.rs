@@ -219,7 +219,7 @@ fn make_guest() -> Option<Guest> {
         leaving: AtomicBool::new(false),
         keeper_gone: AtomicU32::new(0),
         pid: std::process::id(),
-        obeyed: AtomicU64::new(u64::MAX),
+        applied: AtomicU64::new(u64::MAX),
     })
 }
 

@@ -15,7 +15,7 @@ pub fn now() -> u64 {
 }
 
 /// What this process's time namespace adds to the clock. Read twice does as well as once, and a child that is forked
-/// while another thread reads it waits for nobody.
+/// while another thread reads it does not wait.
 fn shift() -> i64 {
     const UNKNOWN: i64 = i64::MIN;
     static SHIFT: AtomicI64 = AtomicI64::new(UNKNOWN);

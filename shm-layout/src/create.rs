@@ -1,7 +1,7 @@
 //! The two files: how they come to be, what is checked before they are mapped, and that they belong together.
 //!
 //! ```text
-//!   nameless file ─▶ fallocate ─▶ header ─▶ version word ─▶ link(name)     nobody ever sees half of one
+//!   nameless file ─▶ fallocate ─▶ header ─▶ version word ─▶ link(name)     a reader never sees half of one
 //!
 //!   state (with a fresh instance) ─▶ control (with the same)               a control without its state is set aside
 //! ```
@@ -12,8 +12,8 @@
 //! and not a SIGBUS later.
 //!
 //! **The instance.** Who has `state` and `control` mapped has a pair, and goes on with it whatever becomes of the names:
-//! a process whose files were removed obeys the settings it has mapped and meets only those who mapped the same. Who
-//! comes later makes or finds another pair, and never obeys the earlier one's settings.
+//! a process whose files were removed applies the settings it has mapped and meets only those who mapped the same. Who
+//! comes later makes or finds another pair, and never applies the earlier one's settings.
 //!
 //! **In a system installation** nothing is made or replaced but by `gpushare init`, and the header of `state` is not
 //! believed at all: members of the group may write it. `control`, which root alone may write, is checked for both.
@@ -202,7 +202,7 @@ fn settle(dir: &Dir, set_aside: &mut Option<PathBuf>) -> Result<(), OpenError> {
             }
             let instance = Instance::fresh();
             if !make(Kind::State, instance, replace)? {
-                // Somebody was faster: theirs decides, at the next look.
+                // Another process was faster: its file is used at the next look.
                 return Ok(());
             }
             crash_point!("pair:state");
@@ -275,7 +275,7 @@ pub(crate) fn system(path: &Path, group: Option<u32>) -> Result<Option<PathBuf>,
         Ok(state) if !stale => state.instance,
         Ok(_) | Err(OpenError::Missing { .. }) => {
             if let Ok(earlier) = &control {
-                // Ahead of the state: whoever finds a control may believe it.
+                // Before the state: a process that finds a control may rely on it.
                 set_aside = Some(put_aside(&dir, earlier.instance)?);
                 crash_point!("pair:set-aside");
                 control = look(Kind::Control, Header::Checked);
@@ -345,7 +345,7 @@ fn open_checked(
     })
 }
 
-/// Makes a whole file and gives it its name; false if somebody else's has it.
+/// Makes a whole file and gives it its name; false if another file has it.
 fn publish(
     dir: &Dir,
     kind: Kind,

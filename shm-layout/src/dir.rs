@@ -46,7 +46,7 @@ pub enum Mode {
     System,
 }
 
-/// Whoever may write a directory may put any file into it under any name.
+/// A user who may write a directory may put any file into it under any name.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
 /// Where the operator's settings are; in a system installation its owner and mode say that it is one.
 pub const CONTROL: &str = "control";
@@ -63,7 +63,7 @@ pub struct Dir {
 /// How many names a file may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// One: a second one, which somebody else made, may lie where others write.
+    /// One: a second one, which another user made, may lie where others write.
     One,
     /// Any number: members of a group may write the file, and so may link it elsewhere. That must not keep
     /// anybody from using it.
@@ -315,7 +315,7 @@ impl Dir {
         File::from(self.readable()?).set_permissions(Permissions::from_mode(bits))
     }
 
-    /// Keeps others who change the pair of segments out, for as long as the file lives; `None` when somebody kept us
+    /// Keeps others who change the pair of segments out, for as long as the file lives; `None` when another process kept us
     /// out for two seconds: who is stopped while they change it must not stop everybody.
     pub(crate) fn lock(&self) -> io::Result<Option<File>> {
         let lock = File::from(self.readable()?);
@@ -329,7 +329,7 @@ impl Dir {
         Ok(None)
     }
 
-    /// A file nobody can find, or (where the file system has no such thing, or it is to replace another) a hidden one.
+    /// A file without a name, or (where the file system has no such thing, or it is to replace another) a hidden one.
     pub(crate) fn scratch(&self, what: &str, named: bool) -> io::Result<Scratch<'_>> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let bits = Bits::RUSR | Bits::WUSR;
@@ -414,7 +414,7 @@ fn file_at(
     } else {
         "open"
     };
-    // NONBLOCK: a pipe nobody reads is an error, not a wait. On a regular file it means nothing.
+    // NONBLOCK: a pipe without a reader is an error, not a wait. On a regular file it means nothing.
     let always = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match openat(at, name, flags | always, Bits::from_raw_mode(bits)) {
         Ok(fd) => File::from(fd),
@@ -423,7 +423,7 @@ fn file_at(
             let why = "it is a symbolic link; remove it";
             return Err(OpenError::Unsafe { path, why });
         }
-        // A pipe that nobody reads, a socket.
+        // A pipe without a reader, a socket.
         Err(Errno::NXIO) => {
             let why = "it is not a regular file; remove it";
             return Err(OpenError::Unsafe { path, why });

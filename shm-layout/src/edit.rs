@@ -27,7 +27,7 @@ use crate::{
     value::{Change, Edit, Event, EventKind, SlotId, Uuid},
 };
 
-/// Somebody who may edit.
+/// A process with the right to edit.
 pub struct Operator {
     segments: Segments,
 }
@@ -159,7 +159,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Wakes everybody who obeys: keepers at the bell, and those who wait for a lock at their grant.
+    /// Wakes every process that applies edits: keepers at the bell, and waiters for a lock at their grant.
     fn ring(&self) {
         let bell = &self.segments.control().bell;
         // ORDER: Release, behind the generation; who wakes by it sees the edit.
@@ -168,7 +168,7 @@ impl Operator {
         lock::nudge_waiters(self.segments.state());
     }
 
-    /// The living that have not obeyed this generation yet.
+    /// The live processes that have not applied this generation yet.
     pub fn unacknowledged(&self, generation: u64) -> Vec<SlotId> {
         let state = self.segments.state();
         let bytes = self.segments.slot_bytes(false).ok();
@@ -213,7 +213,7 @@ impl Operator {
             let swap = until.compare_exchange(seen, until_ns, Ordering::Relaxed, Ordering::Relaxed);
             seen <= now_ns && swap.is_ok()
         });
-        let event = Event::of(now_ns, NOBODY, EventKind::Pick);
+        let event = Event::of(now_ns, NO_SLOT, EventKind::Pick);
         state.publish(Event {
             device: index as u8,
             arg0: until_ns,
@@ -223,7 +223,7 @@ impl Operator {
     }
 }
 
-const NOBODY: SlotId = SlotId {
+const NO_SLOT: SlotId = SlotId {
     index: u16::MAX,
     epoch: 0,
 };
@@ -234,6 +234,6 @@ fn target_of(change: &Change) -> SlotId {
         | Change::ProcessQuotas { slot, .. }
         | Change::ProcessShare { slot, .. }
         | Change::Trace { slot, .. } => *slot,
-        _ => NOBODY,
+        _ => NO_SLOT,
     }
 }

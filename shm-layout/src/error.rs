@@ -13,7 +13,7 @@ pub enum OpenError {
         /// The file looked for.
         path: PathBuf,
     },
-    /// Somebody created the file and has not published it.
+    /// A process created the file and has not published it.
     NotReady {
         /// The file.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum OpenError {
         /// The layout's length.
         want: u64,
     },
-    /// The file or directory belongs to somebody else.
+    /// The file or directory belongs to another user.
     WrongOwner {
         /// The file or directory.
         path: PathBuf,
@@ -50,14 +50,14 @@ pub enum OpenError {
         /// The owner it must have.
         want: u32,
     },
-    /// The file or directory is of a kind, or open to others in a way, that lets somebody else in.
+    /// The file or directory is of a kind, or open to others in a way, that lets other users in.
     Unsafe {
         /// The file or directory.
         path: PathBuf,
         /// What is wrong with it, and what to do.
         why: &'static str,
     },
-    /// The `control` of segments that are gone: nobody obeys it, and this caller does not set it aside.
+    /// The `control` of segments that are gone: no process applies it, and this caller does not set it aside.
     OtherInstance {
         /// The file.
         path: PathBuf,
@@ -86,7 +86,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether a right is what is missing, or somebody else may have a hand in it.
+    /// Whether permission is missing, or another user may be the cause.
     pub fn not_permitted(&self) -> bool {
         match self {
             Self::WrongOwner { .. } | Self::Unsafe { .. } => true,

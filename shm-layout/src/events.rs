@@ -28,7 +28,7 @@ impl State {
         let cell = &self.ring.cells[(number % SIZE) as usize];
         let writing = number.wrapping_mul(2).wrapping_add(1);
         cell.stamp.store(writing, Ordering::Relaxed);
-        // ORDER: pairs with the Acquire fence in read; whoever sees a new word sees the odd stamp too.
+        // ORDER: pairs with the Acquire fence in read; a reader that sees a new word sees the odd stamp too.
         fence(Ordering::Release);
         crash_point!("event:writing");
         cell.time_ns.store(event.time_ns, Ordering::Relaxed);

@@ -26,7 +26,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     };
     let error = std::io::Error::last_os_error().raw_os_error();
     if result < 0 && !matches!(error, Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT)) {
-        // A sandbox has no futexes at all: nobody can wake us, so we look again soon.
+        // A sandbox has no futexes at all: no process can wake us, so we check again soon.
         std::thread::sleep(std::time::Duration::from_nanos(timeout_ns.min(BLIND_NS)));
     }
 }

@@ -28,7 +28,7 @@
 //! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`ledger`], [`protocol::account`]).
 //! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
 //!   [`protocol::turn`]).
-//! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while somebody asked for it
+//! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while a trace is requested
 //!   ([`trace`]).
 //! * **The directory.** It is opened without following a link in its last component, belongs to the effective user or to
 //!   root, and only its owner may write it; everything in it is reached relative to that descriptor and must be a regular
@@ -42,7 +42,7 @@
 //!
 //! # What may not
 //!
-//! * **A file that shrinks in use.** Whoever may write `state` and truncates it takes the pages from under everybody who
+//! * **A file that shrinks in use.** A user who may write `state` and truncates it takes the pages from every process that
 //!   has it mapped, and the kernel ends them with SIGBUS; we install no signal handlers, so nothing here can prevent
 //!   that. We never truncate. To start anew, end the programs and remove the file.
 //! * **The contents of `state`.** Every workload of the installation may write all of it. Tools and workloads survive any
@@ -54,7 +54,7 @@
 //!
 //! The simulator's world uses `shared_memory` 0.12; the product's segments do not. Measured: when a forked child drops
 //! its handle, the live name is unlinked; the mode is fixed at 0600; it cannot map read-only, and workloads must not be
-//! able to write their own quota; opening while somebody creates fails; and it knows names, not files, so it cannot
+//! able to write their own quota; opening while another process creates fails; and it knows names, not files, so it cannot
 //! live in a directory that is bind-mounted into a container. A plain file through rustix and memmap2 does all of it.
 //!
 //! # Floors
@@ -92,8 +92,8 @@
 //!
 //! # Where `unsafe` is
 //!
-//! `segment.rs` and `trace/mapped.rs` (two casts each), `futex.rs` and `liveness.rs` (system calls). Everything else is
-//! written as if it did not exist.
+//! `segment.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs` and
+//! `create/header.rs` (system calls). All other files are written as if it did not exist.
 
 mod book;
 pub mod clock;

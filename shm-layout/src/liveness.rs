@@ -69,7 +69,7 @@ impl Bytes {
         Ok(Bytes { file })
     }
 
-    /// Locks a byte for this descriptor; false if somebody has it.
+    /// Locks a byte for this descriptor; false if another process has it.
     pub(crate) fn try_lock(&self, byte: usize) -> io::Result<bool> {
         match ofd(&self.file, libc::F_OFD_SETLK, libc::F_WRLCK, byte) {
             Ok(_) => Ok(true),
@@ -80,7 +80,7 @@ impl Bytes {
         }
     }
 
-    /// Whether somebody has the byte.
+    /// Whether another process has the byte.
     pub(crate) fn is_locked(&self, byte: usize) -> io::Result<bool> {
         let answer = ofd(&self.file, libc::F_OFD_GETLK, libc::F_WRLCK, byte)?;
         Ok(i32::from(answer) != libc::F_UNLCK)
@@ -162,7 +162,7 @@ pub(crate) fn own_word(word: &AtomicU32) -> io::Result<&'static RobustList> {
     }
 }
 
-/// Nobody's word any more. One that is not a thread's own is left alone by the kernel.
+/// Gives the word up. One that is not a thread's own is left alone by the kernel.
 pub(crate) fn disown_word(word: &AtomicU32) {
     word.store(0, Ordering::Relaxed);
 }

@@ -1,6 +1,6 @@
 //! Giving a slot back: by its process when it leaves, by any living process when it died.
 //!
-//! Whoever gives a dead process's slot back holds its byte. Every step leaves the slot in a state from which the
+//! The process that releases a dead process's slot holds its byte. Every step leaves the slot in a state from which the
 //! next reaper can start over, so a reaper may die as well: locks first (someone waits for them), then the ledger,
 //! then the claim word last.
 
@@ -216,7 +216,7 @@ mod tests {
             .filter(|field| field.name != "counters")
             .map(|field| (field, field.offset));
         for (field, offset) in fields.chain(inner) {
-            // Nobody writes what is reserved, and who sleeps on a grant only asks whether it has changed.
+            // Reserved words are never written, and a sleeper on a grant only checks whether it has changed.
             let kept = field.name.starts_with('_') || field.name == "grant";
             let Some(at) = offset.checked_sub(begin).filter(|at| *at < length && !kept) else {
                 continue;

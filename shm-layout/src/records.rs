@@ -94,7 +94,7 @@ impl Control {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The word itself, for whoever looks often.
+    /// The word itself, for frequent reads.
     pub(crate) fn generation_word(&self) -> &AtomicU64 {
         &self.generation
     }

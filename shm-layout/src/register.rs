@@ -1,7 +1,7 @@
 //! A process's slot: claimed, published, kept alive, given back.
 //!
 //! The slot's byte is locked first and the claim word swapped second, so a slot that is taken in memory and not
-//! locked belongs to somebody dead, whatever step of the way it died in, and [`reap`] gives it back.
+//! locked belongs to a dead process, whatever step it died in, and [`reap`] gives it back.
 
 mod enter;
 mod error;
@@ -123,7 +123,7 @@ impl Registration {
             .store(now_ns, Ordering::Relaxed);
     }
 
-    /// Says that everything up to control `generation` is obeyed.
+    /// Publishes that every edit up to control `generation` is applied.
     pub fn acknowledge(&self, generation: u64) {
         self.seat.words().acked.store(generation, Ordering::Relaxed);
     }
@@ -183,7 +183,7 @@ impl Registration {
         entry.device.store(device as u32 + 1, Ordering::Release);
         crash_point!("device:entered");
         slot.entry_of_device[device].store(index as u8 + 1, Ordering::Relaxed);
-        // ORDER: Release pairs with the Acquire in each_account; whoever finds our bit finds the entry.
+        // ORDER: Release pairs with the Acquire in each_account; a process that finds our bit finds the entry.
         state.devices[device].members[self.member().0].fetch_or(self.member().1, Ordering::Release);
         self.seat.refresh();
         Ok(Entry {
@@ -216,13 +216,13 @@ impl Registration {
         Some(Entry { index, device })
     }
 
-    /// Whether the slot is ours still. It stays so until we leave, unless somebody wrote over the segment.
+    /// Whether the slot is ours still. It stays so until we leave, unless another program wrote over the segment.
     pub fn is_ours(&self) -> bool {
         claim::live(&self.seat.words().claim) == Some(self.slot().epoch)
     }
 
-    /// Gives the slot back at the end of the process, whatever its other threads are doing. Nobody else can claim the
-    /// slot before the process is gone (its byte stays locked), so what they still write disturbs nobody.
+    /// Gives the slot back at the end of the process, whatever its other threads are doing. No other process can claim the
+    /// slot before the process is gone (its byte stays locked), so what they still write does no harm.
     pub fn leave(&self) {
         if self.is_ours() {
             give_back(self.segments(), self.slot(), clock::now(), Cause::Exit);

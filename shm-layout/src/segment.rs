@@ -91,7 +91,7 @@ impl Segments {
     }
 
     /// Settings of earlier segments that were found here and set aside, by the file's new name: its `state` had been
-    /// removed. Nobody obeys them.
+    /// removed. No process applies them.
     pub fn set_aside(&self) -> Option<&Path> {
         self.0.pair.set_aside.as_deref()
     }

@@ -24,9 +24,9 @@ pub struct Snapshot<P = ProcessView, D = DeviceView> {
     pub time_ns: u64,
     /// The living, by slot.
     pub processes: Vec<P>,
-    /// The devices anybody entered.
+    /// The devices that any process has entered.
     pub devices: Vec<D>,
-    /// The groups anybody named.
+    /// The groups that any process has named.
     pub groups: Vec<GroupView>,
     /// The operator's policy for all devices that have none of their own.
     pub default_policy: Option<LockPolicy>,
@@ -75,7 +75,7 @@ pub enum Liveness {
     Live,
     /// It lives; its keeper thread has not started.
     NoKeeper,
-    /// It died and nobody has given its slot back yet.
+    /// It died and its slot is not released yet.
     Dead,
     /// Its lock could not be looked at.
     #[default]

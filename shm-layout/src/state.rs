@@ -59,9 +59,9 @@ shared! {
 }
 
 shared! {
-    /// A device anybody entered. Never removed: a device keeps its index.
+    /// A device that a process has entered. Never removed: a device keeps its index.
     pub(crate) struct Device: 512 align 64 {
-        /// Hash of the UUID; whoever swaps it in from zero, everybody with that UUID writes the same words below.
+        /// Hash of the UUID, swapped in from zero by the first process; every process with that UUID writes the same words below.
         0 key: AtomicU64,
         8 uuid: [AtomicU64; 2],
         24 total_bytes: AtomicU64,
@@ -91,13 +91,13 @@ shared! {
         260 _reserved2: AtomicU32,
         /// The virtual time a newcomer starts at: the least of the active.
         264 floor: AtomicU64,
-        /// When the last turn was passed on by somebody who held it; 0 when a waiter took it from nobody.
+        /// When the last turn was passed on by its holder; 0 when a waiter took the free lock.
         272 passed_ns: AtomicU64,
         280 last_handoff_ns: AtomicU64,
         288 handoffs: AtomicU64,
         296 forced: AtomicU64,
         304 takeovers: AtomicU64,
-        /// Times somebody entered while another was inside: always 0.
+        /// Times a process entered while another was inside: always 0.
         312 violations: AtomicU64,
         /// Deadlines of `gpushare pick` claims; tools write.
         320 picks: [AtomicU64; 8],
@@ -107,7 +107,7 @@ shared! {
 }
 
 shared! {
-    /// A group anybody named. Whoever joins writes it, holding the table's byte; an entry that no slot refers to may
+    /// A group that a process has named. The process that joins writes it, holding the table's byte; an entry that no slot refers to may
     /// be written over.
     pub(crate) struct Group: 64 align 64 {
         0 _reserved1: AtomicU64,

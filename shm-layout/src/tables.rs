@@ -1,9 +1,9 @@
-//! The tables of devices and groups: entered by anybody, and never half.
+//! The tables of devices and groups: entered by any process, and never half.
 //!
-//! A device stays. Its entry is claimed by swapping the hash of its UUID into its `key`; whoever finds its own hash
+//! A device stays. Its entry is claimed by swapping the hash of its UUID into its `key`; a process that finds its own hash
 //! there writes the rest, and everybody with that hash writes the same words, so it does not matter who dies when.
 //!
-//! A group goes when nobody is in it. Whoever joins one holds a byte of the file, which the dead lose by themselves,
+//! A group is removed when it has no members. A process that joins one holds a byte of the file, which the dead lose,
 //! until its slot refers to the entry.
 
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// The byte behind the slots' that whoever joins a group holds.
+/// The byte behind the slots' that a process holds while it joins a group.
 const GROUPS: usize = MAX_PROCESSES;
 
 /// Enters a slot's group, written where there is room: its index + 1, or 0 if there is none.

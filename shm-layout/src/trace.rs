@@ -1,4 +1,4 @@
-//! What a process calls, written down while somebody asked for it.
+//! The driver calls of a process, recorded while a trace is requested.
 //!
 //! A *trace buffer* is one file per process, beside the segments: `trace-SLOT-EPOCH`. The operator's tool makes it at
 //! its full size, so that a full file system is a sentence there and never a SIGBUS in a guest, and then edits the

@@ -1,7 +1,7 @@
 //! Device memory, shared by all processes of a world.
 //!
 //! Each process has two words per device: `used`, what it holds, and `trying`, what it is about to hold.
-//! There is no shared total, so there is nothing to repair when somebody is killed. To take memory, a
+//! There is no shared total, so there is nothing to repair when a process is killed. To take memory, a
 //! process announces it in `trying` and adds up everyone's two words: if they fit, it has the memory;
 //! if not, it takes the announcement back. Two who announce at once both see both, so together they never
 //! take more than there is; if only announcements stood in the way, they try again.
@@ -93,7 +93,7 @@ impl Member {
         self.process().devices[device].used.fetch_sub(bytes, SeqCst);
     }
 
-    /// Bytes of a device's memory that nobody holds. What the dead held is free within a moment.
+    /// Free bytes of a device's memory. What the dead held is free within a moment.
     pub fn free_memory(&self, device: usize) -> u64 {
         self.look_after_the_dead();
         let capacity = self.world().devices()[device].memory;

@@ -2,7 +2,7 @@
 //!
 //! A kernel that is next in its stream claims the device's next *ticket*; tickets run in order, each for
 //! its duration. Everything about a ticket is in the ring that all processes share, so anyone can move
-//! the timeline on: a process that is stopped holds nobody up, as its kernels end by themselves, and
+//! the timeline on: a stopped process does not hold up others, as its kernels end by themselves, and
 //! the kernel of a process that is killed is cut short by the first who notices. Two processes that
 //! keep their streams full take turns.
 //!
@@ -69,7 +69,7 @@ pub(crate) fn read(word: &AtomicU64) -> u64 {
     word.load(Acquire)
 }
 
-/// Moves the timeline on by one word, if nobody else has; else tells what it is now.
+/// Moves the timeline on by one word, unless another process has; then tells what it is now.
 pub(crate) fn replace(word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
     // ORDER: publishes all that this process has seen of the ring; pairs with `read`.
     word.compare_exchange(old, new, AcqRel, Acquire)

@@ -74,7 +74,7 @@ pub(crate) struct Process {
     pub pid_namespace: AtomicU64,
     /// Start time in clock ticks, from `/proc/PID/stat`.
     pub start_time: AtomicU64,
-    /// What [`crate::checkpoint`] has come to; written by whoever takes a step.
+    /// What [`crate::checkpoint`] has come to; written by the process that takes a step.
     pub checkpoint: AtomicU32,
     /// Threads inside a call.
     pub inside: AtomicU32,
@@ -92,11 +92,11 @@ pub(crate) struct ProcessDevice {
     pub used: AtomicU64,
     /// Bytes it is about to hold.
     pub trying: AtomicU64,
-    /// Bytes that a checkpoint took away; written by whoever takes its steps.
+    /// Bytes that a checkpoint took away; written by the process that takes its steps.
     pub away: AtomicU64,
     /// Live contexts.
     pub contexts: AtomicU64,
-    /// Engine time it has had; added by whoever notices the end of a kernel.
+    /// Engine time it has had; added by the process that notices the end of a kernel.
     pub busy: AtomicU64,
     /// Engine time per tenth of a second: index (32 bits) · nanoseconds (32 bits).
     pub buckets: [AtomicU64; BUCKETS],

@@ -14,7 +14,7 @@
 //! process      process                     who takes part
 //! visible      visible                     the devices that `CUDA_VISIBLE_DEVICES` leaves a program
 //! world        world                       opening and creating a world; its name; its devices
-//! sweep        sweep, remains              what the dead held in a world; worlds that nobody has open
+//! sweep        sweep, remains              what the dead held in a world; worlds that no process has open
 //! slots        slots, engine               which processes are there, and which are gone; one kernel at a time
 //! locks        locks, scenario             the locks of a world; its devices and its mishaps, as TOML
 //! layout       layout, clock               the shape of a world in shared memory; the kernel's clock

@@ -22,7 +22,7 @@ const PRESENT: i64 = FIRST_BYTE - 1;
 
 /// Opens a lock file, and makes it where there is none.
 fn open(path: &Path) -> io::Result<File> {
-    // Whoever removes a world may do so between the two.
+    // A process that removes the world may do so between the two.
     for _ in 0..8 {
         match existing(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -37,7 +37,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file of a world. Every user may give any name in `/dev/shm` to anything: it has to be ours, regular, and
-/// nobody else may write it. Neither follows a link nor waits.
+/// no other user may write it. Neither follows a link nor waits.
 pub(crate) fn existing(path: &Path) -> io::Result<File> {
     match options().open(path) {
         Ok(file) => judge(&file.metadata()?).map(|()| file),
@@ -106,7 +106,7 @@ impl Exclusive {
                 break;
             }
             if !is_named(&file, path) {
-                // Whoever had it removed it; the lock of a file without a name keeps nobody out.
+                // Its owner removed the file; the lock of a file without a name excludes no process.
                 file = open(path)?;
             } else if locked {
                 break;
@@ -118,7 +118,7 @@ impl Exclusive {
         Ok(Self { file })
     }
 
-    /// Takes the right if nobody has it.
+    /// Takes the right if it is free.
     pub fn try_lock(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         Ok((try_flock(&file)? && is_named(&file, path)).then_some(Self { file }))
@@ -200,7 +200,7 @@ impl Life {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh mapping; nobody touches its pages.
+        // SAFETY: a fresh mapping; its pages are not in use yet.
         let mapping = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -226,7 +226,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody has its address.
+        // SAFETY: the mapping is ours and no reference to it is left.
         unsafe { libc::munmap(self.mapping, LIFE_BYTES) };
     }
 }

@@ -55,7 +55,7 @@ impl Member {
         process
             .start_time
             .store(start_time("self").unwrap_or(0), Relaxed);
-        // First, so that whoever is killed in between is still found by `sweep`.
+        // First, so that `sweep` still finds a process that is killed in between.
         // ORDER: SeqCst, so that a sum of memory that misses this process comes before its announcements.
         layout.processes_high.fetch_max(slot as u32 + 1, SeqCst);
         let epoch = (process.state.load(Relaxed) >> 8) + 1;

@@ -148,7 +148,7 @@ mod tests {
         let (dead, left) = files(0xdead);
         let (_, torn) = files(0x70);
         World::open_named(&dead, None).expect("a world of its own");
-        // As if that process had been killed: its memory is there, and nobody is present.
+        // As if that process had been killed: its memory is there, and no member is present.
         OPEN.lock().unwrap().retain(|open| open.memory != left[0]);
         fs::write(&torn[1], b"").expect("shared memory is writable");
         let (alive, kept) = files(0x11fe);

@@ -15,7 +15,7 @@ pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
         if !gone {
             continue;
         }
-        // ORDER: from here on nobody counts this process; readers of `state` pair by Acquire.
+        // ORDER: from here on this process is not counted; readers of `state` pair by Acquire.
         process.state.store(state & !0xff | LEAVING, Release);
         engine::cancel(layout, slot);
         if locks::alive(path, slot) {

@@ -111,7 +111,7 @@ impl Member {
                 ticket.ready.store(word, Release);
                 ticket.pid.store(u64::from(std::process::id()), Relaxed);
             }
-            // ORDER: the tail is a hint; whoever sees a taken ticket moves it on.
+            // ORDER: the tail is a hint; a process that sees a taken ticket moves it on.
             let _ = replace(&engine.tail, number, number + 1);
             if won {
                 return number;

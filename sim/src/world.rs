@@ -1,7 +1,7 @@
 //! Opening a world, and the devices in it.
 //!
 //! The first to come makes the world from its scenario and writes the scenario down in it; those who come
-//! later read it there. A world in which nobody lives is made anew when someone comes with another
+//! later read it there. A world without members is made anew when a process comes with another
 //! scenario. All of this happens under the world's lock file, so a maker that is killed leaves nothing
 //! half-made that counts.
 
@@ -102,7 +102,7 @@ pub struct World {
 /// The mapping, which is never undone, and is in reach: leak checkers find it.
 struct Mapped(#[expect(dead_code, reason = "it is only kept")] ManuallyDrop<Shmem>);
 
-// SAFETY: nobody uses it; the world's words are atomics.
+// SAFETY: no reference to it is left; the world's words are atomics.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -148,7 +148,7 @@ pub fn os_name(world: &str) -> String {
     format!("/gpushare-sim-{uid}-{name}")
 }
 
-/// Removes a world's files; whoever is in it stays in it, whoever comes next makes a new one.
+/// Removes a world's files; its members stay in it, the next process makes a new one.
 pub fn remove(world: &str) {
     let path = PathBuf::from(format!("/dev/shm{}", os_name(world)));
     // A world that is not there is as good as removed.

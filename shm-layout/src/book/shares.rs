@@ -1,4 +1,4 @@
-//! Other slots' shares, for whoever chooses the next holder.
+//! Other slots' shares, for the choice of the next holder.
 
 use crate::{
     book::resolve_share,
@@ -9,7 +9,7 @@ use crate::{
     value::{Share, SlotId},
 };
 
-/// What is known of other slots' shares, for whoever chooses the next holder.
+/// What is known of other slots' shares, for the choice of the next holder.
 #[derive(Default)]
 pub(crate) struct Shares {
     others: Vec<Option<Other>>,

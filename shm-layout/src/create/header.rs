@@ -111,7 +111,7 @@ impl Instance {
     }
 }
 
-/// The header by plain writes, the version word by one of its own at the end: nobody has the file mapped yet, and
+/// The header by plain writes, the version word by one of its own at the end: no process has mapped the file yet, and
 /// `link` publishes it.
 pub(super) fn write(file: &File, kind: Kind, instance: Instance) -> io::Result<()> {
     let boot = boot_id();

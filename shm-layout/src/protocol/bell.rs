@@ -1,4 +1,4 @@
-//! A bell that is rung by a system call only if somebody listens, on one futex word.
+//! A bell that is rung by a system call only if a listener sleeps, on one futex word.
 //!
 //! ```text
 //!   who sleeps                          who strikes
@@ -9,12 +9,12 @@
 //!
 //! Both change the word by one atomic step, so one comes first. If the striker does, its news is there when the other
 //! looks; if the listener does, the striker sees that it has to wake, and the word is not what the sleeper saw any more.
-//! A listener that died or went away leaves its mark: one wake-up for nobody. A striker that is killed between its stroke
+//! A listener that died or went away leaves its mark: one wake-up too many. A striker that is killed between its stroke
 //! and the wake-up leaves the listener asleep until its own next look, a keeper's beat away.
 
 use crate::primitive::{AtomicU32, Ordering};
 
-/// Somebody may be asleep on the word.
+/// A listener may be asleep on the word.
 const LISTENING: u32 = 1;
 /// One stroke.
 const COUNT: u32 = 2;
@@ -30,7 +30,7 @@ pub fn has_listener(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & LISTENING != 0
 }
 
-/// Tells that there is something to see. True if whoever sleeps on the word has to be woken.
+/// Tells that there is something to see. True if the sleepers on the word have to be woken.
 #[must_use = "a sleeper that is not woken sleeps on"]
 pub fn strike(word: &AtomicU32) -> bool {
     let mut old = word.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Both claimant and reaper hold the slot's byte lock (see `liveness`), which a dead process loses by itself. So a
-//! word that is not `free` while the byte is unlocked belongs to somebody dead, whatever step it died in, and the
+//! word that is not `free` while the byte is unlocked belongs to a dead process, whatever step it died in, and the
 //! next reaper starts over. The compare-and-swap makes a claim exclusive on its own even so.
 
 use crate::primitive::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::primitive::{AtomicU64, Ordering};
 /// What the claim word says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nobody's.
+    /// Not claimed.
     Free,
     /// Claimed; its identity is not published yet.
     Claiming,
@@ -29,7 +29,7 @@ fn word(epoch: u32, phase: Phase) -> u64 {
     u64::from(epoch) << 32 | phase as u64
 }
 
-/// The epoch and phase a word says; a phase nobody writes reads as `Reaping`, so that it is cleaned up.
+/// The epoch and phase a word says; a phase that is never written reads as `Reaping`, so that it is cleaned up.
 pub fn parse(word: u64) -> (u32, Phase) {
     let phase = match word & 0xffff_ffff {
         0 => Phase::Free,
@@ -99,7 +99,7 @@ pub fn begin_reaping(claim: &AtomicU64) -> Option<u32> {
         .map(|_| epoch)
 }
 
-/// Gives the slot to whoever claims it next.
+/// Frees the slot for the next claim.
 pub fn free(claim: &AtomicU64, epoch: u32) {
     // ORDER: pairs with the Acquire in claim; publishes the clearing.
     claim.store(word(epoch, Phase::Free), Ordering::Release);

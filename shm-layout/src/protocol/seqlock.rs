@@ -10,7 +10,7 @@ use crate::primitive::{AtomicU64, Ordering, READ_ATTEMPTS, fence, pause};
 pub fn write(seq: &AtomicU64, words: &[AtomicU64], values: &[u64]) {
     let odd = seq.load(Ordering::Relaxed) | 1;
     seq.store(odd, Ordering::Relaxed);
-    // ORDER: pairs with the Acquire fence in read; whoever sees a new word sees the odd sequence too.
+    // ORDER: pairs with the Acquire fence in read; a reader that sees a new word sees the odd sequence too.
     fence(Ordering::Release);
     for (index, word) in words.iter().enumerate() {
         word.store(values.get(index).copied().unwrap_or(0), Ordering::Relaxed);

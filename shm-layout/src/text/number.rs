@@ -26,7 +26,7 @@ impl<'t> Quantity<'t> {
             text: text.to_owned(),
             wanted,
         };
-        // 18 digits keep every product below within u128; nobody means a longer one.
+        // 18 digits keep every product below within u128; no valid value is longer.
         if whole.is_empty() || part.is_empty() || part.len() > 18 || part.contains('.') {
             return Err(not_a_number());
         }

@@ -30,7 +30,7 @@ pub struct Guest<'g> {
     pub devices: &'g [Uuid],
 }
 
-/// The maker left no holes; whoever put another file here may have, and for a hole there may be no room left. A file
+/// The maker left no holes; a file that another program put here may have some, and there may be no room for them. A file
 /// system that cannot be asked for room (or packs what it stores) gets the benefit of the doubt.
 fn fill_holes(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
     let want = size(records);
@@ -97,7 +97,7 @@ impl Buffer {
         Ok(Buffer(mapped).begun(guest))
     }
 
-    /// A buffer in this process's own memory, for nobody else to see.
+    /// A buffer in this process's private memory.
     pub fn private(records: u32, guest: Guest<'_>) -> Result<Buffer, TraceError> {
         let records = records.clamp(*RECORDS.start(), *RECORDS.end());
         let here = Path::new("memory");

@@ -167,7 +167,7 @@ impl Buffer {
     }
 
     /// The records from a place on; returns the place behind the last of them. What is not published yet ends the look,
-    /// unless nobody writes any more: then it is left out, for its thread will not come back to it.
+    /// unless writing has ended: then it is left out, because its thread will not finish it.
     pub fn records_from(
         &self,
         place: u64,

@@ -1,10 +1,10 @@
-//! The files: made by the operator's tool or by the process itself, found, and swept when nobody needs them any more.
+//! The files: made by the operator's tool or by the process itself, found, and removed when they are no longer needed.
 //!
 //! ```text
-//!   hidden file ─▶ fallocate ─▶ owner, mode ─▶ head ─▶ rename(trace-SLOT-EPOCH)     nobody ever sees half of one
+//!   hidden file ─▶ fallocate ─▶ owner, mode ─▶ head ─▶ rename(trace-SLOT-EPOCH)     a reader never sees half of one
 //! ```
 //!
-//! A new buffer takes the name from an old one; whoever has the old one mapped keeps it.
+//! A new buffer takes the name from an old one; a process that has mapped the old one keeps it.
 
 use std::{
     fs::{self, File},
@@ -29,12 +29,12 @@ use crate::{
     value::{Identity, MAX_PROCESSES, SlotId},
 };
 
-/// How long [`sweep`] leaves the buffer of a process that has ended, for whoever wants to export it.
+/// How long [`sweep`] leaves the buffer of a process that has ended, so that it can be exported.
 pub const KEEP: Duration = Duration::from_secs(3600);
 
 /// Makes the buffer of a process, in the place of an earlier one.
 ///
-/// Whoever may write the state may write the buffer: it takes that file's owner, group and mode, but for what
+/// A user who may write the state may write the buffer: it takes that file's owner, group and mode, but for what
 /// others may.
 pub fn create(
     dir: &Path,
@@ -86,7 +86,7 @@ fn allocate(path: &Path, file: &File, records: u32) -> Result<(), TraceError> {
     })
 }
 
-/// By plain writes: nobody has the file mapped yet.
+/// By plain writes: no process has mapped the file yet.
 fn write_head(file: &File, slot: SlotId, identity: &Identity, records: u32) -> io::Result<()> {
     macro_rules! put {
         ($($field:ident: $value:expr;)*) => {
@@ -178,7 +178,7 @@ fn slot_of(name: &str) -> Option<SlotId> {
     (ours && name == name_of(slot)).then_some(slot)
 }
 
-/// Removes a buffer. Whoever writes it goes on writing what nobody will read.
+/// Removes a buffer. A process that writes it continues, and its records are lost.
 pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
     let path = path(dir, slot);
     let dir = Dir::open(dir).map_err(TraceError::Dir)?;
@@ -186,7 +186,7 @@ pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
         .map_err(TraceError::io(&path, "remove"))
 }
 
-/// Removes what processes left that have ended more than `keep` ago, and what belongs to nobody at all. Returns how many
+/// Removes what processes left that have ended more than `keep` ago, and buffers without a process. Returns how many
 /// files it removed.
 pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
     let Ok(dir) = Dir::open(segments.dir()) else {
@@ -223,7 +223,7 @@ fn lives(segments: &Segments, slot: SlotId) -> bool {
     claimed == Some(slot.epoch) && !matches!(segments.is_gone(index), Ok(true))
 }
 
-/// What makers left that were killed halfway: nobody takes a minute to make one.
+/// What makers left that were killed halfway: making one takes less than a minute.
 fn sweep_hidden(dir: &Dir) -> usize {
     let names = dir.names().unwrap_or_default().into_iter();
     names

@@ -14,7 +14,7 @@ pub enum TraceError {
         /// The file looked for.
         path: PathBuf,
     },
-    /// Not a trace buffer, or one that somebody cut or wrote over.
+    /// Not a trace buffer, or one that was truncated or overwritten.
     Foreign {
         /// The file.
         path: PathBuf,

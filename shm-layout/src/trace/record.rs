@@ -26,7 +26,7 @@ pub struct Record<'r> {
     pub duration_ns: u64,
     /// Bytes, of a call or a denial; 0 where there are none.
     pub bytes: u64,
-    /// The thread, in the process's own namespace; 0 where it is nobody's.
+    /// The thread, in the process's own namespace; 0 if it belongs to no thread.
     pub tid: u32,
     /// The call's code in this file.
     pub call: u16,
@@ -64,7 +64,7 @@ impl What {
         u64::from(self.tid) | u64::from(self.call) << 32 | u64::from(self.device) << 48 | kind << 56
     }
 
-    /// `None` for zero and for what nobody writes.
+    /// `None` for zero and for values that are never written.
     pub(super) fn from_word(word: u64) -> Option<What> {
         let kind = match word >> 56 {
             1 => Kind::Call,
@@ -88,7 +88,7 @@ pub(super) fn reason_word(reason: Option<Reason>) -> u64 {
 }
 
 impl<'r> Record<'r> {
-    /// From a line's words; `None` for what nobody writes. `name` knows the calls.
+    /// From a line's words; `None` for words that are never written. `name` knows the calls.
     pub(super) fn decode(
         [start_ns, duration_ns, argument, what]: [u64; 4],
         name: impl Fn(u16) -> Option<&'r str>,

@@ -108,7 +108,7 @@ pub struct Event {
     pub seq: u64,
     /// When.
     pub time_ns: u64,
-    /// Whose slot; 0xffff for nobody's.
+    /// Index of the slot; 0xffff for none.
     pub slot: u16,
     /// Which life of it.
     pub epoch: u32,

@@ -5,7 +5,7 @@ use crate::variables::ALIASES;
 /// Where a limit or setting came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Nobody set it.
+    /// Not set; the default applies.
     #[default]
     Default,
     /// A `GPUSHARE_*` variable or a flag of `gpushare run`.

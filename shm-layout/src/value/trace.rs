@@ -2,7 +2,7 @@
 
 /// Records a buffer may have.
 pub const RECORDS: std::ops::RangeInclusive<u32> = 1_000..=4_000_000;
-/// Records of a buffer whose size nobody chose: 8 MiB.
+/// Default number of records of a buffer: 8 MiB.
 pub const DEFAULT_RECORDS: u32 = 262_144;
 
 /// The operator wants a trace, or an end of one: also of one that the launch asked for.

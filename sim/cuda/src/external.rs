@@ -1,7 +1,7 @@
 //! Memory of other interfaces, imported by descriptor.
 //!
 //! Any file that can be mapped serves as the other interface's memory. Imported memory is charged to
-//! nobody here: who made it has paid for it. Semaphores of other interfaces are not simulated.
+//! no process here: its maker is charged for it. Semaphores of other interfaces are not simulated.
 
 #![allow(unsafe_code)]
 

@@ -43,7 +43,7 @@ pub struct Allocation {
 /// What a device keeps for graphs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
-    /// Bytes of allocations that launches have made and nobody has freed.
+    /// Bytes of allocations that launches have made and that are not freed.
     live: u64,
     /// Bytes taken from the device.
     reserved: u64,
@@ -152,7 +152,7 @@ impl Allocation {
         params(self.asked, self.device, self.address)
     }
 
-    /// A launch has allocated it, and nobody has freed it since.
+    /// A launch has allocated it, and it has not been freed since.
     pub fn is_live(&self) -> bool {
         *lock(&self.live)
     }

@@ -43,7 +43,7 @@ pub enum Kind {
     Registered(u32),
     /// Part of a reserved range, mapped.
     Mapped,
-    /// The same, and nobody may reach it yet.
+    /// The same, without access yet.
     Hidden,
     /// Another process's memory.
     Imported,
@@ -181,7 +181,7 @@ pub fn map_host(bytes: u64) -> Option<u64> {
 
 /// Gives memory of [`map_host`] back.
 pub fn unmap_host(address: u64, bytes: u64) {
-    // SAFETY: the range came from `map_host` and nobody knows it any more.
+    // SAFETY: the range came from `map_host` and no reference to it is left.
     unsafe { libc::munmap(address as *mut _, bytes as usize) };
 }
 
@@ -361,7 +361,7 @@ fn release(block: &Block) -> CUresult {
     Ok(())
 }
 
-/// Addresses without a block; whoever takes them says what is there by [`note`].
+/// Addresses without a block; their taker says what is there by [`note`].
 pub fn take_addresses(bytes: u64) -> Result<u64, CUerror> {
     region()?;
     let room = rounded(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
@@ -374,7 +374,7 @@ pub fn give_addresses(base: u64, bytes: u64) {
     if room >= WORTH_RETURNING {
         let first = base.next_multiple_of(4096);
         let pages = (base + room) / 4096 * 4096 - first;
-        // SAFETY: the range is in the region and belongs to nobody now.
+        // SAFETY: the range is in the region and is free now.
         unsafe { libc::madvise(first as *mut _, pages as usize, libc::MADV_REMOVE) };
     }
     lock(&HEAP).give(base, room);

@@ -1,7 +1,7 @@
 //! The logs of the JIT compiler: where a caller's options want them, and what is written there.
 //!
 //! Nothing is compiled, so there is little to say: with `CU_JIT_LOG_VERBOSE` which entry functions there are, and why
-//! an image is refused. A buffer that is given always gets text, be it empty, and its size option the text's bytes.
+//! an image is refused. A buffer that is given always gets text, even if empty, and its size option the text's bytes.
 
 use std::ffi::{c_char, c_void};
 

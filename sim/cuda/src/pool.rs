@@ -2,7 +2,7 @@
 //!
 //! An allocation can be used as soon as its call returns; a free takes effect when its stream comes to it,
 //! for others than that stream. [`books`] says what is where, this file takes and gives the device's memory, [`calls`]
-//! is the interface. A pool keeps memory that nobody uses until a synchronisation finds more than its release
+//! is the interface. A pool keeps unused memory until a synchronisation finds more than its release
 //! threshold, until it is trimmed, or until the device runs out. [`home`] says where pools can be.
 
 pub mod books;

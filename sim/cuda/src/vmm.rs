@@ -264,7 +264,7 @@ fn set_access(address: u64, bytes: u64, grants: &[(Place, u32)]) -> CUresult {
     Ok(())
 }
 
-/// Makes a mapping's bytes reachable, as far as anybody may reach them.
+/// Makes a mapping's bytes reachable, as far as access is granted.
 fn show(start: u64, mapping: &Mapping) -> CUresult {
     let physical = MAPPED.get(start).ok_or(CUDA_ERROR_INVALID_VALUE)?;
     if mapping.widest() & READ == 0 {

@@ -48,7 +48,7 @@ pub(crate) fn info_v2(device: Handle, memory: Out<MemoryV2>) -> NvmlReturn {
     })
 }
 
-/// The window on the bus: of the usual size, and nobody looks through it.
+/// The window on the bus: of the usual size, and unused.
 pub(crate) fn bar1(device: Handle, memory: Out<Memory>) -> NvmlReturn {
     Board::of(device)?;
     memory.set(Memory {

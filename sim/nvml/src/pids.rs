@@ -1,6 +1,6 @@
 //! A process's number as this process knows it.
 //!
-//! A process writes the number it has in its own pid namespace into the world. Whoever looks from
+//! A process writes the number it has in its own pid namespace into the world. A process that looks from
 //! outside finds it by that number, the last of its `NSpid`, and by its start time.
 
 use std::fs;

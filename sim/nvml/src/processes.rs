@@ -49,7 +49,7 @@ pub(crate) fn compute_v1(device: Handle, count: Out<u32>, infos: Out<ProcessInfo
     infos.fill(count, &old)
 }
 
-/// Nobody draws on a simulated GPU, and there is no MPS server.
+/// No process draws on a simulated GPU, and there is no MPS server.
 pub(crate) fn none(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) -> NvmlReturn {
     Board::of(device)?;
     infos.fill(count, &[])

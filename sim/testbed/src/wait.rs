@@ -1,4 +1,4 @@
-//! Waiting for a state that nobody announces.
+//! Waiting for a state without a notification.
 
 use std::time::{Duration, Instant};
 

@@ -53,7 +53,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whoever holds the other end of stdin ends us by closing it, even by being killed.
+/// The process at the other end of stdin ends us by closing it, even when it is killed.
 fn end_with_stdin() {
     // An error is an end, too.
     let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());

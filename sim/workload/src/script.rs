@@ -10,7 +10,7 @@ use gpushare_workload::{Buffer, Context, Error, SpinKernel, Stream};
 
 use crate::options::bytes;
 
-/// Obeys `commands` until they end or say `quit`.
+/// Executes `commands` until they end or say `quit`.
 pub fn run(context: &Context, commands: impl BufRead, out: &mut impl Write) -> anyhow::Result<()> {
     let mut puppet = Puppet {
         context,
@@ -26,7 +26,7 @@ pub fn run(context: &Context, commands: impl BufRead, out: &mut impl Write) -> a
         if words == ["quit"] {
             break;
         }
-        match puppet.obey(&words) {
+        match puppet.execute(&words) {
             Ok(answer) => writeln!(out, "ok{answer}")?,
             Err(Failure::Driver(Error::Call { function, error })) => {
                 writeln!(out, "error {} {function}: {error}", error.code())?;
@@ -59,7 +59,7 @@ impl From<Error> for Failure {
 
 impl Puppet<'_> {
     /// Does one thing; the answer is empty or begins with a blank.
-    fn obey(&mut self, words: &[&str]) -> Result<String, Failure> {
+    fn execute(&mut self, words: &[&str]) -> Result<String, Failure> {
         match *words {
             ["alloc", size] => {
                 let size = bytes(size).map_err(Failure::Command)?;

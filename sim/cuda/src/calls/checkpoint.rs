@@ -39,7 +39,7 @@ fn step(process: i32, step: fn(&World, u32) -> Result<(), Refused>) -> CUresult 
 faces! {
     "cuCheckpointProcessGetRestoreThreadId" 12080 cuCheckpointProcessGetRestoreThreadId (process: i32, out: Out<i32>) {
         checkpoint::state(world()?, pid(process)?).map_err(code)?;
-        // Whoever asks for the restore does it; the first thread stands for that.
+        // The caller performs the restore; its id stands for the restore thread.
         out.set(process)
     }
     "cuCheckpointProcessGetState" 12080 cuCheckpointProcessGetState (process: i32, out: Out<u32>) {

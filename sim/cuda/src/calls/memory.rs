@@ -115,7 +115,7 @@ faces! {
         total.check()?;
         let driver = driver()?;
         let device = driver.device(context.device)?;
-        // Nobody else may have noticed yet who died, and what they held is free.
+        // A death may not have been noticed yet; the memory of the dead is free.
         gpushare_sim::process::reap(driver.member.world());
         free.set(driver.member.free_memory(device.index) as usize)?;
         total.set(device.memory as usize)

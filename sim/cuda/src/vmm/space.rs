@@ -84,7 +84,7 @@ impl Space {
         Ok(())
     }
 
-    /// Maps `size` bytes of a physical allocation; nobody may reach them yet.
+    /// Maps `size` bytes of a physical allocation; without access yet.
     pub fn map(
         &mut self,
         address: u64,
