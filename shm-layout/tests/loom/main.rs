@@ -1,0 +1,65 @@
+//! Loom tries every interleaving of the protocols, compiled here from their own sources with loom's atomics.
+//!
+//! What it cannot model is time: the deadlines and periodic looks of the real lock are belt and braces, and every
+//! model below has to end without them.
+
+#![expect(
+    unsafe_code,
+    reason = "loom's cell checks the exclusion that the lock claims"
+)]
+
+mod limits;
+mod records;
+mod strokes;
+mod turns;
+
+mod primitive {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    pub(crate) const READ_ATTEMPTS: u32 = 2;
+
+    pub(crate) fn pause() {
+        loom::thread::yield_now();
+    }
+}
+
+mod crash {
+    macro_rules! crash_point {
+        ($name:literal) => {};
+    }
+    pub(crate) use crash_point;
+}
+
+#[allow(dead_code, reason = "the models use what they need")]
+#[path = "../../src/protocol"]
+mod protocol {
+    pub mod account;
+    pub mod bell;
+    pub mod claim;
+    pub mod seqlock;
+    pub mod turn;
+}
+
+use loom::{
+    cell::UnsafeCell,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+use protocol::{
+    account::{self, Account, Refusal, SharedLimit},
+    bell, claim, seqlock,
+    turn::{BITMAP, Entry, Passed, Turn, who},
+};
+
+fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(model);
+}
+
+fn words<const N: usize>() -> [AtomicU64; N] {
+    std::array::from_fn(|_| AtomicU64::new(0))
+}

@@ -1,0 +1,220 @@
+//! Turns of the lock.
+
+use super::*;
+
+/// A device's words, a grant for each waiter, and something only the owner may touch.
+struct Gpu {
+    owner: AtomicU64,
+    waiters: [AtomicU64; BITMAP],
+    inside: AtomicU64,
+    evicted: AtomicU64,
+    grants: [AtomicU64; 3],
+    /// A futex: looking at the word and falling asleep are one step.
+    futex: (Mutex<()>, Condvar),
+    work: UnsafeCell<u32>,
+}
+
+// SAFETY: `work` is touched by the owner alone, and loom fails the model if it is not so.
+unsafe impl Sync for Gpu {}
+
+impl Gpu {
+    fn new(owner: u64) -> Arc<Gpu> {
+        Arc::new(Gpu {
+            owner: AtomicU64::new(owner),
+            waiters: words(),
+            inside: AtomicU64::new(owner),
+            evicted: AtomicU64::new(0),
+            grants: words(),
+            futex: (Mutex::new(()), Condvar::new()),
+            work: UnsafeCell::new(0),
+        })
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        Turn {
+            owner: &self.owner,
+            waiters: &self.waiters,
+            inside: &self.inside,
+            evicted: &self.evicted,
+        }
+    }
+
+    fn pass(&self, from: u64) -> Passed {
+        let passed = self.turn().pass(from, |bits| {
+            (bits[0] != 0).then(|| u64::from(bits[0].trailing_zeros()) + 1)
+        });
+        if let Passed::To(next) = passed {
+            self.grants[next as usize - 1].fetch_add(1, Relaxed);
+            drop(self.futex.0.lock());
+            self.futex.1.notify_all();
+        }
+        passed
+    }
+
+    fn sleep(&self, slot: usize, seen: u64) {
+        let guard = self.futex.0.lock().expect("no panic");
+        if self.grants[slot].load(Relaxed) == seen {
+            drop(self.futex.1.wait(guard).expect("no panic"));
+        }
+    }
+
+    /// As `lock::wait` does it; `dead` is an owner that may be put out. False if it gave up after one look.
+    fn acquire(&self, slot: usize, dead: u64, patient: bool) -> bool {
+        let (turn, me) = (self.turn(), slot as u64 + 1);
+        if let Some(mine) = turn.take(turn.owner(), me) {
+            assert_eq!(turn.enter(mine), Entry::Alone);
+            return true;
+        }
+        turn.join(slot);
+        loop {
+            let grant = self.grants[slot].load(loom::sync::atomic::Ordering::Acquire);
+            let owner = turn.owner();
+            if who(owner) == me {
+                match turn.enter(owner) {
+                    Entry::Alone => {
+                        turn.leave(slot);
+                        return true;
+                    }
+                    Entry::NotAlone => panic!("two inside"),
+                    Entry::TooLate => {
+                        self.pass(owner);
+                        continue;
+                    }
+                }
+            }
+            if !patient {
+                turn.leave(slot);
+                let owner = turn.owner();
+                if who(owner) == me && turn.enter(owner) == Entry::Alone {
+                    self.release(slot);
+                }
+                return false;
+            }
+            let moved = match who(owner) {
+                0 => self.pass(owner) != Passed::Free,
+                gone if gone == dead => {
+                    turn.evict(owner);
+                    self.pass(owner);
+                    true
+                }
+                _ => false,
+            };
+            if !moved {
+                self.sleep(slot, grant);
+            }
+        }
+    }
+
+    fn work(&self) {
+        self.work.with_mut(|work| {
+            // SAFETY: we are the owner; loom checks that nobody else touches the cell meanwhile.
+            unsafe {
+                *work += 1;
+            }
+        });
+    }
+
+    fn release(&self, slot: usize) {
+        let owner = self.turn().owner();
+        self.turn().exit(owner);
+        if who(owner) == slot as u64 + 1 {
+            self.pass(owner);
+        }
+    }
+}
+
+fn contend(gpu: &Arc<Gpu>, slot: usize, dead: u64, patient: bool) -> thread::JoinHandle<()> {
+    let gpu = Arc::clone(gpu);
+    thread::spawn(move || {
+        if gpu.acquire(slot, dead, patient) {
+            gpu.work();
+            gpu.release(slot);
+        }
+    })
+}
+
+fn ends_free(gpu: &Gpu, threads: Vec<thread::JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert_eq!((who(gpu.turn().owner()), gpu.turn().anybody()), (0, false));
+}
+
+const NOBODY: u64 = u64::MAX;
+
+#[test]
+fn two_contenders_both_get_in_one_at_a_time() {
+    explore(Some(4), || {
+        let gpu = Gpu::new(0);
+        let threads = vec![
+            contend(&gpu, 0, NOBODY, true),
+            contend(&gpu, 1, NOBODY, true),
+        ];
+        ends_free(&gpu, threads);
+    });
+}
+
+#[test]
+fn three_contenders_all_get_in_one_at_a_time() {
+    explore(Some(2), || {
+        let gpu = Gpu::new(0);
+        let threads = (0..3)
+            .map(|slot| contend(&gpu, slot, NOBODY, true))
+            .collect();
+        ends_free(&gpu, threads);
+    });
+}
+
+#[test]
+fn of_two_who_take_over_from_the_dead_exactly_one_does() {
+    explore(Some(2), || {
+        let gpu = Gpu::new(3);
+        let threads = vec![contend(&gpu, 0, 3, true), contend(&gpu, 1, 3, true)];
+        ends_free(&gpu, threads);
+    });
+}
+
+#[test]
+fn a_turn_given_to_one_who_leaves_is_passed_on() {
+    explore(Some(3), || {
+        let gpu = Gpu::new(0);
+        let threads = vec![
+            contend(&gpu, 0, NOBODY, false),
+            contend(&gpu, 1, NOBODY, true),
+        ];
+        ends_free(&gpu, threads);
+    });
+}
+
+#[test]
+fn a_turn_given_to_one_who_leaves_while_a_third_waits_is_passed_on() {
+    explore(Some(2), || {
+        let gpu = Gpu::new(0);
+        let threads = vec![
+            contend(&gpu, 0, NOBODY, false),
+            contend(&gpu, 1, NOBODY, true),
+            contend(&gpu, 2, NOBODY, true),
+        ];
+        ends_free(&gpu, threads);
+    });
+}
+
+#[test]
+fn one_who_leaves_and_comes_back_at_once_is_not_taken_for_gone() {
+    explore(Some(3), || {
+        let gpu = Gpu::new(0);
+        let fickle = {
+            let gpu = Arc::clone(&gpu);
+            thread::spawn(move || {
+                for patient in [false, true] {
+                    if gpu.acquire(0, NOBODY, patient) {
+                        gpu.work();
+                        gpu.release(0);
+                    }
+                }
+            })
+        };
+        let threads = vec![fickle, contend(&gpu, 1, NOBODY, true)];
+        ends_free(&gpu, threads);
+    });
+}

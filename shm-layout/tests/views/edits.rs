@@ -1,0 +1,308 @@
+//! What an edit does, and what it refuses.
+
+use super::*;
+
+#[test]
+fn an_edit_is_unacknowledged_until_everybody_has_obeyed() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (first, _) = process(&segments, "first");
+    let (second, _) = process(&segments, "second");
+    let change = Change::Policy {
+        device: None,
+        policy: Some(LockPolicy::default()),
+    };
+    let edit = operator.edit(None, &change, clock::now()).expect("edited");
+    assert_eq!(
+        operator.unacknowledged(edit.generation),
+        [first.slot(), second.slot()]
+    );
+    first.acknowledge(first.control_generation());
+    assert_eq!(operator.unacknowledged(edit.generation), [second.slot()]);
+    second.acknowledge(edit.generation);
+    assert!(operator.unacknowledged(edit.generation).is_empty());
+    let (_late, _) = process(&segments, "late");
+    assert!(
+        operator.unacknowledged(edit.generation).is_empty(),
+        "a newcomer starts with it"
+    );
+}
+
+#[test]
+fn an_edit_of_what_moved_is_refused() {
+    let dir = Dir::new();
+    let operator = dir.operator();
+    let change = Change::Policy {
+        device: None,
+        policy: None,
+    };
+    let edit = operator
+        .edit(Some(0), &change, clock::now())
+        .expect("edited");
+    assert_eq!(edit.generation, 1);
+    let error = operator
+        .edit(Some(0), &change, clock::now())
+        .expect_err("moved");
+    assert!(
+        matches!(
+            error,
+            EditError::Moved {
+                expected: 0,
+                found: 1
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_reused_slot_is_never_edited_by_mistake() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (old, _) = process(&segments, "old");
+    let gone = old.slot();
+    let quota = |slot| Change::ProcessQuota {
+        slot,
+        device: None,
+        value: QuotaValue::Bytes(5),
+        until: None,
+    };
+    operator
+        .edit(None, &quota(gone), clock::now())
+        .expect("edited");
+    drop(old);
+    let (new, entry) = process(&segments, "new");
+    assert_eq!(new.slot().index, gone.index);
+    let error = operator
+        .edit(None, &quota(gone), clock::now())
+        .expect_err("gone");
+    assert!(matches!(error, EditError::NoSuchTarget), "{error}");
+    assert_eq!(
+        new.ledger(entry).quota().bytes,
+        None,
+        "nothing is inherited from the slot's last owner"
+    );
+}
+
+#[test]
+fn a_temporary_quota_reverts_by_itself_to_the_lasting_one() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, entry) = process(&segments, "");
+    let change = |bytes, until: Option<u64>| Change::ProcessQuota {
+        slot: process.slot(),
+        device: Some(0),
+        value: QuotaValue::Bytes(bytes),
+        until: until.map(Until::lasting),
+    };
+    operator
+        .edit(None, &change(10, None), clock::now())
+        .expect("edited");
+    let soon = clock::now() + 300_000_000;
+    operator
+        .edit(None, &change(20, Some(soon)), clock::now())
+        .expect("edited");
+    let (quota, deadline) = (process.ledger(entry).quota().bytes, process.next_deadline());
+    if clock::now() < soon {
+        assert_eq!((quota, deadline), (Some(20), Some(soon)));
+    }
+    eventually("it reverts", || {
+        process.ledger(entry).quota().bytes == Some(10)
+    });
+    assert!(clock::now() >= soon, "not before its time");
+    let view = snapshot(&segments, soon);
+    assert_eq!(view.processes[0].devices[0].quota.bytes, Some(10));
+    assert_eq!(view.processes[0].devices[0].quota_until_ns, None);
+    let past = operator.edit(None, &change(20, Some(1)), clock::now());
+    assert!(matches!(
+        past,
+        Err(EditError::Invalid { field: "until", .. })
+    ));
+}
+
+#[test]
+fn senseless_values_are_refused_and_change_nothing() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, _) = process(&segments, "");
+    let slot = process.slot();
+    let share = |weight, priority, cap| Change::ProcessShare {
+        slot,
+        weight,
+        priority,
+        cap,
+        paused: Set::Keep,
+        boost: Set::Keep,
+    };
+    let policy = |change: &dyn Fn(&mut LockPolicy)| {
+        let mut policy = LockPolicy::default();
+        change(&mut policy);
+        Change::Policy {
+            device: Some(GPU),
+            policy: Some(policy),
+        }
+    };
+    let group = |name: &str| Change::Group {
+        name: name.to_owned(),
+        memory: Set::Keep,
+        weight: Set::Keep,
+        cap: Set::Keep,
+        remove: false,
+    };
+    let all = [
+        share(Set::To(0), Set::Keep, Set::Keep),
+        share(Set::To(1001), Set::Keep, Set::Keep),
+        share(Set::Keep, Set::To(20), Set::Keep),
+        share(Set::Keep, Set::To(-21), Set::Keep),
+        share(Set::Keep, Set::Keep, Set::To(0)),
+        share(Set::Keep, Set::Keep, Set::To(101)),
+        policy(&|policy| policy.kind = PolicyKind::Timeslice(0)),
+        policy(&|policy| policy.kind = PolicyKind::Timeslice(u64::MAX)),
+        policy(&|policy| policy.kind = PolicyKind::Launches(0)),
+        policy(&|policy| policy.grace_ns = 0),
+        policy(&|policy| policy.grace_ns = policy.max_hold_ns + 1),
+        policy(&|policy| policy.max_hold_ns = u64::MAX),
+        policy(&|policy| policy.idle_ns = Some(1)),
+        policy(&|policy| policy.idle_ns = Some(u64::MAX)),
+        policy(&|policy| policy.sync_skips = u32::MAX),
+        policy(&|policy| {
+            (policy.kind, policy.max_hold_ns) = (PolicyKind::Timeslice(1 << 30), 1 << 29)
+        }),
+        group(""),
+        group("a name that is far too long for the record"),
+        group("bell\u{7}"),
+        Change::DeviceLimit {
+            uuid: GPU,
+            value: QuotaValue::Percent(0),
+        },
+        Change::DeviceLimit {
+            uuid: GPU,
+            value: QuotaValue::Bytes(u64::MAX),
+        },
+    ];
+    for change in &all {
+        let error = operator
+            .edit(None, change, clock::now())
+            .expect_err("senseless");
+        assert!(
+            matches!(error, EditError::Invalid { .. }),
+            "{change:?}: {error}"
+        );
+        assert!(operator.check(change).is_err());
+    }
+    let nobody = SlotId {
+        index: 200,
+        epoch: 1,
+    };
+    let nowhere = Change::ProcessQuota {
+        slot: nobody,
+        device: None,
+        value: QuotaValue::Unlimited,
+        until: None,
+    };
+    assert!(matches!(
+        operator.edit(None, &nowhere, clock::now()),
+        Err(EditError::NoSuchTarget)
+    ));
+    let nothing = Change::ProcessQuota {
+        slot,
+        device: Some(9),
+        value: QuotaValue::Unlimited,
+        until: None,
+    };
+    assert!(matches!(
+        operator.edit(None, &nothing, clock::now()),
+        Err(EditError::NoSuchTarget)
+    ));
+    assert_eq!(segments.control().generation(), 0);
+}
+
+#[test]
+fn groups_are_defined_changed_and_removed() {
+    let dir = Dir::new();
+    let operator = dir.operator();
+    let segments = dir.open();
+    let group = |memory, weight, remove| Change::Group {
+        name: "team".to_owned(),
+        memory,
+        weight,
+        cap: Set::Keep,
+        remove,
+    };
+    let quota = QuotaValue::Bytes(10);
+    let made = operator
+        .edit(
+            None,
+            &group(Set::To(quota), Set::To(200), false),
+            clock::now(),
+        )
+        .expect("edited");
+    let view = look(&segments);
+    assert_eq!(
+        (view.groups[0].memory, view.groups[0].weight),
+        (quota, Some(200))
+    );
+    let removed = operator
+        .edit(None, &group(Set::Keep, Set::Keep, true), clock::now())
+        .expect("edited");
+    assert!(look(&segments).groups.is_empty());
+    operator
+        .edit(None, &removed.old, clock::now())
+        .expect("undone");
+    assert_eq!(look(&segments).groups[0].memory, quota);
+    operator
+        .edit(None, &made.old, clock::now())
+        .expect("undone");
+    assert!(look(&segments).groups.is_empty());
+    for index in 0..MAX_GROUPS {
+        let mut change = group(Set::Keep, Set::Keep, false);
+        if let Change::Group { name, .. } = &mut change {
+            *name = format!("group {index}");
+        }
+        operator.edit(None, &change, clock::now()).expect("room");
+    }
+    let full = operator.edit(None, &group(Set::Keep, Set::Keep, false), clock::now());
+    assert!(matches!(full, Err(EditError::TooMany)));
+}
+
+#[test]
+fn groups_come_and_go_with_their_members() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let member = |name: &str| {
+        let limits = LaunchLimits {
+            group: Some(name.to_owned()),
+            ..LaunchLimits::default()
+        };
+        register(&segments, &Identity::default(), &limits).expect("a slot")
+    };
+    let stays = member("stays");
+    for index in 0..3 * MAX_GROUPS {
+        let _passing = member(&format!("job {index}"));
+        let view = look(&segments);
+        assert!(
+            view.processes
+                .iter()
+                .all(|one| one.group.is_some() && !one.invalid),
+            "{index}"
+        );
+        assert_eq!(view.groups.len(), 2);
+    }
+    let all: Vec<_> = (1..MAX_GROUPS)
+        .map(|index| member(&format!("group {index}")))
+        .collect();
+    let late = member("one too many");
+    let view = look(&segments);
+    assert_eq!(view.groups.len(), MAX_GROUPS);
+    let seen = view
+        .processes
+        .iter()
+        .find(|one| one.slot == late.slot())
+        .expect("it lives");
+    assert_eq!((seen.group.as_deref(), seen.invalid), (None, true));
+    drop((stays, all));
+}

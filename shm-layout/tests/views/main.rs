@@ -1,0 +1,14 @@
+//! Snapshots, events and edits: what the tools see and do.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod edits;
+mod events;
+mod inverse;
+mod snapshots;
+
+use std::{fs::OpenOptions, os::unix::fs::FileExt};
+
+use common::*;
+use proptest::prelude::*;
+use shm_layout::*;

@@ -1,0 +1,16 @@
+//! Quotas, shares, policies and groups: changed, applied, recorded, undone.
+
+#[path = "../cli_support/mod.rs"]
+mod cli_support;
+mod quotas;
+mod refusals;
+mod shares;
+mod undo;
+
+use std::time::Duration;
+
+use cli_support::{World, uuid};
+use gpushare_testbed::eventually;
+use shm_layout::{Order, PolicyKind};
+
+const GIB: u64 = 1 << 30;

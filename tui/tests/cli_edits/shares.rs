@@ -1,0 +1,138 @@
+//! Policies, shares, pauses and boosts.
+
+use super::*;
+
+#[test]
+fn a_policy_for_all_reaches_the_processes_and_takes_a_devices_own_away() {
+    let world = World::new();
+    let train = world.actor("train");
+    let (first, second) = (train.enter(0), train.enter(1));
+    world.gpushare(&["policy", "set", "1", "launches=7"]).done();
+    assert_eq!(
+        train.registration.policy(second).0.kind,
+        PolicyKind::Launches(7)
+    );
+    assert_eq!(train.registration.policy(first).0.kind, PolicyKind::Off);
+    world
+        .gpushare(&["policy", "set", "all", "timeslice=5ms", "order=fifo"])
+        .done();
+    for entry in [first, second] {
+        assert_eq!(
+            train.registration.policy(entry).0.kind,
+            PolicyKind::Timeslice(5_000_000)
+        );
+    }
+    // What is not written stays: the slice, here.
+    world
+        .gpushare(&["policy", "set", "all", "grace=50ms"])
+        .done();
+    assert_eq!(
+        train.registration.policy(first).0.kind,
+        PolicyKind::Timeslice(5_000_000)
+    );
+    assert_eq!(train.registration.policy(first).0.grace_ns, 50_000_000);
+    world.gpushare(&["policy", "set", "all", "off"]).done();
+    assert_eq!(train.registration.policy(second).0.kind, PolicyKind::Off);
+    let shown = world.gpushare(&["policy", "show"]).done();
+    assert!(shown.out.contains("fifo"), "{shown:?}");
+}
+
+#[test]
+fn a_policy_for_all_that_nobody_obeys_yet_is_what_the_next_edit_starts_from() {
+    let world = World::new();
+    let set = |gpu: &str, word: &str| world.gpushare(&["policy", "set", gpu, word]).done();
+    set("all", "timeslice=5ms");
+    set("all", "order=fifo");
+    let train = world.actor("train");
+    let (first, second) = (train.enter(0), train.enter(1));
+    let slice = PolicyKind::Timeslice(5_000_000);
+    let (policy, _) = train.registration.policy(first);
+    assert_eq!((policy.kind, policy.order), (slice, Order::Fifo));
+    // The devices differ: the policy for all is still the one that is changed.
+    set("1", "launches=7");
+    set("all", "order=fair");
+    for entry in [first, second] {
+        let (policy, _) = train.registration.policy(entry);
+        assert_eq!((policy.kind, policy.order), (slice, Order::Fair));
+    }
+}
+
+#[test]
+fn shares_pauses_and_boosts_reach_the_process() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world
+        .gpushare(&["set", "name:train", "weight=200", "priority=-3", "cap=30%"])
+        .done();
+    let share = train.registration.share();
+    assert_eq!(
+        (share.weight, share.priority, share.cap),
+        (200, -3, Some(30))
+    );
+    world
+        .gpushare(&["set", "name:train", "priority=10", "--for", "10m"])
+        .done();
+    assert_eq!(train.registration.share().priority, 10);
+    assert!(train.registration.share().boost_until_ns.is_some());
+    world
+        .gpushare(&["pause", "name:train", "--reason", "making room"])
+        .done();
+    assert!(train.registration.share().paused);
+    world.gpushare(&["resume", "name:train"]).done();
+    assert!(!train.registration.share().paused);
+    world
+        .gpushare(&["set", "name:train", "weight=1", "--for", "1m"])
+        .refused(2, &["--for", "priority"]);
+}
+
+#[test]
+fn a_boost_ends_by_itself_and_nobody_edits_it_away() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let set = |words: &[&str]| world.gpushare(&[&["set", "name:train"], words].concat());
+    set(&["priority=-3"]).done();
+    set(&["priority=20", "--for", "1s"]).refused(2, &["between -20 and 19"]);
+    let said = set(&["priority=10", "--for", "1s", "--reason", "a deadline"]).done();
+    assert!(said.out.contains("boost=10 for a while"), "{said:?}");
+    let generation = train.registration.control_generation();
+    eventually("the boost is over", Duration::from_secs(30), || {
+        train.registration.share().priority == -3
+    });
+    assert_eq!(train.registration.share().boost_until_ns, None);
+    assert_eq!(train.registration.control_generation(), generation);
+}
+
+#[test]
+fn every_edit_of_shares_and_policies_is_acknowledged_and_in_the_log() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let edits: [(&[&str], &str); 6] = [
+        (&["set", "name:train", "weight=200"], "weight"),
+        (&["set", "name:train", "cap=30%"], "cap"),
+        (
+            &["set", "name:train", "priority=10", "--for", "10m"],
+            "boost",
+        ),
+        (&["pause", "name:train"], "paused"),
+        (&["resume", "name:train"], "paused"),
+        (&["policy", "set", "0", "timeslice=5ms"], "timeslice=5ms"),
+    ];
+    let segments = train.registration.segments();
+    for (number, (words, what)) in edits.iter().enumerate() {
+        world.gpushare(words).done();
+        let generation = number as u64 + 1;
+        eventually("the edit is acknowledged", Duration::from_secs(30), || {
+            let seen = shm_layout::snapshot(segments, shm_layout::clock::now());
+            seen.generation == generation && seen.processes[0].acked == generation
+        });
+        let audit = world.gpushare(&["audit", "--json"]).done().json();
+        let last = &audit["edits"][number];
+        assert_eq!(last["result"], "applied", "{last}");
+        assert_eq!(last["generation"], generation);
+        let new = last["new"].as_str().expect("a text");
+        assert!(new.contains(what), "{what}: {last}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Devices that are picked, and what the doctor says of the machine.
+
+use super::*;
+
+#[test]
+fn a_device_picked_by_number_is_the_only_one_seen() {
+    let bed = Testbed::with_scenario("mig");
+    let devices = gpushare(&bed, &["pick", "--json"]).done().json()["devices"].clone();
+    let devices = devices.as_array().expect("a list");
+    assert_eq!(
+        devices.len(),
+        4,
+        "three instances and a whole GPU: {devices:?}"
+    );
+    assert!(
+        devices[0]["uuid"]
+            .as_str()
+            .is_some_and(|uuid| uuid.starts_with("MIG-")),
+        "{devices:?}"
+    );
+    let mut workload = start(&bed, &["--gpu", "1", "--name", "w"]);
+    let told = workload.ask("info");
+    let total: u64 = told
+        .split_whitespace()
+        .next_back()
+        .and_then(|text| text.parse().ok())
+        .expect("bytes");
+    assert_eq!(devices[1]["total_bytes"], total);
+}
+
+#[test]
+fn picks_at_once_choose_different_devices() {
+    let bed = Testbed::new();
+    let first = gpushare(&bed, &["pick"]).done().out;
+    let second = gpushare(&bed, &["pick"]).done().out;
+    assert_ne!(first, second);
+}
+
+#[test]
+fn without_nvml_the_devices_are_those_the_workloads_report() {
+    let bed = Testbed::with_scenario("no-nvml");
+    let mut workload = start(&bed, &["--name", "w"]);
+    assert_eq!(workload.ask("alloc 8M"), "ok");
+    assert_eq!(on_first_device(&bed, "w")["used_bytes"], 8 * MIB);
+    let doctor = gpushare(&bed, &["doctor", "--json"]).json();
+    let nvml = doctor["findings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|finding| finding["check"] == "nvml");
+    assert_eq!(nvml.expect("a finding")["level"], "warn", "{nvml:?}");
+}
+
+#[test]
+fn the_doctor_finds_the_library_at_work() {
+    let bed = Testbed::new();
+    let said = gpushare(&bed, &["doctor", "--json"]).done().json();
+    let level = |check: &str| {
+        let finding = said["findings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .find(|finding| finding["check"] == check);
+        finding.unwrap_or_else(|| panic!("{check} is not in {said}"))["level"].clone()
+    };
+    for check in [
+        "library",
+        "driver",
+        "nvml",
+        "interposition",
+        "quota",
+        "segments",
+    ] {
+        assert_eq!(level(check), "ok", "{check}: {said}");
+    }
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_ends_with_one() {
+    let bed = Testbed::new();
+    let run = |name: &str, value: &str| {
+        let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+        command
+            .arg("doctor")
+            .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+            .env(name, value);
+        Said::from(command.output().expect("built"))
+    };
+    let said = run("GPUSHARE_LIB", "/nonexistent/libgpushare.so");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("FAIL library"), "{said:?}");
+    let said = run("GPUSHARE_MEMORY", "8Q");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.out.contains("8Q") && said.out.contains("->"),
+        "{said:?}"
+    );
+    // Whatever the machine, a machine without a driver is no failure: there is the simulator.
+    let said = run("LD_LIBRARY_PATH", "");
+    assert!(
+        said.out.contains("--sim") || said.out.contains("driver answers"),
+        "{said:?}"
+    );
+}
