@@ -128,7 +128,7 @@ impl<'r> DeviceLock<'r> {
         self.wait(now, give_up)
     }
 
-    /// Gives the lock up, to the waiter who is next. Says to whom.
+    /// Gives the lock up to the next waiter, and says which.
     pub fn release(&self, reason: Reason, now_ns: u64) -> Option<SlotId> {
         let turn = self.device.turn();
         let since = self.held_since();

@@ -100,7 +100,7 @@ fn an_urgent_process_waits_for_nobody_and_the_others_hold_back() {
     assert!(view.lock.waited_ns > 0);
     assert!(
         !view.lock.waited_for.is_empty(),
-        "it is known for whom it waited"
+        "the process it waited for is known"
     );
     assert!(
         busy_kernels.len() > 500,

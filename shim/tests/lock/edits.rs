@@ -91,7 +91,7 @@ fn a_paused_program_launches_nothing_until_it_is_resumed() {
     });
 }
 
-/// The lock that was on its way when the policy ended stayed with whom it came to for as long as that one was busy.
+/// The lock that was on its way when the policy ended stayed with the process it came to for as long as that was busy.
 #[test]
 fn nobody_keeps_a_lock_that_arrives_after_the_policy_has_ended() {
     let stage = Stage::new();

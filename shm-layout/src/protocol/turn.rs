@@ -113,7 +113,7 @@ impl Turn<'_> {
         self.waiting() != [0; BITMAP]
     }
 
-    /// Ends the turn of the owner word `from` and gives the next one to whom `choose` names, or to nobody. `from` is
+    /// Ends the turn of the owner word `from` and gives the next one to the waiter that `choose` names, if any. `from` is
     /// the caller's own turn, or a free word, or that of an owner who is dead or overdue and was
     /// [evicted](Self::evict).
     pub fn pass(&self, from: u64, mut choose: impl FnMut(&[u64; BITMAP]) -> Option<u64>) -> Passed {

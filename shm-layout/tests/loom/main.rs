@@ -1,7 +1,7 @@
 //! Loom tries every interleaving of the protocols, compiled here from their own sources with loom's atomics.
 //!
-//! What it cannot model is time: the deadlines and periodic looks of the real lock are belt and braces, and every
-//! model below has to end without them.
+//! It cannot model time: the deadlines and periodic looks of the real lock are a second safety, and every model below
+//! has to end without them.
 
 #![expect(
     unsafe_code,
