@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(member.free_memory(0), 60 << 20);
         assert_eq!(unlock(&world, pid), Err(Refused::State));
 
-        member.take_memory(0, 32 << 20).expect("somebody else's");
+        member.take_memory(0, 32 << 20).expect("another member's");
         assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
         assert_eq!(state(&world, pid), Ok(State::Checkpointed));
         member.give_memory(0, 32 << 20);

@@ -103,8 +103,9 @@ pub fn sweep() {
     }
 }
 
-/// Removes a world's files unless somebody has it open, apart from those who hold these slots. Under its lock: whoever opens it holds that until he shows as
-/// present, and whoever waited for the lock of a file that was removed meanwhile takes the new file's.
+/// Removes a world's files unless a process has it open, other than the holders of these slots. Under its lock: a process
+/// that opens the world holds the lock until it shows as present, and a process that waited for the lock of a removed file
+/// takes the new file's.
 fn remove_unless_open(memory: &Path, apart_from: &[usize]) {
     let lock = locks::lock_path(memory);
     if let Ok(Some(_exclusive)) = Exclusive::try_lock(&lock)

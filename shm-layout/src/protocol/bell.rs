@@ -25,7 +25,7 @@ pub fn listen(word: &AtomicU32) -> u32 {
     word.fetch_or(LISTENING, Ordering::Acquire) | LISTENING
 }
 
-/// Whether somebody listened since the last stroke.
+/// Whether a listener came since the last stroke.
 pub fn has_listener(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & LISTENING != 0
 }

@@ -63,7 +63,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     runtime.block_on(follow(&mut live, args.json, out))
 }
 
-/// Writes what happens until a signal asks for the end, or until nobody reads.
+/// Writes what happens until a signal asks for the end, or until the reader closes the pipe.
 async fn follow(live: &mut Live, json: bool, out: &mut dyn Write) -> Done {
     let [mut interrupt, mut term, mut hangup] = [
         ends_at(SignalKind::interrupt())?,

@@ -121,6 +121,6 @@ mod tests {
         assert_eq!(pids.resolve(&me), Some(std::process::id()));
         assert_eq!(pids.resolve(&me), Some(std::process::id()), "remembered");
         me.start_time += 1;
-        assert_eq!(pids.resolve(&me), None, "a pid used again is somebody else");
+        assert_eq!(pids.resolve(&me), None, "a reused pid is another process");
     }
 }

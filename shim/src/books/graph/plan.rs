@@ -110,7 +110,7 @@ mod tests {
             frees: vec![1000, 7000],
         };
         let need = plan.need();
-        assert_eq!(need.frees, [7000], "somebody else's");
+        assert_eq!(need.frees, [7000], "another graph's");
         assert_eq!(need.parts.len(), 2);
         assert_eq!(need.parts[0].kept, [piece(2000, 32, 0)]);
         assert_eq!((need.parts[0].temporary, need.parts[1].temporary), (64, 0));

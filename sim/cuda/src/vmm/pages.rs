@@ -1,7 +1,7 @@
 //! The pages behind virtual memory: files of host memory and where they are mapped.
 //!
-//! A reserved address that shows nothing is mapped without access, so that touching it is a fault and nobody
-//! else gets it.
+//! A reserved address that shows nothing is mapped without access, so that touching it is a fault and no
+//! other mapping gets it.
 
 #![allow(unsafe_code)]
 

@@ -17,8 +17,8 @@ use crate::edit::change::{has_run_out, same_subject};
 use crate::text::plain::plain;
 
 impl Editor {
-    /// The edits that can be undone, newest first; an edit of a process that has ended is not one. Whether somebody is looked
-    /// at is no setting: who takes back the newest edit does not mean the trace that came after it.
+    /// The edits that can be undone, newest first; an edit of a process that has ended is not one. A trace is not
+    /// a setting: undo of the newest edit does not mean the trace that was started after it.
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
         let mut settings = self.settings_edits()?;
