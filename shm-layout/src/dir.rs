@@ -115,6 +115,22 @@ impl Dir {
         }
     }
 
+    /// The same, made where it is missing, for its owner alone to enter; one that others may enter is closed to them.
+    pub fn inner_private(&self, name: &str) -> Result<Dir, OpenError> {
+        match mkdirat(&self.fd, name, Bits::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed(&self.path.join(name), "create the directory", errno)),
+        }
+        let inner = self.inner(name)?;
+        if inner.bits & 0o077 != 0
+            && let Err(source) = inner.set_bits(0o700)
+        {
+            let (path, op) = (inner.path, "close to others");
+            return Err(OpenError::Io { path, op, source });
+        }
+        Ok(inner)
+    }
+
     fn open_at(at: impl AsFd, name: &OsStr, path: PathBuf) -> Result<Dir, OpenError> {
         // O_PATH opens whatever has the name, so that a refusal can say what it is and whose.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
