@@ -49,6 +49,9 @@ _gpushare() {
             gpushare,man)
                 cmd="gpushare__subcmd__man"
                 ;;
+            gpushare,mps)
+                cmd="gpushare__subcmd__mps"
+                ;;
             gpushare,pause)
                 cmd="gpushare__subcmd__pause"
                 ;;
@@ -148,6 +151,9 @@ _gpushare() {
             gpushare__subcmd__help,man)
                 cmd="gpushare__subcmd__help__subcmd__man"
                 ;;
+            gpushare__subcmd__help,mps)
+                cmd="gpushare__subcmd__help__subcmd__mps"
+                ;;
             gpushare__subcmd__help,pause)
                 cmd="gpushare__subcmd__help__subcmd__pause"
                 ;;
@@ -196,6 +202,15 @@ _gpushare() {
             gpushare__subcmd__help__subcmd__group,show)
                 cmd="gpushare__subcmd__help__subcmd__group__subcmd__show"
                 ;;
+            gpushare__subcmd__help__subcmd__mps,start)
+                cmd="gpushare__subcmd__help__subcmd__mps__subcmd__start"
+                ;;
+            gpushare__subcmd__help__subcmd__mps,status)
+                cmd="gpushare__subcmd__help__subcmd__mps__subcmd__status"
+                ;;
+            gpushare__subcmd__help__subcmd__mps,stop)
+                cmd="gpushare__subcmd__help__subcmd__mps__subcmd__stop"
+                ;;
             gpushare__subcmd__help__subcmd__policy,set)
                 cmd="gpushare__subcmd__help__subcmd__policy__subcmd__set"
                 ;;
@@ -225,6 +240,30 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help__subcmd__trace,stop)
                 cmd="gpushare__subcmd__help__subcmd__trace__subcmd__stop"
+                ;;
+            gpushare__subcmd__mps,help)
+                cmd="gpushare__subcmd__mps__subcmd__help"
+                ;;
+            gpushare__subcmd__mps,start)
+                cmd="gpushare__subcmd__mps__subcmd__start"
+                ;;
+            gpushare__subcmd__mps,status)
+                cmd="gpushare__subcmd__mps__subcmd__status"
+                ;;
+            gpushare__subcmd__mps,stop)
+                cmd="gpushare__subcmd__mps__subcmd__stop"
+                ;;
+            gpushare__subcmd__mps__subcmd__help,help)
+                cmd="gpushare__subcmd__mps__subcmd__help__subcmd__help"
+                ;;
+            gpushare__subcmd__mps__subcmd__help,start)
+                cmd="gpushare__subcmd__mps__subcmd__help__subcmd__start"
+                ;;
+            gpushare__subcmd__mps__subcmd__help,status)
+                cmd="gpushare__subcmd__mps__subcmd__help__subcmd__status"
+                ;;
+            gpushare__subcmd__mps__subcmd__help,stop)
+                cmd="gpushare__subcmd__mps__subcmd__help__subcmd__stop"
                 ;;
             gpushare__subcmd__policy,help)
                 cmd="gpushare__subcmd__policy__subcmd__help"
@@ -311,7 +350,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick wrap unwrap apply doctor demo experiment init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -617,7 +656,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume undo audit events trace pick wrap unwrap apply doctor demo experiment init completions man help"
+            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -829,6 +868,62 @@ _gpushare() {
         gpushare__subcmd__help__subcmd__man)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__mps)
+            opts="start stop status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__mps__subcmd__start)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__mps__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__mps__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1184,6 +1279,132 @@ _gpushare() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpushare__subcmd__mps)
+            opts="-h --help start stop status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__help)
+            opts="start stop status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__help__subcmd__start)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__help__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__start)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__status)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__mps__subcmd__stop)
+            opts="-h --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpushare__subcmd__pause)
             opts="-h --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1465,7 +1686,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__run)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --best-effort --trace --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --best-effort --trace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1819,7 +2040,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__wrap)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --best-effort --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -23,6 +23,7 @@ mod examples;
 mod experiment;
 mod group;
 mod init;
+mod mps;
 mod pick;
 pub(crate) mod policy;
 mod ps;
@@ -75,6 +76,8 @@ enum Verb {
     #[command(subcommand)]
     Trace(trace::Verb),
     Pick(pick::Args),
+    #[command(subcommand)]
+    Mps(mps::Verb),
     Wrap(wrap::WrapArgs),
     Unwrap(wrap::UnwrapArgs),
     Apply(apply::Args),
@@ -138,6 +141,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Events(args) => events::run(&args, out),
         Verb::Trace(verb) => trace::run(verb, out),
         Verb::Pick(args) => pick::run(&args, out),
+        Verb::Mps(verb) => mps::run(&verb, out),
         Verb::Wrap(args) => wrap::wrap(&args, out),
         Verb::Unwrap(args) => wrap::unwrap(&args, out),
         Verb::Apply(args) => apply::run(&args, out),

@@ -15,6 +15,7 @@ mod driver;
 mod install;
 mod interposition;
 mod machine;
+mod mps;
 mod program;
 mod segments;
 mod unreached;
@@ -106,5 +107,6 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
         findings.extend(unreached::check(snapshot.as_ref()));
     }
     findings.extend(driver::check(patient));
+    findings.extend(mps::check(patient));
     findings
 }

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::Done;
-use super::ps;
+use super::{mps, ps};
 use crate::sample::columns::COLUMNS;
 use crate::sample::keys::{self, Key};
 use crate::text::exit::{self, Exit, Failure};
@@ -103,6 +103,10 @@ fn add_verbs(
         if name == "gpushare-ps" {
             let about = "What --json writes.";
             text.push_str(&json(about, &keys::of::<ps::Document<'_>>()));
+        }
+        if name == "gpushare-mps-status" {
+            let about = "What --json writes.";
+            text.push_str(&json(about, &keys::of::<mps::Document>()));
         }
         pages.push((format!("{name}.1"), text));
         add_verbs(verb, &name, pages)?;

@@ -24,6 +24,9 @@ mod traced;
 /// processor), it starts without limits and one message says so; but if an option here or a variable
 /// requests a limit, it starts only with --best-effort. A bad value, also in a variable of another
 /// tool, and an amount for a device that the program will not see are usage errors.
+///
+/// If gpushare mps runs in the same directory, the program joins it, unless --no-mps is given or
+/// CUDA_MPS_PIPE_DIRECTORY is set.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: the program's own; 126 when it cannot be executed, 127 when it is not found."
@@ -65,6 +68,9 @@ pub fn run(args: Args) -> Done {
     if let Some(gpu) = &settings.gpu {
         let uuid = pick(gpu, settings, &launch)?;
         launch.show_only(&uuid);
+    }
+    if let Some(dir) = &segments.dir {
+        launch.join_mps(&dir.path, settings, &environment);
     }
     fits(environment, settings, &launch)?;
     if let Some(group) = settings

@@ -21,6 +21,7 @@ use crate::text::units;
 use crate::workload::leftovers::sweep_worlds;
 use shm_layout::variables;
 
+mod mps;
 mod settings;
 
 pub use settings::Settings;
@@ -31,6 +32,8 @@ pub struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
+    /// Variables that it does not inherit.
+    removed: Vec<&'static str>,
     /// What the person should know before it runs.
     pub warnings: Vec<String>,
     /// Why nothing will be enforced in it or in what it starts, if so.
@@ -79,6 +82,7 @@ impl Launch {
             program,
             arguments: arguments.to_vec(),
             environment: variables,
+            removed: Vec::new(),
         };
         if let Some(library) = library {
             launch.set("LD_PRELOAD", artifacts::PRELOAD.prepend(&library));
@@ -143,10 +147,16 @@ impl Launch {
     /// The command, ready to be spawned.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        self.equip(&mut command);
         command
-            .args(&self.arguments)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command
+    }
+
+    fn equip(&self, command: &mut Command) {
+        for name in &self.removed {
+            command.env_remove(name);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 
     /// The program's environment as set here, in order.
@@ -178,7 +188,7 @@ impl Launch {
     fn shell(&self) -> Command {
         let mut shell = Command::new("/bin/sh");
         shell.arg(&self.program).args(&self.arguments);
-        shell.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        self.equip(&mut shell);
         shell
     }
 

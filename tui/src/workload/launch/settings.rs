@@ -26,9 +26,15 @@ pub struct Settings {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub weight: Option<String>,
     /// Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]
+    ///
+    /// Under gpushare mps it also decides the priority in MPS, which stays until the program ends: above 0 is MPS's
+    /// normal priority, 0 and below is the one below normal. CUDA_MPS_CLIENT_PRIORITY, where it is set, takes precedence.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub priority: Option<String>,
     /// Upper limit of its share of the device's time, 1% to 100%
+    ///
+    /// Under gpushare mps it is also the upper limit of its share of the SMs, which stays until the program ends.
+    /// CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, where it is set, takes precedence: with 100 only the time is limited.
     #[arg(long, value_name = "%")]
     pub cap: Option<String>,
     /// Join this group and use its quota, weight and cap
@@ -43,6 +49,9 @@ pub struct Settings {
     /// Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]
     #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
     pub sim: Option<Option<String>>,
+    /// Do not join the MPS that gpushare mps start runs
+    #[arg(long)]
+    pub no_mps: bool,
     /// Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning
     #[arg(long)]
     pub best_effort: bool,
@@ -227,6 +236,7 @@ impl Settings {
             Some(None) => options.push("--sim".into()),
             None => {}
         }
+        options.extend(self.no_mps.then(|| "--no-mps".to_owned()));
         options.extend(self.best_effort.then(|| "--best-effort".to_owned()));
         options
     }
@@ -309,6 +319,15 @@ mod tests {
         for settings in unlimited {
             assert_eq!(asked(settings), [""; 0]);
         }
+    }
+
+    #[test]
+    fn a_wrapped_program_that_stays_out_of_mps_says_so_at_each_start() {
+        let settings = Settings {
+            no_mps: true,
+            ..Settings::default()
+        };
+        assert_eq!(settings.options(), ["--no-mps"]);
     }
 
     #[test]

@@ -1,0 +1,56 @@
+//! Does MPS run for this directory?
+
+use std::time::Duration;
+
+use super::{Finding, Patient};
+use crate::host::mps::{Control, PIPE_DIRECTORY, PROGRAM, Place, State};
+
+/// How long the daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) fn check(patient: &Patient) -> Option<Finding> {
+    let dir = &patient.dir.as_ref().ok()?.path;
+    let place = match Place::existing(dir) {
+        Ok(place) => place,
+        Err(failure) => {
+            let fix = "remove it, or set GPUSHARE_DIR to a directory of your own; programs do not join MPS meanwhile";
+            return Some(Finding::fail("mps", failure.sentence, fix));
+        }
+    };
+    let state = place.as_ref().map(|place| place.state(PATIENCE));
+    Some(match state {
+        Some(State::On { pid, .. }) => {
+            let named = std::env::var_os(PIPE_DIRECTORY);
+            match named.filter(|named| place.is_some_and(|place| place.pipe != *named)) {
+                Some(named) => Finding::warn(
+                    "mps",
+                    format!(
+                        "runs for this directory (control daemon {pid}), and {PIPE_DIRECTORY} is {named:?}"
+                    ),
+                    format!(
+                        "unset {PIPE_DIRECTORY}; programs started here do not join the one of this directory"
+                    ),
+                ),
+                None => Finding::ok(
+                    "mps",
+                    format!(
+                        "runs for this directory (control daemon {pid}): programs of gpushare run join it, and quota, \
+                         overlap and pause work on top of it"
+                    ),
+                ),
+            }
+        }
+        Some(State::Silent { pid, why }) => Finding::warn(
+            "mps",
+            format!("control daemon {pid} does not answer: {why}"),
+            "run gpushare mps stop --force, then gpushare mps start; programs do not join it meanwhile",
+        ),
+        None | Some(State::Off) => Finding::ok(
+            "mps",
+            match Control::find() {
+                Ok(_) => "does not run for this directory; gpushare mps start starts it".into(),
+                Err(_) => format!("does not run for this directory; {PROGRAM} is not in PATH"),
+            },
+        ),
+    })
+}
