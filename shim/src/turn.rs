@@ -7,8 +7,8 @@
 //!    └────────── handed over ◀── Draining ◀──────────────────────┘ gate closed
 //! ```
 //!
-//! With policy `off` the gate is open and the turn has nothing to say. Under `overlap` there are no turns: see [`beside`]. With a time slice the gate is open
-//! while the lock is held, and the keeper closes it. With a counted policy (`launches=N`, `always`) the gate
+//! With policy `off` the gate is open and the turn has nothing to say. Under `overlap` there are no turns (`turn/beside.rs`).
+//! With a time slice the gate is open while the lock is held, and the keeper closes it. With a counted policy (`launches=N`, `always`) the gate
 //! stays closed and every submission is counted here; when the count is full and another process waits, the device
 //! finishes what it was given, and whose turn it is is decided anew. The mutex is held for moments only: never
 //! while waiting for the lock or for the device.

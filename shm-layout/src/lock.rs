@@ -3,13 +3,13 @@
 //! What a user of it may rely on:
 //!
 //! * There is one owner. Its word changes only by compare-and-swap ([`crate::protocol::turn`]).
-//! * A release hands the lock *to* the waiter who is next, so nobody barges in, and a holder keeps it only while it
+//! * A release hands the lock *to* the waiter who is next, so no process barges in, and a holder keeps it only while it
 //!   is the most deserving itself ([`DeviceLock::contended`], and [`DeviceLock::is_due`] where turns are counted).
 //! * A dead owner loses it within microseconds: waiters sleep on its keeper's robust word as well as on their own
 //!   grant. A stopped or overdue one loses it after its hold limit and grace, and finds out by [`DeviceLock::held`].
 //! * Nothing sleeps longer than 50 ms without looking again.
 //!
-//! After a hand-off with others still waiting, the releaser pokes one of them, so that somebody sleeps on the *new*
+//! After a hand-off with others still waiting, the releaser pokes one of them, so that one sleeps on the *new*
 //! holder's robust word. The others look again on their own.
 
 mod account;
@@ -98,7 +98,7 @@ impl<'r> DeviceLock<'r> {
         }
     }
 
-    /// Takes the lock if it is free and nobody else is to have it.
+    /// Takes the lock if it is free and no other process is to have it.
     pub fn try_acquire(&self, now_ns: u64) -> bool {
         let turn = self.device.turn();
         let seen = turn.owner();
@@ -108,7 +108,7 @@ impl<'r> DeviceLock<'r> {
         if self.seat.may_be_held_back() && !self.eligible(now_ns) {
             return false;
         }
-        if turn.anybody() && self.best_waiter(0, now_ns).is_some() {
+        if turn.has_waiters() && self.best_waiter(0, now_ns).is_some() {
             return false;
         }
         let Some(mine) = turn.take(seen, self.me) else {
@@ -159,7 +159,7 @@ impl<'r> DeviceLock<'r> {
             Ordering::Relaxed,
         );
         if next == 0 {
-            // Whoever comes while nobody is active starts level with us.
+            // A process that comes while none is active starts level with us.
             self.device
                 .floor
                 .fetch_max(self.words.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -179,30 +179,30 @@ impl<'r> DeviceLock<'r> {
             && self.words.lock_state.load(Ordering::Relaxed) == HOLDS
     }
 
-    /// Whether somebody eligible waits who deserves the lock more than we: by the device's order, so that under
+    /// Whether an eligible process waits that deserves the lock more than we: by the device's order, so that under
     /// `fair` a heavy holder goes on until its share is used, and under `priority` an urgent one until others have
-    /// aged enough. A holder that is paused or over its cap deserves it less than anybody.
+    /// aged enough. A holder that is paused or over its cap deserves it least.
     pub fn contended(&self) -> bool {
-        self.device.turn().anybody() && self.contended_at(clock::now())
+        self.device.turn().has_waiters() && self.contended_at(clock::now())
     }
 
-    /// Whether anybody waits at all, deserving or not: a holder that runs far ahead of the device then stops to let
+    /// Whether any process waits at all, deserving or not: a holder that runs far ahead of the device then stops to let
     /// it catch up.
     pub fn is_waited_for(&self) -> bool {
-        self.device.turn().anybody()
+        self.device.turn().has_waiters()
     }
 
-    /// Whether anybody waits who may have the lock, deserving or not: a holder whose count is full then drains, and
+    /// Whether a process waits that may have the lock, deserving or not: a holder whose count is full then drains, and
     /// the turn is [decided again](Self::is_due).
     pub fn is_wanted(&self) -> bool {
-        self.device.turn().anybody() && self.best_waiter(self.me, clock::now()).is_some()
+        self.device.turn().has_waiters() && self.best_waiter(self.me, clock::now()).is_some()
     }
 
-    /// At the end of a quantum that took `quantum_ns`, drained: whether the turn is somebody else's now. It stays
-    /// ours under `fair` if one more quantum would leave us behind them still, and under `priority` while nobody
+    /// At the end of a quantum that took `quantum_ns`, drained: whether another process has the turn now. It stays
+    /// ours under `fair` if one more quantum would leave us behind them still, and under `priority` while none
     /// is as urgent.
     pub fn is_due(&self, quantum_ns: u64) -> bool {
-        self.device.turn().anybody() && self.due_at(clock::now(), quantum_ns)
+        self.device.turn().has_waiters() && self.due_at(clock::now(), quantum_ns)
     }
 
     fn contended_at(&self, now_ns: u64) -> bool {
@@ -220,8 +220,8 @@ impl<'r> DeviceLock<'r> {
     }
 
     /// Listens for who joins this device's queue: a lone holder's keeper does. Gives the futex word that changes then,
-    /// and the value to sleep on. Whoever came before is in the queue already: look after this and before the sleep.
-    /// Only who comes while somebody listens pays for waking anybody.
+    /// and the value to sleep on. A process that came before is in the queue already: look after this and before the sleep.
+    /// A process pays for a wake-up only if one listens.
     pub fn listen(&self) -> (&'r AtomicU32, u32) {
         let word = &self.device.arrivals;
         (word, bell::listen(word))

@@ -275,7 +275,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: ours, and destroyed once; its context is there still, for whoever ends that asks us to forget first.
+        // SAFETY: ours, and destroyed once; its context is there still, for the hook that ends a context asks us to forget first.
         let _ = unsafe { call::cuEventDestroy_v2(self.handle) };
     }
 }

@@ -109,7 +109,7 @@ impl Turn {
         if kept || !lock.is_waited_for() {
             return;
         }
-        // Whoever deserves it more has it at once; others, once this process has nothing more to submit.
+        // A process that deserves it more has it at once; others, once this one has nothing more to submit.
         self.synchronised(&mut state, guest, device, true);
         drop(state);
         if lock.contended() {

@@ -18,7 +18,7 @@ impl DeviceLock<'_> {
         }
     }
 
-    /// Whoever was away is paid for little of that time.
+    /// A process that was away is paid for little of that time.
     pub(super) fn open_account(&self, now_ns: u64) {
         self.start_virtual_time(now_ns);
         if self.seat.may_be_held_back() {

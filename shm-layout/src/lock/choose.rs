@@ -1,7 +1,7 @@
 //! Who is next.
 //!
 //! * `fifo`: who has waited longest.
-//! * `priority`: the highest priority, where every [`AGE_NS`] of waiting counts as one step, so nobody starves.
+//! * `priority`: the highest priority, where every [`AGE_NS`] of waiting counts as one step, so no process starves.
 //! * `fair`: the least virtual time, which is time held over weight. A newcomer starts at the least of the active, so
 //!   it gets no pay for the time it was away. One that is back at once was not away: it keeps what its last turn left
 //!   it short of, up to half that turn, so that shares follow the weights though a turn ends at whole kernels only.
@@ -30,7 +30,7 @@ const AGE_DIVISOR: u64 = 8;
 /// A waiter that has not looked for so long may be stopped, and is not chosen; it takes part again once it looks.
 pub(super) const PULSE_NS: u64 = 500_000_000;
 
-/// Somebody who may have the lock next, or has it.
+/// A process that may have the lock next, or has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) word: u64,
@@ -208,7 +208,7 @@ fn virtual_now(entry: &DeviceEntry, share: &Share, held_ns: u64) -> u64 {
         .saturating_add(super::stats::virtual_ns(held_ns, share.weight))
 }
 
-/// The least virtual time of those who hold or wait and may have the lock; `None` if nobody does.
+/// The least virtual time of those who hold or wait and may have the lock; `None` if there is none.
 pub(crate) fn least_active(
     segments: &Segments,
     shares: &mut Shares,

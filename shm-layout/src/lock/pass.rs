@@ -12,7 +12,7 @@ use crate::{
     value::{Event, EventKind, Reason, SlotId},
 };
 
-/// Passes the turn of `from` (the caller's; an evicted owner's; or nobody's) to the best waiter, and wakes it.
+/// Passes the turn of `from` (the caller's, an evicted owner's, or none) to the best waiter, and wakes it.
 pub(super) fn pass(
     segments: &Segments,
     device_index: usize,
@@ -32,14 +32,14 @@ pub(super) fn pass(
         // ORDER: Release pairs with the futex wait's look at the word; the new owner word is visible before it.
         entry.grant.fetch_add(1, Ordering::Release);
         futex::wake(&entry.grant, i32::MAX);
-        // What nobody waits for comes behind the wake-up.
+        // No process waits for this, so it comes behind the wake-up.
         device
             .floor
             .fetch_max(entry.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     device.handoffs.fetch_add(1, Ordering::Relaxed);
     crash_point!("pass:woken");
-    // Somebody has to sleep on the new owner's robust word: see the module's docs.
+    // One waiter has to sleep on the new owner's robust word: see the module's docs.
     if let Some(watcher) = choose::someone_else(state, device_index, next) {
         // ORDER: Release as above. Changed, so that one who looked before the hand-off does not fall asleep on the last
         // owner's word.
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::{Identity, LaunchLimits, Segments, clock, register};
 
-    /// Else a death of the new owner would be seen when somebody next looks, and not at once.
+    /// Else a death of the new owner would be seen at a waiter's next look, and not at once.
     #[test]
     fn a_hand_off_makes_another_waiter_look_at_the_new_owner() {
         let (dir, holder, first, entry) = pair(slices());

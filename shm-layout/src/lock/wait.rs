@@ -42,7 +42,7 @@ impl DeviceLock<'_> {
                     .blame(watch.owner, now.saturating_sub(watch.looked_ns));
                 // Inside first and out of the queue second: see Turn::pass.
                 if !self.begin(owner, now, Some(waited)) {
-                    // Too late: whoever declared it void passes it on, and if that one has died, we do.
+                    // Too late: the process that declared it void passes it on, and if that one has died, we do.
                     self.pass(owner, now);
                     continue;
                 }
@@ -59,7 +59,7 @@ impl DeviceLock<'_> {
             let holder = self.look_at(owner, now, &mut watch);
             let moved = match holder {
                 Some(fault) => self.put_out(owner, fault, watch.since_ns, now),
-                None => who(owner) == 0 && self.take_from_nobody(owner, now),
+                None => who(owner) == 0 && self.take_free(owner, now),
             };
             if !moved {
                 self.sleep(owner, grant, now, &watch);
@@ -67,8 +67,8 @@ impl DeviceLock<'_> {
         }
     }
 
-    /// Passes a free lock on, to us or to somebody who deserves it more. True if anything moved.
-    fn take_from_nobody(&self, free: u64, now_ns: u64) -> bool {
+    /// Passes a free lock on, to us or to a process that deserves it more. True if anything moved.
+    fn take_free(&self, free: u64, now_ns: u64) -> bool {
         // A pause or a cap may have kept it free for long; that is no hand-off.
         self.device.passed_ns.store(0, Ordering::Relaxed);
         matches!(self.pass(free, now_ns), Passed::To(_) | Passed::Moved)

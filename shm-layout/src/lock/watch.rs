@@ -9,7 +9,7 @@ use crate::{
     value::{Event, EventKind, LockPolicy, Reason, Share},
 };
 
-/// Nobody sleeps longer without looking again.
+/// No process sleeps longer without looking again.
 pub(super) const LOOK_NS: u64 = 50_000_000;
 /// A keeper of a holder that has not ticked for so long is stopped.
 const QUIET_NS: u64 = 1_000_000_000;
@@ -23,7 +23,7 @@ pub(super) struct Watch {
     pub(super) owner: u64,
     pub(super) since_ns: u64,
     heartbeat_ns: u64,
-    /// How long somebody deserved the lock more than this holder.
+    /// How long another process deserved the lock more than this holder.
     pub(super) overdue_ns: u64,
     /// How long its keeper has not ticked.
     quiet_ns: u64,

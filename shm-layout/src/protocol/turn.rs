@@ -11,7 +11,7 @@
 //! * A waiter first sets its bit and then looks at the word; a releaser first frees the word and then looks at the
 //!   bits. One of them sees the other, and no wake-up is lost.
 //! * A waiter that gives up first clears its bit and then looks at the word; a giver first writes the word and then
-//!   looks at the bit. One of them sees the other, and no turn is lost on somebody who has left.
+//!   looks at the bit. One of them sees the other, and no turn is lost on a process that has left.
 
 use crate::primitive::{AtomicU64, Ordering, fence};
 
@@ -41,7 +41,7 @@ pub struct Turn<'a> {
     pub owner: &'a AtomicU64,
     /// One bit for each slot that waits.
     pub waiters: &'a [AtomicU64],
-    /// Which turn was taken up: tells a turn that was taken up from one that was given to somebody who had left, and proves
+    /// Which turn was taken up: tells a turn that was taken up from one that was given to a process that had left, and proves
     /// that there is never a second one.
     pub inside: &'a AtomicU64,
     /// Which turn was last taken away: its owner may not know yet.
@@ -51,9 +51,9 @@ pub struct Turn<'a> {
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// It was not that turn any more: somebody else changed it.
+    /// It was not that turn any more: another process changed it.
     Moved,
-    /// Nobody eligible waits; the lock is free.
+    /// No eligible process waits; the lock is free.
     Free,
     /// It is this one's turn, who has to be woken.
     To(u64),
@@ -108,8 +108,8 @@ impl Turn<'_> {
         bits
     }
 
-    /// Whether anybody waits.
-    pub fn anybody(&self) -> bool {
+    /// Whether a process waits.
+    pub fn has_waiters(&self) -> bool {
         self.waiting() != [0; BITMAP]
     }
 
@@ -149,7 +149,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a turn was given to somebody who does not wait any more. It cannot be taken up then.
+    /// Whether a turn was given to a process that does not wait any more. It cannot be taken up then.
     fn abandoned(&self, turn: u64) -> bool {
         let slot = (turn & 0x7fff).wrapping_sub(1) as usize;
         // ORDER: Acquire pairs with the Release in leave: who took its turn up is seen inside.
@@ -181,7 +181,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Before passing on somebody else's turn: its owner is put out, or cannot come in any more. An owner that finds
+    /// Before passing on the turn of another: its owner is put out, or cannot come in any more. An owner that finds
     /// its turn [void](Entry::TooLate) and still its own passes it on itself: we may have died here.
     pub fn evict(&self, turn: u64) {
         self.evicted.store(turn, Ordering::Relaxed);
@@ -193,7 +193,7 @@ impl Turn<'_> {
     /// Takes a turn up. One that was slow to come may have been put out before.
     pub fn enter(&self, turn: u64) -> Entry {
         loop {
-            // ORDER: Acquire pairs with the Release below; whoever is inside already, its turn is seen next.
+            // ORDER: Acquire pairs with the Release below; if a process is inside already, its turn is seen next.
             let before = self.inside.load(Ordering::Acquire);
             if self.owner() != turn || before == turn | VOID {
                 return Entry::TooLate;
@@ -231,7 +231,7 @@ impl Turn<'_> {
 pub enum Entry {
     /// As it must be.
     Alone,
-    /// Somebody else was inside, which must never be.
+    /// Another process was inside, which must never be.
     NotAlone,
     /// The turn was taken from us before we took it up.
     TooLate,

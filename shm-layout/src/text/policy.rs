@@ -222,7 +222,7 @@ pub struct PolicyEdit {
 impl PolicyEdit {
     /// The policy `base` with this edit on top, or why the two do not go together.
     ///
-    /// A slice longer than a `max-hold` that nobody wrote lengthens it; one that somebody wrote is a conflict.
+    /// A slice longer than the default `max-hold` lengthens it; one longer than a written `max-hold` is a conflict.
     pub fn apply(&self, base: LockPolicy) -> Result<LockPolicy, TextError> {
         let mut policy = LockPolicy {
             kind: self.kind.unwrap_or(base.kind),

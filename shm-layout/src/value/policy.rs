@@ -24,7 +24,7 @@ pub enum PolicyKind {
 
 impl PolicyKind {
     /// `overlap` without a number.
-    pub const OVERLAP: Self = Self::Overlap(2_000_000);
+    pub const OVERLAP: Self = Self::Overlap(1_000_000);
 
     /// Whether processes submit one at a time, in turns.
     pub const fn has_turns(self) -> bool {

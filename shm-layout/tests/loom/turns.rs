@@ -137,7 +137,10 @@ fn ends_free(gpu: &Gpu, threads: Vec<thread::JoinHandle<()>>) {
     for thread in threads {
         thread.join().expect("no panic");
     }
-    assert_eq!((who(gpu.turn().owner()), gpu.turn().anybody()), (0, false));
+    assert_eq!(
+        (who(gpu.turn().owner()), gpu.turn().has_waiters()),
+        (0, false)
+    );
 }
 
 const NOBODY: u64 = u64::MAX;

@@ -1,0 +1,202 @@
+//! Who holds back, on the real words, with a clock that the test holds.
+
+use super::{
+    super::pair::{MS, operator},
+    *,
+};
+use crate::{
+    Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, Set,
+    register,
+};
+
+const AHEAD: u64 = 2 * MS;
+
+/// Processes of a device under `overlap`, by priority.
+struct World {
+    _dir: tempfile::TempDir,
+    operator: Operator,
+    processes: Vec<(Registration, Entry)>,
+    now: u64,
+}
+
+impl World {
+    fn new(order: Order, priorities: &[i32]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let policy = LockPolicy {
+            kind: PolicyKind::Overlap(AHEAD),
+            order,
+            ..LockPolicy::default()
+        };
+        let operator = operator(dir.path(), policy);
+        let enter = |priority: &i32| {
+            let limits = LaunchLimits {
+                priority: Some(*priority),
+                ..LaunchLimits::default()
+            };
+            let process = register(operator.segments(), &Identity::default(), &limits);
+            let process = process.expect("a slot");
+            let entry = process.add_device([1; 16], 0, "", 1, 0).expect("an entry");
+            (process, entry)
+        };
+        Self {
+            processes: priorities.iter().map(enter).collect(),
+            _dir: dir,
+            operator,
+            now: clock::now(),
+        }
+    }
+
+    fn lock(&self, who: usize) -> DeviceLock<'_> {
+        self.processes[who].0.lock(self.processes[who].1)
+    }
+
+    fn begin(&self, who: usize) {
+        self.lock(who).begin_activity(self.now);
+    }
+
+    /// Time passes; those who are active say so.
+    fn pass(&mut self, ns: u64) {
+        self.now += ns;
+        for who in 0..self.processes.len() {
+            if self.lock(who).is_active() {
+                self.lock(who).keep_active(self.now);
+            }
+        }
+    }
+
+    fn by(&self, who: usize) -> Option<usize> {
+        let held = self.lock(who).held_back_by(AHEAD, 0, self.now)?;
+        let by = held.by.unwrap_or(self.processes[who].0.slot());
+        self.processes.iter().position(|(one, _)| one.slot() == by)
+    }
+
+    fn share(&self, who: usize, weight: Set<u32>, cap: Set<u32>) {
+        let change = Change::ProcessShare {
+            slot: self.processes[who].0.slot(),
+            weight,
+            priority: Set::Keep,
+            cap,
+            paused: Set::Keep,
+            boost: Set::Keep,
+        };
+        self.operator.edit(None, &change, self.now).expect("edited");
+    }
+}
+
+#[test]
+fn who_has_a_higher_priority_holds_back_those_below_while_it_is_active_and_no_longer() {
+    let world = World::new(Order::Priority, &[0, 5, 0]);
+    assert!(world.lock(0).may_have_to_hold_back(world.now));
+    assert!(!world.lock(1).may_have_to_hold_back(world.now));
+    (0..3).for_each(|who| assert_eq!(world.by(who), None));
+    world.begin(0);
+    assert_eq!(world.by(1), None, "the one above");
+    assert_eq!(world.by(2), None, "one of the same priority");
+    world.begin(1);
+    assert_eq!(
+        (world.by(0), world.by(1), world.by(2)),
+        (Some(1), None, Some(1))
+    );
+    world.lock(1).end_activity(world.now);
+    assert_eq!(world.by(0), None);
+}
+
+#[test]
+fn who_does_not_show_itself_any_more_holds_nobody_back() {
+    let mut world = World::new(Order::Priority, &[0, 5]);
+    world.begin(1);
+    world.now += PULSE_NS;
+    assert_eq!(world.by(0), Some(1));
+    world.now += 1;
+    assert_eq!(world.by(0), None);
+}
+
+#[test]
+fn a_step_of_priority_is_waited_out_in_a_tenth_of_a_second() {
+    let world = World::new(Order::Priority, &[0, 3]);
+    world.begin(1);
+    let waited = |ns| world.lock(0).held_back_by(AHEAD, ns, world.now).is_some();
+    assert!(waited(3 * AGE_NS - 1));
+    assert!(!waited(3 * AGE_NS));
+}
+
+#[test]
+fn what_several_use_together_is_charged_in_equal_parts() {
+    let mut world = World::new(Order::Fifo, &[0, 0]);
+    world.begin(0);
+    world.pass(10 * MS);
+    world.begin(1);
+    world.pass(10 * MS);
+    let held = |who: usize| world.lock(who).words.held_ns.load(Ordering::Relaxed);
+    assert_eq!((held(0), held(1)), (15 * MS, 5 * MS));
+    assert_eq!(world.by(0), None, "nobody is held back under fifo");
+}
+
+#[test]
+fn under_fair_who_is_ahead_of_its_weight_holds_back_until_the_others_have_caught_up() {
+    let mut world = World::new(Order::Fair, &[0, 0]);
+    world.share(1, Set::To(300), Set::Keep);
+    world.begin(0);
+    world.begin(1);
+    // Both use a half; the first is worth a third of the second, so it runs ahead by a third of what passes.
+    world.pass(5 * MS);
+    assert_eq!(world.by(0), None, "no more than AHEAD");
+    world.pass(5 * MS);
+    assert_eq!((world.by(0), world.by(1)), (Some(1), None));
+    let state = &world.lock(0).words.lock_state;
+    state.store(BACK, Ordering::Relaxed);
+    world.pass(10 * MS);
+    assert_eq!(
+        world.by(0),
+        None,
+        "the second has had the device for itself meanwhile"
+    );
+}
+
+#[test]
+fn who_was_away_gets_no_pay_for_it() {
+    let mut world = World::new(Order::Fair, &[0, 0]);
+    world.begin(0);
+    world.pass(10_000 * MS);
+    world.begin(1);
+    assert_eq!(world.by(0), None, "else it would wait for ten seconds");
+}
+
+#[test]
+fn a_cap_holds_back_wholly_and_for_nobody() {
+    let mut world = World::new(Order::Priority, &[0]);
+    world.share(0, Set::Keep, Set::To(10));
+    world.begin(0);
+    assert!(world.lock(0).may_have_to_hold_back(world.now));
+    world.pass(200 * MS);
+    let held = world.lock(0).held_back_by(AHEAD, 0, world.now);
+    let own = HeldBack {
+        by: None,
+        wholly: true,
+    };
+    assert_eq!(held, Some(own));
+    world.now += 5_000 * MS;
+    assert_eq!(world.by(0), None);
+}
+
+#[test]
+fn a_wait_is_counted_once_however_often_it_is_interrupted() {
+    let world = World::new(Order::Priority, &[0, 5]);
+    world.begin(0);
+    world.begin(1);
+    for _ in 0..5 {
+        world.lock(1).keep_active(clock::now());
+        world.lock(0).hold_back(AHEAD, MS, &|| false);
+    }
+    world.lock(1).end_activity(clock::now());
+    world.lock(0).go_on(clock::now());
+    let words = world.lock(0).words;
+    let waits: u32 = words
+        .wait_hist
+        .iter()
+        .map(|word| word.load(Ordering::Relaxed))
+        .sum();
+    assert_eq!(waits, 1);
+    assert!(words.waited_ns.load(Ordering::Relaxed) >= 5 * MS);
+    assert_eq!(words.lock_state.load(Ordering::Relaxed), ACTIVE);
+}
