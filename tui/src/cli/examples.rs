@@ -11,7 +11,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("quota", "gpushare quota set name:train 8GiB"),
     ("quota set", "gpushare quota set name:train 8GiB --for 10m"),
     ("quota show", "gpushare quota show name:train"),
-    ("policy", "gpushare policy set all timeslice=5ms"),
+    ("policy", "gpushare policy set all overlap order=priority"),
     ("policy set", "gpushare policy set all timeslice=5ms order=fair"),
     ("policy show", "gpushare policy show --json"),
     ("group", "gpushare group create team-a memory=16GiB"),
