@@ -85,11 +85,11 @@ pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: c_uint = 1;
 /// Export to other hosts of a fabric.
 pub const CU_MEM_HANDLE_TYPE_FABRIC: c_uint = 8;
 
-/// Set in [`CUDA_ARRAY3D_DESCRIPTOR::Flags`]: `Depth` counts layers.
+/// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: `Depth` counts layers.
 pub const CUDA_ARRAY3D_LAYERED: c_uint = 1;
-/// Set in [`CUDA_ARRAY3D_DESCRIPTOR::Flags`]: six faces a cube.
+/// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: six faces a cube.
 pub const CUDA_ARRAY3D_CUBEMAP: c_uint = 4;
-/// Set in [`CUDA_ARRAY3D_DESCRIPTOR::Flags`]: sparse, with no memory of its own.
+/// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: sparse, with no memory of its own.
 pub const CUDA_ARRAY3D_SPARSE: c_uint = 0x40;
-/// Set in [`CUDA_ARRAY3D_DESCRIPTOR::Flags`]: memory is mapped later.
+/// Set in `CUDA_ARRAY3D_DESCRIPTOR::Flags`: memory is mapped later.
 pub const CUDA_ARRAY3D_DEFERRED_MAPPING: c_uint = 0x80;
