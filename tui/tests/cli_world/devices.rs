@@ -102,3 +102,27 @@ fn the_doctor_says_what_is_wrong_and_ends_with_one() {
         "{said:?}"
     );
 }
+
+/// A thread asks NVML's library, and goes on when the verb is done; the library has work of its own at the end.
+#[test]
+fn a_verb_that_is_done_at_once_ends_well_though_nvml_is_still_asked() {
+    let bed = Testbed::new();
+    // The world of the directory: whoever was in it looks at its end whether it can be removed.
+    let here = |program: &str, args: &[&str]| {
+        let mut command = bed.sim_only(program);
+        command
+            .args(args)
+            .env_remove("GPUSHARE_SIM_WORLD")
+            .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+        command
+    };
+    let script = artifact("gpushare-workload");
+    let mut workload = here(&script.display().to_string(), &["--script"]);
+    let mut workload = Watched::spawn(workload.env("LD_PRELOAD", artifact("libgpushare.so")));
+    assert!(workload.line().starts_with("ready"));
+    for _ in 0..20 {
+        let mut verb = here(env!("CARGO_BIN_EXE_gpushare"), &["events", "--last", "1"]);
+        let said: Said = verb.output().expect("the program is built").into();
+        said.done();
+    }
+}

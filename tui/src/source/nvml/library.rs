@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use nvml_wrapper::Nvml;
@@ -24,15 +25,20 @@ pub fn choose(segment: &Path) -> Option<OsString> {
 }
 
 fn real_one_is_found() -> bool {
-    Nvml::builder().lib_path(OsStr::new(SONAME)).init().is_ok()
+    let found = Nvml::builder().lib_path(OsStr::new(SONAME)).init();
+    found.map(ManuallyDrop::new).is_ok()
 }
 
 /// Loads and initialises it; the error is a sentence.
-pub(super) fn open(library: Option<&OsStr>) -> Result<Nvml, String> {
+///
+/// It is never shut down nor unloaded: the thread that asks it would do so while the process ends, and would take the code
+/// of the library's own exit handlers from under them.
+pub(super) fn open(library: Option<&OsStr>) -> Result<ManuallyDrop<Nvml>, String> {
     let path = library.unwrap_or(OsStr::new(SONAME));
     Nvml::builder()
         .lib_path(path)
         .init()
+        .map(ManuallyDrop::new)
         .map_err(|error| match error {
             NvmlError::LibloadingError(_) => format!(
                 "{} was not found; devices show what the workloads report",
