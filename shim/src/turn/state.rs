@@ -91,7 +91,7 @@ impl State {
 
     /// Whether submissions need not be counted while the lock is held.
     pub fn is_open(&self) -> bool {
-        let looks = self.beside && self.limited;
+        let looks = self.beside && (self.limited || self.rules.paused);
         !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && !looks && barrier::is_cheap()
     }
 

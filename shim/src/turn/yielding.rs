@@ -7,7 +7,7 @@ use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
 use super::{
     drain::{Naps, Outstanding},
     gate_of, open_gate,
-    state::{Phase, Turn},
+    state::{Phase, Turn, is_locked},
     submitted,
     watch::due,
 };
@@ -122,8 +122,9 @@ impl Turn {
     pub fn give_way(&self, guest: &Guest, device: &Device, reason: Reason) -> bool {
         let mut state = self.lock();
         if state.beside {
-            // Nothing is exclusive, so there is nothing to wait for.
-            if matches!(reason, Reason::Off | Reason::Exit) {
+            // Nothing is exclusive, so there is nothing to wait for. A process that is locked for a checkpoint cannot ask its
+            // streams, nor hold others back.
+            if matches!(reason, Reason::Off | Reason::Exit) || is_locked() {
                 self.end_beside(&mut state, guest, device);
             }
             return false;

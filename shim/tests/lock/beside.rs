@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gpushare_testbed::{Watched, eventually};
 use rustix::process::Signal;
-use shm_layout::LockState;
+use shm_layout::{Change, LockState, Set};
 
 use crate::stage::{Kernel, PATIENCE, Stage, last_line, number};
 
@@ -219,6 +219,28 @@ fn a_cap_holds_without_turns() {
         .sum();
     let share = busy as f64 / 4e9;
     assert!((0.12..0.33).contains(&share), "{share}");
+}
+
+#[test]
+fn a_paused_process_submits_nothing_though_it_has_work_on_the_device() {
+    let stage = Stage::new();
+    // Milliseconds of work are queued with every launch: the keeper looks many times whether that is done.
+    let busy = stage.started(PRIORITY, "60 20000 0 sleep 1");
+    let pause = |paused| Change::ProcessShare {
+        slot: stage.slot_of(busy.pid()),
+        weight: Set::Keep,
+        priority: Set::Keep,
+        cap: Set::Keep,
+        paused: Set::To(paused),
+        boost: Set::Keep,
+    };
+    stage.edit(&pause(true));
+    let before = stage.kernels().len();
+    std::thread::sleep(Duration::from_millis(300));
+    let after = stage.kernels().len();
+    assert!(after <= before + 1, "{before} kernels, then {after}");
+    stage.edit(&pause(false));
+    goes_on(&stage, &busy);
 }
 
 #[test]
