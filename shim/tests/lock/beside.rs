@@ -225,7 +225,7 @@ fn a_cap_holds_without_turns() {
         .sum();
     let share = busy as f64 / 4e9;
     // Where the machine has no time for it, a cap is not used up.
-    assert!((0.02..0.33).contains(&share), "{share}");
+    assert!((0.02..0.3).contains(&share), "{share}");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn the_policy_comes_and_goes_while_programs_run() {
     stage.policy("off");
     for program in &programs {
         goes_on(&stage, program);
-        assert_eq!(state(&stage, program.pid()), LockState::Idle);
+        is(&stage, program, LockState::Idle);
     }
     assert_eq!(stage.snapshot().violations, 0);
 }

@@ -21,6 +21,11 @@ impl DeviceLock<'_> {
     /// A process that was away is paid for little of that time.
     pub(super) fn open_account(&self, now_ns: u64) {
         self.start_virtual_time(now_ns);
+        self.open_cap(now_ns);
+    }
+
+    /// Of a cap that was not used little is saved up.
+    pub(super) fn open_cap(&self, now_ns: u64) {
         if self.seat.may_be_held_back() {
             let least = now_ns.saturating_sub(stats::IDLE_CREDIT_NS);
             let until = self.words.cap_until.load(Ordering::Relaxed).max(least);

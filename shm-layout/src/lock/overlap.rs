@@ -72,6 +72,7 @@ impl DeviceLock<'_> {
         let others = self.least_of_the_active(now_ns);
         let least = others.unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed));
         self.words.vtime.fetch_max(least, Ordering::Relaxed);
+        self.open_cap(now_ns);
         for word in [
             &self.words.pulse_ns,
             &self.words.charged_ns,
