@@ -64,7 +64,7 @@ fn ownership_alternates_under_a_policy_and_stops_without_one() {
             .args(["run", "--name", name, "--"])
             .arg(artifact("gpushare-workload"));
         command
-            .args(["--kernel-us=1000", "--seconds=60"])
+            .args(["--kernel-us=1000", "--seconds=600"])
             .env("GPUSHARE_LIB", artifact("libgpushare.so"));
         Watched::spawn(&mut command)
     };
@@ -147,6 +147,8 @@ fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
             });
             if !found {
                 stopped.signal(Signal::CONT);
+                // Long enough on a busy machine to come into the other state.
+                std::thread::sleep(Duration::from_millis(30));
             }
             found
         });
