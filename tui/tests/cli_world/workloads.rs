@@ -115,14 +115,15 @@ fn ownership_alternates_under_a_policy_and_stops_without_one() {
 fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
     let bed = Testbed::with_scenario("one-gpu");
     // Nobody is put out of the lock while the test looks.
-    let policy = "timeslice=100ms max-hold=60s grace=60s";
+    // A turn lasts longer than a look at it on a busy machine.
+    let policy = "timeslice=2s idle=60s max-hold=60s grace=60s sync-skips=1000000";
     gpushare(&bed, &["policy", "set", "all", policy]).done();
     let spin = |name: &str| {
         let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
         command
             .args(["run", "--name", name, "--"])
             .arg(artifact("gpushare-workload"))
-            .args(["--kernel-us=1000", "--seconds=60"])
+            .args(["--kernel-us=1000", "--seconds=600"])
             .env("GPUSHARE_LIB", artifact("libgpushare.so"));
         Watched::spawn(&mut command)
     };
