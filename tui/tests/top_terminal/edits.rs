@@ -75,8 +75,8 @@ fn the_policy_dialog_changes_the_policy_of_the_device() {
     let (_world, actor, mut session) = stage(&[]);
     session.press("p");
     session.wait_for("Lock policy");
-    // off -> launches -> timeslice, whose time is 5ms unless said otherwise.
-    session.press("  ");
+    // off -> overlap -> launches -> timeslice, whose time is 5ms unless said otherwise.
+    session.press("   ");
     session.press(ENTER);
     let entry = actor.registration.entry(0).unwrap();
     let slice = shm_layout::PolicyKind::Timeslice(5_000_000);
