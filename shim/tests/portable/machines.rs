@@ -12,7 +12,7 @@ use crate::{
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 /// The emulator has no robust futexes: the process says so and is watched by its file lock alone.
-const NO_ROBUST_LIST: &str = "cannot mark this process as alive";
+const NO_ROBUST_LIST: &str = "cannot register for robust lists";
 
 fn aarch64() -> Option<Target> {
     let Some(preload) = artifact_for("aarch64-unknown-linux-gnu", COMPILER, "libgpushare.so")
