@@ -16,6 +16,7 @@
 pub mod ahead;
 mod beside;
 pub mod drain;
+mod event;
 pub mod gap;
 pub mod pace;
 pub mod state;

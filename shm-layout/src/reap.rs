@@ -80,8 +80,8 @@ pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cau
     crash_point!("reap:withdrawn");
     for (device, member) in state.devices.iter().enumerate() {
         slot.entry_of_device[device].store(0, Ordering::Relaxed);
-        member.members[usize::from(id.index / 64)]
-            .fetch_and(!(1 << (id.index % 64)), Ordering::Relaxed);
+        let (at, bit) = id.bit();
+        member.members[at].fetch_and(!bit, Ordering::Relaxed);
     }
     crash_point!("reap:left");
     slot.clear();

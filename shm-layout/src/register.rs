@@ -183,21 +183,14 @@ impl Registration {
         entry.device.store(device as u32 + 1, Ordering::Release);
         crash_point!("device:entered");
         slot.entry_of_device[device].store(index as u8 + 1, Ordering::Relaxed);
+        let (at, bit) = self.slot().bit();
         // ORDER: Release pairs with the Acquire in each_account; a process that finds our bit finds the entry.
-        state.devices[device].members[self.member().0].fetch_or(self.member().1, Ordering::Release);
+        state.devices[device].members[at].fetch_or(bit, Ordering::Release);
         self.seat.refresh();
         Ok(Entry {
             index: index as u8,
             device: device as u8,
         })
-    }
-
-    /// Our bit in a bitmap of slots.
-    pub(crate) fn member(&self) -> (usize, u64) {
-        (
-            usize::from(self.slot().index / 64),
-            1 << (self.slot().index % 64),
-        )
     }
 
     /// The entry of a process's device ordinal.

@@ -101,15 +101,7 @@ pub fn main() -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => {
-            // It repeats what was typed, so it is written like everything foreign: without colours.
-            let _ = write!(Plain::new(io::stderr()), "{}", error.render());
-            return Exit::Usage.into();
-        }
-        Err(help) => {
-            let _ = help.print();
-            return Exit::Done.into();
-        }
+        Err(error) => return Exit::of_words(&error).into(),
     };
     let mut out = Plain::new(io::stdout().lock());
     let done = dispatch(cli.verb, &mut out).and_then(|exit| {

@@ -52,15 +52,7 @@ const NVML: Duration = Duration::from_secs(3);
 pub fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
-        // It repeats what was typed, so it is written like everything foreign: without colours.
-        Err(error) if error.use_stderr() => {
-            let _ = write!(Plain::new(io::stderr()), "{}", error.render());
-            return Exit::Usage.into();
-        }
-        Err(help) => {
-            let _ = help.print();
-            return Exit::Done.into();
-        }
+        Err(error) => return Exit::of_words(&error).into(),
     };
     match work(&options) {
         Ok(code) => code,

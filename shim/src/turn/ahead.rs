@@ -3,19 +3,12 @@
 //! A program that never synchronises fills the driver's queue in an instant, and then holding back comes a thousand kernels
 //! too late. So while another process may make this one hold back, an event behind every few submissions tells how many are
 //! done, what one of them takes is learned from that, and no more goes in than the device does in the time allowed.
-#![allow(unsafe_code, reason = "records events and asks about them")]
 
 use std::{collections::VecDeque, time::Duration};
 
-use gpushare_abi::{
-    Out,
-    errors::CUDA_ERROR_NOT_READY,
-    types::{CU_EVENT_DISABLE_TIMING, CUevent, CUstream},
-};
-
+use super::event::Event;
 use crate::{
     ask::{context, stream},
-    driver::call,
     thread::Used,
 };
 
@@ -36,26 +29,23 @@ pub struct Ahead {
     /// Submissions that have no event behind them.
     uncovered: Vec<(Used, u32)>,
     /// Events to use again.
-    spare: Vec<Event>,
+    spare: Vec<Mark>,
     /// Submissions not known to be done.
     queued: u64,
     pace: Pace,
 }
 
-/// An event we made, in the context of a stream it was recorded in.
-struct Event {
-    handle: CUevent,
+/// An event behind what a stream was given.
+struct Mark {
+    event: Event,
     used: Used,
 }
 
 struct Ticket {
-    event: Event,
+    mark: Mark,
     count: u32,
     recorded_ns: u64,
 }
-
-// SAFETY: an event handle may be used from any thread.
-unsafe impl Send for Event {}
 
 /// What one submission takes, by the clock.
 #[derive(Default)]
@@ -145,16 +135,16 @@ impl Ahead {
                 self.queued = 0;
                 continue;
             };
-            if oldest.event.is_pending() {
+            if oldest.mark.is_pending() {
                 self.pace.watched = true;
                 let nap = (left.saturating_sub(ahead_ns) / 2).clamp(SHORTEST_NAP, LONGEST_NAP);
                 return Some(Duration::from_nanos(nap));
             }
             let done = self.tickets.pop_front();
-            if let Some(Ticket { event, count, .. }) = done {
+            if let Some(Ticket { mark, count, .. }) = done {
                 self.queued = self.queued.saturating_sub(u64::from(count));
                 self.pace.done(count, now_ns);
-                self.spare.push(event);
+                self.spare.push(mark);
             }
         }
     }
@@ -195,11 +185,11 @@ impl Ahead {
         let spare = self
             .spare
             .iter()
-            .position(|event| event.used.context == used.context);
+            .position(|mark| mark.used.context == used.context);
         let spare = spare.map(|at| self.spare.swap_remove(at));
-        match Event::record(spare, used) {
-            Some(event) => self.tickets.push_back(Ticket {
-                event,
+        match Mark::behind(spare, used) {
+            Some(mark) => self.tickets.push_back(Ticket {
+                mark,
                 count,
                 recorded_ns: now_ns,
             }),
@@ -211,14 +201,14 @@ impl Ahead {
     pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
         let mut gone = 0;
         self.tickets.retain(|ticket| {
-            let goes = which(&ticket.event.used);
+            let goes = which(&ticket.mark.used);
             gone += u64::from(ticket.count) * u64::from(goes);
             !goes
         });
         for (_, count) in self.uncovered.extract_if(.., |(used, _)| which(used)) {
             gone += u64::from(count);
         }
-        self.spare.retain(|event| !which(&event.used));
+        self.spare.retain(|mark| !which(&mark.used));
         self.queued = self.queued.saturating_sub(gone);
     }
 
@@ -230,54 +220,25 @@ impl Ahead {
     }
 }
 
-impl Event {
-    /// Records an event in a stream, behind all that it was given.
-    fn record(spare: Option<Event>, used: Used) -> Option<Event> {
-        let mut recorded = None;
-        stream::relaxed(|| {
-            context::with_current(used.context, || {
-                if stream::is_capturing(used.stream) {
-                    return;
-                }
-                let event = spare.or_else(|| Event::make(used));
-                recorded = event.filter(|event| {
-                    let stream = used.stream as CUstream;
-                    // SAFETY: our event, and a stream of its context that the application has just used.
-                    unsafe { call::cuEventRecord(event.handle, stream) }.is_ok()
-                });
-            });
+impl Mark {
+    /// A mark behind all that a stream was given, with an event that was used before if there is one.
+    fn behind(spare: Option<Mark>, used: Used) -> Option<Mark> {
+        let mut event = None;
+        within(used.context, || {
+            event = Event::record(spare.map(|mark| mark.event), used.stream)
         });
-        recorded.map(|mut event| {
-            event.used = used;
-            event
-        })
-    }
-
-    fn make(used: Used) -> Option<Event> {
-        let mut handle: CUevent = std::ptr::null_mut();
-        // SAFETY: the place is ours.
-        unsafe { call::cuEventCreate(Out::to(&mut handle), CU_EVENT_DISABLE_TIMING) }.ok()?;
-        Some(Event { handle, used })
+        event.map(|event| Mark { event, used })
     }
 
     fn is_pending(&self) -> bool {
         let mut pending = false;
-        stream::relaxed(|| {
-            context::with_current(self.used.context, || {
-                // SAFETY: our event, recorded and not destroyed.
-                let asked = unsafe { call::cuEventQuery(self.handle) };
-                pending = asked == Err(CUDA_ERROR_NOT_READY);
-            });
-        });
+        within(self.used.context, || pending = self.event.is_pending());
         pending
     }
 }
 
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: ours, and destroyed once; its context is there still, for the hook that ends a context asks us to forget first.
-        let _ = unsafe { call::cuEventDestroy_v2(self.handle) };
-    }
+fn within(context: usize, work: impl FnOnce()) {
+    stream::relaxed(|| context::with_current(context, work));
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{DeviceLock, HeldBack, PolicyKind, Reason, clock};
+use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
 
 use super::{
     gap, gate_of, open_gate,
@@ -100,28 +100,25 @@ impl Turn {
             return Ok(false);
         }
         let lock = guest.registration.lock(device.entry);
-        let mut allowed_ns = ahead_ns;
-        if now >= state.pass_until_ns {
-            match lock.held_back_by(ahead_ns, 0, now) {
-                None => lock.go_on(now),
-                Some(_) if lock.has_waited_enough(ahead_ns, now) => {
-                    // A moment is its own, and then it is held back again.
-                    lock.go_on(now);
-                    state.pass_until_ns = now.saturating_add(ahead_ns);
+        if now >= state.pass_until_ns
+            && let Some(held) = lock.held_back_by(ahead_ns, 0, now)
+        {
+            if !lock.has_waited_enough(ahead_ns, now) {
+                let full = match held.wholly {
+                    true => Some(Duration::MAX),
+                    false => self.ahead().full_with_one_more(ahead_ns / TRICKLE, now),
+                };
+                if let Some(nap) = full {
+                    return Err(self.hold_back(state, guest, &lock, ahead_ns, nap));
                 }
-                Some(HeldBack { wholly: true, .. }) => {
-                    return Err(self.hold_back(state, guest, &lock, ahead_ns, Duration::MAX));
-                }
-                Some(_) => {
-                    allowed_ns = ahead_ns / TRICKLE;
-                    let full = self.ahead().full_with_one_more(allowed_ns, now);
-                    if let Some(nap) = full {
-                        return Err(self.hold_back(state, guest, &lock, ahead_ns, nap));
-                    }
-                }
+                thread.begin_admitted(device.ordinal);
+                return Ok(true);
             }
+            // A moment is its own, and then it is held back again.
+            state.pass_until_ns = now.saturating_add(ahead_ns);
         }
-        let full = self.ahead().full(allowed_ns, now);
+        lock.go_on(now);
+        let full = self.ahead().full(ahead_ns, now);
         if let Some(nap) = full {
             let grace = state.rules.policy.grace_ns;
             drop(state);

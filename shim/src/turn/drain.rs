@@ -10,12 +10,12 @@
 use std::time::Duration;
 
 use gpushare_abi::{
-    Out,
     errors::CUDA_ERROR_NOT_READY,
-    types::{CU_EVENT_DISABLE_TIMING, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUevent, CUstream},
+    types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream},
 };
 use shm_layout::clock;
 
+use super::event::Event;
 use crate::{
     ask::{context, stream},
     driver::call,
@@ -63,27 +63,22 @@ pub struct Outstanding(Vec<Item>);
 struct Item {
     used: Used,
     /// The event that stands for it, once recorded.
-    event: Option<CUevent>,
+    event: Option<Event>,
 }
-
-// SAFETY: an event handle may be used from any thread.
-unsafe impl Send for Item {}
 
 impl Outstanding {
     /// This stream was submitted to.
     pub fn add(&mut self, used: Used) {
         match self.0.iter_mut().find(|item| item.used == used) {
             // An event that stands for it stands before what was submitted since.
-            Some(item) => item.discard(),
+            Some(item) => item.event = None,
             None => self.0.push(Item { used, event: None }),
         }
     }
 
     /// These streams are not asked about any more.
     pub fn forget(&mut self, which: impl Fn(&Used) -> bool) {
-        for mut item in self.0.extract_if(.., |item| which(&item.used)) {
-            item.discard();
-        }
+        self.0.retain(|item| !which(&item.used));
     }
 
     /// Waits until all is done, at most until the deadline.
@@ -120,27 +115,16 @@ impl Outstanding {
     }
 }
 
-impl Drop for Outstanding {
-    fn drop(&mut self) {
-        self.forget(|_| true);
-    }
-}
-
 impl Item {
     /// Itself, unless it is done or may not be asked. Its context is current.
     fn if_busy(mut self) -> Option<Self> {
         let stream = self.used.stream as CUstream;
-        if let Some(event) = self.event {
-            // SAFETY: an event we recorded and have not destroyed.
-            if unsafe { call::cuEventQuery(event) } == Err(CUDA_ERROR_NOT_READY) {
-                return Some(self);
-            }
-            self.discard();
-            return None;
+        if stream == CU_STREAM_PER_THREAD && self.event.is_none() {
+            // It stands behind all that the blocking streams of the context have been given.
+            self.event = Some(Event::record(None, CU_STREAM_LEGACY as usize)?);
         }
-        if stream == CU_STREAM_PER_THREAD {
-            self.event = Some(mark_legacy_stream()?);
-            return self.if_busy();
+        if let Some(event) = &self.event {
+            return event.is_pending().then_some(self);
         }
         if stream::is_capturing(self.used.stream) {
             return None;
@@ -148,30 +132,6 @@ impl Item {
         // SAFETY: a stream the application used and has not destroyed: destroying waits for us.
         (unsafe { call::cuStreamQuery(stream) } == Err(CUDA_ERROR_NOT_READY)).then_some(self)
     }
-
-    fn discard(&mut self) {
-        if let Some(event) = self.event.take() {
-            // SAFETY: ours, and destroyed once: the item is consumed.
-            let _ = unsafe { call::cuEventDestroy_v2(event) };
-        }
-    }
-}
-
-/// Records an event behind all that the blocking streams of the current context have been given.
-fn mark_legacy_stream() -> Option<CUevent> {
-    if stream::is_capturing(CU_STREAM_LEGACY as usize) {
-        return None;
-    }
-    let mut event: CUevent = std::ptr::null_mut();
-    // SAFETY: the place is ours.
-    unsafe { call::cuEventCreate(Out::to(&mut event), CU_EVENT_DISABLE_TIMING) }.ok()?;
-    // SAFETY: an event just made, a stream every context has.
-    if unsafe { call::cuEventRecord(event, CU_STREAM_LEGACY) }.is_err() {
-        // SAFETY: ours.
-        let _ = unsafe { call::cuEventDestroy_v2(event) };
-        return None;
-    }
-    Some(event)
 }
 
 #[cfg(test)]

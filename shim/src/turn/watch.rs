@@ -57,12 +57,12 @@ impl Turn {
             state.pace = Pace::default();
         }
         self.think_again.store(true, Relaxed);
-        if state.beside && !matches!(rules.policy.kind, PolicyKind::Overlap(_)) {
-            match state.phase {
-                Phase::Held => self.end_beside(&mut state, guest, device),
-                // The thread that is held back, or looks whether all is done, ends it when it is back.
-                Phase::Free | Phase::Acquiring | Phase::Draining => {}
-            }
+        // Where a thread is held back, or looks whether all is done, that one ends it when it is back.
+        if state.beside
+            && state.phase == Phase::Held
+            && !matches!(rules.policy.kind, PolicyKind::Overlap(_))
+        {
+            self.end_beside(&mut state, guest, device);
         }
         let off = rules.policy.kind == PolicyKind::Off;
         let turns = rules.policy.kind.has_turns();

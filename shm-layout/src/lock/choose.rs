@@ -246,6 +246,13 @@ pub(crate) fn someone_else(state: &State, device: usize, next: u64) -> Option<&D
 }
 
 impl DeviceLock<'_> {
+    /// The share of a process.
+    pub(super) fn share_of(&self, id: SlotId, slot: &Slot, now_ns: u64) -> Share {
+        self.seat
+            .shares()
+            .share_of(self.seat.segments(), id, slot, now_ns)
+    }
+
     /// Who is to have the lock next, but for one.
     pub(super) fn best_waiter(&self, but: u64, now_ns: u64) -> Option<Candidate> {
         let order = self.order();
@@ -267,7 +274,7 @@ impl DeviceLock<'_> {
         let order = self.order();
         let segments = self.seat.segments();
         let found = slot_of(segments.state(), owner);
-        let share = found.map(|(id, slot)| self.seat.shares().share_of(segments, id, slot, now_ns));
+        let share = found.map(|(id, slot)| self.share_of(id, slot, now_ns));
         let entry = found.and_then(|(_, slot)| entry_on(slot, self.index));
         holder(
             owner,

@@ -26,7 +26,7 @@ use crate::{
     liveness::{self, Mark},
     primitive::Ordering,
     protocol::{bell, turn::BITMAP},
-    state::{Device, DeviceEntry, Slot},
+    state::{Device, DeviceEntry},
     value::{Event, EventKind, Order, Share, SlotId},
 };
 
@@ -50,9 +50,9 @@ impl Device {
     }
 
     /// A slot has no work here any more; wakes those it held back.
-    pub(super) fn rest(&self, slot: u16) {
-        let bit = 1 << (slot % 64);
-        let before = self.active[usize::from(slot / 64)].fetch_and(!bit, Ordering::Relaxed);
+    pub(super) fn rest(&self, slot: SlotId) {
+        let (at, bit) = slot.bit();
+        let before = self.active[at].fetch_and(!bit, Ordering::Relaxed);
         if before & bit != 0 {
             self.wake_held_back();
         }
@@ -82,7 +82,7 @@ impl DeviceLock<'_> {
         }
         self.words.lock_state.store(ACTIVE, Ordering::Relaxed);
         stats::add(&self.words.acquisitions, 1);
-        let (at, bit) = self.bit();
+        let (at, bit) = self.seat.slot().bit();
         self.device.active[at].fetch_or(bit, Ordering::Relaxed);
         crash_point!("overlap:active");
         self.publish(Event::of(now_ns, self.seat.slot(), EventKind::Active));
@@ -103,7 +103,7 @@ impl DeviceLock<'_> {
         let since = self.words.lock_since.load(Ordering::Relaxed);
         self.words.lock_state.store(IDLE, Ordering::Relaxed);
         crash_point!("overlap:resting");
-        self.device.rest(self.seat.slot().index);
+        self.device.rest(self.seat.slot());
         self.device
             .floor
             .fetch_max(self.words.vtime.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -248,11 +248,6 @@ impl DeviceLock<'_> {
         });
     }
 
-    fn bit(&self) -> (usize, u64) {
-        let slot = self.seat.slot().index;
-        (usize::from(slot / 64), 1 << (slot % 64))
-    }
-
     fn members(&self) -> [u64; BITMAP] {
         std::array::from_fn(|at| self.device.members[at].load(Ordering::Relaxed))
     }
@@ -267,7 +262,7 @@ impl DeviceLock<'_> {
     }
 
     fn among(&self, mut bits: [u64; BITMAP], now_ns: u64) -> impl Iterator<Item = Other<'_>> {
-        let (at, bit) = self.bit();
+        let (at, bit) = self.seat.slot().bit();
         bits[at] &= !bit;
         let segments = self.seat.segments();
         waiters(segments.state(), self.index, &bits)
@@ -277,12 +272,6 @@ impl DeviceLock<'_> {
                 entry,
                 share: self.share_of(id, slot, now_ns),
             })
-    }
-
-    fn share_of(&self, id: SlotId, slot: &Slot, now_ns: u64) -> Share {
-        self.seat
-            .shares()
-            .share_of(self.seat.segments(), id, slot, now_ns)
     }
 
     fn least_of_the_active(&self, now_ns: u64) -> Option<u64> {

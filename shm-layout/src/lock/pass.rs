@@ -71,7 +71,7 @@ pub(crate) fn withdraw(
     now_ns: u64,
 ) {
     let device = &segments.state().devices[device_index];
-    device.rest(id.index);
+    device.rest(id);
     let turn = device.turn();
     turn.leave(usize::from(id.index));
     let word = id.to_word();

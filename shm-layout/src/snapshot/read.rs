@@ -297,9 +297,8 @@ impl<'s> Reading<'s> {
         let mut waiters: Vec<(u64, SlotId)> = processes
             .iter()
             .filter(|process| {
-                let at = usize::from(process.slot.index);
-                bits.get(at / 64)
-                    .is_some_and(|word| word >> (at % 64) & 1 == 1)
+                let (at, bit) = process.slot.bit();
+                bits.get(at).is_some_and(|word| word & bit != 0)
             })
             .filter_map(|process| {
                 let entry = process

@@ -57,6 +57,11 @@ pub struct SlotId {
 }
 
 impl SlotId {
+    /// Its word and its bit in a bitmap of slots.
+    pub(crate) fn bit(self) -> (usize, u64) {
+        (usize::from(self.index / 64), 1 << (self.index % 64))
+    }
+
     /// As one word, never zero: how slots are named in event arguments and owner words.
     pub fn to_word(self) -> u64 {
         u64::from(self.epoch) << 16 | u64::from(self.index).wrapping_add(1) & 0xffff

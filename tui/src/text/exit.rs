@@ -4,12 +4,13 @@
 //! becomes the program it starts, so after a good start the code is the program's own.
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write as _};
 
 use shm_layout::OpenError;
 use shm_layout::text::PathText as _;
 use shm_layout::trace::TraceError;
 
+use crate::text::plain::Plain;
 use crate::text::users::Users;
 use shm_layout::variables;
 
@@ -48,6 +49,17 @@ exit_codes! {
 }
 
 impl Exit {
+    /// Says why a command line is not followed, or the help that it asked for.
+    pub fn of_words(error: &clap::Error) -> Self {
+        if error.use_stderr() {
+            // It repeats what was typed, so it is written like everything foreign: without colours.
+            let _ = write!(Plain::new(io::stderr()), "{}", error.render());
+            return Self::Usage;
+        }
+        let _ = error.print();
+        Self::Done
+    }
+
     /// The number the process ends with.
     pub fn code(self) -> u8 {
         self as u8
