@@ -1686,7 +1686,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__run)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --best-effort --trace --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --mps-threads --best-effort --trace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1725,6 +1725,10 @@ _gpushare() {
                     return 0
                     ;;
                 --sim)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mps-threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2040,7 +2044,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__wrap)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --best-effort --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --mps-threads --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2079,6 +2083,10 @@ _gpushare() {
                     return 0
                     ;;
                 --sim)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mps-threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -59,6 +59,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l group -d 'Join
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l name -d 'Label of the program in all displays; name:LABEL selects it as a target' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l policy -d 'Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l sim -d 'Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l mps-threads -d 'Under MPS, upper limit of its share of the SMs, 1% to 100%' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l trace -d 'Trace the program and its children; after it ends, FILE holds JSON for ui.perfetto.dev' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l no-mps -d 'Do not join the MPS that gpushare mps start runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l best-effort -d 'Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning'
@@ -198,6 +199,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l group -d 'Joi
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l name -d 'Label of the program in all displays; name:LABEL selects it as a target' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l policy -d 'Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l sim -d 'Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l mps-threads -d 'Under MPS, upper limit of its share of the SMs, 1% to 100%' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l no-mps -d 'Do not join the MPS that gpushare mps start runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l best-effort -d 'Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -s h -l help -d 'Print help (see more with \'--help\')'

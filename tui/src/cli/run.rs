@@ -70,7 +70,7 @@ pub fn run(args: Args) -> Done {
         launch.show_only(&uuid);
     }
     if let Some(dir) = &segments.dir {
-        launch.join_mps(&dir.path, settings, &environment);
+        launch.join_mps(&dir.path, settings, &environment)?;
     }
     fits(environment, settings, &launch)?;
     if let Some(group) = settings

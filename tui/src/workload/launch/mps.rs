@@ -2,8 +2,10 @@
 //!
 //! MPS knows two priorities, and most programs ask for none. So a priority above 0 is the normal one and all others are
 //! below it: one `--priority 5` is enough to put a program before those that were started without a word.
+//!
+//! A cap is left to the library, which limits the time and follows each edit. MPS's percentage of the SMs cannot change
+//! while a program runs and would limit it a second time, so it is set for those who ask for it alone.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use super::{Launch, Settings};
 use crate::host::mps::{
     ACTIVE_THREAD_PERCENTAGE, CLIENT_PRIORITY, LOG_DIRECTORY, PIPE_DIRECTORY, Place, State,
 };
+use crate::text::exit::Failure;
 
 /// A start does not wait longer than this for a daemon that is there and does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,12 +28,58 @@ const OURS: [&str; 4] = [
     ACTIVE_THREAD_PERCENTAGE,
 ];
 
+/// Whose MPS a program joins.
+enum Joins {
+    /// That of its segment directory.
+    Ours { place: Place, inherited: bool },
+    /// One that the user named.
+    Theirs,
+    /// None, and why, as the end of a sentence.
+    None(String),
+}
+
 impl Launch {
     /// Joins the MPS that runs in this directory, if one does. A daemon that the user named is left to them; one that
-    /// does not answer is not joined, and a warning says so.
-    pub fn join_mps(&mut self, dir: &Path, settings: &Settings, environment: &Environment) {
-        let Ok(ours) = Place::of(dir) else {
-            return;
+    /// does not answer is not joined, and a warning says so. A share of the SMs that was asked for needs one.
+    pub fn join_mps(
+        &mut self,
+        dir: &Path,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Result<(), Failure> {
+        let threads = settings.mps_threads()?;
+        let joins = self.joins(dir, settings);
+        if let Joins::Ours { place, inherited } = &joins {
+            self.set(PIPE_DIRECTORY, &place.pipe);
+            self.set(LOG_DIRECTORY, &place.log);
+            // What an outer run set gives way to an option of this one; what the user set does not.
+            let said = *inherited && settings.priority.is_some();
+            if said || std::env::var_os(CLIENT_PRIORITY).is_none() {
+                let below = environment.limits.priority.unwrap_or(0) <= 0;
+                self.set(CLIENT_PRIORITY, if below { "1" } else { "0" });
+            }
+        }
+        let Some(threads) = threads else {
+            return Ok(());
+        };
+        if let Joins::None(why) = joins {
+            let why = format!("--mps-threads needs MPS, and {why}");
+            if !settings.best_effort {
+                return Err(Failure::failed(format!(
+                    "the program was not started, because {why} (--best-effort starts it without)"
+                )));
+            }
+            self.warnings.push(why);
+            return Ok(());
+        }
+        self.set(ACTIVE_THREAD_PERCENTAGE, threads.to_string());
+        Ok(())
+    }
+
+    fn joins(&mut self, dir: &Path, settings: &Settings) -> Joins {
+        let ours = match Place::of(dir) {
+            Ok(ours) => ours,
+            Err(error) => return Joins::None(error.to_string()),
         };
         let named = std::env::var_os(PIPE_DIRECTORY);
         let inherited = named.as_ref().is_some_and(|named| ours.pipe == *named);
@@ -38,51 +87,33 @@ impl Launch {
             if inherited {
                 self.removed.extend(OURS);
             }
-            return;
+            return Joins::None("--no-mps keeps the program out of it".into());
         }
         if named.is_some() && !inherited {
-            return;
+            return Joins::Theirs;
         }
-        let place = match Place::existing(dir) {
-            Ok(Some(place)) => place,
-            Ok(None) => return,
-            Err(failure) => {
-                let why = failure.sentence;
-                self.warnings
-                    .push(format!("the program does not join MPS: {why}"));
-                return;
-            }
+        let silent = |why: String| format!("the program does not join MPS{why}");
+        let why = match Place::existing(dir) {
+            Ok(Some(place)) => match place.state(PATIENCE) {
+                State::On { .. } => return Joins::Ours { place, inherited },
+                State::Silent { pid, why } => silent(format!(
+                    ", whose control daemon {pid} does not answer: {why}"
+                )),
+                State::Off => return Joins::off(dir),
+            },
+            Ok(None) => return Joins::off(dir),
+            Err(failure) => silent(format!(": {}", failure.sentence)),
         };
-        match place.state(PATIENCE) {
-            State::Off => return,
-            State::On { .. } => {}
-            State::Silent { pid, why } => {
-                self.warnings.push(format!(
-                    "the program does not join MPS, whose control daemon {pid} does not answer: {why}"
-                ));
-                return;
-            }
-        }
-        self.set(PIPE_DIRECTORY, place.pipe);
-        self.set(LOG_DIRECTORY, place.log);
-        // What an outer run set gives way to an option of this one; what the user set does not.
-        let mut fix = |name: &'static str, value: Option<String>, said: bool| {
-            let keep = std::env::var_os(name).is_some() && !(inherited && said);
-            if let Some(value) = value.filter(|_| !keep) {
-                self.set(name, OsString::from(value));
-            }
-        };
-        let limits = &environment.limits;
-        let below = limits.priority.unwrap_or(0) <= 0;
-        let priority = if below { "1" } else { "0" };
-        let said = settings.priority.is_some();
-        fix(CLIENT_PRIORITY, Some(priority.to_owned()), said);
-        let cap = limits.cap.filter(|cap| *cap < 100 || inherited);
-        let said = settings.cap.is_some();
-        fix(
-            ACTIVE_THREAD_PERCENTAGE,
-            cap.map(|cap| cap.to_string()),
-            said,
-        );
+        self.warnings.push(why.clone());
+        Joins::None(why)
+    }
+}
+
+impl Joins {
+    fn off(dir: &Path) -> Self {
+        let dir = dir.display();
+        Self::None(format!(
+            "it does not run for {dir}: run gpushare mps start first"
+        ))
     }
 }

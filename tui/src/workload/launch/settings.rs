@@ -33,8 +33,7 @@ pub struct Settings {
     pub priority: Option<String>,
     /// Upper limit of its share of the device's time, 1% to 100%
     ///
-    /// Under gpushare mps it is also the upper limit of its share of the SMs, which stays until the program ends.
-    /// CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, where it is set, takes precedence: with 100 only the time is limited.
+    /// Under gpushare mps it limits the time in the same way; --mps-threads limits the SMs.
     #[arg(long, value_name = "%")]
     pub cap: Option<String>,
     /// Join this group and use its quota, weight and cap
@@ -52,6 +51,12 @@ pub struct Settings {
     /// Do not join the MPS that gpushare mps start runs
     #[arg(long)]
     pub no_mps: bool,
+    /// Under MPS, upper limit of its share of the SMs, 1% to 100%
+    ///
+    /// It is CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and cannot change while the program runs. --cap limits the time and can. With
+    /// both, both hold.
+    #[arg(long, value_name = "%", conflicts_with = "no_mps")]
+    pub mps_threads: Option<String>,
     /// Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning
     #[arg(long)]
     pub best_effort: bool,
@@ -152,6 +157,7 @@ impl Asked {
 impl Settings {
     /// The variables that carry the settings, each checked.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
+        self.mps_threads()?;
         let mut variables = Vec::new();
         for carried in CARRIED {
             if let Some(text) = (carried.of)(self) {
@@ -170,6 +176,19 @@ impl Settings {
             Some(complaint) => Err(wrong_value(&complaint.variable, &complaint.error)),
             None => Ok(environment),
         }
+    }
+
+    /// The share of the SMs under MPS, checked.
+    pub fn mps_threads(&self) -> Result<Option<u32>, Failure> {
+        let read = self.mps_threads.as_deref().map(units::parse_percent);
+        read.transpose()
+            .map_err(|error| wrong_value("--mps-threads", &error))
+    }
+
+    /// Its option, where it limits anything.
+    fn limit_of_threads(&self) -> Option<String> {
+        let limits = matches!(self.mps_threads(), Ok(Some(percent)) if percent < 100);
+        limits.then(|| "--mps-threads".to_owned())
     }
 
     /// What the program finds in a variable.
@@ -201,6 +220,7 @@ impl Settings {
         ours.chain(other)
             .filter(|name| asks(name))
             .map(|name| self.said_by(&name).to_owned())
+            .chain(self.limit_of_threads())
             .collect()
     }
 
@@ -217,6 +237,7 @@ impl Settings {
         let aliases = shm_layout::ALIASES.into_iter();
         let aliases = aliases.filter(|name| *name != variables::PFLOG);
         let variables = limiting().map(|carried| carried.variable).chain(aliases);
+        let options = options.chain(self.limit_of_threads());
         (options.collect(), variables.collect())
     }
 
@@ -237,6 +258,8 @@ impl Settings {
             None => {}
         }
         options.extend(self.no_mps.then(|| "--no-mps".to_owned()));
+        let threads = self.mps_threads.iter();
+        options.extend(threads.map(|percent| format!("--mps-threads={percent}")));
         options.extend(self.best_effort.then(|| "--best-effort".to_owned()));
         options
     }
@@ -322,12 +345,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapped_program_that_stays_out_of_mps_says_so_at_each_start() {
+    fn what_a_wrapped_program_was_told_of_mps_it_says_at_each_start() {
         let settings = Settings {
             no_mps: true,
             ..Settings::default()
         };
         assert_eq!(settings.options(), ["--no-mps"]);
+        let settings = Settings {
+            mps_threads: Some("50%".into()),
+            ..Settings::default()
+        };
+        assert_eq!(settings.options(), ["--mps-threads=50%"]);
     }
 
     #[test]
