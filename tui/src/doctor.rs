@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 use shm_layout::SegmentDir;
 
+use crate::sample::keys::{Keys, object};
+
 mod coverage;
 mod driver;
 mod install;
@@ -44,18 +46,18 @@ impl fmt::Display for Level {
     }
 }
 
-/// One thing looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// What was looked at, in a word.
-    pub check: &'static str,
-    /// How it is.
-    pub level: Level,
-    /// What was found.
-    pub found: String,
-    /// What to do about it.
-    pub fix: Option<String>,
+object! {
+    /// One thing looked at.
+    #[derive(Eq)]
+    pub Finding {
+        check: &'static str, "What was checked, in a word.";
+        level: Level, "ok, warn (it works, with a limit) or fail (it does not work).";
+        found: String, "What was found.";
+        fix: Option<String>, "What to do about it; null if there is nothing to do.";
+    }
 }
+
+impl Keys for Level {}
 
 impl Finding {
     fn ok(check: &'static str, found: impl Into<String>) -> Self {

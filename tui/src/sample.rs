@@ -99,6 +99,8 @@ impl Origin {
 
 keys::object! {
     /// The segment a sample was read from.
+    #[derive(Default, Eq, serde::Deserialize)]
+    #[serde(default)]
     pub Segment {
         dir: String, "Its directory.";
         abi: Option<u32>, "Its ABI version; null while there is no segment.";

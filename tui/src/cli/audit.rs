@@ -2,14 +2,13 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-
 use super::table::{Side, Table, clip};
 use super::{Done, json, note, segments};
 use shm_layout::text::PathText as _;
 
 use crate::edit::audit::{AuditLog, Entry, Outcome, Record};
 use crate::sample::SCHEMA_VERSION;
+use crate::sample::keys::object;
 use crate::text::exit::{Exit, Failure};
 
 /// Show who changed what, when and why, newest last
@@ -23,18 +22,20 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    log: String,
-    edits: Vec<Line<'a>>,
+object! {
+    /// What `--json` writes.
+    pub(super) Document<'a>(log: &AuditLog, entries: &'a [Entry]) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        log: String = log.path().display().to_string(), "The log's file: a line for each edit, with these keys but number.";
+        edits: Vec<Line<'a>> = entries.iter().map(Line::of).collect(), "The edits, the newest last.";
+    }
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    number: u64,
-    #[serde(flatten)]
-    record: &'a Record,
+object! {
+    pub(super) Line<'a>(entry: &'a Entry) {
+        number: u64 = entry.number, "Its line in the log, from 1.";
+        ..record: &'a Record = &entry.record;
+    }
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -58,19 +59,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         ));
     }
     if args.json {
-        let edits = newest
-            .iter()
-            .map(|entry| Line {
-                number: entry.number,
-                record: &entry.record,
-            })
-            .collect();
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            log: log.path().display().to_string(),
-            edits,
-        };
-        return json(out, &document);
+        return json(out, &Document::of(&log, newest));
     }
     if history.entries.is_empty() {
         note(&format!("{} contains no edits yet", log.path().shown()));
@@ -105,7 +94,7 @@ fn table(entries: &[Entry]) -> Table {
             number.to_string(),
             local_time(&record.time),
             clip(&record.who, 16),
-            record.place.word().to_owned(),
+            record.r#where.word().to_owned(),
             clip(&record.target, 24),
             clip(&change, 60),
             record
@@ -134,4 +123,42 @@ fn local_time(time: &str) -> String {
         "%Y-%m-%d %H:%M:%S"
     };
     then.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use shm_layout::Change;
+
+    use super::*;
+    use crate::edit::audit::Place;
+    use crate::sample::keys::tests::explains;
+
+    #[test]
+    fn every_key_of_the_json_is_explained() {
+        let change = Change::Policy {
+            device: None,
+            policy: None,
+        };
+        let record = Record {
+            schema_version: 1,
+            time: String::new(),
+            uid: 0,
+            who: String::new(),
+            r#where: Place::Ctl,
+            target: String::new(),
+            target_start_time: None,
+            old: None,
+            new: String::new(),
+            generation: None,
+            reason: None,
+            result: Outcome::Applied,
+            refusal: None,
+            undoes: None,
+            restore: Some(change.clone()),
+            change,
+        };
+        let entries = [Entry { number: 1, record }];
+        let log = AuditLog::of_the_system();
+        explains(&Document::of(&log, &entries));
+    }
 }

@@ -3,12 +3,11 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use serde::Serialize;
-
 use super::{Done, json, segments};
 use crate::doctor::{Finding, Level, Patient, examine};
 use crate::host::artifacts;
 use crate::sample::SCHEMA_VERSION;
+use crate::sample::keys::object;
 use crate::text::exit::Exit;
 
 /// Check library, driver, NVML, kernel and segments, and say how to fix what is wrong
@@ -28,11 +27,13 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    version: &'static str,
-    findings: &'a [Finding],
+object! {
+    /// What `--json` writes.
+    pub(super) Document<'a>(found: &'a [Finding]) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        version: &'static str = env!("CARGO_PKG_VERSION"), "The version of gpushare.";
+        findings: &'a [Finding] = found, "What was checked, in order.";
+    }
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -43,13 +44,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     };
     let findings = examine(&patient);
     if args.json {
-        let version = env!("CARGO_PKG_VERSION");
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            version,
-            findings: &findings,
-        };
-        json(out, &document)?;
+        json(out, &Document::of(&findings))?;
     } else {
         for finding in &findings {
             writeln!(

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::Done;
-use super::{mps, ps};
+use super::{audit, doctor, events, group, mps, pick, policy, ps, quota, trace};
 use crate::sample::columns::COLUMNS;
 use crate::sample::keys::{self, Key};
 use crate::text::exit::{self, Exit, Failure};
@@ -18,6 +18,8 @@ use crate::top::keys::KEYS;
 use crate::top::once::Document;
 use crate::top::options::Options;
 use crate::top::state::alerts::RULES;
+use crate::workload::demo::report as demo;
+use crate::workload::experiment::report as experiment;
 use shm_layout::text::PathText as _;
 use shm_layout::variables::{self, Variable};
 
@@ -88,6 +90,26 @@ pub fn pages() -> Result<Vec<(String, String)>, Failure> {
     Ok(pages)
 }
 
+/// The page of a verb, and the keys of its document.
+type Written = (&'static str, fn() -> Vec<Key>);
+
+/// What `--json` writes, by the page of its verb.
+const DOCUMENTS: [Written; 13] = [
+    ("gpushare-ps", keys::of::<ps::Document<'_>>),
+    ("gpushare-quota-show", keys::of::<quota::Document<'_>>),
+    ("gpushare-policy-show", keys::of::<policy::Document<'_>>),
+    ("gpushare-group-show", keys::of::<group::Document<'_>>),
+    ("gpushare-audit", keys::of::<audit::Document<'_>>),
+    ("gpushare-events", keys::of::<events::Document>),
+    ("gpushare-trace-show", keys::of::<trace::Traces>),
+    ("gpushare-trace-stats", keys::of::<trace::Stats>),
+    ("gpushare-pick", keys::of::<pick::Document<'_>>),
+    ("gpushare-mps-status", keys::of::<mps::Document>),
+    ("gpushare-doctor", keys::of::<doctor::Document<'_>>),
+    ("gpushare-demo", keys::of::<demo::Report>),
+    ("gpushare-experiment", keys::of::<experiment::Document<'_>>),
+];
+
 /// A page for each verb of a command, and for theirs.
 fn add_verbs(
     command: &Command,
@@ -100,13 +122,8 @@ fn add_verbs(
     {
         let name = format!("{name}-{}", verb.get_name());
         let mut text = page(verb.clone())?;
-        if name == "gpushare-ps" {
-            let about = "What --json writes.";
-            text.push_str(&json(about, &keys::of::<ps::Document<'_>>()));
-        }
-        if name == "gpushare-mps-status" {
-            let about = "What --json writes.";
-            text.push_str(&json(about, &keys::of::<mps::Document>()));
+        if let Some((_, keys)) = DOCUMENTS.iter().find(|(page, _)| *page == name) {
+            text.push_str(&json("What --json writes.", &keys()));
         }
         pages.push((format!("{name}.1"), text));
         add_verbs(verb, &name, pages)?;
@@ -241,5 +258,31 @@ fn escape(text: &str) -> String {
         format!("\\&{text}")
     } else {
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pages of the verbs that take `--json`.
+    fn writers(command: &Command, name: &str, pages: &mut Vec<String>) {
+        for verb in command.get_subcommands() {
+            let name = format!("{name}-{}", verb.get_name());
+            if verb.get_arguments().any(|arg| arg.get_id() == "json") {
+                pages.push(name.clone());
+            }
+            writers(verb, &name, pages);
+        }
+    }
+
+    #[test]
+    fn the_manual_of_every_verb_that_writes_json_lists_the_keys() {
+        let mut pages = Vec::new();
+        writers(&super::super::command(), CONTROL, &mut pages);
+        let mut listed = DOCUMENTS.map(|(page, _)| page);
+        pages.sort();
+        listed.sort_unstable();
+        assert_eq!(pages, listed);
     }
 }

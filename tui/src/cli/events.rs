@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Done, note, segments};
+use crate::sample::keys::{Key, Keys};
 use crate::sample::{EventLine, SCHEMA_VERSION, Sample};
 use crate::source::live::Live;
 use crate::text::calls;
@@ -22,9 +23,7 @@ const PACE: Duration = Duration::from_millis(200);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A line is the time, the kind, the pid and name of the process, the GPU and a sentence.\n\
-                  With --json it is an object of its own: schema_version, seq, unix_ms, pid, name, gpu, kind, \
-                  sentence, and what the kind has: held_ns, waited_ns, active_ns, reason, asked_bytes, quota_bytes, used_bytes, \
-                  call, generation, reaped."
+                  With --json it is an object of its own; the manual lists the keys."
 )]
 pub struct Args {
     /// Go on with what happens from now on, until SIGINT or until the reader is gone
@@ -36,6 +35,66 @@ pub struct Args {
     /// Write one JSON object for each event, on a line of its own
     #[arg(long)]
     json: bool,
+}
+
+/// What `--json` writes for each event.
+#[derive(Debug)]
+pub(super) struct Document;
+
+/// Its keys: those of every event, and those that only some kinds have.
+const EVERY: [(&str, &str); 8] = [
+    (
+        "schema_version",
+        "Increases when a key changes its meaning or is removed.",
+    ),
+    (
+        "seq",
+        "The event's number; a gap is events that were overwritten before they were read.",
+    ),
+    ("unix_ms", "When it happened."),
+    (
+        "pid",
+        "The process's pid on this host; null if it is not visible from here or there is none.",
+    ),
+    ("name", "Its label; null without one."),
+    (
+        "gpu",
+        "The device's number, as --gpu takes it; null for an event without one.",
+    ),
+    ("kind", "What happened, in a word."),
+    ("sentence", "What happened; the process is the subject."),
+];
+const SOME: [(&str, &str); 10] = [
+    (
+        "waited_ns",
+        "hold, active: after waiting or being held back this long.",
+    ),
+    (
+        "held_ns",
+        "release, forced: after holding the lock this long.",
+    ),
+    ("active_ns", "rest, back: after this long."),
+    ("reason", "release: why the hold ended."),
+    ("asked_bytes", "denial: what the allocation asked for."),
+    ("quota_bytes", "denial, over_quota: the quota."),
+    ("used_bytes", "over_quota: what the process holds."),
+    (
+        "call",
+        "denial: the driver call that asked; null if unknown.",
+    ),
+    ("generation", "edit: its generation, as in gpushare audit."),
+    (
+        "reaped",
+        "exit: whether the process died, so that another one released its slot.",
+    ),
+];
+
+impl Keys for Document {
+    fn list(path: &str, keys: &mut Vec<Key>) {
+        for (name, meaning) in EVERY.into_iter().chain(SOME) {
+            <str as Keys>::add(path, name, meaning, keys);
+        }
+    }
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -171,4 +230,71 @@ fn object(sample: &Sample, event: &EventLine) -> Result<Map<String, Value>, Fail
     keys.insert("gpu".into(), event.gpu.into());
     keys.insert("sentence".into(), events::say(&event.what).text.into());
     Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use shm_layout::{Reason, What};
+
+    use super::*;
+    use crate::sample::keys;
+
+    #[test]
+    fn every_key_of_every_kind_is_explained_and_no_other() {
+        let kinds = [
+            What::Register,
+            What::Exit { reaped: true },
+            What::Wait,
+            What::Hold { waited_ns: 1 },
+            What::Release {
+                reason: Reason::Sync,
+                held_ns: 1,
+            },
+            What::Denial {
+                asked_bytes: 2,
+                quota_bytes: 1,
+                call: None,
+            },
+            What::Forced { held_ns: 1 },
+            What::Takeover,
+            What::OverQuota {
+                used_bytes: 2,
+                quota_bytes: 1,
+            },
+            What::Edit { generation: 1 },
+            What::Refused,
+            What::Pick,
+            What::Trouble,
+            What::Active { waited_ns: 1 },
+            What::Rest { active_ns: 1 },
+            What::Back { active_ns: 1 },
+            What::Other,
+        ];
+        let always: BTreeSet<String> = EVERY.map(|(key, _)| key.to_owned()).into();
+        let mut written = BTreeSet::new();
+        for what in kinds {
+            let event = EventLine {
+                what,
+                ..EventLine::default()
+            };
+            let object = object(&Sample::default(), &event).expect("plain data");
+            let kind = object["kind"].as_str().expect("a word").to_owned();
+            let keys: BTreeSet<String> = object.into_iter().map(|(key, _)| key).collect();
+            assert!(keys.is_superset(&always), "{kind}: {keys:?}");
+            for key in keys.difference(&always) {
+                let meaning = SOME.iter().find(|(name, _)| name == key);
+                let (_, meaning) = meaning.unwrap_or_else(|| panic!("{kind}: {key}"));
+                let (kinds, _) = meaning.split_once(": ").expect("kinds first");
+                assert!(kinds.split(", ").any(|word| word == kind), "{kind}: {key}");
+            }
+            written.extend(keys);
+        }
+        let explained: BTreeSet<String> = keys::of::<Document>()
+            .into_iter()
+            .map(|key| key.path)
+            .collect();
+        assert_eq!(written, explained);
+    }
 }

@@ -2,14 +2,16 @@
 
 use std::io::Write;
 
-use serde::Serialize;
-use shm_layout::{Change, QuotaValue, SegmentDir, Segments, Set, clock, snapshot};
+use shm_layout::{
+    Change, GroupView, QuotaValue, SegmentDir, Segments, Set, SlotId, Snapshot, clock, snapshot,
+};
 
 use super::edits::EditOptions;
 use super::table::{Side, Table};
 use super::{Done, json, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::{EditRequest, group};
+use crate::sample::keys::object;
 use crate::sample::{SCHEMA_VERSION, Sample};
 use crate::text::exit::{Exit, Failure};
 use crate::text::names::check_group;
@@ -137,23 +139,33 @@ fn is_defined(dir: &std::path::Path, name: &str) -> bool {
         .any(|group| group.name == name && group.defined)
 }
 
-#[derive(Serialize)]
-struct Document {
-    schema_version: u32,
-    groups: Vec<Line>,
+object! {
+    /// What `--json` writes.
+    pub(super) Document<'a>(lines: Vec<Line<'a>>) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        groups: Vec<Line<'a>> = lines, "The groups, in the order of their names.";
+    }
 }
 
-#[derive(Serialize)]
-struct Line {
-    name: String,
-    defined: bool,
-    /// As a person would set it: a percentage has no number of bytes before there is a device.
-    memory: Option<String>,
-    memory_bytes: Option<u64>,
-    weight: Option<u32>,
-    cap_percent: Option<u32>,
-    members: usize,
-    used_bytes: Vec<u64>,
+object! {
+    pub(super) Line<'a>(snapshot: &'a Snapshot, group: &'a GroupView) {
+        name: &'a str = &group.name, "Its name.";
+        defined: bool = group.defined, "Whether an operator defined it; if not, a process named it.";
+        memory: Option<String> = (group.memory != QuotaValue::Inherit).then(|| group.memory.to_string()), "What its members may hold together on a device, as an operator writes it; null when nothing is set.";
+        memory_bytes: Option<u64> = bytes(group.memory), "The same as a number; null for a percentage, for none and when nothing is set.";
+        weight: Option<u32> = group.weight, "The weight each member inherits.";
+        cap_percent: Option<u32> = group.cap, "The cap each member inherits.";
+        members: usize = group.members.len(), "Members alive now.";
+        used_bytes: Vec<u64> = used(snapshot, &group.members), "What its members hold, for each device of the segment.";
+    }
+}
+
+/// A percentage has no number of bytes before there is a device.
+fn bytes(memory: QuotaValue) -> Option<u64> {
+    match memory {
+        QuotaValue::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
 }
 
 fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
@@ -161,33 +173,16 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     let segments = Segments::open_viewer(&dir.path)?;
     let snapshot = snapshot(&segments, clock::now());
     let wanted = |name: &str| args.name.as_deref().is_none_or(|wanted| wanted == name);
-    let lines: Vec<Line> = snapshot
-        .groups
-        .iter()
+    let groups = snapshot.groups.iter();
+    let lines: Vec<Line<'_>> = groups
         .filter(|group| wanted(&group.name))
-        .map(|group| Line {
-            name: group.name.clone(),
-            defined: group.defined,
-            memory: (group.memory != QuotaValue::Inherit).then(|| group.memory.to_string()),
-            memory_bytes: match group.memory {
-                QuotaValue::Bytes(bytes) => Some(bytes),
-                _ => None,
-            },
-            weight: group.weight,
-            cap_percent: group.cap,
-            members: group.members.len(),
-            used_bytes: used(&snapshot, &group.members),
-        })
+        .map(|group| Line::of(&snapshot, group))
         .collect();
     if let (Some(name), true) = (&args.name, lines.is_empty()) {
         return Err(no_such_group(name));
     }
     if args.json {
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            groups: lines,
-        };
-        return json(out, &document);
+        return json(out, &Document::of(lines));
     }
     if lines.is_empty() {
         note("there is no group; gpushare group create NAME memory=SIZE makes one");
@@ -197,7 +192,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
 }
 
 /// What the members hold together, by device of the segment.
-fn used(snapshot: &shm_layout::Snapshot, members: &[shm_layout::SlotId]) -> Vec<u64> {
+fn used(snapshot: &Snapshot, members: &[SlotId]) -> Vec<u64> {
     let mut used = vec![0; snapshot.devices.len()];
     let of_group = snapshot
         .processes
@@ -215,7 +210,7 @@ fn used(snapshot: &shm_layout::Snapshot, members: &[shm_layout::SlotId]) -> Vec<
     used
 }
 
-fn table(lines: &[Line]) -> Table {
+fn table(lines: &[Line<'_>]) -> Table {
     let mut table = Table::new(&[
         ("GROUP", Side::Left),
         ("MEMBERS", Side::Right),
@@ -232,7 +227,7 @@ fn table(lines: &[Line]) -> Table {
             .map(|bytes| crate::text::units::short_size(*bytes))
             .collect();
         table.row([
-            line.name.clone(),
+            line.name.to_owned(),
             line.members.to_string(),
             if used.is_empty() {
                 "-".into()

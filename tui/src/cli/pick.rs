@@ -6,13 +6,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use serde::Serialize;
 use shm_layout::dir::Dir;
 use shm_layout::{SegmentDir, clock};
 
 use super::table::{Side, Table};
 use super::{Done, json, note, segments};
 use crate::edit::targets;
+use crate::sample::keys::object;
 use crate::sample::{DeviceSample, Nvml, SCHEMA_VERSION};
 use crate::text::exit::{Exit, Failure};
 use crate::text::units::{self, short_size};
@@ -47,15 +47,16 @@ const TURN: Duration = Duration::from_secs(10);
 /// Long enough for a program to reach its first allocation, short enough not to matter if it never does.
 const CLAIM: Duration = Duration::from_secs(10);
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    uuid: &'a str,
-    gpu: usize,
-    claimed: bool,
-    /// Why not.
-    unclaimed_because: Option<String>,
-    devices: &'a [Candidate],
+object! {
+    /// What `--json` writes.
+    pub(super) Document<'a>(candidates: &'a [Candidate], chosen: usize, unclaimed: Option<String>) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        uuid: &'a str = &candidates[chosen].uuid, "The device that was picked.";
+        gpu: usize = chosen, "Its number, as --gpu takes it.";
+        claimed: bool = unclaimed.is_none(), "Whether it is claimed for some seconds, so that another pick chooses another device.";
+        unclaimed_because: Option<String> = unclaimed, "Why the device could not be claimed; null if it is claimed.";
+        devices: &'a [Candidate] = candidates, "Every device, and how busy it is.";
+    }
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -137,16 +138,8 @@ fn write(
     unclaimed_because: Option<String>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let uuid = &candidates[chosen].uuid;
     if args.json {
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            uuid,
-            gpu: chosen,
-            claimed: unclaimed_because.is_none(),
-            unclaimed_because,
-            devices: candidates,
-        };
+        let document = Document::of(candidates, chosen, unclaimed_because);
         return json(out, &document).map(drop);
     }
     if args.explain {
@@ -157,7 +150,7 @@ fn write(
             ));
         }
     }
-    writeln!(out, "{uuid}")?;
+    writeln!(out, "{}", candidates[chosen].uuid)?;
     Ok(())
 }
 

@@ -2,15 +2,14 @@
 
 use std::io::Write;
 
-use serde::Serialize;
-
 use super::edits::{self, EditOptions};
 use super::table::{Side, Table};
 use super::{Done, json, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets;
 use crate::edit::{EditRequest, policy};
-use crate::sample::SCHEMA_VERSION;
+use crate::sample::keys::object;
+use crate::sample::{DeviceSample, SCHEMA_VERSION, Sample};
 use crate::text::exit::Exit;
 use crate::text::units;
 
@@ -102,52 +101,41 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    generation: u64,
-    policies: Vec<Line<'a>>,
+object! {
+    /// What `--json` writes.
+    pub(super) Document<'a>(sample: &'a Sample) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        generation: u64 = sample.generation, "Edits of operators so far.";
+        policies: Vec<Line<'a>> = lines(sample), "One entry for each device, in the order of their numbers.";
+    }
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    gpu: usize,
-    uuid: &'a str,
-    policy: String,
-    order: &'static str,
-    idle_ns: Option<u64>,
-    max_hold_ns: u64,
-    grace_ns: u64,
-    sync_skips: u32,
-    source: &'a str,
-    waiters: usize,
-    handoffs: u64,
-    forced: u64,
+object! {
+    pub(super) Line<'a>(gpu: usize, device: &'a DeviceSample) {
+        gpu: usize = gpu, "The device's number, as --gpu takes it.";
+        uuid: &'a str = &device.uuid, "Its UUID.";
+        policy: String = device.policy.0.kind.to_string(), "off, overlap=AHEAD, always, launches=N or timeslice=T.";
+        order: &'static str = device.policy.0.order.word(), "Which process is next.";
+        idle_ns: Option<u64> = device.policy.0.idle_ns, "A holder releases when nothing was submitted for this time; null for auto.";
+        max_hold_ns: u64 = device.policy.0.max_hold_ns, "The longest hold while others wait.";
+        grace_ns: u64 = device.policy.0.grace_ns, "How long a drain may take before it is forced.";
+        sync_skips: u32 = device.policy.0.sync_skips, "Synchronisations that are skipped before one releases.";
+        source: &'a str = device.policy.1.word(), "Who set the policy: default, launch, group, operator, invalid, or another tool's variable.";
+        waiters: usize = device.waiters.len(), "How many processes wait for the lock.";
+        handoffs: u64 = device.handoffs, "Times the lock went from one process to another.";
+        forced: u64 = device.forced, "Times it was taken from a holder that did not yield.";
+    }
+}
+
+fn lines(sample: &Sample) -> Vec<Line<'_>> {
+    let devices = sample.devices.iter().enumerate();
+    devices.map(|(gpu, device)| Line::of(gpu, device)).collect()
 }
 
 fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     let sample = segments::sample(&segments::dir()?)?;
-    let lines = sample.devices.iter().enumerate().map(|(gpu, device)| Line {
-        gpu,
-        uuid: &device.uuid,
-        policy: device.policy.0.kind.to_string(),
-        order: device.policy.0.order.word(),
-        idle_ns: device.policy.0.idle_ns,
-        max_hold_ns: device.policy.0.max_hold_ns,
-        grace_ns: device.policy.0.grace_ns,
-        sync_skips: device.policy.0.sync_skips,
-        source: device.policy.1.word(),
-        waiters: device.waiters.len(),
-        handoffs: device.handoffs,
-        forced: device.forced,
-    });
     if args.json {
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            generation: sample.generation,
-            policies: lines.collect(),
-        };
-        return json(out, &document);
+        return json(out, &Document::of(&sample));
     }
     let mut table = Table::new(&[
         ("GPU", Side::Right),
@@ -161,7 +149,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         ("QUEUE", Side::Right),
         ("FORCED", Side::Right),
     ]);
-    for line in lines {
+    for line in lines(&sample) {
         table.row([
             line.gpu.to_string(),
             line.policy,

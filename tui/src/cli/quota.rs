@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use serde::Serialize;
 use shm_layout::{Change, Until};
 
 use super::edits::EditOptions;
@@ -11,6 +10,7 @@ use super::{Done, json, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets::{self, Chosen, Target};
 use crate::edit::{EditRequest, preview, quota};
+use crate::sample::keys::object;
 use crate::sample::{Holding, ProcessSample, SCHEMA_VERSION, Sample};
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
@@ -156,23 +156,26 @@ fn holdings<'a>(
     })
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    quotas: Vec<Line<'a>>,
+object! {
+    /// What `--json` writes.
+    pub(super) Document<'a>(lines: Vec<Line<'a>>) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        quotas: Vec<Line<'a>> = lines, "One entry for each process and device.";
+    }
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    pid: Option<u32>,
-    name: &'a str,
-    gpu: usize,
-    uuid: &'a str,
-    used_bytes: u64,
-    peak_bytes: u64,
-    quota_bytes: Option<u64>,
-    quota_source: &'a str,
-    reverts_in_ns: Option<u64>,
+object! {
+    pub(super) Line<'a>(sample: &'a Sample, process: &'a ProcessSample, holding: &'a Holding) {
+        pid: Option<u32> = process.pid, "The process's pid on this host; null if it is not visible from here.";
+        name: &'a str = process.name(), "Its label, or else its container or its program.";
+        gpu: usize = holding.gpu, "The device's number, as --gpu takes it.";
+        uuid: &'a str = sample.devices.get(holding.gpu).map_or("", |device| &device.uuid), "The device's UUID.";
+        used_bytes: u64 = holding.used, "Memory it holds.";
+        peak_bytes: u64 = holding.peak, "The most it has held.";
+        quota_bytes: Option<u64> = holding.quota.bytes, "Its quota; null for no limit.";
+        quota_source: &'a str = holding.quota.source.word(), "Who set the quota: default, launch, group, operator, invalid, or another tool's variable.";
+        reverts_in_ns: Option<u64> = holding.quota_until_ns.map(|until| until.saturating_sub(sample.time_ns)), "Time until the quota reverts by itself; null for a lasting one.";
+    }
 }
 
 fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
@@ -185,14 +188,10 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     let sample = segments::sample(&segments::dir()?)?;
     let chosen = target.map(|target| target.resolve(&sample)).transpose()?;
     let lines: Vec<Line<'_>> = holdings(&sample, chosen.as_deref())
-        .map(|(process, holding)| line(&sample, process, holding))
+        .map(|(process, holding)| Line::of(&sample, process, holding))
         .collect();
     if args.json {
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            quotas: lines,
-        };
-        return json(out, &document);
+        return json(out, &Document::of(lines));
     }
     let mut table = Table::new(&[
         ("PID", Side::Right),
@@ -218,23 +217,4 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     }
     table.write(out)?;
     Ok(Exit::Done)
-}
-
-fn line<'a>(sample: &'a Sample, process: &'a ProcessSample, holding: &'a Holding) -> Line<'a> {
-    Line {
-        pid: process.pid,
-        name: process.name(),
-        gpu: holding.gpu,
-        uuid: sample
-            .devices
-            .get(holding.gpu)
-            .map_or("", |device| &device.uuid),
-        used_bytes: holding.used,
-        peak_bytes: holding.peak,
-        quota_bytes: holding.quota.bytes,
-        quota_source: holding.quota.source.word(),
-        reverts_in_ns: holding
-            .quota_until_ns
-            .map(|until| until.saturating_sub(sample.time_ns)),
-    }
 }

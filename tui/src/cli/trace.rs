@@ -15,6 +15,9 @@ mod start;
 mod stats;
 mod stop;
 
+pub use show::Document as Traces;
+pub use stats::Document as Stats;
+
 /// Record driver calls, and show them in Perfetto, as a table or as Alnair's logs
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {

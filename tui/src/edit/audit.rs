@@ -14,6 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use shm_layout::dir::Dir;
 use shm_layout::{Change, Mode, OpenError, SegmentDir};
 
+use crate::sample::keys::{Keys, object};
+
 /// Version of the record's shape.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -52,44 +54,33 @@ pub enum Outcome {
     Refused,
 }
 
-/// One line of the log.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// [`SCHEMA_VERSION`] of the writer.
-    pub schema_version: u32,
-    /// When, RFC 3339 in UTC.
-    pub time: String,
-    /// The writer's user number.
-    pub uid: u32,
-    /// The writer's name; behind sudo the person's too.
-    pub who: String,
-    /// From where.
-    #[serde(rename = "where")]
-    pub place: Place,
-    /// Its target, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
-    pub target: String,
-    /// Clock ticks from boot to the start of that process.
-    pub target_start_time: Option<u64>,
-    /// What it was before.
-    pub old: Option<String>,
-    /// What was asked for.
-    pub new: String,
-    /// The generation the edit made; `null` when refused.
-    pub generation: Option<u64>,
-    /// Why, in the words of who did it.
-    pub reason: Option<String>,
-    /// How it ended.
-    pub result: Outcome,
-    /// Why it was refused.
-    pub refusal: Option<String>,
-    /// The generation of the edit that this one undoes.
-    pub undoes: Option<u64>,
-    /// The edit itself.
-    pub change: Change,
-    /// The edit that would take it back; `None` where it cannot be read.
-    #[serde(default, deserialize_with = "readable")]
-    pub restore: Option<Change>,
+object! {
+    /// One line of the log.
+    #[derive(Deserialize)]
+    pub Record {
+        schema_version: u32, "Version of the line: increases when a key changes its meaning or is removed.";
+        time: String, "When, RFC 3339 in UTC.";
+        uid: u32, "The user's number.";
+        who: String, "The user's name; under sudo also who called it.";
+        r#where: Place, "ctl for gpushare, tui for gpushare-top.";
+        target: String, "What it was for: 41849 vllm-worker, gpu0, group team-a.";
+        target_start_time: Option<u64>, "Clock ticks from boot to the start of that process.";
+        old: Option<String>, "What it was before.";
+        new: String, "What was asked for.";
+        generation: Option<u64>, "The generation that the edit made; null when refused.";
+        reason: Option<String>, "Why, as --reason gave it.";
+        result: Outcome, "applied or refused.";
+        refusal: Option<String>, "Why it was refused.";
+        undoes: Option<u64>, "The generation of the edit that this one undoes.";
+        change: Change, "The edit itself; which keys it has depends on its kind.";
+        #[serde(default, deserialize_with = "readable")]
+        restore: Option<Change>, "The edit that would take it back; null where it cannot be read.";
+    }
 }
+
+impl Keys for Place {}
+impl Keys for Outcome {}
+impl Keys for Change {}
 
 /// What cannot be read is left out: the rest of the record is still worth having.
 fn readable<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Change>, D::Error> {

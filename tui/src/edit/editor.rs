@@ -266,7 +266,7 @@ impl Editor {
                 .to_string(),
             uid: self.uid,
             who: self.who.clone(),
-            place: request.place,
+            r#where: request.place,
             target: request.target.clone(),
             target_start_time: request.target_start_time,
             old: None,

@@ -41,6 +41,8 @@ pub trait Keys {
     /// Adds the key of such a value in an object at `path`, and the keys inside.
     fn add(path: &str, name: &str, meaning: &'static str, keys: &mut Vec<Key>) {
         let dot = if path.is_empty() { "" } else { "." };
+        // A key that Rust reserves is written r#key here, and serde writes it without.
+        let name = name.trim_start_matches("r#");
         let path = format!("{path}{dot}{name}");
         keys.push(Key {
             path: path.clone(),
@@ -61,7 +63,7 @@ macro_rules! leaves {
     ($($type:ty),*) => { $(impl Keys for $type {})* };
 }
 
-leaves!(bool, u8, u32, u64, usize, i32, i64, f64, String, &str);
+leaves!(bool, u8, u32, u64, usize, i32, i64, f64, String, str);
 
 impl<K, V> Keys for BTreeMap<K, V> {}
 
@@ -71,20 +73,27 @@ impl<T: Keys> Keys for Option<T> {
     }
 }
 
-impl<T: Keys> Keys for &T {
+impl<T: Keys + ?Sized> Keys for &T {
     fn list(path: &str, keys: &mut Vec<Key>) {
         T::list(path, keys);
     }
 }
 
-impl<T: Keys> Keys for Vec<T> {
+impl<T: Keys> Keys for [T] {
     fn list(path: &str, keys: &mut Vec<Key>) {
         T::list(&format!("{path}[]"), keys);
     }
 }
 
+impl<T: Keys> Keys for Vec<T> {
+    fn list(path: &str, keys: &mut Vec<Key>) {
+        <[T]>::list(path, keys);
+    }
+}
+
 /// Makes an object of a document: for each key its type, its value and its meaning. Behind `..` stands a value whose
-/// keys lie in the object itself. Without values it makes plain data that is shown as it is.
+/// keys lie in the object itself. Without values it makes plain data that is shown as it is, and what more that data
+/// can do is derived beside it.
 macro_rules! object {
     (
         $(#[$about:meta])*
@@ -120,13 +129,12 @@ macro_rules! object {
     };
     (
         $(#[$about:meta])*
-        pub $name:ident { $($key:ident: $type:ty, $meaning:literal;)* }
+        $vis:vis $name:ident { $($(#[$how:meta])* $key:ident: $type:ty, $meaning:literal;)* }
     ) => {
+        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
         $(#[$about])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-        #[serde(default)]
-        pub struct $name {
-            $(#[doc = $meaning] pub $key: $type,)*
+        $vis struct $name {
+            $(#[doc = $meaning] $(#[$how])* $vis $key: $type,)*
         }
 
         impl $crate::sample::keys::Keys for $name {
@@ -144,7 +152,10 @@ pub(crate) use object;
 pub(crate) mod tests {
     use super::*;
 
-    /// Holds the keys of a written document to the explained ones. In `ended_by` reasons are keys.
+    /// What has keys of its own: reasons in the first, those of the kind of edit in the others.
+    const OPEN: [&str; 3] = ["ended_by", "change", "restore"];
+
+    /// Holds the keys of a written document to the explained ones.
     pub(crate) fn explains<T: Keys + serde::Serialize>(document: &T) {
         let value = serde_json::to_value(document).expect("plain data");
         let mut written = Vec::new();
@@ -160,7 +171,7 @@ pub(crate) mod tests {
 
     fn paths(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
         match value {
-            serde_json::Value::Object(map) if !path.ends_with("ended_by") => {
+            serde_json::Value::Object(map) if !OPEN.iter().any(|open| path.ends_with(open)) => {
                 for (key, value) in map {
                     let dot = if path.is_empty() { "" } else { "." };
                     let path = format!("{path}{dot}{key}");

@@ -23,7 +23,8 @@ pub struct Device {
 
 object! {
     /// How busy, hot and fast a device is.
-    #[derive(Copy)]
+    #[derive(Copy, Default, Eq, serde::Deserialize)]
+    #[serde(default)]
     pub Figures {
         util_percent: Option<u32>, "Share of time with a kernel running.";
         mem_util_percent: Option<u32>, "Share of time the memory was read or written.";

@@ -7,10 +7,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use serde::Serialize;
 use shm_layout::Uuid;
 use shm_layout::text::PathText as _;
 
+use crate::sample::keys::object;
 use crate::sample::{DeviceSample, Nvml, Sample};
 use crate::text::exit::Failure;
 use crate::text::units::human_size;
@@ -25,29 +25,20 @@ const QUEUE_WORTH: f64 = 0.25;
 const UTILISATION_WORTH: f64 = 1.0;
 const MEMORY_WORTH: f64 = 1.0;
 
-/// A device and how busy it is.
-#[derive(Debug, Serialize)]
-pub struct Candidate {
-    /// Its number.
-    pub gpu: usize,
-    /// Its UUID.
-    pub uuid: String,
-    /// Its name.
-    pub name: String,
-    /// Memory that no process holds or was promised.
-    pub free_bytes: u64,
-    /// Its memory.
-    pub total_bytes: u64,
-    /// Share of time it computes, where NVML says.
-    pub utilisation_percent: Option<u32>,
-    /// Who holds and waits for its lock.
-    pub queue: usize,
-    /// Other picks that have just chosen it.
-    pub claims: u32,
-    /// All of that in one number; 0 is idle.
-    pub busy: f64,
-    /// Why it may not be chosen.
-    pub excluded: Option<String>,
+object! {
+    /// A device and how busy it is.
+    pub Candidate {
+        gpu: usize, "The device's number, as --gpu takes it.";
+        uuid: String, "Its UUID.";
+        name: String, "The product name.";
+        free_bytes: u64, "Memory that no process holds or was promised.";
+        total_bytes: u64, "Memory it has.";
+        utilisation_percent: Option<u32>, "Share of time with a kernel running; null where NVML does not say.";
+        queue: usize, "How many processes hold or wait for its lock.";
+        claims: u32, "Other picks that have just chosen it.";
+        busy: f64, "All of that in one number; 0 is idle.";
+        excluded: Option<String>, "Why it may not be picked; null if it may.";
+    }
 }
 
 /// Every device of the sample, with those excluded that have less than `wanted` bytes free or are

@@ -140,7 +140,7 @@ fn edit(number: u64) -> Entry {
             time: "2025-11-20T14:31:07Z".into(),
             uid: 0,
             who: "root (alice)".into(),
-            place: Place::Tui,
+            r#where: Place::Tui,
             target: "41849 vllm-worker".into(),
             target_start_time: Some(1000),
             old: Some("quota 20GiB".into()),

@@ -2,16 +2,16 @@
 
 use std::io::Write;
 
-use serde::Serialize;
 use shm_layout::trace::{self, Reader, TraceState, TraceView};
 
 use super::Place;
 use crate::cli::table::{Side, Table, clip};
 use crate::cli::{Done, json, note};
 use crate::sample::SCHEMA_VERSION;
+use crate::sample::keys::object;
 use crate::text::exit::Exit;
 use crate::text::units::{short_count, short_size};
-use crate::traces;
+use crate::traces::{self, Found};
 
 /// Show every trace: active, stopped, or left by a process that has ended
 #[derive(Debug, clap::Args)]
@@ -21,36 +21,39 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Document {
-    schema_version: u32,
-    traces: Vec<Line>,
+object! {
+    /// What `--json` writes.
+    pub Document(lines: Vec<Line>) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        traces: Vec<Line> = lines, "The traces here.";
+    }
 }
 
-#[derive(Serialize)]
-struct Line {
-    pid: u32,
-    name: String,
-    /// `on`, `stopped`, `ended`, or why it could not begin.
-    state: &'static str,
-    records: u64,
-    capacity: u32,
-    dropped: u64,
-    size_bytes: u64,
-    started_ns: Option<u64>,
-    stopped_ns: Option<u64>,
-    file: String,
+object! {
+    /// A trace.
+    pub Line(found: &Found, reader: &Reader, view: Option<TraceView>) {
+        pid: u32 = found.process.shown_pid(), "The process's pid on this host, or the one it has in its own namespace.";
+        name: String = found.process.name().to_owned(), "Its label, or else its container or its program.";
+        state: &'static str = state(view), "starting, on, stopped, ended (the process has), or the reason why nothing is recorded.";
+        records: u64 = reader.records().count() as u64, "Records written.";
+        capacity: u32 = reader.header().capacity, "Records for which the buffer has room.";
+        dropped: u64 = reader.dropped(), "Records that did not fit.";
+        size_bytes: u64 = trace::size(reader.header().capacity), "Size of the buffer.";
+        started_ns: Option<u64> = time(reader.header().started_ns), "When the process began to record, on CLOCK_BOOTTIME; null if it has not.";
+        stopped_ns: Option<u64> = time(reader.header().stopped_ns), "When it stopped; null while it records or if it died.";
+        file: String = found.path.display().to_string(), "The buffer's file.";
+    }
+}
+
+fn time(ns: u64) -> Option<u64> {
+    Some(ns).filter(|ns| *ns > 0)
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let place = Place::look()?;
     let lines = lines(&place);
     if args.json {
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            traces: lines,
-        };
-        return json(out, &document);
+        return json(out, &Document::of(lines));
     }
     let mut table = Table::new(&[
         ("PID", Side::Right),
@@ -99,21 +102,8 @@ fn lines(place: &Place) -> Vec<Line> {
                 continue;
             }
         };
-        let header = reader.header();
-        let view = view(header.slot).filter(|_| found.lives());
-        let time = |ns: u64| Some(ns).filter(|ns| *ns > 0);
-        lines.push(Line {
-            pid: found.process.shown_pid(),
-            name: found.process.name().to_owned(),
-            state: state(view),
-            records: reader.records().count() as u64,
-            capacity: header.capacity,
-            dropped: reader.dropped(),
-            size_bytes: trace::size(header.capacity),
-            started_ns: time(header.started_ns),
-            stopped_ns: time(header.stopped_ns),
-            file: found.path.display().to_string(),
-        });
+        let view = view(reader.header().slot).filter(|_| found.lives());
+        lines.push(Line::of(&found, &reader, view));
     }
     lines
 }

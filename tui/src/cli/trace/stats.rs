@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use serde::Serialize;
-
 use super::Place;
 use crate::cli::table::{Side, Table};
 use crate::cli::{Done, json, note};
 use crate::sample::SCHEMA_VERSION;
+use crate::sample::keys::object;
 use crate::text::exit::Exit;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::traces;
@@ -39,22 +38,27 @@ enum Sort {
     Bytes,
 }
 
-#[derive(Serialize)]
-struct Document {
-    schema_version: u32,
-    processes: usize,
-    calls: Vec<Line>,
+object! {
+    /// What `--json` writes.
+    pub Document(traces: usize, lines: Vec<Line>) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        processes: usize = traces, "Traces that were added up.";
+        calls: Vec<Line> = lines, "Each driver call that was made, sorted by --sort.";
+    }
 }
 
-#[derive(Debug, Clone, Default, Serialize)]
-struct Line {
-    call: String,
-    calls: u64,
-    total_ns: u64,
-    longest_ns: u64,
-    mean_ns: u64,
-    bytes: u64,
-    waited_ns: u64,
+object! {
+    /// A driver call.
+    #[derive(Default)]
+    pub Line {
+        call: String, "The exported name.";
+        calls: u64, "How often it was called.";
+        total_ns: u64, "Time spent in it, waits for the lock included.";
+        longest_ns: u64, "The longest call.";
+        mean_ns: u64, "The average.";
+        bytes: u64, "Bytes that it moved or was asked for.";
+        waited_ns: u64, "Time spent waiting for the lock in it.";
+    }
 }
 
 impl Line {
@@ -94,12 +98,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             .then_with(|| a.call.cmp(&b.call))
     });
     if args.json {
-        let document = Document {
-            schema_version: SCHEMA_VERSION,
-            processes: found.len(),
-            calls: lines,
-        };
-        return json(out, &document);
+        return json(out, &Document::of(found.len(), lines));
     }
     let mut table = Table::new(&[
         ("CALL", Side::Left),

@@ -19,7 +19,9 @@ const COLUMNS: [Column; 8] = [
     ("#", 4, |entry, _| format!("{:>3}", entry.number)),
     ("TIME", 9, |entry, look| time(entry, look)),
     ("WHO", 13, |entry, _| entry.record.who.clone()),
-    ("WHERE", 6, |entry, _| entry.record.place.word().to_owned()),
+    ("WHERE", 6, |entry, _| {
+        entry.record.r#where.word().to_owned()
+    }),
     ("TARGET", 20, |entry, _| entry.record.target.clone()),
     ("RESULT", 8, |entry, _| result(entry)),
     ("GEN", 6, |entry, _| {

@@ -2,56 +2,58 @@
 
 use std::io::Write;
 
-use serde::Serialize;
 use shm_layout::{ProcessDeviceView, ProcessView, Snapshot, quantile};
 
 use crate::sample::SCHEMA_VERSION;
+use crate::sample::keys::object;
 use crate::text::exit::Failure;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::text::uuids;
 
-/// The whole report.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    schema_version: u32,
-    seconds: f64,
-    simulated: bool,
-    policy: String,
-    /// Whether every process applied the policy before the time began.
-    policy_acknowledged: bool,
-    device: Option<Device>,
-    processes: Vec<Process>,
+object! {
+    /// The whole report.
+    pub Report {
+        schema_version: u32, "Increases when a key changes its meaning or is removed.";
+        seconds: f64, "How long the programs were watched.";
+        simulated: bool, "Whether the device was the simulator's.";
+        policy: String, "The policy they ran under.";
+        policy_acknowledged: bool, "Whether every process applied it before the time began.";
+        device: Option<Device>, "The device that they shared; null if none used any.";
+        processes: Vec<Process>, "The programs.";
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct Device {
-    uuid: String,
-    name: String,
-    handoffs: u64,
-    forced: u64,
-    last_handoff_ns: u64,
-    /// Times two processes held the lock at once; never anything but 0.
-    violations: u64,
+object! {
+    /// The device that they shared.
+    pub Device {
+        uuid: String, "Its UUID.";
+        name: String, "The product name.";
+        handoffs: u64, "Times the lock went from one process to another.";
+        forced: u64, "Times it was taken from a holder that did not yield.";
+        last_handoff_ns: u64, "From the last release to its waiter running.";
+        violations: u64, "Times two processes held the lock at once; never anything but 0.";
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct Process {
-    pid: u32,
-    name: String,
-    weight: u32,
-    priority: i32,
-    cap_percent: Option<u32>,
-    used_bytes: u64,
-    quota_bytes: Option<u64>,
-    denials: u64,
-    launches: u64,
-    held_ns: u64,
-    /// Share of all the time that any process held the device.
-    held_percent: f64,
-    waited_ns: u64,
-    wait_p99_ns: Option<u64>,
-    acquisitions: u64,
-    forced: u64,
+object! {
+    /// One of the programs.
+    pub Process {
+        pid: u32, "Its pid.";
+        name: String, "Its label.";
+        weight: u32, "Its share under order=fair; 100 is normal.";
+        priority: i32, "Its priority under order=priority.";
+        cap_percent: Option<u32>, "Upper limit of its share of the device's time; null for no cap.";
+        used_bytes: u64, "Memory it holds.";
+        quota_bytes: Option<u64>, "Its quota; null for no limit.";
+        denials: u64, "Allocations that were refused.";
+        launches: u64, "Kernels launched.";
+        held_ns: u64, "Time it held the lock.";
+        held_percent: f64, "Share of all the time that any of them held it.";
+        waited_ns: u64, "Time it waited for the lock.";
+        wait_p99_ns: Option<u64>, "The 99th percentile of its wait times.";
+        acquisitions: u64, "How often it acquired the lock.";
+        forced: u64, "How often the lock was taken from it.";
+    }
 }
 
 impl Report {

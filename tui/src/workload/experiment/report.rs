@@ -2,43 +2,30 @@
 
 use std::io::Write;
 
-use serde::Serialize;
-
 use crate::sample::SCHEMA_VERSION;
+use crate::sample::keys::object;
 use crate::text::exit::Failure;
 use crate::text::plain::{Plain, cell, plain};
 
-/// One configuration's numbers.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Measured {
-    /// The configuration.
-    pub config: String,
-    /// How long it was measured.
-    pub seconds: f64,
-    /// Rounds of the urgent task.
-    pub urgent_rounds: u64,
-    /// Half of its rounds took no longer.
-    pub urgent_p50_ns: Option<u64>,
-    /// Ninety-nine in a hundred took no longer.
-    pub urgent_p99_ns: Option<u64>,
-    /// The longest.
-    pub urgent_max_ns: Option<u64>,
-    /// Its kernels.
-    pub urgent_kernels: u64,
-    /// The others' kernels, all together.
-    pub background_kernels: u64,
-    /// The others' kernels in a second.
-    pub background_per_second: f64,
-    /// Synchronisations that only the lock asked for.
-    pub drains: u64,
-    /// Times the lock was taken away.
-    pub forced: u64,
-    /// Times the lock was taken.
-    pub acquisitions: u64,
-    /// Time of kernels on the device, all together.
-    pub gpu_ns: u64,
-    /// The same, of the time measured.
-    pub gpu_percent: f64,
+object! {
+    /// One configuration's numbers.
+    #[derive(Default)]
+    pub Measured {
+        config: String, "The configuration's name.";
+        seconds: f64, "How long it was measured.";
+        urgent_rounds: u64, "Rounds of the urgent task.";
+        urgent_p50_ns: Option<u64>, "The median of its round times.";
+        urgent_p99_ns: Option<u64>, "Their 99th percentile.";
+        urgent_max_ns: Option<u64>, "The longest.";
+        urgent_kernels: u64, "Kernels of the urgent task.";
+        background_kernels: u64, "Kernels of the other tasks together.";
+        background_per_second: f64, "Kernels of the other tasks in a second.";
+        drains: u64, "Synchronisations that only the lock asked for.";
+        forced: u64, "Times the lock was taken from a holder that did not yield.";
+        acquisitions: u64, "Times the lock was acquired.";
+        gpu_ns: u64, "Time of all kernels on the device.";
+        gpu_percent: f64, "The same as a share of the time measured.";
+    }
 }
 
 impl Measured {
@@ -70,20 +57,18 @@ impl Measured {
     }
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    simulated: bool,
-    results: &'a [Measured],
+object! {
+    /// What `--json` writes.
+    pub Document<'a>(rows: &'a [Measured], on_sim: bool) {
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
+        simulated: bool = on_sim, "Whether the device was the simulator's.";
+        results: &'a [Measured] = rows, "One entry for each configuration of the plan.";
+    }
 }
 
 /// As JSON.
 pub fn json(rows: &[Measured], simulated: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let document = Document {
-        schema_version: SCHEMA_VERSION,
-        simulated,
-        results: rows,
-    };
+    let document = Document::of(rows, simulated);
     serde_json::to_writer_pretty(Plain::json(&mut *out), &document)?;
     Ok(writeln!(out)?)
 }
