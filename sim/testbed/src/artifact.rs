@@ -1,8 +1,9 @@
 //! The libraries and programs a test starts: where they are, and building them when they are stale.
 //!
 //! `cargo test -p X` builds no other package's cdylib, so a test that preloads one has to see to it.
-//! An artifact that is newer than every file in cargo's own dependency list is used as it is;
-//! otherwise cargo builds its package, with this test's profile, into this test's target directory.
+//! An artifact that is newer than every file in cargo's own dependency list is used as it is, and so is one that
+//! `cargo test` has made on its way, if it is newer than every source; otherwise cargo builds its package, with this
+//! test's profile, into this test's target directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ pub fn artifact(name: &str) -> PathBuf {
         return path.clone();
     }
     let path = profile_dir().join(name);
-    if !is_fresh(&path) {
+    if !is_fresh(&path) && !is_made_on_the_way(&path) {
         build(name);
     }
     made.insert(name.to_owned(), path.clone());
@@ -109,8 +110,16 @@ fn cargo_build(name: &str, args: &[&str], variables: &[(&str, &str)]) {
         Some(profile) => profile,
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // The simulator's two libraries are needed together, and then their dependencies are compiled once.
+    let packages: &[&str] = match *package {
+        "gpushare-sim-cuda" | "gpushare-sim-nvml" => {
+            &["-pgpushare-sim-cuda", "-pgpushare-sim-nvml"]
+        }
+        _ => &["--package", *package],
+    };
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", package])
+        .args(["build", "--quiet"])
+        .args(packages)
         .args(["--profile", profile, "--target-dir"])
         .arg(target_dir())
         .args(args)
@@ -134,11 +143,38 @@ fn is_fresh(artifact: &Path) -> bool {
     let Some((_, sources)) = list.split_once(": ") else {
         return false;
     };
-    let lock_file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock");
+    let lock_file = workspace().join("Cargo.lock");
     sources
         .split_whitespace()
-        .chain([lock_file])
-        .all(|source| modified(Path::new(source)).is_some_and(|changed| changed < made))
+        .map(Path::new)
+        .chain([lock_file.as_path()])
+        .all(|source| modified(source).is_some_and(|changed| changed < made))
+}
+
+/// Whether `cargo test` itself has made it: a program, for the tests of its package. Cargo leaves no list beside those. Building
+/// them by themselves would compile most of their dependencies once more, for a feature less.
+fn is_made_on_the_way(artifact: &Path) -> bool {
+    if artifact.extension().is_some() || artifact.with_extension("d").exists() {
+        return false;
+    }
+    let sources = ["tui/src", "shim/abi", "shm-layout/src", "sim", "Cargo.lock"];
+    let newest = sources
+        .iter()
+        .filter_map(|dir| newest(&workspace().join(dir)))
+        .max();
+    modified(artifact).is_some_and(|made| Some(made) > newest)
+}
+
+/// When the newest file in a folder was changed.
+fn newest(path: &Path) -> Option<SystemTime> {
+    match std::fs::read_dir(path) {
+        Ok(inside) => inside.filter_map(|entry| newest(&entry.ok()?.path())).max(),
+        Err(_) => modified(path),
+    }
+}
+
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
