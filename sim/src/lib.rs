@@ -17,7 +17,7 @@
 //! sweep        sweep, remains              what the dead held in a world; worlds that no process has open
 //! slots        slots, engine               which processes are there, and which are gone; one kernel at a time
 //! locks        locks, scenario             the locks of a world; its devices and its mishaps, as TOML
-//! layout       layout, clock               the shape of a world in shared memory; the kernel's clock
+//! layout       layout, clock, note         the shape of a world in shared memory; the kernel's clock; standard error
 //! ```
 //!
 //! # Simulated
@@ -31,6 +31,7 @@ pub mod clock;
 mod engine;
 mod layout;
 pub mod locks;
+pub mod note;
 pub mod process;
 pub mod remains;
 pub mod scenario;

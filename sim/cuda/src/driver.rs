@@ -95,8 +95,7 @@ fn start() -> Result<Driver, CUerror> {
 
 /// One line on stderr: the simulator cannot start, and an error code could not say why.
 fn note(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "gpushare simulator: {line}");
+    gpushare_sim::note::note("gpushare simulator", &line);
 }
 
 /// The driver, if it is initialised in this process. While a checkpoint has the process locked, a call waits here.

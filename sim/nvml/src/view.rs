@@ -56,7 +56,7 @@ impl View {
     pub(crate) fn open() -> Result<Arc<Self>, Fault> {
         let world = World::open().map_err(|error| {
             // The code alone would not tell a bad scenario from a missing driver.
-            eprintln!("simulated NVML: {error}");
+            gpushare_sim::note::note("simulated NVML", &error);
             DRIVER_NOT_LOADED
         })?;
         if world.scenario().mishaps.no_nvml {

@@ -3,6 +3,9 @@
 //! An allocation that is refused is reported on stderr and the program goes on: being over a quota
 //! is what it is for. With `--script` it does only what it is told, line by line, for tests.
 
+// Shared with the simulator, which a client of a real driver has no use for otherwise.
+#[path = "../../src/note.rs"]
+mod note;
 mod options;
 mod report;
 mod rhythm;
@@ -15,13 +18,25 @@ use anyhow::Context as _;
 use clap::Parser;
 use gpushare_workload::Cuda;
 
+use note::note;
 use options::Options;
 
+/// How its lines on stderr begin.
+const NAME: &str = "gpushare-workload";
+
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) if error.use_stderr() => {
+            note(NAME, &error);
+            return ExitCode::from(2);
+        }
+        Err(help) => help.exit(),
+    };
+    match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "gpushare-workload: {error:#}");
+            note(NAME, &format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

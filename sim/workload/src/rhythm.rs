@@ -1,10 +1,11 @@
 //! The workload's round: some memory, a burst of kernels, a wait, a pause.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use gpushare_workload::{Buffer, Context, Error};
 
+use crate::NAME;
+use crate::note::note;
 use crate::options::Options;
 use crate::report::Report;
 
@@ -105,9 +106,9 @@ impl<'c> Memory<'c> {
                 // Each round may be refused again; the first time tells enough.
                 if self.refusals == 0 {
                     let mib = bytes >> 20;
-                    let _ = writeln!(
-                        std::io::stderr(),
-                        "gpushare-workload: {mib} MiB refused, continuing: {error}"
+                    note(
+                        NAME,
+                        &format_args!("{mib} MiB refused, continuing: {error}"),
                     );
                 }
                 self.refusals += 1;

@@ -151,3 +151,31 @@ fn mig_instances_are_devices_with_memory_and_engine_of_their_own() {
         assert_eq!(pids, [puppet.pid(); 3]);
     }
 }
+
+#[test]
+fn hostile_text_from_outside_does_not_act_on_the_terminal() {
+    const NASTY: &str = "\u{1b}]0;owned\u{7}\u{202e}\u{200b}";
+    let bed = Testbed::new();
+    let file = bed.dir().join("scenario.toml");
+    std::fs::write(
+        &file,
+        format!("# {NASTY}\n[[gpu]]\n\"{NASTY}\" = {NASTY}\n"),
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    for (scenario, option, words) in [
+        (NASTY, "--seconds=0", "neither a readable file"),
+        (file, "--seconds=0", "bad scenario"),
+        ("one-gpu", NASTY, "unexpected argument"),
+    ] {
+        let mut command = bed.sim_only(artifact("gpushare-workload"));
+        command.arg(option).env("GPUSHARE_SIM_SCENARIO", scenario);
+        let output = Watched::spawn(&mut command).wait_output();
+        assert!(!output.status.success(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(words), "{said:?}");
+        assert!(said.contains("\\u{202e}"), "{said:?}");
+        let acts = |c: char| c != '\n' && (c.is_control() || matches!(c, '\u{200b}' | '\u{202e}'));
+        assert!(!said.contains(acts), "{said:?}");
+    }
+}
