@@ -2,7 +2,9 @@
 
 mod cli_support;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
@@ -175,4 +177,54 @@ fn what_cannot_or_should_not_be_wrapped_is_refused_and_left_alone() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).expect("ours");
     refuse(&exe, 2, "setuid");
     assert_eq!(fs::read_to_string(&path).expect("text"), PROGRAM);
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_is_wrapped_byte_for_byte() {
+    let world = World::new();
+    let library = world.dir().join("libgpushare.so");
+    fs::write(&library, "").expect("ours");
+    let dir = world.dir().join(OsStr::from_bytes(b"b\xe4cker \xff'\x80"));
+    fs::create_dir(&dir).expect("ours");
+    let path = dir.join(OsStr::from_bytes(b"prog\xfcram"));
+    fs::copy("/bin/echo", &path).expect("a program");
+    let wrap = |verb: &str| {
+        let output = world.command(&[verb]).arg(&path).output();
+        cli_support::Said::from(output.expect("built")).done()
+    };
+    wrap("wrap");
+    let script = fs::read(&path).expect("the wrapper");
+    assert!(
+        std::str::from_utf8(&script).is_err(),
+        "the bytes stand in it"
+    );
+    for gpushare in ["there", "gone"] {
+        if gpushare == "gone" {
+            let own = env!("CARGO_BIN_EXE_gpushare").as_bytes();
+            let at = script.windows(own.len()).position(|part| part == own);
+            assert!(at.is_some(), "it names the program that is to be missing");
+            let missing = replaced(&script, own, b"/nonexistent/gpushare");
+            fs::write(&path, missing).expect("ours");
+        }
+        let output = Command::new(&path)
+            .arg("a b")
+            .env("GPUSHARE_DIR", world.dir())
+            .env("GPUSHARE_LIB", &library)
+            .output()
+            .expect("the wrapper runs");
+        assert_eq!(output.stdout, b"a b\n", "{gpushare}: {output:?}");
+    }
+    wrap("unwrap");
+}
+
+fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut fresh = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.windows(from.len()).position(|part| part == from) {
+        fresh.extend_from_slice(&rest[..at]);
+        fresh.extend_from_slice(to);
+        rest = &rest[at + from.len()..];
+    }
+    fresh.extend_from_slice(rest);
+    fresh
 }

@@ -7,7 +7,7 @@
 //! there already ends a second wrapper at once. Should gpushare go away, the script starts the
 //! program without it, unless a limit is asked for: then it refuses, as `gpushare run` would.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -131,25 +131,33 @@ pub fn is_wrapper(exe: &Path) -> bool {
 }
 
 fn script(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
-    let options = settings.options();
-    let options: Vec<String> = options
-        .iter()
-        .map(|option| quote(option.as_ref()))
-        .collect();
-    let options = options
-        .iter()
-        .fold(String::new(), |all, one| all + one + " ");
+    let mut options = Vec::new();
+    for option in settings.options() {
+        options.extend(quote(option.as_ref()));
+        options.push(b' ');
+    }
     let without = without(hidden, gpushare, settings);
     let (gpushare, hidden) = (quote(gpushare.as_os_str()), quote(hidden.as_os_str()));
-    format!(
-        "#!/bin/sh\n{MARK}\nif [ ! -x {gpushare} ]; then\n{without}fi\nexec {gpushare} run {options}-- {hidden} \"$@\"\n"
-    )
-    .into_bytes()
+    let head = format!("#!/bin/sh\n{MARK}\nif [ ! -x ");
+    [
+        head.as_bytes(),
+        &gpushare,
+        b" ]; then\n",
+        &without,
+        b"fi\nexec ",
+        &gpushare,
+        b" run ",
+        &options,
+        b"-- ",
+        &hidden,
+        b" \"$@\"\n",
+    ]
+    .concat()
 }
 
 /// What the script does once gpushare is gone: a limit is never lost silently.
-fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> String {
-    let start = format!("exec {} \"$@\"\n", quote(hidden.as_os_str()));
+fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
+    let start = [b"exec ", &*quote(hidden.as_os_str()), b" \"$@\"\n"].concat();
     if settings.best_effort {
         return start;
     }
@@ -163,25 +171,37 @@ fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> String {
         literal(gpushare)
     );
     let refusal = format!("gpushare: {refusal}\\n");
+    let limits: String = limits.iter().map(|one| format!(" {one}")).collect();
     // The values in `case` mean "no limit", as `Settings::limits` reads them.
-    format!(
-        "limits={}\nfor name in {}; do\n  eval \"value=\\${{$name-}}\"\n  case $name=$value in *=|*=none|*=off|*=100|*=100%|CUDA_DEVICE_*=0|CUDA_MEM_LIMIT=0|ALNAIR_*=0) ;; \
-         *) limits=\"$limits $name\" ;; esac\ndone\n[ -n \"$limits\" ] || {start}printf {} \"$limits\" >&2\nexit {}\n",
-        quote(
-            limits
-                .iter()
-                .fold(String::new(), |all, one| all + " " + one)
-                .as_ref()
-        ),
-        variables.join(" "),
-        quote(refusal.as_ref()),
-        Exit::Failed.code()
-    )
+    let collect = format!(
+        "\nfor name in {}; do\n  eval \"value=\\${{$name-}}\"\n  case $name=$value in *=|*=none|*=off|*=100|*=100%|CUDA_DEVICE_*=0|CUDA_MEM_LIMIT=0|ALNAIR_*=0) ;; \
+         *) limits=\"$limits $name\" ;; esac\ndone\n[ -n \"$limits\" ] || ",
+        variables.join(" ")
+    );
+    let end = format!(" \"$limits\" >&2\nexit {}\n", Exit::Failed.code());
+    [
+        b"limits=",
+        &*quote(limits.as_ref()),
+        collect.as_bytes(),
+        &start,
+        b"printf ",
+        &quote(refusal.as_ref()),
+        end.as_bytes(),
+    ]
+    .concat()
 }
 
-/// A word as `sh` takes it literally.
-fn quote(word: &std::ffi::OsStr) -> String {
-    format!("'{}'", word.to_string_lossy().replace('\'', "'\\''"))
+/// A word as `sh` takes it literally, byte for byte: a path need not be UTF-8.
+fn quote(word: &OsStr) -> Vec<u8> {
+    let mut quoted = vec![b'\''];
+    for byte in word.as_encoded_bytes() {
+        match byte {
+            b'\'' => quoted.extend(b"'\\''"),
+            byte => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'\'');
+    quoted
 }
 
 /// Puts `content` in the file's place with the file's mode and owner, at once or not at all.
@@ -221,6 +241,6 @@ mod tests {
 
     #[test]
     fn a_word_with_quotes_and_blanks_stays_one_word() {
-        assert_eq!(quote("it's here".as_ref()), "'it'\\''s here'");
+        assert_eq!(quote("it's here".as_ref()), b"'it'\\''s here'");
     }
 }
