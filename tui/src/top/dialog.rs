@@ -268,6 +268,7 @@ impl Dialog {
             return;
         };
         self.progress = Progress::Editing;
+        let old = field.value().to_owned();
         match &mut field.control {
             Control::Text(input) => {
                 input.handle_event(&Event::Key(key));
@@ -277,6 +278,10 @@ impl Dialog {
                 KeyCode::Right | KeyCode::Char(' ') => *at = (*at + 1) % options.len(),
                 _ => {}
             },
+        }
+        let (label, new) = (field.label, field.value().to_owned());
+        if let (Subject::Policy(subject), policy::RULE) = (&self.subject, label) {
+            subject.follow(&mut self.fields, &old, &new);
         }
     }
 }

@@ -2,14 +2,19 @@
 
 use shm_layout::text::POLICY_FIELDS;
 use shm_layout::{Change, LockPolicy, Order, PolicyKind, Uuid};
+use tui_input::Input;
 
-use super::{Check, Dialog, Field, Progress, Subject, effect};
+use super::{Check, Control, Dialog, Field, Progress, Subject, effect};
 use crate::edit::audit::Place;
 use crate::edit::{EditRequest, policy, preview};
 use crate::sample::DeviceSample;
 use crate::text::units::{format_duration, format_idle, format_policy};
 use crate::text::uuids;
 use crate::top::data::Data;
+
+/// The field that says when a holder yields, and the one for its time or number.
+pub(super) const RULE: &str = "Yield";
+const AFTER: &str = "After";
 
 const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
 
@@ -31,21 +36,22 @@ impl PolicySubject {
             gpu,
             base,
         };
-        let (rule, after) = match base.kind {
-            PolicyKind::Off => (0, "5ms".into()),
-            PolicyKind::Overlap(ns) => (1, format_duration(ns)),
-            PolicyKind::Launches(count) => (2, count.to_string()),
-            PolicyKind::Timeslice(ns) => (3, format_duration(ns)),
-            PolicyKind::Always => (4, String::new()),
+        let rule = match base.kind {
+            PolicyKind::Off => 0,
+            PolicyKind::Overlap(_) => 1,
+            PolicyKind::Launches(_) => 2,
+            PolicyKind::Timeslice(_) => 3,
+            PolicyKind::Always => 4,
         };
+        let after = subject.proposed(RULES[rule]);
         let order = Order::ALL.iter().position(|order| *order == base.order);
         let span = |label, name, ns| Field::text(label, format_duration(ns), note(name));
         Some(Dialog {
             title: format!("Lock policy  GPU{gpu} {}", device.short_name()),
             fields: vec![
-                Field::choice("Yield", &RULES, rule),
+                Field::choice(RULE, &RULES, rule),
                 Field::text(
-                    "After",
+                    AFTER,
                     after,
                     "launches: a number; overlap, timeslice: a time",
                 ),
@@ -65,6 +71,26 @@ impl PolicySubject {
             focus: 0,
             progress: Progress::Editing,
         })
+    }
+
+    /// Proposes the time or number of the rule that was chosen, unless another one was typed.
+    pub(super) fn follow(&self, fields: &mut [Field], old: &str, new: &str) {
+        let mut after = fields.iter_mut().filter(|field| field.label == AFTER);
+        if let Some(after) = after.find(|after| after.value() == self.proposed(old)) {
+            after.control = Control::Text(Input::new(self.proposed(new)));
+        }
+    }
+
+    /// The time or number that the rule has now, or else the usual one; empty where there is none.
+    fn proposed(&self, rule: &str) -> String {
+        let usual = [PolicyKind::OVERLAP, PolicyKind::Timeslice(5_000_000)];
+        let of_rule = |kind: PolicyKind| {
+            let value = kind.to_string();
+            let value = value.strip_prefix(rule)?.strip_prefix('=')?;
+            Some(value.to_owned())
+        };
+        let mut kinds = std::iter::once(self.base.kind).chain(usual);
+        kinds.find_map(of_rule).unwrap_or_default()
     }
 
     pub(super) fn now(&self, data: &Data) -> String {
@@ -166,9 +192,9 @@ pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPoli
 
 /// The dialog as `gpushare policy set` would be told it.
 fn words(dialog: &Dialog) -> Vec<String> {
-    let rule = match dialog.value("Yield") {
+    let rule = match dialog.value(RULE) {
         with_value @ ("overlap" | "launches" | "timeslice") => {
-            format!("{with_value}={}", dialog.value("After"))
+            format!("{with_value}={}", dialog.value(AFTER))
         }
         alone => alone.to_owned(),
     };
@@ -192,4 +218,73 @@ fn note(name: &str) -> String {
     field
         .map(|field| field.about.to_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    use super::*;
+    use crate::sample::Sample;
+    use crate::top::state::State;
+
+    fn open(kind: PolicyKind) -> Dialog {
+        let mut device = DeviceSample {
+            uuid: uuids::format([1; 16], false),
+            ..DeviceSample::default()
+        };
+        device.policy.0.kind = kind;
+        let mut sample = Sample::default();
+        sample.devices.push(device);
+        let mut state = State::default();
+        state.update(sample);
+        PolicySubject::open(state.data(), 0).expect("a known device")
+    }
+
+    fn press(dialog: &mut Dialog, code: KeyCode) {
+        dialog.key(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+
+    #[test]
+    fn the_proposed_time_is_that_of_the_chosen_rule() {
+        let mut dialog = open(PolicyKind::Off);
+        let mut seen = Vec::new();
+        for _ in RULES {
+            seen.push((
+                dialog.value(RULE).to_owned(),
+                dialog.value(AFTER).to_owned(),
+            ));
+            press(&mut dialog, KeyCode::Char(' '));
+        }
+        let seen: Vec<(&str, &str)> = seen.iter().map(|(rule, time)| (&**rule, &**time)).collect();
+        let times = ["", "1ms", "", "5ms", ""];
+        assert_eq!(seen, RULES.into_iter().zip(times).collect::<Vec<_>>());
+
+        let mut dialog = open(PolicyKind::Timeslice(20_000_000));
+        press(&mut dialog, KeyCode::Left);
+        press(&mut dialog, KeyCode::Left);
+        assert_eq!(dialog.value(AFTER), "1ms");
+        press(&mut dialog, KeyCode::Right);
+        press(&mut dialog, KeyCode::Right);
+        assert_eq!(dialog.value(AFTER), "20ms", "what is in force");
+    }
+
+    #[test]
+    fn a_typed_time_stays_when_another_rule_is_chosen() {
+        let mut dialog = open(PolicyKind::OVERLAP);
+        dialog.focus = 1;
+        for key in [KeyCode::Backspace, KeyCode::Backspace, KeyCode::Backspace] {
+            press(&mut dialog, key);
+        }
+        for letter in "3ms".chars() {
+            press(&mut dialog, KeyCode::Char(letter));
+        }
+        dialog.focus = 0;
+        press(&mut dialog, KeyCode::Right);
+        press(&mut dialog, KeyCode::Right);
+        assert_eq!(
+            (dialog.value(RULE), dialog.value(AFTER)),
+            ("timeslice", "3ms")
+        );
+    }
 }
