@@ -1,6 +1,6 @@
 //! Links libgpushare.so so that it needs nothing but libc.so.6.
 //!
-//! A preload goes into every process of whoever sets it. One that needs libgcc_s or ld-linux makes every musl
+//! A preload goes into every process of the user who sets it. One that needs libgcc_s or ld-linux makes every musl
 //! program fail to start. So the unwinder is linked in (libgcc_eh.a), and the dynamic linker, which is always
 //! there, is not named: two small linker scripts stand in front of the system's `libgcc_s.so` and `libc.so`.
 //! Where the pieces are not found (a linker that is no C compiler) the ordinary link goes on as ever. That no

@@ -1,8 +1,8 @@
 //! A directory of ours, opened once: the one place where anything in it is found, made, renamed and removed.
 //!
-//! `/dev/shm` and `/tmp` are everybody's. Any name in them may be taken before we come: by a directory, a link, a pipe.
+//! `/dev/shm` and `/tmp` are shared by all users. Any name in them may be taken before we come: by a directory, a link, a pipe.
 //! So a directory is opened without following a link in its last component, must belong to the effective user (or to
-//! root, who is trusted with everybody's), and may be written by its owner alone; root has no exemption. What lies in it
+//! root, who is trusted with every user's), and may be written by its owner alone; root has no exemption. What lies in it
 //! is reached relative to that descriptor only, without following links and without waiting, and is then judged by the
 //! open file: a regular file, of the directory's owner, with no second name. Links in the components before the last
 //! one are the caller's own words and are followed.
@@ -42,7 +42,7 @@ pub const SYSTEM_DIR: &str = "/run/gpushare";
 pub enum Mode {
     /// One user's own: directory 0700, files 0600.
     User,
-    /// Made by root for everybody: `gpushare init`, directory 0755, `control` 0644.
+    /// Made by root for all users: `gpushare init`, directory 0755, `control` 0644.
     System,
 }
 
@@ -65,8 +65,8 @@ pub struct Dir {
 pub enum Names {
     /// One: a second one, which another user made, may lie where others write.
     One,
-    /// Any number: members of a group may write the file, and so may link it elsewhere. That must not keep
-    /// anybody from using it.
+    /// Any number: members of a group may write the file, and so may link it elsewhere. That must not make it
+    /// unusable.
     Any,
 }
 
@@ -332,7 +332,7 @@ impl Dir {
     }
 
     /// Keeps others who change the pair of segments out, for as long as the file lives; `None` when another process kept us
-    /// out for two seconds: who is stopped while they change it must not stop everybody.
+    /// out for two seconds: a process that is stopped while it changes it must not stop all others.
     pub(crate) fn lock(&self) -> io::Result<Option<File>> {
         let lock = File::from(self.readable()?);
         for _ in 0..2000 {

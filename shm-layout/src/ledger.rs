@@ -262,7 +262,7 @@ fn back_off(attempt: u32, slot: u16) {
 }
 
 impl State {
-    /// Walks the accounts on a device: everybody's, or one group's (index + 1).
+    /// Walks the accounts on a device: those of all processes, or of one group (index + 1).
     pub(crate) fn each_account(
         &self,
         device: usize,
@@ -296,7 +296,7 @@ impl State {
         }
     }
 
-    /// Bytes held on a device by everybody, or by one group.
+    /// Bytes held on a device by all processes, or by one group.
     pub(crate) fn held_together(&self, device: usize, group: Option<u32>) -> u64 {
         let mut held = 0u64;
         self.each_account(device, group, &mut |account| {

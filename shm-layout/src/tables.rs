@@ -1,7 +1,7 @@
 //! The tables of devices and groups: entered by any process, and never half.
 //!
 //! A device stays. Its entry is claimed by swapping the hash of its UUID into its `key`; a process that finds its own hash
-//! there writes the rest, and everybody with that hash writes the same words, so it does not matter who dies when.
+//! there writes the rest, and every process with that hash writes the same words, so it does not matter who dies when.
 //!
 //! A group is removed when it has no members. A process that joins one holds a byte of the file, which the dead lose,
 //! until its slot refers to the entry.

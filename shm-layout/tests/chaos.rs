@@ -200,7 +200,7 @@ fn chaos(seconds: u64, seed: u64) {
     assert!(process.ledger(entry).reserve(10).is_ok(), "a byte was lost");
 }
 
-/// With every mishap taken back, everybody who lives gets the lock again.
+/// With every mishap taken back, every living process gets the lock again.
 fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
     let segments = dir.viewer();
     kids.iter().for_each(|kid| kid.signal(Signal::CONT));
@@ -233,7 +233,7 @@ fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
             .collect()
     };
     let before = counts();
-    eventually("everybody gets the lock again", || {
+    eventually("every process gets the lock again", || {
         counts()
             .iter()
             .zip(&before)

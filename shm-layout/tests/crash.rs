@@ -466,7 +466,7 @@ fn an_editor_may_die_at_any_step_and_readers_see_the_old_or_the_new() {
                 "{point}"
             );
         }
-        // Somebody edits something else: what was left half done is undone, what was done stays.
+        // Another edit follows: what was left half done is undone, what was done stays.
         let other = Change::Policy {
             device: None,
             policy: Some(LockPolicy::default()),

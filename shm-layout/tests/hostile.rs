@@ -1,4 +1,4 @@
-//! Somebody else with an account on the machine: what they put into our way is refused, and nothing waits for them.
+//! Another user with an account on the machine: what that user puts into our way is refused, and nothing waits for that user.
 
 mod common;
 
@@ -35,12 +35,12 @@ fn is_unsafe(error: &OpenError) -> bool {
     matches!(error, OpenError::Unsafe { .. })
 }
 
-/// What `act` returns, unless it waits for somebody.
+/// What `act` returns, unless it waits for another process.
 fn without_waiting<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, done) = mpsc::channel();
     std::thread::spawn(move || send.send(act()));
     done.recv_timeout(Duration::from_secs(30))
-        .expect("it waits for somebody who may never come")
+        .expect("it waits for a process that may never come")
 }
 
 fn make_pipe(path: &Path) {

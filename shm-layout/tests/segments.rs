@@ -303,7 +303,7 @@ fn strangers_may_look_at_a_system_installation_and_change_nothing() {
 }
 
 #[test]
-fn a_directory_of_somebody_else_is_refused() {
+fn a_directory_of_another_user_is_refused() {
     if let Some((_, dir)) = role() {
         say(&format!(
             "{}",
@@ -316,7 +316,7 @@ fn a_directory_of_somebody_else_is_refused() {
         std::os::unix::fs::chown(dir.path(), Some(12345), None).expect("given away");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("opened");
     }
-    let Some(said) = as_user(NOBODY, "a_directory_of_somebody_else_is_refused", &dir) else {
+    let Some(said) = as_user(NOBODY, "a_directory_of_another_user_is_refused", &dir) else {
         return;
     };
     assert!(

@@ -15,7 +15,7 @@ use gpushare_testbed::{Watched, artifact, cc};
 use serde_json::Value;
 
 const STRANGER: u32 = 61_235;
-/// A user whose default directory nobody uses.
+/// A user whose default directory no process uses.
 const TENANT: u32 = 61_236;
 /// What a refusal names.
 const WHOSE: [&str; 2] = ["belongs to user", "61235"];
@@ -107,7 +107,7 @@ impl Place {
     }
 }
 
-/// What it said, unless it waits for somebody.
+/// What it said, unless it waits for another process.
 fn said(command: &mut Command) -> Said {
     Watched::spawn(command).wait_output().into()
 }
@@ -299,7 +299,7 @@ fn what_a_stranger_put_among_the_stages_neither_stops_doctor_nor_goes() {
         stage(1).display(),
         stage(2).display()
     ));
-    // Ours, and no stage: old, with a mark that nobody locks.
+    // Ours, and no stage: old, with a mark that no process locks.
     fs::create_dir(&other).expect("there is room");
     fs::write(other.join("alive"), "").expect("ours");
     let own = place.path("own");

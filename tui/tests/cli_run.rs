@@ -383,7 +383,7 @@ fn a_full_file_system_is_a_sentence_and_not_a_program_that_dies() {
     };
     let said = start(&[]);
     if said.code != 0 && said.out.is_empty() && !said.err.contains("gpushare: ") {
-        // Mounts are not allowed to everybody everywhere.
+        // Not every user may mount on every machine.
         return;
     }
     assert_eq!(said.done().out, "started\n");

@@ -36,7 +36,7 @@ fn what_nvml_counts_stands_beside_what_we_count() {
     );
 
     let mut seen = Value::Null;
-    eventually("both are seen, by whom they can be", LIMIT, || {
+    eventually("both are seen", LIMIT, || {
         seen = look(&testbed);
         let processes = seen["processes"].as_array().unwrap();
         processes.len() == 2

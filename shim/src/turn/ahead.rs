@@ -260,7 +260,7 @@ mod tests {
         watched(&mut pace, 4, 14 * MS);
         assert_eq!(pace.cost_ns, MS);
         pace.done(4, 100 * MS);
-        assert_eq!(pace.cost_ns, MS, "nobody looked when that one ended");
+        assert_eq!(pace.cost_ns, MS, "its end was not seen");
         watched(&mut pace, 4, 120 * MS);
         assert_eq!(pace.cost_ns, MS, "nor when this one began");
         watched(&mut pace, 4, 140 * MS);

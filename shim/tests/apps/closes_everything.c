@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "after")) close_all();
     int answer = start() | launches(10);
     if (strcmp(argv[1], "before")) close_all();
-    /* New descriptors get the numbers that ours may have had: nobody may close them. */
+    /* New descriptors get the numbers that ours may have had: they must not be closed. */
     int mine[32];
     for (int i = 0; i < 32; i++) mine[i] = open("/dev/null", O_WRONLY);
     for (int i = 0; i < 4; i++) {

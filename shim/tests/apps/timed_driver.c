@@ -98,7 +98,7 @@ EXPORT res cuStreamIsCapturing(void *handle, int *status) {
 }
 static res ask(struct stream *stream) {
     if (!current) return 201;
-    if (capturing_now && mode != 2) stream->broken = 1; /* a global capture forbids it to whoever is not relaxed */
+    if (capturing_now && mode != 2) stream->broken = 1; /* a global capture forbids it to every thread that is not relaxed */
     if (stream->capturing) { stream->broken = 1; return CAPTURE_UNSUPPORTED; }
     return stream->until > now() ? NOT_READY : 0;
 }
@@ -191,6 +191,6 @@ EXPORT res cuMemAlloc_v2(uint64_t *address, size_t bytes) {
     return 0;
 }
 EXPORT res cuMemFree_v2(uint64_t address) { return 0; }
-/* How often somebody waited for, and asked about, a stream. */
+/* How often a stream was waited for, and asked about. */
 EXPORT int timed_syncs(void) { return syncs; }
 EXPORT int timed_queries(void) { return queries; }

@@ -26,7 +26,7 @@ fn a_policy_takes_effect_while_two_programs_run_and_ends_again() {
         assert!(process.devices[0].lock.waited_ns > 0);
     }
     stage.policy("off");
-    eventually("nobody holds the lock", PATIENCE, || {
+    eventually("no process holds the lock", PATIENCE, || {
         stage.snapshot().devices[0].owner.is_none()
     });
     let handoffs = stage.snapshot().devices[0].handoffs;
@@ -103,7 +103,7 @@ fn nobody_keeps_a_lock_that_arrives_after_the_policy_has_ended() {
             stage.snapshot().devices[0].handoffs > handoffs + 2
         });
         stage.policy("off idle=60s");
-        eventually("nobody holds the lock", PATIENCE, || {
+        eventually("no process holds the lock", PATIENCE, || {
             stage.snapshot().devices[0].owner.is_none()
         });
     }

@@ -8,7 +8,7 @@ use shm_layout::{EventKind, LockState, Segments, SlotId};
 
 use crate::stage::{PATIENCE, Stage, events, last_line, number};
 
-/// Holds the lock as long as anybody lets it.
+/// Holds the lock as long as it may.
 const GREEDY: &str = "timeslice=60s idle=60s max-hold=60s";
 
 #[test]

@@ -60,7 +60,7 @@ fn weighed(policy: &str, points: f64) {
     let weights = ["100", "200", "400"];
     let shares = shares(policy, "GPUSHARE_WEIGHT", &weights);
     let sum: f64 = shares.iter().sum();
-    // Of the time that anybody had: what a busy machine takes away it takes from all.
+    // Of the time that all had together: what a busy machine takes away it takes from all.
     let shares: Vec<_> = shares.iter().map(|share| share * 100.0 / sum).collect();
     eprintln!("{policy}, weights 1:2:4: {shares:.2?} % of {sum:.2} %");
     for (share, wanted) in shares.iter().zip([1.0, 2.0, 4.0]) {

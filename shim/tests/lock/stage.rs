@@ -121,7 +121,7 @@ impl Stage {
         found.unwrap_or_else(|| panic!("no slot shows process {pid}"))
     }
 
-    /// Makes an edit and waits until everybody has acknowledged it.
+    /// Makes an edit and waits until every process has acknowledged it.
     pub fn edit(&self, change: &Change) {
         let operator = self.operator();
         let edit = operator
@@ -132,7 +132,7 @@ impl Stage {
         });
     }
 
-    /// Sets everybody's policy.
+    /// Sets the policy of all devices.
     pub fn policy(&self, policy: &str) {
         let words: Vec<_> = policy.split(' ').collect();
         let edit = text::parse_policy(&words).expect("a policy");

@@ -1,5 +1,5 @@
 //! The simulated device as the witness: between a process's acquisition and its release, its own log shows no kernel
-//! of anybody else, and a turn is as long as the policy says.
+//! of another process, and a turn is as long as the policy says.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `GPUSHARE_TRACE`: a trace from the first call on, which nobody has to ask for.
+//! `GPUSHARE_TRACE`: a trace from the first call on, which no operator has to ask for.
 
 use std::fs;
 

@@ -125,7 +125,7 @@ fn switching_while_threads_launch_hurts_nobody() {
     program.tell("loop 3");
     for round in 0..15 {
         let path = program.trace(1000);
-        eventually("somebody launches", PATIENCE, || {
+        eventually("a process launches", PATIENCE, || {
             Reader::open(&path).is_ok_and(|reader| count(&reader, "cuLaunchKernel") > 100)
         });
         if round % 2 == 0 {

@@ -132,7 +132,7 @@ fn process(dir: &Path, limits: &LaunchLimits) -> (Registration, Entry) {
     (registration, entry)
 }
 
-/// The quickest of many short batches: what it costs where nobody interrupts.
+/// The quickest of many short batches: what it costs without interruptions.
 fn each(rounds: u32, mut work: impl FnMut()) -> f64 {
     let batch = (rounds / 200).max(1);
     let mut best = f64::MAX;
@@ -161,7 +161,7 @@ fn uncontended(dir: &Path, row: &mut Row<'_>) {
     );
     assert!(lock.try_acquire(clock::now()));
     row(
-        "holder asks whether anybody waits",
+        "holder asks whether a process waits",
         each(1_000_000, || assert!(!lock.contended())),
         None,
     );

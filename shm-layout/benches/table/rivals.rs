@@ -119,7 +119,7 @@ pub trait Side {
     fn wait(&mut self) -> bool;
     /// Gives the turn away.
     fn give(&mut self);
-    /// Whether the other side is known to wait; where nobody can tell, it has had time to.
+    /// Whether the other side is known to wait; where no side can tell, it has had time to.
     fn other_waits(&self) -> bool {
         true
     }
@@ -197,7 +197,7 @@ pub fn futex(cpus: [usize; 2], rounds: u32) -> f64 {
     hand_off(cpus, rounds, |me| Futex(shared, me, sleep))
 }
 
-/// The same for somebody who watches a second word as well, the one that tells of the other's death, and sleeps 50 ms at
+/// The same for a waiter that watches a second word as well, the one that tells of the other's death, and sleeps 50 ms at
 /// most: what the kernel asks for a wait that cannot hang.
 pub fn watched_futex(cpus: [usize; 2], rounds: u32) -> f64 {
     #[repr(C)]

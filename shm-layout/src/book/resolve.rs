@@ -84,7 +84,7 @@ pub(crate) fn resolve_share(
     share
 }
 
-/// The limit on everybody together on a device.
+/// The limit on all processes together on a device.
 pub(crate) fn device_limit(
     device: &DeviceSettings,
     common: &DeviceSettings,

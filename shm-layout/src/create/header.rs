@@ -1,4 +1,4 @@
-//! A file's first bytes: written last by its maker, checked first by everybody else.
+//! A file's first bytes: written last by its maker, checked first by every other process.
 
 use std::{
     fs::{self, File},

@@ -299,7 +299,7 @@ impl World {
         assert_eq!(device.turn().waiting(), bits, "the queue");
     }
 
-    /// Everybody is resumed, served, and goes; then all is counted.
+    /// Every process is resumed, served, and ends; then all is counted.
     fn finish(mut self) {
         for who in 0..self.model.len() {
             self.happen(Event::Pause(who, false));
@@ -312,7 +312,7 @@ impl World {
         }
         let view = snapshot(self.operator.segments(), self.now);
         assert_eq!((view.devices[0].owner, view.violations), (None, 0));
-        assert!(view.devices[0].waiters.is_empty(), "somebody was forgotten");
+        assert!(view.devices[0].waiters.is_empty(), "a waiter was forgotten");
         for (one, process) in self.model.iter().zip(&view.processes) {
             let lock = &process.devices[0].lock;
             assert!(one.queued.is_none() && one.holds.is_none());

@@ -49,7 +49,7 @@ pub(super) fn pass(
     passed
 }
 
-/// Makes everybody who waits look again: the operator changed something.
+/// Makes every waiter look again: the operator changed something.
 pub(crate) fn nudge_waiters(state: &State) {
     for (index, device) in state.devices.iter().enumerate() {
         device.wake_held_back();

@@ -49,7 +49,7 @@ struct World {
 struct Outcome {
     /// Of all the time, by process, in per cent.
     shares: Vec<f64>,
-    /// The longest anybody waited.
+    /// The longest wait of any process.
     longest_wait: u64,
     /// The mean wait, by process.
     waits: Vec<u64>,
@@ -85,7 +85,7 @@ impl World {
         self.processes[who].0.lock(self.processes[who].1)
     }
 
-    /// Queues whoever is back.
+    /// Queues the processes that are back.
     fn arrivals(&mut self, now: u64, holder: Option<usize>) {
         for who in 0..self.processes.len() {
             let waits = self.lock(who).words.lock_state.load(Ordering::Relaxed) == WAITS;
@@ -115,7 +115,7 @@ impl World {
                 now += MS / 10;
                 continue;
             }
-            // Passed from hand to hand until nobody wants it.
+            // Passed on until no process wants it.
             while let Some(who) = self.owner().filter(|_| now < end) {
                 let lock = self.lock(who);
                 let waited = now - lock.words.lock_since.load(Ordering::Relaxed);

@@ -206,7 +206,7 @@ mod tests {
         assert!(holder.lock(entry).try_acquire(start));
         let waiter = waiter.lock(entry);
         let mut watch = queued(&waiter, start);
-        // Everybody slept for an hour, and the clock went on.
+        // The machine slept for an hour, and the clock went on.
         let later = start + 3_600_000 * MS;
         waiter.words.pulse_ns.store(later, Ordering::Relaxed);
         assert_eq!(

@@ -4,7 +4,7 @@
 //! way. There is no shared total, so a death leaves nothing to repair but the dead one's own words.
 //!
 //! * Only the process's own quota: one compare-and-swap on `used`.
-//! * A limit over several processes as well: announce in `trying`, *then* add up everybody's `trying` and `used`.
+//! * A limit over several processes as well: announce in `trying`, *then* add up every process's `trying` and `used`.
 //!   Of two rivals at least one sees the other. Admitted bytes enter `used` before they leave `trying`, and a reader
 //!   looks at `trying` first, so bytes on their way are counted twice now and then and missed never.
 

@@ -107,7 +107,7 @@ impl Gpu {
 
     fn work(&self) {
         self.work.with_mut(|work| {
-            // SAFETY: we are the owner; loom checks that nobody else touches the cell meanwhile.
+            // SAFETY: we are the owner; loom checks that no other thread touches the cell meanwhile.
             unsafe {
                 *work += 1;
             }
@@ -143,15 +143,15 @@ fn ends_free(gpu: &Gpu, threads: Vec<thread::JoinHandle<()>>) {
     );
 }
 
-const NOBODY: u64 = u64::MAX;
+const NO_SLOT: u64 = u64::MAX;
 
 #[test]
 fn two_contenders_both_get_in_one_at_a_time() {
     explore(Some(4), || {
         let gpu = Gpu::new(0);
         let threads = vec![
-            contend(&gpu, 0, NOBODY, true),
-            contend(&gpu, 1, NOBODY, true),
+            contend(&gpu, 0, NO_SLOT, true),
+            contend(&gpu, 1, NO_SLOT, true),
         ];
         ends_free(&gpu, threads);
     });
@@ -162,7 +162,7 @@ fn three_contenders_all_get_in_one_at_a_time() {
     explore(Some(2), || {
         let gpu = Gpu::new(0);
         let threads = (0..3)
-            .map(|slot| contend(&gpu, slot, NOBODY, true))
+            .map(|slot| contend(&gpu, slot, NO_SLOT, true))
             .collect();
         ends_free(&gpu, threads);
     });
@@ -182,8 +182,8 @@ fn a_turn_given_to_one_who_leaves_is_passed_on() {
     explore(Some(3), || {
         let gpu = Gpu::new(0);
         let threads = vec![
-            contend(&gpu, 0, NOBODY, false),
-            contend(&gpu, 1, NOBODY, true),
+            contend(&gpu, 0, NO_SLOT, false),
+            contend(&gpu, 1, NO_SLOT, true),
         ];
         ends_free(&gpu, threads);
     });
@@ -194,9 +194,9 @@ fn a_turn_given_to_one_who_leaves_while_a_third_waits_is_passed_on() {
     explore(Some(2), || {
         let gpu = Gpu::new(0);
         let threads = vec![
-            contend(&gpu, 0, NOBODY, false),
-            contend(&gpu, 1, NOBODY, true),
-            contend(&gpu, 2, NOBODY, true),
+            contend(&gpu, 0, NO_SLOT, false),
+            contend(&gpu, 1, NO_SLOT, true),
+            contend(&gpu, 2, NO_SLOT, true),
         ];
         ends_free(&gpu, threads);
     });
@@ -210,14 +210,14 @@ fn one_who_leaves_and_comes_back_at_once_is_not_taken_for_gone() {
             let gpu = Arc::clone(&gpu);
             thread::spawn(move || {
                 for patient in [false, true] {
-                    if gpu.acquire(0, NOBODY, patient) {
+                    if gpu.acquire(0, NO_SLOT, patient) {
                         gpu.work();
                         gpu.release(0);
                     }
                 }
             })
         };
-        let threads = vec![fickle, contend(&gpu, 1, NOBODY, true)];
+        let threads = vec![fickle, contend(&gpu, 1, NO_SLOT, true)];
         ends_free(&gpu, threads);
     });
 }

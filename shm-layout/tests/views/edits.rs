@@ -194,12 +194,12 @@ fn senseless_values_are_refused_and_change_nothing() {
         );
         assert!(operator.check(change).is_err());
     }
-    let nobody = SlotId {
+    let unknown = SlotId {
         index: 200,
         epoch: 1,
     };
     let nowhere = Change::ProcessQuota {
-        slot: nobody,
+        slot: unknown,
         device: None,
         value: QuotaValue::Unlimited,
         until: None,

@@ -87,7 +87,7 @@ pub enum Value<'a> {
     /// 0 to 1, drawn as a bar.
     Share(f64),
     /// Another process: its letter, its pid, and which share of all, 0 to 1.
-    Whom(char, u32, f64),
+    Blocker(char, u32, f64),
 }
 
 impl Value<'_> {
@@ -109,7 +109,7 @@ impl Value<'_> {
             Value::Span(ns) => units::short_time(*ns).into(),
             Value::Number(number) => number.to_string().into(),
             Value::Share(share) => format!("{:.0}%", share * 100.0).into(),
-            Value::Whom(letter, _, share) => format!("{letter} {:.0}%", share * 100.0).into(),
+            Value::Blocker(letter, _, share) => format!("{letter} {:.0}%", share * 100.0).into(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Value<'_> {
             Value::Rate(number) | Value::Percent(number) => format!("{number:.1}").into(),
             Value::Number(number) => number.to_string().into(),
             Value::Share(share) => format!("{share:.3}").into(),
-            Value::Whom(_, pid, _) => pid.to_string().into(),
+            Value::Blocker(_, pid, _) => pid.to_string().into(),
         }
     }
 
@@ -137,7 +137,7 @@ impl Value<'_> {
             }
             Value::Rate(number) | Value::Percent(number) | Value::Share(number) => Some(*number),
             Value::Number(number) => Some(*number as f64),
-            Value::Whom(_, pid, _) => Some(f64::from(*pid)),
+            Value::Blocker(_, pid, _) => Some(f64::from(*pid)),
         }
     }
 
@@ -298,7 +298,7 @@ fn recent(row: &Row<'_>, value: fn(&Recent) -> Option<Value<'static>>) -> Value<
 fn behind(recent: &Recent) -> Option<Value<'static>> {
     recent
         .behind
-        .map(|(letter, pid, share)| Value::Whom(letter, pid, share))
+        .map(|(letter, pid, share)| Value::Blocker(letter, pid, share))
 }
 
 fn since(row: &Row<'_>) -> Value<'static> {

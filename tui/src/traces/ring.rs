@@ -1,6 +1,6 @@
 //! What the event ring tells beside the traces: who had each device's lock, who waited, what an operator did.
 //!
-//! The ring is everybody's and turns over, so it may not reach back to a trace's beginning; a trace has
+//! All processes write the ring and it turns over, so it may not reach back to a trace's beginning; a trace has
 //! its own process's waits and holds in itself.
 
 use std::collections::{BTreeSet, HashMap};

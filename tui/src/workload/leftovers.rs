@@ -167,7 +167,7 @@ fn is_old(path: &Path, age: Duration) -> bool {
         .is_ok_and(|time| time.elapsed().is_ok_and(|found| found >= age))
 }
 
-/// The place where stages lie. Everybody may write it, so any name in it may be a link, a pipe, or another user's.
+/// The place where stages lie. Every user may write it, so any name in it may be a link, a pipe, or another user's.
 struct Shm<'p> {
     path: &'p Path,
     fd: OwnedFd,
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// A place like /dev/shm: everybody may write it.
+    /// A place like /dev/shm: every user may write it.
     fn shm() -> tempfile::TempDir {
         let shm = tempfile::tempdir().expect("there is room");
         fs::set_permissions(shm.path(), fs::Permissions::from_mode(0o1777)).expect("ours");

@@ -148,7 +148,7 @@ fn a_dry_run_says_what_is_what_would_be_and_who_would_be_over_and_changes_nothin
     );
     let said = dry(&["quota", "set", "all", "50%"]);
     assert!(said.out.contains("dry run: 2 edits"), "{said:?}");
-    assert_eq!(said.err, "", "nobody would be over");
+    assert_eq!(said.err, "", "no process would be over");
     let said = dry(&["set", "name:train", "weight=200"]);
     assert!(
         said.out.contains("weight=200 (now: weight=inherit)"),

@@ -124,7 +124,7 @@ impl World {
 }
 
 /// Writes an executable. A child does it: a thread that starts a program at that moment would else
-/// hand it our open file, and a file that somebody may write cannot be executed.
+/// hand it our open file, and a file that is open for writing cannot be executed.
 pub fn executable(path: &Path, content: &str, mode: &str) {
     let script = "printf %s \"$1\" > \"$0\" && chmod \"$2\" \"$0\"";
     run_quietly(

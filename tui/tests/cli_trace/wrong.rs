@@ -157,7 +157,7 @@ fn a_buffer_that_finds_no_room_is_a_sentence_and_leaves_nothing() {
         .env("LISTED", &listed);
     let said = Said::from(command.output().expect("util-linux is everywhere"));
     if !listed.exists() {
-        // Mounts are not allowed to everybody everywhere.
+        // Not every user may mount on every machine.
         return;
     }
     let said = said.refused(1, &["no room for", "128", "fewer records"]);

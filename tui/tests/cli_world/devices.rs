@@ -107,7 +107,7 @@ fn the_doctor_says_what_is_wrong_and_ends_with_one() {
 #[test]
 fn a_verb_that_is_done_at_once_ends_well_though_nvml_is_still_asked() {
     let bed = Testbed::new();
-    // The world of the directory: whoever was in it looks at its end whether it can be removed.
+    // The world of the directory: each process that was in it checks at its end whether it can be removed.
     let here = |program: &str, args: &[&str]| {
         let mut command = bed.sim_only(program);
         command

@@ -94,7 +94,7 @@ fn ownership_alternates_under_a_policy_and_stops_without_one() {
     );
 
     gpushare(&bed, &["policy", "set", "all", "off"]).done();
-    eventually("nobody holds", LIMIT, || {
+    eventually("no process holds", LIMIT, || {
         on_first_device(&bed, "a")["lock"]["state"] == "idle"
     });
     let (before, launches) = (
@@ -114,7 +114,7 @@ fn ownership_alternates_under_a_policy_and_stops_without_one() {
 #[test]
 fn a_stopped_holder_and_a_stopped_waiter_show_as_stopped() {
     let bed = Testbed::with_scenario("one-gpu");
-    // Nobody is put out of the lock while the test looks.
+    // No process loses the lock while the test looks.
     // A turn lasts longer than a look at it on a busy machine.
     let policy = "timeslice=2s idle=60s max-hold=60s grace=60s sync-skips=1000000";
     gpushare(&bed, &["policy", "set", "all", policy]).done();
@@ -181,7 +181,7 @@ fn a_process_in_a_namespace_of_its_own_is_shown_by_its_pid_here() {
         .output()
         .is_ok_and(|output| output.status.success());
     if !able {
-        // Namespaces are not allowed to everybody everywhere.
+        // Not every user may make namespaces on every machine.
         return;
     }
     let mut command = bed.preloaded("unshare");

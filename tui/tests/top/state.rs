@@ -38,7 +38,7 @@ fn shares_of_the_lock_follow_the_turns() {
     let hold: f32 = spent.iter().map(|cell| cell.hold).sum();
     assert!(
         (0.98..=1.01).contains(&hold),
-        "somebody always holds: {hold}"
+        "there is always a holder: {hold}"
     );
     assert!(
         (0.30..0.42).contains(&spent[0].hold),
@@ -136,7 +136,7 @@ fn every_rule_finds_what_it_looks_for() {
             }
         }),
     ];
-    // The story itself has somebody starving, denied and unmanaged.
+    // The story itself has starving, denied and unmanaged processes.
     let usual = alerts_when(|_| {});
     for (kind, change) in changes {
         assert!(
@@ -246,7 +246,10 @@ fn the_waits_name_who_held_longest_as_the_worst() {
     );
     let span = state.waits().span_ns.unwrap();
     assert!((20..=30).contains(&(span / 1_000_000_000)), "{span}");
-    assert!(worst.ns < span, "nobody waits longer than there was time");
+    assert!(
+        worst.ns < span,
+        "no process waits longer than there was time"
+    );
 }
 
 #[test]
@@ -411,7 +414,7 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
         (1, "41849 vllm-worker")
     );
 
-    // Whoever asked for it: an operator, or the launch.
+    // Asked for by an operator, or by the launch.
     for room in [Some(1000), None] {
         update_trace(&mut state, traced(TraceState::On, room, 0, false));
         press(&mut state, KeyCode::Char('t'));

@@ -177,7 +177,7 @@ fn holding(process: usize, now: u64) -> Holding {
         for (reason, count) in [(Reason::Slice, 10), (Reason::Sync, 3), (Reason::Idle, 1)] {
             lock.releases[reason as usize] = count;
         }
-        // Whoever does not hold waits for who does.
+        // A process that does not hold waits for the holder.
         lock.waited_for = (0..5)
             .filter(|other| *other != process)
             .map(|other| (slot(other), held(other, now)))
@@ -355,7 +355,7 @@ pub fn state() -> State {
     state
 }
 
-/// What part of the shown time anybody held the first device.
+/// What part of the shown time the first device had a holder.
 pub fn held_together(state: &State) -> f32 {
     let data = state.data();
     let holds = data.on(0).into_iter().map(|who| data.spent(who, 0).hold);

@@ -1,4 +1,4 @@
-//! Whatever the samples say, whoever presses what, at whichever size: it is drawn, and nothing acts on the terminal.
+//! Any samples, any keys, any size: it is drawn, and nothing acts on the terminal.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -236,7 +236,7 @@ fn a_clock_that_jumps_leaves_no_wrong_shares_behind() {
         let hold = held_together(&state);
         assert!(
             (0.9..=1.01).contains(&hold),
-            "after {jump} ns somebody always holds: {hold}"
+            "after {jump} ns there is always a holder: {hold}"
         );
     }
 }

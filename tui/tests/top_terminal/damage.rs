@@ -1,4 +1,4 @@
-//! What is done to it from outside: sizes that change faster than it draws, and a state file that anybody may write.
+//! What is done to it from outside: sizes that change faster than it draws, and a state file that any tenant may write.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

@@ -129,7 +129,7 @@ fn what_several_use_together_is_charged_in_equal_parts() {
     world.pass(10 * MS);
     let held = |who: usize| world.lock(who).words.held_ns.load(Ordering::Relaxed);
     assert_eq!((held(0), held(1)), (15 * MS, 5 * MS));
-    assert_eq!(world.by(0), None, "nobody is held back under fifo");
+    assert_eq!(world.by(0), None, "no process is held back under fifo");
 }
 
 #[test]

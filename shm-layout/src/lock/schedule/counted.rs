@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// As under `launches=N`: everybody wants the device all the time, and after each quantum the holder's turn is
+    /// As under `launches=N`: every process wants the device all the time, and after each quantum the holder's turn is
     /// decided anew. Gives the turns in order, and how many quanta each had. `length` says how long a process's
     /// quantum takes.
     fn take_turns(
@@ -17,7 +17,7 @@ impl World {
         self.lock(0).pass(free, now);
         let mut taken = Vec::new();
         while taken.len() < turns {
-            let who = self.owner().expect("somebody always wants it");
+            let who = self.owner().expect("one of them always wants it");
             let lock = self.lock(who);
             assert!(lock.begin(lock.device.turn().owner(), now, Some(0)));
             lock.device
@@ -67,7 +67,7 @@ fn two_equal_processes_alternate_quantum_by_quantum() {
 #[test]
 fn weights_hold_though_a_turn_ends_at_whole_quanta_only() {
     let equal = [MS / 5; 3];
-    // Everybody's kernels are of another length.
+    // Each process's kernels have another length.
     let various = [MS / 2, MS / 5, MS];
     for weights in [[100, 200, 400], [100, 150, 350], [30, 170, 1000]] {
         for lengths in [equal, various] {

@@ -45,7 +45,7 @@ fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
         let (least, most) = field.range();
         for edge in [&least, &most] {
             let text = format!("{}={edge}", field.name);
-            // A grace that nobody wrote is no reason to refuse the shortest hold.
+            // A grace that was not given is no reason to refuse the shortest hold.
             let text = match field.name {
                 "max-hold" => format!("{text} grace=1ms"),
                 _ => text,
@@ -71,7 +71,7 @@ fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
         assert!(complaint.contains("between"), "{complaint}");
         assert!(beyond.check().is_err());
     }
-    // Whoever fills an edit in by hand is checked as well.
+    // An edit that is filled in by hand is checked as well.
     let edit = PolicyEdit {
         idle_ns: Some(Some(1)),
         ..PolicyEdit::default()

@@ -2,7 +2,7 @@
 #include "app.h"
 
 enum { READ_MOSTLY = 1, PREFERRED, ACCESSED_BY, LAST_PREFETCH, PREFERRED_TYPE, PREFERRED_ID };
-enum { CPU = -1, NOBODY = -2 };
+enum { CPU = -1, NO_DEVICE = -2 };
 
 static int attribute(Ptr memory, int which) {
     int value = 99;
@@ -19,7 +19,7 @@ int main(void) {
     EXPECT(cuMemAllocManaged(&memory, size, 0), INVALID_VALUE);
     DO(cuMemAllocManaged(&memory, size, 1));
     *(volatile int *)memory = 5; // The host reaches it.
-    TRUE(attribute(memory, READ_MOSTLY) == 0 && attribute(memory, PREFERRED) == NOBODY);
+    TRUE(attribute(memory, READ_MOSTLY) == 0 && attribute(memory, PREFERRED) == NO_DEVICE);
 
     DO(cuMemAdvise(memory, size, 1, 0));
     DO(cuMemAdvise(memory, size, 3, CPU));
@@ -32,12 +32,12 @@ int main(void) {
     TRUE(attribute(memory, LAST_PREFETCH) == 0 && attribute(memory, PREFERRED_TYPE) == 2);
     int devices[3];
     DO(cuMemRangeGetAttribute(devices, sizeof devices, ACCESSED_BY, memory, size));
-    TRUE(devices[0] == accessor && devices[1] == NOBODY && devices[2] == NOBODY);
+    TRUE(devices[0] == accessor && devices[1] == NO_DEVICE && devices[2] == NO_DEVICE);
     DO(cuMemAdvise(memory, size, 5, CPU)); // The host comes last.
     DO(cuMemRangeGetAttribute(devices, sizeof devices, ACCESSED_BY, memory, size));
-    TRUE(devices[0] == accessor && devices[1] == CPU && devices[2] == NOBODY);
+    TRUE(devices[0] == accessor && devices[1] == CPU && devices[2] == NO_DEVICE);
     DO(cuMemAdvise(memory, size, 4, 0));
-    TRUE(attribute(memory, PREFERRED) == NOBODY);
+    TRUE(attribute(memory, PREFERRED) == NO_DEVICE);
 
     EXPECT(cuMemAdvise(memory, size, 3, 7), 101); // No such device.
     EXPECT(cuMemAdvise(memory, size, 9, 0), INVALID_VALUE);

@@ -1,4 +1,4 @@
-// Two devices: who may reach whom, in contexts and in pools. With one device, or none that are peers, there is little to see.
+// Two devices: which may reach which, in contexts and in pools. With one device, or none that are peers, there is little to see.
 #include "app.h"
 
 enum { INVALID_DEVICE = 101, UNSUPPORTED = 217, ALREADY_ENABLED = 704, NOT_ENABLED = 705 };
@@ -29,7 +29,7 @@ int main(void) {
     DO(cuCtxSetCurrent(here));
     DO(cuCtxDisablePeerAccess(there));
 
-    // A pool is its own device's until others are let in; a copy that names both contexts needs nobody's leave.
+    // A pool is its own device's until others are let in; a copy that names both contexts needs no permission.
     const Location one = {1, 1}, zero = {1, 0};
     PoolProps props = {.type = 1, .location = one};
     Access grant = {zero, 3}, revoke = {zero, 0}, wrong = {one, 0};

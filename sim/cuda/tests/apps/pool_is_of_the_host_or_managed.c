@@ -91,7 +91,7 @@ int main(void) {
     DO(cuMemGetDefaultMemPool(&own, &host, PINNED));
     EXPECT(cuMemSetMemPool(&device, PINNED, own), INVALID_VALUE); // It is somewhere else.
 
-    // What is pinned on the host is the host's to reach; what is managed is everybody's.
+    // What is pinned on the host is the host's to reach; what is managed is every device's.
     int flags;
     DO(cuMemPoolGetAccess(&flags, own, &host));
     TRUE(flags == 3);

@@ -23,7 +23,7 @@ int main(void) {
     EXPECT(cuMemMap(base, size, 0, handle, 0), INVALID_VALUE);
     DO(cuMemGetAccess(&flags, &prop.location, base));
     TRUE(flags == 0);
-    EXPECT(cuMemsetD32_v2(base, 0, 1), INVALID_VALUE); // Nobody may reach it.
+    EXPECT(cuMemsetD32_v2(base, 0, 1), INVALID_VALUE); // No device may reach it.
     Access access = {prop.location, 3};
     DO(cuMemSetAccess(base, 2 * size, &access, 1));
     DO(cuMemGetAccess(&flags, &prop.location, base + size));

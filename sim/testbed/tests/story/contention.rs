@@ -51,7 +51,7 @@ fn a_timeslice_makes_two_spinning_processes_alternate_until_it_is_taken_off() {
 
     let said = stage.gpushare(&["policy", "set", "all", "off"]);
     assert!(said.contains("applied by all 2 processes"), "{said}");
-    eventually("nobody holds or waits", LIMIT, || {
+    eventually("no process holds or waits", LIMIT, || {
         both(&|device| device["lock"]["state"] == "idle")
     });
     let turns = |name| number(&stage.on_device(name), "acquisitions");

@@ -173,7 +173,7 @@ impl PolicySubject {
     }
 }
 
-/// What setting a device's policy would do, or everybody's; without one, its own is taken away.
+/// What setting a device's policy would do, or the one for all devices; without one, its own is taken away.
 pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPolicy>) -> Vec<Check> {
     let Some(policy) = policy else {
         return vec![Check::good(
