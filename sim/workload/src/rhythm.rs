@@ -7,7 +7,7 @@ use gpushare_workload::{Buffer, Context, Error};
 use crate::NAME;
 use crate::note::note;
 use crate::options::Options;
-use crate::report::Report;
+use crate::report::{Report, Times};
 
 /// Pieces that `--churn` keeps before it gives the oldest back.
 const CHURNED: usize = 4;
@@ -23,6 +23,7 @@ pub fn run(context: &Context, options: &Options) -> anyhow::Result<Report> {
         device: context.device()?.name,
         ..Report::default()
     };
+    let mut bursts = Times::default();
     // Held to the end, and asked for again in each round while it is refused.
     let mut steady = Vec::new();
 
@@ -38,11 +39,14 @@ pub fn run(context: &Context, options: &Options) -> anyhow::Result<Report> {
         }
         stream.synchronize()?;
         report.synchronizations += 1;
-        report.longest_burst_ns = report.longest_burst_ns.max(nanoseconds(burst.elapsed()));
+        bursts.add(burst.elapsed());
         std::thread::sleep(Duration::from_micros(options.gap_us));
     }
 
     report.elapsed_ns = nanoseconds(start.elapsed());
+    report.longest_burst_ns = bursts.longest_ns();
+    report.burst_p50_ns = bursts.quantile_ns(0.5);
+    report.burst_p99_ns = bursts.quantile_ns(0.99);
     (report.free_bytes, report.total_bytes) = context.memory()?;
     (report.allocations, report.refusals) = (memory.allocations, memory.refusals);
     report.peak_bytes = memory.peak;
