@@ -45,7 +45,7 @@ complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "unwrap" -d 'Remov
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "apply" -d 'Set quotas, groups and policies from a TOML file'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "doctor" -d 'Check library, driver, NVML, kernel and segments, and say how to fix what is wrong'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "demo" -d 'Start four workloads on one GPU, real or simulated, and open the dashboard on them'
-complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "experiment" -d 'Measure lock configurations side by side, from a TOML file'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "experiment" -d 'Measure ways to share a GPU side by side: your programs, one condition after another'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "init" -d 'Make the shared segments: your own, or with --group one installation for the whole machine'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "completions" -d 'Write shell completions to standard output'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "man" -d 'Write the manual page, or with --dir one page for each verb'
@@ -215,10 +215,12 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l sim -d 'Use t
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l gpu -d 'Use the real GPU, or fail'
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -l here -d 'Use the segments that other programs use'
 complete -c gpushare -n "__fish_gpushare_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l seconds -d 'Measure each configuration for this long instead of the time in the plan' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l only -d 'Measure only the configurations whose name contains this text' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l csv -d 'Also write the rows to this file' -r -F
-complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l json -d 'Write JSON'
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l seconds -d 'Use this in place of the seconds in the plan' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l repeats -d 'Rounds, in place of the repeats in the plan' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l only -d 'Run only the conditions whose name contains this text' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l json -d 'Write all samples and what they come to as JSON; - is standard output, in place of the table' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l csv -d 'Write the samples, a line each' -r -F
+complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l svg -d 'Draw the plot' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l sim -d 'Use the simulated GPU, even if there is a real one'
 complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand init" -l group -d 'As root: make /run/gpushare, shared by the users of this group; only root can change its settings' -r
@@ -245,7 +247,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_s
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "apply" -d 'Set quotas, groups and policies from a TOML file'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "doctor" -d 'Check library, driver, NVML, kernel and segments, and say how to fix what is wrong'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "demo" -d 'Start four workloads on one GPU, real or simulated, and open the dashboard on them'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "experiment" -d 'Measure lock configurations side by side, from a TOML file'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "experiment" -d 'Measure ways to share a GPU side by side: your programs, one condition after another'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "init" -d 'Make the shared segments: your own, or with --group one installation for the whole machine'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "completions" -d 'Write shell completions to standard output'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help" -f -a "man" -d 'Write the manual page, or with --dir one page for each verb'

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::host::guard;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::Plain;
 
@@ -96,6 +97,9 @@ fn command() -> clap::Command {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
+    if let Some(code) = guard::asked(std::env::args_os()) {
+        return ExitCode::from(code);
+    }
     let read = command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));

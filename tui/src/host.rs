@@ -2,6 +2,7 @@
 
 pub mod artifacts;
 pub mod elf;
+pub mod guard;
 pub mod mps;
 pub mod pids;
 pub mod probe;

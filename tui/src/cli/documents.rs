@@ -19,7 +19,7 @@ use crate::top::once::Document;
 use crate::top::options::Options;
 use crate::top::state::alerts::RULES;
 use crate::workload::demo::report as demo;
-use crate::workload::experiment::report as experiment;
+use crate::workload::experiment::document as experiment;
 use shm_layout::text::PathText as _;
 use shm_layout::variables::{self, Variable};
 

@@ -42,7 +42,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("apply", "gpushare apply limits.toml --dry-run"),
     ("doctor", "gpushare doctor -- python train.py"),
     ("demo", "gpushare demo --seconds 60"),
-    ("experiment", "gpushare experiment assets/experiments/priority.toml"),
+    ("experiment", "gpushare experiment assets/experiments/priority.toml --svg priority.svg"),
     ("init", "gpushare init --group gpu-users"),
     ("completions", "gpushare completions bash"),
     ("man", "gpushare man --dir man1"),

@@ -17,6 +17,8 @@ use shm_layout::variables;
 
 /// The preloaded library's file name.
 pub const LIBRARY: &str = "libgpushare.so";
+/// The file name of the workload program.
+pub const WORKLOAD: &str = "gpushare-workload";
 /// The simulated driver's file name.
 pub const SIM_DRIVER: &str = "libcuda.so";
 /// The simulated NVML's file name.

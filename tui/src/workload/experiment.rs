@@ -1,189 +1,33 @@
-//! Experiments: the same workloads under one lock configuration after another, measured side by side.
+//! Experiments: real programs under one way to share the GPU after another, measured side by side.
 //!
-//! A plan is a TOML file. One task is the *urgent* one: it is driven from here, round by round, and
-//! each round's latency is taken from the first launch to the end of its last kernel. The others run
-//! as fast as they are let; their kernels are counted. Every configuration gets a fresh stage, so
-//! none inherits the history of the one before.
+//! A [`plan`] is a TOML file: programs that print figures, and conditions to run them under. [`play`] runs them once
+//! under one condition, on a stage of its own, so that no run inherits the history of another and nothing of the
+//! user's segments is touched. Rounds are interleaved: each has every condition once, in an order of its own
+//! ([`order`]), so that a machine that grows warm or busy does not favour one. [`results`] has every sample; the
+//! [`table`], the [`document`] and the [`plot`] are made from it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use serde::Deserialize;
-
-use shm_layout::text::PathText as _;
-
-use crate::text::exit::Failure;
-use crate::text::units;
-
+pub mod document;
+pub mod figure;
+pub mod plan;
 pub mod play;
-pub mod report;
+pub mod plot;
+pub mod results;
+pub mod table;
 
-/// The file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plan {
-    /// How long each configuration is measured.
-    pub seconds: f64,
-    /// The simulated machine, where there is no real one.
-    #[serde(default = "one_gpu")]
-    pub scenario: String,
-    /// The workloads.
-    #[serde(rename = "task")]
-    pub tasks: Vec<Task>,
-    /// The lock configurations.
-    #[serde(rename = "config")]
-    pub configs: Vec<Config>,
-}
-
-fn one_gpu() -> String {
-    "one-gpu".into()
-}
-
-/// One workload.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Task {
-    /// Its label.
-    pub name: String,
-    /// The one whose latency is measured; exactly one task is.
-    #[serde(default)]
-    pub urgent: bool,
-    /// How many of them run.
-    #[serde(default = "one")]
-    pub count: u32,
-    /// Length of a kernel.
-    pub kernel_us: u64,
-    /// Kernels in a round.
-    #[serde(default = "one")]
-    pub burst: u32,
-    /// Pause after a round.
-    #[serde(default)]
-    pub gap_us: u64,
-    /// Memory held.
-    #[serde(default)]
-    pub memory: Option<String>,
-    /// -20 to 19.
-    #[serde(default)]
-    pub priority: Option<i64>,
-    /// 1 to 1000.
-    #[serde(default)]
-    pub weight: Option<i64>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// One lock configuration.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// What the table calls it.
-    pub name: String,
-    /// The operator's policy.
-    #[serde(default)]
-    pub policy: Option<String>,
-    /// Variables of every task: other tools' names, for instance.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Variables of the urgent task only.
-    #[serde(default)]
-    pub urgent_env: BTreeMap<String, String>,
-}
-
-impl Plan {
-    /// Reads and checks a file; nothing runs before all of it makes sense.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.shown())))?;
-        Self::parse(&text).map_err(|why| Failure::usage(format!("{}: {why}", path.shown())))
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let plan: Self =
-            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
-        plan.check()?;
-        Ok(plan)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        if !(0.1..=3600.0).contains(&self.seconds) {
-            return Err(format!(
-                "seconds = {} is out of range; must be between 0.1 and 3600",
-                self.seconds
-            ));
+/// The order of the conditions in a round: shuffled, and the same each time.
+pub fn order(round: u32, conditions: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..conditions).collect();
+    // xorshift; its state is never 0.
+    let mut state = u64::from(round).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for last in (1..conditions).rev() {
+        for _ in 0..4 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
         }
-        match self.tasks.iter().filter(|task| task.urgent).count() {
-            1 => {}
-            count => {
-                return Err(format!(
-                    "{count} tasks are urgent; mark exactly one, whose latency is measured"
-                ));
-            }
-        }
-        for task in &self.tasks {
-            task.check()
-                .map_err(|why| format!("task {:?}: {why}", task.name))?;
-        }
-        if self.configs.is_empty() {
-            return Err("there is no [[config]] to try".into());
-        }
-        for config in &self.configs {
-            if let Some(policy) = &config.policy {
-                units::policy(policy)
-                    .map_err(|error| format!("config {:?}: policy: {error}", config.name))?;
-            }
-        }
-        Ok(())
+        order.swap(last, (state % (last as u64 + 1)) as usize);
     }
-
-    /// The task whose latency is measured.
-    pub fn urgent(&self) -> &Task {
-        self.tasks
-            .iter()
-            .find(|task| task.urgent)
-            .expect("a plan is checked to have exactly one")
-    }
-
-    /// The others.
-    pub fn background(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.iter().filter(|task| !task.urgent)
-    }
-}
-
-impl Task {
-    fn check(&self) -> Result<(), String> {
-        let within =
-            |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
-                true => Ok(()),
-                false => Err(format!(
-                    "{name} = {value} is out of range; must be between {least} and {most}"
-                )),
-            };
-        within("kernel_us", self.kernel_us, 1, 60_000_000)?;
-        within("burst", self.burst.into(), 1, 100_000)?;
-        within("gap_us", self.gap_us, 0, 60_000_000)?;
-        within(
-            "count",
-            self.count.into(),
-            1,
-            if self.urgent { 1 } else { 64 },
-        )?;
-        if let Some(memory) = &self.memory {
-            units::parse_size(memory).map_err(|error| format!("memory: {error}"))?;
-        }
-        Ok(())
-    }
-
-    /// The names of its processes.
-    pub fn names(&self) -> Vec<String> {
-        match self.count {
-            1 => vec![self.name.clone()],
-            count => (1..=count)
-                .map(|number| format!("{}-{number}", self.name))
-                .collect(),
-        }
-    }
+    order
 }
 
 #[cfg(test)]
@@ -191,41 +35,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_plan_makes_sense_and_has_the_four_known_modes_beside_ours() {
-        let text = include_str!("../../../assets/experiments/priority.toml");
-        let plan = Plan::parse(text).expect("the shipped plan");
-        for known in ["N_SYNC", "MAX_SYNC_MS", "ALWAYS_LOCK", "SYNC_LOCK_SKIPS"] {
-            let has = |config: &Config| {
-                config
-                    .env
-                    .keys()
-                    .chain(config.urgent_env.keys())
-                    .any(|name| name.ends_with(known))
-            };
-            assert!(plan.configs.iter().any(has), "{known}");
+    fn each_round_has_every_condition_once_and_rounds_differ() {
+        let rounds: Vec<Vec<usize>> = (0..8).map(|round| order(round, 6)).collect();
+        for round in &rounds {
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
         }
-        assert!(plan.configs.iter().any(|config| config.policy.is_some()));
-    }
-
-    #[test]
-    fn a_plan_that_makes_no_sense_says_where() {
-        let task = "[[task]]\nname = 'a'\nkernel_us = 10\nurgent = true\n[[config]]\nname = 'x'\n";
-        assert!(Plan::parse(&format!("seconds = 1\n{task}")).is_ok());
-        for (wrong, names) in [
-            (format!("seconds = 0\n{task}"), "seconds"),
-            (format!("seconds = 1\n{task}policy = 'slice=1'"), "slice"),
-            (
-                format!("seconds = 1\n{}", task.replace("10", "0")),
-                "kernel_us",
-            ),
-            (
-                format!("seconds = 1\n{}", task.replace("true", "false")),
-                "urgent",
-            ),
-            (format!("seconds = 1\nspeed = 1\n{task}"), "speed"),
-        ] {
-            let why = Plan::parse(&wrong).expect_err(names);
-            assert!(why.contains(names), "{why}");
-        }
+        let firsts: std::collections::HashSet<usize> = rounds.iter().map(|r| r[0]).collect();
+        assert!(firsts.len() > 2, "{rounds:?}");
+        assert_eq!(order(3, 6), rounds[3], "the same each time");
     }
 }
