@@ -16,6 +16,7 @@
 //! departure   departure             the end of a guest
 //! tracer      tracer                a trace is switched on and off
 //! turn        turn                  who may submit, and when: the lock of each device
+//! loss        loss                  the application's context is lost
 //! subjects    trace, place, real    calls are written down; which device a thread is on; the caller's own call
 //! guest       guest                 the registration, the devices, what is kept for them; the page that a fork wipes
 //! state       books, turn::state, tracer::state    what a guest keeps, as plain data
@@ -77,6 +78,7 @@ pub mod guest;
 pub mod hooks;
 pub mod keeper;
 pub mod life;
+mod loss;
 pub mod notice;
 pub mod place;
 mod primitive;

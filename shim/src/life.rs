@@ -276,6 +276,9 @@ fn enter_device(registration: &'static Registration, ordinal: i32) -> Option<Dev
     let entry = registration
         .add_device(uuid, ordinal, &name, total as u64, flags)
         .ok()?;
+    if let Some(mps) = ask::context::is_mps(device) {
+        registration.say_mps(entry, mps);
+    }
     Some(Device {
         ordinal,
         entry,

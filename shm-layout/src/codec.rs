@@ -1,10 +1,12 @@
 //! What the words of the control records mean. Any words decode to something; what makes no sense decodes to
 //! "not set".
 
+mod context;
 mod launch;
 mod policy;
 mod words;
 
+pub(crate) use context::{loss_of, loss_word, mps_of, mps_word};
 pub(crate) use launch::LaunchShare;
 pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
 pub(crate) use words::{NameWords, key_of, name_words, text_of, text_words, uuid_of, uuid_words};

@@ -80,6 +80,7 @@ fn what(event: &Event) -> u64 {
         EventKind::Active => (14, 0),
         EventKind::Rest => (15, 0),
         EventKind::Back => (16, 0),
+        EventKind::Lost => (17, 0),
     };
     kind | reason << 8 | u64::from(event.device) << 16 | u64::from(event.call) << 32
 }
@@ -121,6 +122,7 @@ fn kind_of(what: u64) -> Option<EventKind> {
         14 => EventKind::Active,
         15 => EventKind::Rest,
         16 => EventKind::Back,
+        17 => EventKind::Lost,
         _ => return None,
     })
 }

@@ -154,10 +154,13 @@ impl DeviceEntry {
             &self.slack_ns,
             &self.late_ns,
             &self.charged_ns,
+            &self.lost_ns,
+            &self.lost,
         ] {
             word.store(0, Ordering::Relaxed);
         }
         self.lock_state.store(0, Ordering::Relaxed);
+        self.mps.store(0, Ordering::Relaxed);
         self.releases
             .iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));

@@ -5,8 +5,8 @@ mod read;
 use crate::{
     counters::CounterView,
     value::{
-        ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Quota, QuotaValue, REASONS, Reason, Share,
-        SlotId, Source, TraceView, Uuid,
+        ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Loss, Quota, QuotaValue, REASONS, Reason,
+        Share, SlotId, Source, TraceView, Uuid,
     },
 };
 
@@ -163,6 +163,10 @@ pub struct ProcessDeviceView {
     pub lock: LockView,
     /// The policy that holds for it.
     pub policy: (LockPolicy, Source),
+    /// Whether its contexts are MPS's, as the driver said; `None` where it did not.
+    pub mps: Option<bool>,
+    /// How its context was lost, if it was.
+    pub loss: Option<Loss>,
 }
 
 /// Where a process stands with a device's lock.

@@ -172,7 +172,10 @@ shared! {
         /// The quota as launched: kind and source.
         32 launch_quota: AtomicU64,
         40 launch_bytes: AtomicU64,
-        48 _reserved0: [AtomicU64; 2],
+        /// Whether its contexts are MPS's, as the driver said: 0 not told, 1 no, 2 yes.
+        48 mps: AtomicU32,
+        52 _reserved1: AtomicU32,
+        56 _reserved0: AtomicU64,
         /// Futex word: changes when a turn is given to us, or we are to look again. The giver adds, and the operator.
         64 grant: AtomicU32,
         /// 0 idle, 1 waits, 2 holds, 3 is active, 4 is held back.
@@ -202,7 +205,10 @@ shared! {
         984 late_ns: AtomicU64,
         /// Under `overlap`: until then its activity is in its account. Its keeper writes.
         992 charged_ns: AtomicU64,
-        1000 _reserved: [AtomicU64; 3],
+        /// When its context was lost, and how: code, call. Any of its threads, once.
+        1000 lost_ns: AtomicU64,
+        1008 lost: AtomicU64,
+        1016 _reserved: AtomicU64,
     }
 }
 

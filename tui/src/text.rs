@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod events;
 pub mod exit;
+pub mod losses;
 pub mod names;
 pub mod plain;
 pub mod refused;

@@ -40,6 +40,15 @@ pub fn threads_of(device: CUdevice) -> Option<u64> {
     ask(MULTIPROCESSORS)?.checked_mul(ask(THREADS_PER_MULTIPROCESSOR)?)
 }
 
+/// Whether contexts on a device are made by an MPS server; `None` where the driver is too old to say.
+pub fn is_mps(device: CUdevice) -> Option<bool> {
+    const MPS_ENABLED: u32 = 133;
+    let mut value = 0;
+    // SAFETY: the place is ours.
+    unsafe { call::cuDeviceGetAttribute(Out::to(&mut value), MPS_ENABLED, device) }.ok()?;
+    Some(value != 0)
+}
+
 /// The context of a stream that the application is about to submit to.
 pub fn of_stream(stream: CUstream) -> Option<CUcontext> {
     let mut context: CUcontext = std::ptr::null_mut();

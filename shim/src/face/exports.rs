@@ -19,7 +19,7 @@ use crate::{
     hooks::{
         checkpoint, context, copy, launch, memory, memset, multi_device, stream, sync, transfer,
     },
-    life,
+    life, loss,
     real::{Real, Submission},
     sys::errno::Errno,
     thread, trace,
@@ -64,6 +64,9 @@ where
     };
     if began != 0 {
         trace::end(symbol, began, bytes.get());
+    }
+    if let Err(error) = result {
+        loss::look(symbol, error);
     }
     result
 }

@@ -18,6 +18,7 @@ use crate::{
     admission::{self, Admission},
     driver::Symbol,
     guest::{self, guest},
+    loss,
     real::Submission,
     sys::{errno::Errno, no_cancel::Uncancelled},
     thread::{self, Work, stream_key},
@@ -32,17 +33,24 @@ pub fn submit(
     work: Work,
 ) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
+    let symbol = real.symbol();
     if let Some(thread) = thread::current()
         && thread.begin(key)
     {
         let answer = real.call();
         work.count(thread.tally_here());
         thread.end();
+        if let Err(error) = answer {
+            loss::look(symbol, error);
+        }
         return answer;
     }
-    let submission = SlowSubmission::begin(real.symbol(), key, work.to_parts());
+    let submission = SlowSubmission::begin(symbol, key, work.to_parts());
     let answer = real.call();
     submission.end();
+    if let Err(error) = answer {
+        loss::look(symbol, error);
+    }
     answer
 }
 

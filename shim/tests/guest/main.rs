@@ -2,6 +2,7 @@
 //! and leaves nothing behind.
 
 mod behaviours;
+mod losses;
 #[path = "../lock/stage.rs"]
 #[allow(dead_code, reason = "shared with the lock's tests")]
 mod stage;

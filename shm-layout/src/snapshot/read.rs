@@ -231,6 +231,12 @@ impl<'s> Reading<'s> {
             counters: words.counters.view(),
             lock: self.lock(id, device, words, launch.share.paused),
             policy: book::resolve_policy(settings.policy, self.common.policy, launch.policy),
+            mps: codec::mps_of(words.mps.load(Ordering::Relaxed)),
+            // ORDER: pairs with the Release in `Registration::lose`; the time is there.
+            loss: codec::loss_of(
+                words.lost.load(Ordering::Acquire),
+                words.lost_ns.load(Ordering::Relaxed),
+            ),
         })
     }
 

@@ -99,6 +99,8 @@ pub enum EventKind {
     Rest,
     /// Held back, under `overlap`; `arg0` ns active before, `arg1` the slot word of a process that goes first.
     Back,
+    /// Lost its context; `arg0` the driver's error code, `arg1` its pid in its own namespace.
+    Lost,
 }
 
 /// One record of the ring.
@@ -181,6 +183,11 @@ impl Event {
             EventKind::Back => What::Back {
                 active_ns: self.arg0,
             },
+            EventKind::Lost => What::Lost {
+                code: self.arg0 as u16,
+                call: (self.call != u16::MAX).then_some(self.call),
+                ns_pid: self.arg1 as u32,
+            },
         }
     }
 }
@@ -257,6 +264,15 @@ pub enum What {
     Back {
         /// After this long.
         active_ns: u64,
+    },
+    /// It lost its context.
+    Lost {
+        /// The driver's error code.
+        code: u16,
+        /// The driver call that got it, by the shim's own numbering.
+        call: Option<u16>,
+        /// The process's pid in its own namespace.
+        ns_pid: u32,
     },
     /// An operator changed something.
     Edit {

@@ -2,7 +2,7 @@
 
 use shm_layout::What;
 
-use super::calls;
+use super::{calls, losses};
 use super::units::{short_size, short_time};
 
 /// How an event reads where there are colours.
@@ -95,6 +95,17 @@ pub fn say(what: &What) -> Said {
             "takeover",
             Tone::Warn,
             "its lock was taken over: it died holding it".into(),
+        ),
+        What::Lost { code, call, .. } => (
+            "CRASH",
+            Tone::Bad,
+            format!(
+                "lost its context: {}{}",
+                losses::cause(code),
+                call.and_then(calls::name)
+                    .map(|name| format!(", told by {name}"))
+                    .unwrap_or_default()
+            ),
         ),
         What::OverQuota {
             used_bytes,

@@ -1,0 +1,57 @@
+//! The application's context is lost: the driver gave an answer after which nothing works any more.
+//!
+//! A kernel of the process did something illegal, or, under MPS, a kernel of another client of the same server. The first
+//! such answer is published with the call that got it, so that the tools can say which process began it. A launch by the
+//! fast path is not looked at: whoever launches also waits, copies or allocates.
+
+use gpushare_abi::errors::CUerror;
+
+use crate::{driver::Symbol, guest::guest, place, sys::errno::Errno, thread};
+
+/// Whether an answer means that the context is lost.
+fn is_final(code: u32) -> bool {
+    // The codes of which the driver's manual says that the process must end: memory and link errors, what a kernel did,
+    // what MPS answers to the clients of a server that failed.
+    matches!(
+        code,
+        214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 806 | 810
+    )
+}
+
+/// The driver answered this error.
+#[cold]
+#[inline(never)]
+pub fn look(symbol: Symbol, error: CUerror) {
+    let code = error.code();
+    if !is_final(code) {
+        return;
+    }
+    let _errno = Errno::keep();
+    let Some(guest) = guest() else { return };
+    let settled = thread::current().and_then(|thread| thread.settled());
+    let ordinal = match settled {
+        Some((_, ordinal)) => Some(ordinal.into()),
+        None => place::current_ordinal(guest),
+    };
+    // Which device it is may be in doubt; that it happened is not.
+    let device = ordinal.and_then(|ordinal| guest.device(ordinal));
+    if let Some(device) = device.or(guest.devices.first()) {
+        let call = Some(symbol.code());
+        guest.registration.lose(device.entry, code as u16, call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_final;
+
+    #[test]
+    fn errors_that_a_program_can_go_on_after_are_not_final() {
+        for code in [1, 2, 201, 400, 600, 701, 720, 801, 805, 807, 808, 809, 900] {
+            assert!(!is_final(code), "{code}");
+        }
+        for code in [700, 719, 806, 810] {
+            assert!(is_final(code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a process says of its context on a device, as words.
+
+use crate::value::Loss;
+
+/// Whether its contexts are MPS's; `None` is not told.
+pub(crate) fn mps_word(mps: Option<bool>) -> u32 {
+    mps.map_or(0, |mps| 1 + u32::from(mps))
+}
+
+pub(crate) fn mps_of(word: u32) -> Option<bool> {
+    match word {
+        1 => Some(false),
+        2 => Some(true),
+        _ => None,
+    }
+}
+
+/// Never zero: bit 32 says that there is one.
+pub(crate) fn loss_word(loss: &Loss) -> u64 {
+    u64::from(loss.code) | u64::from(loss.call.unwrap_or(u16::MAX)) << 16 | 1 << 32
+}
+
+pub(crate) fn loss_of(word: u64, time_ns: u64) -> Option<Loss> {
+    let call = (word >> 16) as u16;
+    (word != 0).then_some(Loss {
+        code: word as u16,
+        call: (call != u16::MAX).then_some(call),
+        time_ns,
+    })
+}

@@ -1,0 +1,118 @@
+//! What a process says of its context on a device: whether it is MPS's, and how it was lost.
+
+use super::Registration;
+use crate::{
+    clock, codec,
+    primitive::Ordering,
+    state::DeviceEntry,
+    value::{DEVICES_PER_PROCESS, Entry, Event, EventKind, Loss},
+};
+
+impl Registration {
+    fn words(&self, entry: Entry) -> &DeviceEntry {
+        &self.seat.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
+    }
+
+    /// Says whether contexts on this device are made by an MPS server.
+    pub fn say_mps(&self, entry: Entry, mps: bool) {
+        let word = codec::mps_word(Some(mps));
+        self.words(entry).mps.store(word, Ordering::Relaxed);
+    }
+
+    /// Says that the context on this device is lost. Only the first loss counts; says whether this one was.
+    pub fn lose(&self, entry: Entry, code: u16, call: Option<u16>) -> bool {
+        let words = self.words(entry);
+        if words.lost_ns.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        let now = clock::now();
+        let first =
+            words
+                .lost_ns
+                .compare_exchange(0, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err() {
+            return false;
+        }
+        let loss = Loss {
+            code,
+            call,
+            time_ns: now,
+        };
+        // ORDER: pairs with the Acquire in snapshots; the time is there.
+        words.lost.store(codec::loss_word(&loss), Ordering::Release);
+        self.segments().state().publish(Event {
+            device: entry.device,
+            arg0: code.into(),
+            arg1: self.pid.into(),
+            call: call.unwrap_or(u16::MAX),
+            ..Event::of(now, self.slot(), EventKind::Lost)
+        });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Identity, LaunchLimits, Loss, Segments, What, clock, register, snapshot};
+
+    #[test]
+    fn the_first_loss_of_a_context_is_the_one_that_is_shown() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let (identity, limits) = (Identity::of_self("x"), LaunchLimits::default());
+        let process = register(&segments, &identity, &limits).expect("a slot");
+        let entry = process.add_device([1; 16], 0, "GPU", 1 << 30, 0);
+        let entry = entry.expect("room");
+        let view = || {
+            snapshot(&segments, clock::now())
+                .processes
+                .remove(0)
+                .devices
+        };
+        assert_eq!((view()[0].mps, view()[0].loss), (None, None));
+        process.say_mps(entry, true);
+        assert_eq!(view()[0].mps, Some(true));
+        process.say_mps(entry, false);
+        assert_eq!(view()[0].mps, Some(false));
+
+        let mut events = segments.state().events();
+        assert!(process.lose(entry, 700, Some(3)));
+        assert!(
+            !process.lose(entry, 719, None),
+            "the second follows from it"
+        );
+        let loss = view()[0].loss.expect("shown");
+        let first = Loss {
+            code: 700,
+            call: Some(3),
+            time_ns: loss.time_ns,
+        };
+        assert_eq!(loss, first);
+        let event = events.next(segments.state()).expect("one").expect("whole");
+        assert_eq!(event.time_ns, loss.time_ns);
+        let what = What::Lost {
+            code: 700,
+            call: Some(3),
+            ns_pid: std::process::id(),
+        };
+        assert_eq!(event.what(), what);
+        assert!(
+            events.next(segments.state()).is_none(),
+            "one event for one loss"
+        );
+
+        drop(process);
+        let next = register(&segments, &identity, &limits).expect("a slot");
+        let entry = next.add_device([1; 16], 0, "GPU", 1 << 30, 0);
+        entry.expect("room");
+        let anew = (view()[0].mps, view()[0].loss);
+        assert_eq!(anew, (None, None), "the slot's next process begins anew");
+    }
+
+    #[test]
+    fn any_bytes_are_read_as_some_loss_or_none() {
+        assert_eq!(crate::codec::loss_of(0, 5), None);
+        let odd = crate::codec::loss_of(u64::MAX, u64::MAX).expect("some");
+        assert_eq!((odd.code, odd.call), (u16::MAX, None));
+    }
+}

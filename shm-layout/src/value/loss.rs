@@ -1,0 +1,13 @@
+//! How a process lost its context on a device.
+
+/// The first answer of the driver after which nothing works any more in the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Loss {
+    /// The driver's error code.
+    pub code: u16,
+    /// The driver call that got it, by the shim's own numbering.
+    pub call: Option<u16>,
+    /// When.
+    pub time_ns: u64,
+}
