@@ -9,7 +9,7 @@ pub const MAX_DEVICES: usize = 16;
 pub const MAX_PROCESSES: usize = 512;
 
 /// `GPUSIM` and the version of this layout; written last when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x05");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x06");
 
 /// Words of scenario text a world keeps.
 pub(crate) const SCENARIO_WORDS: usize = 2048;
@@ -82,6 +82,8 @@ pub(crate) struct Process {
     pub queued: AtomicU64,
     /// Managed allocations.
     pub managed: AtomicU64,
+    /// The MPS server whose client it is, with what it asked for; see [`crate::mps::Client`]. Zero if it is none.
+    pub mps: AtomicU64,
     pub devices: [ProcessDevice; MAX_DEVICES],
 }
 
@@ -96,6 +98,8 @@ pub(crate) struct ProcessDevice {
     pub away: AtomicU64,
     /// Live contexts.
     pub contexts: AtomicU64,
+    /// The error that ended its context; written by the process whose kernel did it.
+    pub fault: AtomicU64,
     /// Engine time it has had; added by the process that notices the end of a kernel.
     pub busy: AtomicU64,
     /// Engine time per tenth of a second: index (32 bits) · nanoseconds (32 bits).

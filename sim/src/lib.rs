@@ -12,6 +12,7 @@
 //! checkpoint   checkpoint                  a process is locked, its memory leaves the devices and comes back
 //! members      capacity, timeline, usage   device memory; kernels and their log; what NVML wants to know
 //! process      process                     who takes part
+//! mps          mps                         which processes are clients of an MPS server
 //! visible      visible                     the devices that `CUDA_VISIBLE_DEVICES` leaves a program
 //! world        world                       opening and creating a world; its name; its devices
 //! sweep        sweep, remains              what the dead held in a world; worlds that no process has open
@@ -31,6 +32,7 @@ pub mod clock;
 mod engine;
 mod layout;
 pub mod locks;
+pub mod mps;
 pub mod note;
 pub mod process;
 pub mod remains;

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use crate::clock;
 use crate::layout::Process;
 use crate::locks::{Exclusive, Life};
+use crate::mps::{self, Client};
 use crate::slots::{FREE, LIVE, clear, own_pid_namespace, start_time};
 use crate::sweep::sweep;
 use crate::world::World;
@@ -22,6 +23,8 @@ pub struct Member {
     slot: usize,
     pid: u32,
     life: Option<Life>,
+    /// What it is under MPS.
+    mps: Option<Client>,
     /// When it last looked for the dead.
     looked: AtomicU64,
 }
@@ -29,6 +32,11 @@ pub struct Member {
 impl Member {
     /// Takes part in the world. Fails when it is full.
     pub fn join(world: &Arc<World>) -> io::Result<Self> {
+        Self::join_as(world, None)
+    }
+
+    /// The same as a client of an MPS server.
+    pub fn join_as(world: &Arc<World>, mps: Option<Client>) -> io::Result<Self> {
         let layout = world.layout();
         let path = world.lock_path();
         let _exclusive = Exclusive::lock(path)?;
@@ -51,6 +59,7 @@ impl Member {
         let process = &layout.processes[slot];
         clear(process);
         process.pid.store(u64::from(std::process::id()), Relaxed);
+        process.mps.store(mps.map_or(0, Client::word), Relaxed);
         process.pid_namespace.store(own_pid_namespace(), Relaxed);
         process
             .start_time
@@ -66,6 +75,7 @@ impl Member {
             slot,
             pid: std::process::id(),
             life: Some(life),
+            mps,
             looked: AtomicU64::new(0),
         })
     }
@@ -78,6 +88,21 @@ impl Member {
     /// Its slot.
     pub fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// What it is under MPS.
+    pub fn mps(&self) -> Option<Client> {
+        self.mps
+    }
+
+    /// The error that ended its contexts on a device; 0 while they work.
+    pub fn fault(&self, device: usize) -> u32 {
+        self.process().devices[device].fault.load(Relaxed) as u32
+    }
+
+    /// One of its kernels did something illegal.
+    pub fn fail(&self, device: usize, code: u32) {
+        mps::fail(self.world().layout(), self.slot, device, code);
     }
 
     /// Frees the slots of the dead, if that was not done just now.

@@ -48,7 +48,9 @@ pub(crate) fn clear(process: &Process) {
     process.inside.store(0, Relaxed);
     process.queued.store(0, Relaxed);
     process.managed.store(0, Relaxed);
+    process.mps.store(0, Relaxed);
     for device in &process.devices {
+        device.fault.store(0, Relaxed);
         device.busy.store(0, Relaxed);
         for bucket in &device.buckets {
             bucket.store(0, Relaxed);

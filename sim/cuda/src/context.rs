@@ -55,8 +55,15 @@ pub fn top() -> Option<Arc<Context>> {
         .flatten()
 }
 
-/// The context that this thread's calls go to.
+/// The context that this thread's calls go to. It works.
 pub fn current() -> Result<Arc<Context>, CUerror> {
+    let context = here()?;
+    driver()?.works_on(context.device)?;
+    Ok(context)
+}
+
+/// The context that this thread's calls go to, even if nothing works in it any more.
+pub fn here() -> Result<Arc<Context>, CUerror> {
     driver()?;
     let context = top().ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
     context.check()?;

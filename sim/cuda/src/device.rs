@@ -133,7 +133,8 @@ fn attribute(device: &Device, attribute: u32) -> Result<i32, CUerror> {
         131 => 0,
         132 => i32::from(driver()?.devices.len() > 1), // multicast objects
         142 | 144 => 1,                                // pools of the host
-        133..=148 => 0,
+        133 => i32::from(driver()?.member.mps().is_some()),
+        134..=148 => 0,
         _ => return Err(CUDA_ERROR_INVALID_VALUE),
     })
 }

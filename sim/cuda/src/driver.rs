@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED,
-    CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_SYSTEM_NOT_READY, CUerror, CUresult,
+    CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_MPS_SERVER_NOT_READY, CUDA_ERROR_NO_DEVICE,
+    CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_SYSTEM_NOT_READY, CUerror,
+    CUresult, result_of,
 };
-use gpushare_sim::{Device, Member, World, visible};
+use gpushare_sim::{Device, Member, World, mps, visible};
 
 use crate::faces;
 use crate::handles::lock;
@@ -81,7 +82,11 @@ fn start() -> Result<Driver, CUerror> {
     if devices.is_empty() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
-    let member = Member::join(world).map_err(|error| {
+    let client = mps::Client::of_environment();
+    if client.is_some_and(|client| mps::is_faulty(world, client.server)) {
+        return Err(CUDA_ERROR_MPS_SERVER_NOT_READY);
+    }
+    let member = Member::join_as(world, client).map_err(|error| {
         note(&error.to_string());
         CUDA_ERROR_OPERATING_SYSTEM
     })?;
@@ -125,5 +130,10 @@ impl Driver {
     pub fn device(&self, ordinal: i32) -> Result<&Device, CUerror> {
         let index = usize::try_from(ordinal).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?;
         self.devices.get(index).ok_or(CUDA_ERROR_INVALID_DEVICE)
+    }
+
+    /// Whether this process's contexts on a device still work: after a kernel did something illegal no call does.
+    pub fn works_on(&self, ordinal: i32) -> CUresult {
+        result_of(self.member.fault(self.device(ordinal)?.index))
     }
 }

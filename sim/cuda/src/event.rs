@@ -152,6 +152,11 @@ impl Event {
         (state.mark.clone(), state.captured.clone())
     }
 
+    /// Whether the context that it was last recorded in still works.
+    pub fn works(&self) -> CUresult {
+        lock(&self.state).mark.as_ref().map_or(Ok(()), Mark::works)
+    }
+
     /// It was last recorded in this capture.
     pub fn set_captured(&self, mark: CaptureMark) {
         let mut state = lock(&self.state);

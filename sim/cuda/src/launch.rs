@@ -1,7 +1,8 @@
 //! Launches: a kernel is a duration.
 //!
 //! A kernel named `spin_us_N` runs for N microseconds; `gpushare_spin` and `spin_ns` run for as many
-//! nanoseconds as their first argument says; any other runs for a time that grows with its grid.
+//! nanoseconds as their first argument says; any other runs for a time that grows with its grid. One named `fault_N` does
+//! something illegal: its context is lost with the driver's error N.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -143,6 +144,13 @@ pub fn duration(name: &str, arguments: &[u8], shape: Shape) -> u64 {
             .min(LONGEST)
 }
 
+/// The error that a kernel ends its context with.
+fn fault(name: &str) -> Option<u32> {
+    let code = name.strip_prefix("fault_")?.parse().ok()?;
+    gpushare_abi::errors::name_of(code).filter(|_| code != 0)?;
+    Some(code)
+}
+
 /// A kernel with all it needs to run, now or in a graph.
 #[derive(Debug)]
 pub struct Launch {
@@ -187,13 +195,18 @@ impl Launch {
 /// The kernel takes its time on the engine.
 impl Work for Launch {
     fn run(&self, driver: &Driver, ordinal: i32, ready: u64) -> u64 {
-        match driver.device(ordinal) {
-            Ok(device) => {
-                let ns = device.duration(self.ns);
-                driver.member.run_kernel(device.index, ns, ready)
-            }
-            Err(_) => ready,
+        let Ok(device) = driver.device(ordinal) else {
+            return ready;
+        };
+        if driver.member.fault(device.index) != 0 {
+            return ready;
         }
+        let ns = device.duration(self.ns);
+        let ended = driver.member.run_kernel(device.index, ns, ready);
+        if let Some(code) = fault(&self.function.entry.name) {
+            driver.member.fail(device.index, code);
+        }
+        ended
     }
 }
 

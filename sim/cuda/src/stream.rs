@@ -116,6 +116,11 @@ impl Mark {
         queue.ended
     }
 
+    /// Whether the context that the work is in still works.
+    pub fn works(&self) -> CUresult {
+        driver()?.works_on(self.stream.device)
+    }
+
     /// The work is done.
     pub fn is_done(&self) -> bool {
         self.stream.queue().completed >= self.number
@@ -385,11 +390,12 @@ fn start_thread(stream: Arc<Stream>) -> CUresult {
 
 /// The stream that the application made under this handle.
 pub fn by_handle(handle: u64) -> Result<Arc<Stream>, CUerror> {
-    driver()?;
+    let driver = driver()?;
     let stream = STREAMS.get(handle).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
     if stream.is_detached.load(Relaxed) {
         return Err(CUDA_ERROR_STREAM_DETACHED);
     }
+    driver.works_on(stream.device)?;
     Ok(stream)
 }
 

@@ -58,14 +58,14 @@ pub fn synchronize(stream: &Arc<Stream>) -> CUresult {
     capture::forbid_on(stream)?;
     stream.settle()?;
     pool::after_synchronisation();
-    Ok(())
+    stream.tail().works()
 }
 
 /// `cuStreamQuery`.
-pub fn query(stream: &Stream) -> CUresult {
+pub fn query(stream: &Arc<Stream>) -> CUresult {
     capture::forbid_on(stream)?;
     if stream.is_idle() {
-        Ok(())
+        stream.tail().works()
     } else {
         Err(CUDA_ERROR_NOT_READY)
     }

@@ -18,6 +18,10 @@ use crate::{Device, Error};
 
 /// The kernel's name; the simulator knows it too.
 pub const SPIN_KERNEL: &CStr = c"gpushare_spin";
+/// Writes where it is told. The simulator knows by the name what comes of that.
+const FAULT_KERNEL: &CStr = c"fault_700";
+/// No program has memory there.
+const FORBIDDEN: u64 = 8;
 const SPIN_PTX: &str = concat!(include_str!("spin.ptx"), "\0");
 
 /// A device's primary context, current on the thread that asked for it and bound to that thread.
@@ -108,15 +112,20 @@ impl Context {
             context: self.clone(),
             module,
             function: ptr::null_mut(),
+            fault: ptr::null_mut(),
         };
-        let function = &mut kernel.function;
-        // SAFETY: the module was loaded just now and the name ends in a zero byte.
-        unsafe {
-            call!(
-                self.functions(),
-                cuModuleGetFunction(function, module, SPIN_KERNEL.as_ptr())
-            )
-        }?;
+        for (name, function) in [
+            (SPIN_KERNEL, &mut kernel.function),
+            (FAULT_KERNEL, &mut kernel.fault),
+        ] {
+            // SAFETY: the module was loaded just now and the name ends in a zero byte.
+            unsafe {
+                call!(
+                    self.functions(),
+                    cuModuleGetFunction(function, module, name.as_ptr())
+                )
+            }?;
+        }
         Ok(kernel)
     }
 }
@@ -187,17 +196,41 @@ pub struct Stream {
 impl Stream {
     /// Queues the kernel: one thread that spins for `time`.
     pub fn launch(&self, kernel: &SpinKernel, time: Duration) -> Result<(), Error> {
+        self.launch_wide(kernel, time, 1)
+    }
+
+    /// The same with so many blocks.
+    pub fn launch_wide(
+        &self,
+        kernel: &SpinKernel,
+        time: Duration,
+        blocks: u32,
+    ) -> Result<(), Error> {
         let mut nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let mut parameters = [ptr::from_mut(&mut nanoseconds).cast::<c_void>()];
+        self.launch_function(kernel.function, &mut nanoseconds, blocks)
+    }
+
+    /// Queues a kernel that writes where it may not: the context is lost.
+    pub fn fault(&self, kernel: &SpinKernel) -> Result<(), Error> {
+        self.launch_function(kernel.fault, &mut { FORBIDDEN }, 1)
+    }
+
+    fn launch_function(
+        &self,
+        function: CUfunction,
+        parameter: &mut u64,
+        blocks: u32,
+    ) -> Result<(), Error> {
+        let mut parameters = [ptr::from_mut(parameter).cast::<c_void>()];
         let parameters = parameters.as_mut_ptr();
         let (functions, stream) = (self.context.functions(), self.stream);
-        // SAFETY: the kernel takes one u64, and the driver copies it before it returns.
+        // SAFETY: both kernels take one u64, and the driver copies it before it returns.
         unsafe {
             call!(
                 functions,
                 cuLaunchKernel(
-                    kernel.function,
-                    1,
+                    function,
+                    blocks,
                     1,
                     1,
                     1,
@@ -277,6 +310,7 @@ pub struct SpinKernel {
     context: Context,
     module: CUmodule,
     function: CUfunction,
+    fault: CUfunction,
 }
 
 impl Drop for SpinKernel {

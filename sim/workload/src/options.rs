@@ -11,6 +11,9 @@ pub struct Options {
     /// How long each kernel takes, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1000)]
     pub kernel_us: u64,
+    /// How many blocks each kernel has: as many as the device has multiprocessors fill it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub blocks: u32,
     /// Pause after each burst, in microseconds
     #[arg(long, value_name = "US", default_value_t = 0)]
     pub gap_us: u64,
@@ -42,7 +45,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "script")]
     pub until_eof: bool,
     /// Do what stdin says, one command a line, each answered by a line: alloc SIZE, free, launch US
-    /// [COUNT], sync, spin US MS, info, sleep MS, quit
+    /// [COUNT], sync, spin US MS, fault, info, sleep MS, quit
     #[arg(long)]
     pub script: bool,
 }

@@ -34,7 +34,8 @@ pub fn run(context: &Context, options: &Options) -> anyhow::Result<Report> {
         memory.round(options)?;
         let burst = Instant::now();
         for _ in 0..options.burst {
-            stream.launch(&kernel, Duration::from_micros(options.kernel_us))?;
+            let time = Duration::from_micros(options.kernel_us);
+            stream.launch_wide(&kernel, time, options.blocks)?;
             report.launches += 1;
         }
         stream.synchronize()?;

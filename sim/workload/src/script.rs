@@ -78,6 +78,8 @@ impl Puppet<'_> {
                 self.stream.synchronize()?;
                 return Ok(format!(" {}", start.elapsed().as_nanos()));
             }
+            // A kernel writes where it may not.
+            ["fault"] => self.stream.fault(&self.kernel)?,
             ["spin", time, milliseconds] => return self.spin(time, milliseconds),
             ["info"] => {
                 let (free, total) = self.context.memory()?;

@@ -179,3 +179,25 @@ fn hostile_text_from_outside_does_not_act_on_the_terminal() {
         assert!(!said.contains(acts), "{said:?}");
     }
 }
+
+#[test]
+fn after_a_fault_nothing_works_any_more_in_this_process_and_everything_in_others() {
+    let bed = Testbed::new();
+    let (mut one, mut other) = (puppet(&bed), puppet(&bed));
+    assert_eq!(one.ask("alloc 64M"), "ok");
+    assert_eq!(
+        one.ask("fault"),
+        "ok",
+        "a launch does not wait for its kernel"
+    );
+    let lost = "error 700 cuStreamSynchronize: an illegal memory access";
+    assert!(one.ask("sync").starts_with(lost));
+    for command in ["alloc 64M", "launch 100", "sync", "info"] {
+        assert!(one.ask(command).starts_with("error 700 "), "{command}");
+    }
+    for command in ["alloc 64M", "launch 100", "sync"] {
+        assert!(other.ask(command).starts_with("ok"), "{command}");
+    }
+    drop(one);
+    assert!(puppet(&bed).ask("spin 100 1").starts_with("ok"));
+}

@@ -2,8 +2,8 @@
 
 use shm_layout::What;
 
-use super::{calls, losses};
 use super::units::{short_size, short_time};
+use super::{calls, losses};
 
 /// How an event reads where there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use gpushare_abi::types::{CUcontext, CUctxCreateParams, CUdevice, CUevent, CUexe
 
 use crate::c::{In, Out};
 use crate::calls::event as event_calls;
-use crate::context::{Context, by_handle, by_handle_or_current, current, pop, push, top};
+use crate::context::{Context, by_handle, by_handle_or_current, current, here, pop, push, top};
 use crate::driver::driver;
 use crate::faces::faces;
 use crate::handles::lock;
@@ -68,7 +68,7 @@ faces! {
         out.set(top().map_or(std::ptr::null_mut(), |context| context.handle as CUcontext))
     }
     "cuCtxGetDevice" 2000 cuCtxGetDevice (out: Out<CUdevice>) {
-        let context = current()?;
+        let context = here()?;
         out.set(context.device)
     }
     "cuCtxGetDevice" 13000 cuCtxGetDevice_v2 (out: Out<CUdevice>, context: CUcontext) {
@@ -193,7 +193,7 @@ fn synchronize(context: &Context) -> CUresult {
     capture::forbid_in_context(context.handle)?;
     context.synchronize();
     pool::after_synchronisation();
-    Ok(())
+    driver()?.works_on(context.device)
 }
 
 /// Ends a context: its work is waited for, its memory given back.

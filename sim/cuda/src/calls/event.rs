@@ -141,7 +141,7 @@ faces! {
         let event = by_handle(event)?;
         let done = event.is_done()?;
         capture::forbid_unsafe()?;
-        if done { Ok(()) } else { Err(CUDA_ERROR_NOT_READY) }
+        if done { event.works() } else { Err(CUDA_ERROR_NOT_READY) }
     }
     "cuEventSynchronize" 2000 cuEventSynchronize (event: CUevent) {
         let event = by_handle(event)?;
@@ -149,7 +149,7 @@ faces! {
         capture::forbid_unsafe()?;
         event.wait();
         pool::after_synchronisation();
-        Ok(())
+        event.works()
     }
     "cuEventElapsedTime" 2000 cuEventElapsedTime (out: Out<f32>, start: CUevent, end: CUevent) { elapsed(out, start, end) }
     "cuEventElapsedTime" 12080 cuEventElapsedTime_v2 (out: Out<f32>, start: CUevent, end: CUevent) { elapsed(out, start, end) }

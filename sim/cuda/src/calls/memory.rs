@@ -43,6 +43,7 @@ fn free(address: CUdeviceptr) -> CUresult {
     let block = free::freeable(address)?;
     if let Ok(owner) = context::by_handle(block.context as _) {
         owner.synchronize();
+        driver()?.works_on(owner.device)?;
     }
     free::now(address)
 }

@@ -86,7 +86,7 @@ faces! {
         submit::synchronize(&context::stream(default, stream)?)
     }
     "cuStreamQuery" 2000 cuStreamQuery (stream: CUstream) / cuStreamQuery_ptsz 7000 |default| {
-        submit::query(&*context::stream(default, stream)?)
+        submit::query(&context::stream(default, stream)?)
     }
     "cuStreamGetPriority" 5050 cuStreamGetPriority (stream: CUstream, out: Out<i32>) / cuStreamGetPriority_ptsz 7000 |default| {
         out.set(context::stream(default, stream)?.priority)

@@ -1,0 +1,137 @@
+//! MPS: which processes are clients of a simulated server, and what they asked for when they started.
+//!
+//! `gpushare-sim-mps` plays NVIDIA's control program. Its daemon leaves two files in the pipe directory: its pid where
+//! NVIDIA's does, and the pid of its server. A process whose `CUDA_MPS_PIPE_DIRECTORY` has both is a client, as with a driver
+//! from its first `cuInit` on.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::{Layout, MAX_DEVICES, Process};
+use crate::slots::{self, taken_slots};
+use crate::world::World;
+
+/// Where a program looks for a daemon.
+pub const PIPE_DIRECTORY: &str = "CUDA_MPS_PIPE_DIRECTORY";
+/// Where NVIDIA's daemon writes its pid.
+pub const DAEMON: &str = "nvidia-cuda-mps-control.pid";
+/// Where ours writes the pid of its server.
+pub const SERVER: &str = "simulated-server.pid";
+
+/// What MPS fixes when a client starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The server that runs its kernels.
+    pub server: u32,
+    /// 0 is the normal priority, 1 the one below.
+    pub priority: u8,
+    /// The share of the multiprocessors that its kernels may use, 1 to 100.
+    pub percent: u8,
+}
+
+impl Client {
+    /// What a process that starts with this environment is.
+    pub fn of_environment() -> Option<Self> {
+        let pipe = PathBuf::from(std::env::var_os(PIPE_DIRECTORY)?);
+        running(&pipe.join(DAEMON))?;
+        let number = |name: &str| -> Option<f64> { std::env::var(name).ok()?.trim().parse().ok() };
+        let percent = number("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").unwrap_or(100.0);
+        Some(Self {
+            server: running(&pipe.join(SERVER))?,
+            priority: u8::from(number("CUDA_MPS_CLIENT_PRIORITY").is_some_and(|n| n >= 1.0)),
+            percent: percent.clamp(1.0, 100.0) as u8,
+        })
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.server) << 32
+            | u64::from(self.percent) << 16
+            | u64::from(self.priority) << 8
+            | 1
+    }
+
+    pub(crate) fn of(process: &Process) -> Option<Self> {
+        let word = process.mps.load(Relaxed);
+        (word & 1 != 0).then_some(Self {
+            server: (word >> 32) as u32,
+            priority: (word >> 8) as u8,
+            percent: ((word >> 16) as u8).clamp(1, 100),
+        })
+    }
+}
+
+/// The process whose pid is in a file, if it runs.
+pub fn running(file: &Path) -> Option<u32> {
+    let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    slots::start_time(&format!("{pid}")).map(|_| pid)
+}
+
+/// The clients of a server: their pids, each in its own pid namespace.
+pub fn clients(world: &World, server: u32) -> Vec<u32> {
+    of_server(world.layout(), server)
+        .map(|(_, process)| process.pid.load(Relaxed) as u32)
+        .collect()
+}
+
+/// Whether a client of the server has a fault: until all its clients have ended, it takes no new ones.
+pub fn is_faulty(world: &World, server: u32) -> bool {
+    of_server(world.layout(), server).any(|(_, process)| {
+        let mut devices = process.devices.iter();
+        devices.any(|device| device.fault.load(Relaxed) != 0)
+    })
+}
+
+/// The servers with clients on a device.
+pub fn servers(world: &World, device: usize) -> Vec<u32> {
+    let mut servers: Vec<u32> = taken_slots(world.layout())
+        .filter(|(_, process)| process.devices[device].contexts.load(Relaxed) > 0)
+        .filter_map(|(_, process)| Some(Client::of(process)?.server))
+        .collect();
+    servers.sort_unstable();
+    servers.dedup();
+    servers
+}
+
+fn of_server(
+    layout: &'static Layout,
+    server: u32,
+) -> impl Iterator<Item = (usize, &'static Process)> {
+    taken_slots(layout)
+        .filter(move |(_, process)| Client::of(process).is_some_and(|c| c.server == server))
+}
+
+/// What other clients of a server are told when one of them has a fatal fault.
+pub const FAULT_OF_ANOTHER: u32 = 719;
+
+/// A kernel of the process in `slot` did something illegal: its context is lost, and so are those of the other clients of
+/// its server there. The first fault stays.
+pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u32) {
+    let process = &layout.processes[slot];
+    set(process, device, code);
+    let Some(client) = Client::of(process) else {
+        return;
+    };
+    for (other, process) in of_server(layout, client.server) {
+        if other != slot && process.devices[device].contexts.load(Relaxed) > 0 {
+            set(process, device, FAULT_OF_ANOTHER);
+        }
+    }
+}
+
+/// The server is gone: so are the contexts of its clients.
+pub fn end(world: &World, server: u32) {
+    const RPC_FAILURE: u32 = 806;
+    for (_, process) in of_server(world.layout(), server) {
+        for device in 0..MAX_DEVICES {
+            if process.devices[device].contexts.load(Relaxed) > 0 {
+                set(process, device, RPC_FAILURE);
+            }
+        }
+    }
+}
+
+fn set(process: &Process, device: usize, code: u32) {
+    let fault = &process.devices[device].fault;
+    // The first stays: who loses here finds it set.
+    let _ = fault.compare_exchange(0, code.into(), Relaxed, Relaxed);
+}
