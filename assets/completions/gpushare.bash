@@ -16,6 +16,9 @@ _gpushare() {
             ",$1")
                 cmd="gpushare"
                 ;;
+            gpushare,advise)
+                cmd="gpushare__subcmd__advise"
+                ;;
             gpushare,apply)
                 cmd="gpushare__subcmd__apply"
                 ;;
@@ -117,6 +120,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__group__subcmd__help,show)
                 cmd="gpushare__subcmd__group__subcmd__help__subcmd__show"
+                ;;
+            gpushare__subcmd__help,advise)
+                cmd="gpushare__subcmd__help__subcmd__advise"
                 ;;
             gpushare__subcmd__help,apply)
                 cmd="gpushare__subcmd__help__subcmd__apply"
@@ -350,12 +356,30 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__advise)
+            opts="-h --over --apply --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --over)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -668,8 +692,22 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor demo experiment init completions man help"
+            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__advise)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

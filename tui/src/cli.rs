@@ -13,6 +13,7 @@ use crate::host::guard;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::Plain;
 
+mod advise;
 mod apply;
 mod audit;
 mod demo;
@@ -83,6 +84,7 @@ enum Verb {
     Unwrap(wrap::UnwrapArgs),
     Apply(apply::Args),
     Doctor(doctor::Args),
+    Advise(advise::Args),
     Demo(demo::Args),
     Experiment(experiment::Args),
     Init(init::Args),
@@ -142,6 +144,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Unwrap(args) => wrap::unwrap(&args, out),
         Verb::Apply(args) => apply::run(&args, out),
         Verb::Doctor(args) => doctor::run(&args, out),
+        Verb::Advise(args) => advise::run(&args, out),
         Verb::Demo(args) => demo::run(&args, out),
         Verb::Experiment(args) => experiment::run(&args, out),
         Verb::Init(args) => init::run(&args, out),

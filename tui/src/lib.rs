@@ -11,6 +11,7 @@
 //! cli        cli                  the control program: one file for each verb
 //! programs   doctor, top          what the verbs start: the checks, the dashboard
 //! work       traces, workload     traces as files; programs started under gpushare
+//! advice     advice               which policy would serve better
 //! edit       edit, source         edits of the segments; where samples come from
 //! sample     sample               everything known at one moment, its columns and its JSON
 //! host       host                 processes, ELF files, installed libraries
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod cli;
 pub mod doctor;
 pub mod edit;

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::Done;
-use super::{audit, doctor, events, group, mps, pick, policy, ps, quota, trace};
+use super::{advise, audit, doctor, events, group, mps, pick, policy, ps, quota, trace};
 use crate::sample::columns::COLUMNS;
 use crate::sample::keys::{self, Key};
 use crate::text::exit::{self, Exit, Failure};
@@ -94,7 +94,7 @@ pub fn pages() -> Result<Vec<(String, String)>, Failure> {
 type Written = (&'static str, fn() -> Vec<Key>);
 
 /// What `--json` writes, by the page of its verb.
-const DOCUMENTS: [Written; 13] = [
+const DOCUMENTS: [Written; 14] = [
     ("gpushare-ps", keys::of::<ps::Document<'_>>),
     ("gpushare-quota-show", keys::of::<quota::Document<'_>>),
     ("gpushare-policy-show", keys::of::<policy::Document<'_>>),
@@ -106,6 +106,7 @@ const DOCUMENTS: [Written; 13] = [
     ("gpushare-pick", keys::of::<pick::Document<'_>>),
     ("gpushare-mps-status", keys::of::<mps::Document>),
     ("gpushare-doctor", keys::of::<doctor::Document<'_>>),
+    ("gpushare-advise", keys::of::<advise::Document<'_>>),
     ("gpushare-demo", keys::of::<demo::Report>),
     ("gpushare-experiment", keys::of::<experiment::Document<'_>>),
 ];

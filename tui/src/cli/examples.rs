@@ -41,6 +41,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("unwrap", "gpushare unwrap /opt/app/bin/serve"),
     ("apply", "gpushare apply limits.toml --dry-run"),
     ("doctor", "gpushare doctor -- python train.py"),
+    ("advise", "gpushare advise --apply"),
     ("demo", "gpushare demo --seconds 60"),
     ("experiment", "gpushare experiment assets/experiments/priority.toml --svg priority.svg"),
     ("init", "gpushare init --group gpu-users"),

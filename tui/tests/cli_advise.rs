@@ -1,0 +1,178 @@
+//! `gpushare advise` over workloads on the simulated GPU.
+
+mod cli_support;
+
+use std::time::Duration;
+
+use cli_support::Said;
+use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn gpushare(bed: &Testbed, args: &[&str]) -> Said {
+    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    command
+        .args(args)
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+    command.output().expect("it is built").into()
+}
+
+/// A workload with these options of `run`, at work.
+fn job(bed: &Testbed, options: &[&str], arguments: &[&str]) -> Watched {
+    let mut command = bed.sim_only(env!("CARGO_BIN_EXE_gpushare"));
+    command
+        .arg("run")
+        .args(options)
+        .arg("--")
+        .arg(artifact("gpushare-workload"))
+        .args(arguments)
+        .arg("--seconds=600")
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+    let job = Watched::spawn(&mut command);
+    let pid = job.pid();
+    eventually("it is at work", LIMIT, || {
+        let ps = gpushare(bed, &["ps", "--json"]).done().json();
+        let processes = ps["processes"].as_array().expect("a list").clone();
+        let own = processes.into_iter().find(|process| process["pid"] == pid);
+        own.is_some_and(|own| own["devices"][0]["launches"].as_u64() > Some(0))
+    });
+    job
+}
+
+fn advice(bed: &Testbed) -> Value {
+    let document = gpushare(bed, &["advise", "--over", "2s", "--json"])
+        .done()
+        .json();
+    let devices = document["devices"].as_array().expect("a list");
+    assert_eq!(devices.len(), 1, "{document}");
+    devices[0].clone()
+}
+
+const BUSY: [&str; 2] = ["--kernel-us=2000", "--burst=4"];
+
+#[test]
+fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
+    let bed = Testbed::with_scenario("one-gpu");
+    assert!(
+        gpushare(&bed, &["advise"])
+            .done()
+            .out
+            .contains("nothing to advise")
+    );
+    let _one = job(&bed, &["--name", "a"], &BUSY);
+    let alone = advice(&bed);
+    assert_eq!(alone["rule"], Value::Null);
+    assert!(
+        alone["sentence"]
+            .as_str()
+            .is_some_and(|said| said.contains("a runs alone")),
+        "{alone}"
+    );
+    assert_eq!(alone["commands"], serde_json::json!([]));
+
+    let _two = job(&bed, &["--name", "b"], &BUSY);
+    let found = advice(&bed);
+    assert_eq!(
+        (&found["rule"], &found["policy"]),
+        (&"equals".into(), &"off".into()),
+        "{found}"
+    );
+    let command = "gpushare policy set 0 timeslice=5ms order=fair";
+    assert_eq!(found["commands"], serde_json::json!([command]));
+    let said = gpushare(&bed, &["advise", "--over", "1s", "--apply"]).done();
+    for words in [
+        "2 equal jobs",
+        "measured: H200",
+        command,
+        "applied by all 2 processes",
+    ] {
+        assert!(said.out.contains(words), "{words}: {}", said.out);
+    }
+    let policy =
+        || gpushare(&bed, &["policy", "show", "--json"]).done().json()["policies"][0].clone();
+    assert_eq!(policy()["policy"], "timeslice=5ms");
+    let found = advice(&bed);
+    assert_eq!(
+        found["rule"],
+        Value::Null,
+        "what was advised is in force: {found}"
+    );
+    let audit = gpushare(&bed, &["audit", "--json"]).done().json();
+    assert_eq!(audit["edits"][0]["reason"], "gpushare advise: equals");
+    gpushare(&bed, &["undo"]).done();
+    assert_eq!(policy()["policy"], "off");
+}
+
+#[test]
+fn a_small_job_beside_big_ones_in_turns_is_advised_to_go_first() {
+    let bed = Testbed::with_scenario("one-gpu");
+    gpushare(
+        &bed,
+        &["policy", "set", "all", "timeslice=50ms", "order=fair"],
+    )
+    .done();
+    let small = ["--kernel-us=500", "--gap-us=5000"];
+    let _jobs = [
+        job(&bed, &["--name", "serve"], &small),
+        job(&bed, &["--name", "one"], &BUSY),
+        job(&bed, &["--name", "two"], &BUSY),
+    ];
+    let found = advice(&bed);
+    assert_eq!(found["rule"], "small_waits", "{found}");
+    assert_eq!(found["advised"], "overlap order=priority");
+    let commands = found["commands"].as_array().expect("a list");
+    assert_eq!(commands.len(), 2, "{found}");
+    assert!(
+        commands[0]
+            .as_str()
+            .is_some_and(|text| text.ends_with(" priority=5")),
+        "{found}"
+    );
+    eventually(
+        "the ring tells enough, and nothing is watched",
+        LIMIT,
+        || {
+            let said = gpushare(&bed, &["advise"]).done();
+            said.err.is_empty() && said.out.contains("serve used")
+        },
+    );
+    gpushare(&bed, &["advise", "--apply"]).done();
+    let ps = gpushare(&bed, &["ps", "--json"]).done().json();
+    let processes = ps["processes"].as_array().expect("a list");
+    let serve = processes
+        .iter()
+        .find(|process| process["name"] == "serve")
+        .expect("it runs");
+    assert_eq!(serve["priority"], 5);
+    let found = advice(&bed);
+    assert_eq!(
+        (&found["rule"], &found["policy"]),
+        (&Value::Null, &"overlap=1ms order=priority".into())
+    );
+}
+
+#[test]
+fn a_priority_that_no_policy_acts_on_is_pointed_out() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let _jobs = [
+        job(
+            &bed,
+            &["--name", "serve", "--priority", "5"],
+            &["--gap-us=5000"],
+        ),
+        job(&bed, &["--name", "train"], &BUSY),
+    ];
+    let found = advice(&bed);
+    assert_eq!(
+        (&found["rule"], &found["advised"]),
+        (&"priorities".into(), &"overlap order=priority".into())
+    );
+}
+
+#[test]
+fn a_wrong_time_is_refused() {
+    let bed = Testbed::new();
+    gpushare(&bed, &["advise", "--over", "5 apples"]).refused(2, &["--over: "]);
+    gpushare(&bed, &["advise", "--over", "1ms"]).refused(2, &["--over: 1ms is out of range"]);
+}
