@@ -162,15 +162,22 @@ fn small_waits(evidence: &Evidence) -> Option<Found> {
     if !evidence.policy.kind.has_turns() || evidence.urgent().is_some() {
         return None;
     }
-    let waits = |job: &&Job| !job.limited && job.held < SMALL && job.waited > MUCH;
+    // Who needs much uses its turns up; who waits because of its weight gets what it should.
+    let longest = jobs.iter().filter_map(|job| job.turn_p50_ns).max()?;
+    let is_small = |job: &&Job| {
+        let short = job.turn_p50_ns.is_some_and(|turn| turn <= longest / 4);
+        let bigger: Vec<&Job> = jobs
+            .iter()
+            .filter(|other| other.held > 2.0 * job.held)
+            .collect();
+        let outweighed = bigger.iter().any(|other| other.weight > job.weight);
+        let waits = job.held < SMALL && job.waited > MUCH && !job.limited;
+        waits && short && !outweighed && !bigger.is_empty()
+    };
     let small = jobs
         .iter()
-        .filter(waits)
+        .filter(is_small)
         .min_by(|a, b| a.held.total_cmp(&b.held))?;
-    let most = jobs.iter().map(|job| job.held).fold(0.0, f64::max);
-    if most < 2.0 * small.held {
-        return None;
-    }
     let p99 = small
         .wait_p99_ns
         .map_or_else(String::new, |ns| format!(" (p99 {})", short_time(ns)));

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::sample::{Holding, ProcessSample, Sample, Who};
+use advice::Standing;
 use alert::Alert;
 use blame::{Blame, Waits};
 use lanes::{Cell, Lanes, WINDOW_NS};
@@ -12,6 +13,7 @@ use letters::Letters;
 use log::Log;
 use pulse::Pulse;
 
+pub mod advice;
 pub mod alert;
 pub mod blame;
 pub mod lanes;
@@ -35,6 +37,8 @@ pub struct Data {
     pub log: Log,
     /// What is wrong now, worst first; [`super::state`] applies the rules.
     pub alerts: Vec<Alert>,
+    /// Which policies would serve the jobs better.
+    pub advice: Standing,
     letters: Letters,
     blame: Blame,
     pulses: FxHashMap<(Who, usize), Pulse>,
@@ -78,6 +82,7 @@ impl Data {
         self.sample = sample;
         // Events are in the log now.
         self.sample.events = Vec::new();
+        self.advice.update(&self.sample);
     }
 
     /// The clock went back (another recording, a machine restored from an image): what was measured on it is void.
@@ -88,6 +93,7 @@ impl Data {
         self.pulses.clear();
         self.util.clear();
         self.handoffs.clear();
+        self.advice = Standing::default();
     }
 
     fn remember_utilisation(&mut self, sample: &Sample) {

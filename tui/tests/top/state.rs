@@ -487,3 +487,38 @@ fn newest(state: &State) -> u64 {
     let mut events = state.data().log.newest(Showing::All, None);
     events.next().map_or(0, |event| event.time_ns)
 }
+
+#[test]
+fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
+    let mut state = State::default();
+    let advised = |state: &State| {
+        let mut alerts = state.data().alerts.iter();
+        alerts.find(|alert| alert.kind == "advice").cloned()
+    };
+    for second in 100..120_u64 {
+        // Two jobs that launch without a policy.
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = second * 1_000_000_000;
+        sample.snapshot.devices.push(Default::default());
+        for slot in 1..=2 {
+            let mut process = gpushare_tui::sample::ProcessSample::default();
+            (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
+            let mut holding = gpushare_tui::sample::Holding::default();
+            holding.view.counters.launches = second;
+            process.view.devices.push(holding);
+            sample.snapshot.processes.push(process);
+        }
+        state.update(sample);
+        if second < 110 {
+            assert_eq!(advised(&state), None, "{second}: too early");
+        }
+    }
+    let advice = advised(&state).expect("it has lasted");
+    assert_eq!((advice.severity, advice.gpu), (Severity::Note, Some(0)));
+    assert!(
+        advice
+            .sentence
+            .starts_with("timeslice=5ms order=fair would serve the jobs of GPU0 better [p]"),
+        "{advice:?}"
+    );
+}

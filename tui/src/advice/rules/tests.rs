@@ -218,7 +218,7 @@ fn a_small_job_behind_big_ones_is_to_go_first() {
     let serve = Did {
         held: 0.1,
         waited: 0.6,
-        turns: 200,
+        turns: 1000,
         ..named("serve")
     };
     let train = Did {
@@ -254,6 +254,37 @@ fn a_small_job_behind_big_ones_is_to_go_first() {
     ];
     let other = advised("timeslice=5ms order=fair", &jobs);
     assert_eq!(other, NOTHING, "its cap makes it wait");
+    let light = Did {
+        weight: 10,
+        ..serve
+    };
+    let jobs = [
+        train,
+        light,
+        Did {
+            name: "other",
+            ..train
+        },
+    ];
+    assert_eq!(
+        advised("timeslice=5ms order=fair", &jobs),
+        NOTHING,
+        "its weight does"
+    );
+    let alike = Did { turns: 50, ..serve };
+    let jobs = [
+        train,
+        alike,
+        Did {
+            name: "other",
+            ..train
+        },
+    ];
+    assert_eq!(
+        advised("timeslice=5ms order=fair", &jobs),
+        NOTHING,
+        "it uses its turns up"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::sample::{Holding, ProcessSample, Who};
 use crate::top::data::Data;
 use crate::top::data::alert::{Alert, Severity};
 
+mod advice;
 mod lock;
 mod memory;
 mod process;
@@ -58,6 +59,7 @@ rules! {
     "traced"       "TRACED"  Note    "a process's calls are recorded, marked t; each takes longer"  process::traced;
     "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       memory::overcommit;
     "unaccounted"  "UNKNOWN" Note    "NVML reports memory that gpushare did not count"              memory::unaccounted;
+    "advice"       "ADVICE"  Note    "another policy would serve the jobs of the last minute better" advice::advice;
     "lost"         "LOST"    Note    "events were overwritten before they were read"                process::lost;
 }
 

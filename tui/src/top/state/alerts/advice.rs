@@ -1,0 +1,19 @@
+//! A policy that would serve the jobs better.
+
+use super::Finding;
+use crate::top::data::Data;
+
+pub(super) fn advice(data: &Data, found: &mut Vec<Finding>) {
+    for gpu in data.sample.gpus() {
+        if let Some(advice) = data.advice.of(gpu) {
+            found.push(Finding {
+                who: None,
+                gpu: Some(gpu),
+                sentence: format!(
+                    "{} would serve the jobs of GPU{gpu} better [p]; gpushare advise says why, and what it costs",
+                    advice.policy
+                ),
+            });
+        }
+    }
+}
