@@ -4,9 +4,18 @@
 //! such answer is published with the call that got it, so that the tools can say which process began it. A launch by the
 //! fast path is not looked at: whoever launches also waits, copies or allocates.
 
-use gpushare_abi::errors::CUerror;
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::{driver::Symbol, guest::guest, place, sys::errno::Errno, thread};
+use gpushare_abi::errors::CUerror;
+use shm_layout::clock;
+
+use crate::{
+    driver::Symbol,
+    guest::{Device, Guest, guest},
+    place,
+    sys::errno::Errno,
+    thread,
+};
 
 /// Whether an answer means that the context is lost.
 fn is_final(code: u32) -> bool {
@@ -37,8 +46,24 @@ pub fn look(symbol: Symbol, error: CUerror) {
     let device = ordinal.and_then(|ordinal| guest.device(ordinal));
     if let Some(device) = device.or(guest.devices.first()) {
         let call = Some(symbol.code());
-        guest.registration.lose(device.entry, code as u16, call);
+        let idle_ms = idle_ms(guest, device);
+        let registration = guest.registration;
+        registration.lose(device.entry, code as u16, call, idle_ms);
     }
+}
+
+/// For how long nothing was submitted to a device. Under MPS all clients get the same answer: those that had no work there
+/// did not cause it.
+fn idle_ms(guest: &Guest, device: &Device) -> u32 {
+    let counters = guest.registration.count(device.entry);
+    let launches = thread::all().map(|thread| thread.launches(device.ordinal));
+    let launches = launches.fold(0, u64::wrapping_add);
+    if launches != counters.launches.load(Relaxed) {
+        return 0; // since the keeper's last look
+    }
+    let last = counters.last_submit_ns.load(Relaxed);
+    let idle_ns = clock::now().saturating_sub(last);
+    u32::try_from(idle_ns / 1_000_000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ pub use register::{DevicesFull, KeeperMark, RegisterError, Registration, registe
 pub use segment::{Control, Segments, State};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
-    snapshot,
+    last_identity, snapshot,
 };
 pub use value::{
     ABI_VERSION, ALL_REASONS, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Denial,

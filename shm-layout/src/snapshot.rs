@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-pub use read::snapshot;
+pub use read::{last_identity, snapshot};
 
 #[cfg(feature = "serde")]
 use crate::value::uuid_text;

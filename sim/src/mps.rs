@@ -43,6 +43,11 @@ impl Client {
         })
     }
 
+    /// How many of a device's multiprocessors it may use; the driver gives them in pairs.
+    pub fn multiprocessors(self, all: u32) -> u32 {
+        (all * u32::from(self.percent) / 100 & !1).max(2).min(all)
+    }
+
     pub(crate) fn word(self) -> u64 {
         u64::from(self.server) << 32
             | u64::from(self.percent) << 16
@@ -66,30 +71,21 @@ pub fn running(file: &Path) -> Option<u32> {
     slots::start_time(&format!("{pid}")).map(|_| pid)
 }
 
-/// The clients of a server: their pids, each in its own pid namespace.
+/// The clients of a server: their pids, each in its own pid namespace. The dead count until they are seen off
+/// ([`crate::process::reap`]).
 pub fn clients(world: &World, server: u32) -> Vec<u32> {
     of_server(world.layout(), server)
         .map(|(_, process)| process.pid.load(Relaxed) as u32)
         .collect()
 }
 
-/// Whether a client of the server has a fault: until all its clients have ended, it takes no new ones.
+/// Whether a client of the server has a fault: until all its clients have ended, it takes no new ones. The dead count as
+/// in [`clients`].
 pub fn is_faulty(world: &World, server: u32) -> bool {
     of_server(world.layout(), server).any(|(_, process)| {
         let mut devices = process.devices.iter();
         devices.any(|device| device.fault.load(Relaxed) != 0)
     })
-}
-
-/// The servers with clients on a device.
-pub fn servers(world: &World, device: usize) -> Vec<u32> {
-    let mut servers: Vec<u32> = taken_slots(world.layout())
-        .filter(|(_, process)| process.devices[device].contexts.load(Relaxed) > 0)
-        .filter_map(|(_, process)| Some(Client::of(process)?.server))
-        .collect();
-    servers.sort_unstable();
-    servers.dedup();
-    servers
 }
 
 fn of_server(
@@ -100,11 +96,8 @@ fn of_server(
         .filter(move |(_, process)| Client::of(process).is_some_and(|c| c.server == server))
 }
 
-/// What other clients of a server are told when one of them has a fatal fault.
-pub const FAULT_OF_ANOTHER: u32 = 719;
-
 /// A kernel of the process in `slot` did something illegal: its context is lost, and so are those of the other clients of
-/// its server there. The first fault stays.
+/// its server there, with the same error, as measured (580.159.04). The first fault stays.
 pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u32) {
     let process = &layout.processes[slot];
     set(process, device, code);
@@ -113,7 +106,7 @@ pub(crate) fn fail(layout: &'static Layout, slot: usize, device: usize, code: u3
     };
     for (other, process) in of_server(layout, client.server) {
         if other != slot && process.devices[device].contexts.load(Relaxed) > 0 {
-            set(process, device, FAULT_OF_ANOTHER);
+            set(process, device, code);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::{self, BUCKET_NS};
 use crate::layout::{BUCKETS, MAX_PROCESSES};
+use crate::mps::Client;
 use crate::world::World;
 use crate::{clock, process};
 
@@ -25,6 +26,8 @@ pub struct ProcessUsage {
     pub busy_total: u64,
     /// Engine time it had in the window, in nanoseconds.
     pub busy: u64,
+    /// The MPS server whose client it is.
+    pub server: Option<u32>,
 }
 
 /// A device as seen from outside.
@@ -91,6 +94,7 @@ fn at(world: &World, device: usize, window: u64, now: u64) -> DeviceUsage {
             contexts: books.contexts.load(Relaxed),
             busy_total,
             busy: busy.min(window),
+            server: Client::of(process).map(|client| client.server),
         };
         usage.used += one.used;
         usage.busy += one.busy;

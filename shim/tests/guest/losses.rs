@@ -38,9 +38,15 @@ fn the_first_answer_after_which_nothing_works_is_published_and_no_other_error_is
         !losses.is_empty()
     });
     assert_eq!(losses.len(), 1);
+    let What::Lost { idle_ms, .. } = losses[0].what() else {
+        panic!("{losses:?}");
+    };
+    assert!(idle_ms < 10_000, "it submitted just now: {idle_ms}");
     let what = What::Lost {
         code: 700,
         call,
+        mps: Some(false),
+        idle_ms,
         ns_pid: pid,
     };
     assert_eq!(losses[0].what(), what);

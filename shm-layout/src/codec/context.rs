@@ -15,9 +15,15 @@ pub(crate) fn mps_of(word: u32) -> Option<bool> {
     }
 }
 
-/// Never zero: bit 32 says that there is one.
+/// The longest idle time that a word holds.
+const IDLE: u32 = u32::MAX >> 1;
+
+/// Never zero: bit 63 says that there is one.
 pub(crate) fn loss_word(loss: &Loss) -> u64 {
-    u64::from(loss.code) | u64::from(loss.call.unwrap_or(u16::MAX)) << 16 | 1 << 32
+    u64::from(loss.code)
+        | u64::from(loss.call.unwrap_or(u16::MAX)) << 16
+        | u64::from(loss.idle_ms.min(IDLE)) << 32
+        | 1 << 63
 }
 
 pub(crate) fn loss_of(word: u64, time_ns: u64) -> Option<Loss> {
@@ -26,5 +32,6 @@ pub(crate) fn loss_of(word: u64, time_ns: u64) -> Option<Loss> {
         code: word as u16,
         call: (call != u16::MAX).then_some(call),
         time_ns,
+        idle_ms: (word >> 32) as u32 & IDLE,
     })
 }

@@ -20,7 +20,7 @@ impl Registration {
     }
 
     /// Says that the context on this device is lost. Only the first loss counts; says whether this one was.
-    pub fn lose(&self, entry: Entry, code: u16, call: Option<u16>) -> bool {
+    pub fn lose(&self, entry: Entry, code: u16, call: Option<u16>, idle_ms: u32) -> bool {
         let words = self.words(entry);
         if words.lost_ns.load(Ordering::Relaxed) != 0 {
             return false;
@@ -37,13 +37,14 @@ impl Registration {
             code,
             call,
             time_ns: now,
+            idle_ms,
         };
         // ORDER: pairs with the Acquire in snapshots; the time is there.
         words.lost.store(codec::loss_word(&loss), Ordering::Release);
         self.segments().state().publish(Event {
             device: entry.device,
-            arg0: code.into(),
-            arg1: self.pid.into(),
+            arg0: u64::from(code) | u64::from(words.mps.load(Ordering::Relaxed)) << 16,
+            arg1: u64::from(self.pid) | u64::from(idle_ms) << 32,
             call: call.unwrap_or(u16::MAX),
             ..Event::of(now, self.slot(), EventKind::Lost)
         });
@@ -76,9 +77,9 @@ mod tests {
         assert_eq!(view()[0].mps, Some(false));
 
         let mut events = segments.state().events();
-        assert!(process.lose(entry, 700, Some(3)));
+        assert!(process.lose(entry, 700, Some(3), 20));
         assert!(
-            !process.lose(entry, 719, None),
+            !process.lose(entry, 719, None, 0),
             "the second follows from it"
         );
         let loss = view()[0].loss.expect("shown");
@@ -86,6 +87,7 @@ mod tests {
             code: 700,
             call: Some(3),
             time_ns: loss.time_ns,
+            idle_ms: 20,
         };
         assert_eq!(loss, first);
         let event = events.next(segments.state()).expect("one").expect("whole");
@@ -93,6 +95,8 @@ mod tests {
         let what = What::Lost {
             code: 700,
             call: Some(3),
+            mps: Some(false),
+            idle_ms: 20,
             ns_pid: std::process::id(),
         };
         assert_eq!(event.what(), what);

@@ -49,6 +49,19 @@ pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
     }
 }
 
+/// Who was in a slot, in this life of it; also of a process that has left, until the next one claims the slot.
+pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
+    let slot = segments.state().slots.get(usize::from(id.index))?;
+    // ORDER: pairs with the Release in publish; the words below are of this life, or the second look differs.
+    let is_it = || claim::parse(slot.claim.load(Ordering::Acquire)).0 == id.epoch;
+    let mut words = [0; IDENTITY_WORDS];
+    if !is_it() {
+        return None;
+    }
+    seqlock::read(&slot.identity_seq, &slot.identity, &mut words)?;
+    is_it().then(|| Identity::decode(&words))
+}
+
 /// What one snapshot needs of the records, read once.
 struct Reading<'s> {
     segments: &'s Segments,
@@ -395,6 +408,26 @@ struct Launch {
 mod tests {
     use super::*;
     use crate::{LaunchLimits, clock, register};
+
+    #[test]
+    fn who_has_left_is_known_until_the_slot_is_claimed_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let launch = LaunchLimits::default();
+        let identity = |label: &str| Identity {
+            label: label.into(),
+            ..Identity::default()
+        };
+        let first = register(&segments, &identity("first"), &launch).expect("a slot");
+        let id = first.slot();
+        let label = || last_identity(&segments, id).map(|identity| identity.label);
+        assert_eq!(label().as_deref(), Some("first"));
+        drop(first);
+        assert_eq!(label().as_deref(), Some("first"));
+        let next = register(&segments, &identity("next"), &launch).expect("a slot");
+        assert_eq!(next.slot().index, id.index);
+        assert_eq!(label(), None);
+    }
 
     #[test]
     fn a_slot_that_was_written_over_is_named_and_a_sound_one_is_not() {

@@ -99,7 +99,8 @@ pub enum EventKind {
     Rest,
     /// Held back, under `overlap`; `arg0` ns active before, `arg1` the slot word of a process that goes first.
     Back,
-    /// Lost its context; `arg0` the driver's error code, `arg1` its pid in its own namespace.
+    /// Lost its context; `arg0` the driver's error code and, above 16 bits, whether it was MPS's (0 not told, 1 no, 2 yes);
+    /// `arg1` its pid in its own namespace and, above 32 bits, milliseconds since it last submitted.
     Lost,
 }
 
@@ -186,6 +187,12 @@ impl Event {
             EventKind::Lost => What::Lost {
                 code: self.arg0 as u16,
                 call: (self.call != u16::MAX).then_some(self.call),
+                mps: match self.arg0 >> 16 {
+                    1 => Some(false),
+                    2 => Some(true),
+                    _ => None,
+                },
+                idle_ms: (self.arg1 >> 32) as u32,
                 ns_pid: self.arg1 as u32,
             },
         }
@@ -271,6 +278,10 @@ pub enum What {
         code: u16,
         /// The driver call that got it, by the shim's own numbering.
         call: Option<u16>,
+        /// Whether it was a client of MPS there.
+        mps: Option<bool>,
+        /// For how long it had submitted nothing there.
+        idle_ms: u32,
         /// The process's pid in its own namespace.
         ns_pid: u32,
     },

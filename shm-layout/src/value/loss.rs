@@ -10,4 +10,6 @@ pub struct Loss {
     pub call: Option<u16>,
     /// When.
     pub time_ns: u64,
+    /// For how long the process had submitted nothing to the device by then, in milliseconds.
+    pub idle_ms: u32,
 }

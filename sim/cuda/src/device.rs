@@ -19,6 +19,10 @@ pub const POOL_HANDLE_TYPES: u32 = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// An attribute by its number in the driver's header.
 fn attribute(device: &Device, attribute: u32) -> Result<i32, CUerror> {
+    // A client of MPS sees its share.
+    if let (16, Some(client)) = (attribute, driver()?.member.mps()) {
+        return Ok(client.multiprocessors(device.multiprocessors) as i32);
+    }
     let multiprocessors = device.multiprocessors as i32;
     Ok(match attribute {
         1..=3 => 1024,

@@ -11,7 +11,7 @@ use gpushare_abi::errors::{
     CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_SYSTEM_NOT_READY, CUerror,
     CUresult, result_of,
 };
-use gpushare_sim::{Device, Member, World, mps, visible};
+use gpushare_sim::{Device, Member, World, mps, process, visible};
 
 use crate::faces;
 use crate::handles::lock;
@@ -83,8 +83,11 @@ fn start() -> Result<Driver, CUerror> {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
     let client = mps::Client::of_environment();
-    if client.is_some_and(|client| mps::is_faulty(world, client.server)) {
-        return Err(CUDA_ERROR_MPS_SERVER_NOT_READY);
+    if let Some(client) = client {
+        process::reap(world);
+        if mps::is_faulty(world, client.server) {
+            return Err(CUDA_ERROR_MPS_SERVER_NOT_READY);
+        }
     }
     let member = Member::join_as(world, client).map_err(|error| {
         note(&error.to_string());

@@ -90,9 +90,9 @@ exports! {
     fn nvmlDeviceGetGraphicsRunningProcesses(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::none;
     fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::none;
     fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::none;
-    fn nvmlDeviceGetMPSComputeRunningProcesses(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::none;
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::none;
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::none;
+    fn nvmlDeviceGetMPSComputeRunningProcesses(device: Handle, count: Out<u32>, infos: Out<ProcessInfoV1>) = processes::mps_v1;
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::mps;
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) = processes::mps;
     fn nvmlDeviceGetProcessUtilization(device: Handle, samples: Out<ProcessSample>, count: Out<u32>, last_seen_us: u64) = processes::utilization;
 
     fn nvmlDeviceGetUtilizationRates(device: Handle, rates: Out<Utilization>) = sensors::utilization;

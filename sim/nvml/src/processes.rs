@@ -8,15 +8,25 @@ use crate::c::{Handle, Out, OutText, ProcessInfo, ProcessInfoV1, ProcessSample};
 const NO_INSTANCE: u32 = u32::MAX;
 
 /// The compute processes of a GPU with those of all its instances, or those of one instance.
-fn on(board: &Board) -> Vec<ProcessInfo> {
+/// With each, whether it is a client of MPS.
+fn on(board: &Board) -> Vec<(ProcessInfo, bool)> {
     let mut found = Vec::new();
     let mut add = |unit, gpu_instance, compute_instance| {
-        found.extend(board.view.usage(unit).iter().map(|usage| ProcessInfo {
-            pid: usage.pid,
-            used_bytes: usage.bytes,
-            gpu_instance,
-            compute_instance,
-        }));
+        let mut servers = Vec::new();
+        for usage in board.view.usage(unit) {
+            let info = |pid, used_bytes| ProcessInfo {
+                pid,
+                used_bytes,
+                gpu_instance,
+                compute_instance,
+            };
+            // A server stands beside its clients, with a context of its own that takes nothing here.
+            if let Some(server) = usage.server.filter(|server| !servers.contains(server)) {
+                servers.push(server);
+                found.push((info(server, 0), false));
+            }
+            found.push((info(usage.pid, usage.bytes), usage.server.is_some()));
+        }
     };
     if let (Some(instance), Some(id)) = (board.instance(), board.instance_id()) {
         add(instance.unit, id, 0);
@@ -34,22 +44,40 @@ fn on(board: &Board) -> Vec<ProcessInfo> {
 
 /// `nvmlDeviceGetComputeRunningProcesses_v2` and `_v3`.
 pub(crate) fn compute(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) -> NvmlReturn {
-    infos.fill(count, &on(&Board::of(device)?))
+    let all = on(&Board::of(device)?).into_iter();
+    infos.fill(count, &all.map(|(info, _)| info).collect::<Vec<_>>())
+}
+
+/// `nvmlDeviceGetMPSComputeRunningProcesses_v3` and its like: the clients of MPS.
+pub(crate) fn mps(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) -> NvmlReturn {
+    infos.fill(count, &clients(&Board::of(device)?).collect::<Vec<_>>())
 }
 
 /// `nvmlDeviceGetComputeRunningProcesses` of old, without instances.
 pub(crate) fn compute_v1(device: Handle, count: Out<u32>, infos: Out<ProcessInfoV1>) -> NvmlReturn {
-    let old: Vec<_> = on(&Board::of(device)?)
-        .iter()
-        .map(|info| ProcessInfoV1 {
-            pid: info.pid,
-            used_bytes: info.used_bytes,
-        })
-        .collect();
-    infos.fill(count, &old)
+    let all = on(&Board::of(device)?).into_iter();
+    infos.fill(count, &old(all.map(|(info, _)| info)))
 }
 
-/// No process draws on a simulated GPU, and there is no MPS server.
+/// `nvmlDeviceGetMPSComputeRunningProcesses` of old.
+pub(crate) fn mps_v1(device: Handle, count: Out<u32>, infos: Out<ProcessInfoV1>) -> NvmlReturn {
+    infos.fill(count, &old(clients(&Board::of(device)?)))
+}
+
+fn clients(board: &Board) -> impl Iterator<Item = ProcessInfo> {
+    let all = on(board).into_iter();
+    all.filter(|(_, mps)| *mps).map(|(info, _)| info)
+}
+
+fn old(infos: impl Iterator<Item = ProcessInfo>) -> Vec<ProcessInfoV1> {
+    let old = |info: ProcessInfo| ProcessInfoV1 {
+        pid: info.pid,
+        used_bytes: info.used_bytes,
+    };
+    infos.map(old).collect()
+}
+
+/// No process draws on a simulated GPU.
 pub(crate) fn none(device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) -> NvmlReturn {
     Board::of(device)?;
     infos.fill(count, &[])
@@ -83,15 +111,27 @@ fn samples_of(device: Handle, last_seen_us: u64) -> Result<Vec<ProcessSample>, F
     let mut samples = Vec::new();
     if time_us > last_seen_us {
         for usage in board.view.usage(unit) {
-            samples.push(ProcessSample {
-                pid: usage.pid,
-                time_us,
-                sm: usage.busy_percent,
-                // Kernels touch no memory here; take them for half as busy there.
-                memory: usage.busy_percent / 2,
-                encoder: 0,
-                decoder: 0,
-            });
+            // What clients do is told of their server alone.
+            let pid = usage.server.unwrap_or(usage.pid);
+            let of_it = |sample: &&mut ProcessSample| sample.pid == pid;
+            let sample = match samples.iter_mut().find(of_it) {
+                Some(known) => known,
+                None => {
+                    samples.push(ProcessSample {
+                        pid,
+                        time_us,
+                        sm: 0,
+                        memory: 0,
+                        encoder: 0,
+                        decoder: 0,
+                    });
+                    let last = samples.len() - 1;
+                    &mut samples[last]
+                }
+            };
+            sample.sm = (sample.sm + usage.busy_percent).min(100);
+            // Kernels touch no memory here; take them for half as busy there.
+            sample.memory = sample.sm / 2;
         }
     }
     Ok(samples)

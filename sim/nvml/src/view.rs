@@ -49,6 +49,8 @@ pub(crate) struct Usage {
     pub(crate) pid: u32,
     pub(crate) bytes: u64,
     pub(crate) busy_percent: u32,
+    /// The MPS server whose client it is.
+    pub(crate) server: Option<u32>,
 }
 
 impl View {
@@ -96,6 +98,7 @@ impl View {
                 pid: host_pid(process.pid, process.start_time),
                 bytes: process.used,
                 busy_percent: percent(process.busy, usage.window),
+                server: process.server,
             })
             .collect()
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use gpushare_sim::{World, mps};
+use gpushare_sim::{World, mps, process};
 
 /// What the kernel calls a process: the first 15 bytes of NVIDIA's names.
 const DAEMON: &str = "nvidia-cuda-mps";
@@ -114,7 +114,10 @@ fn obey(pipe: &Path, line: &str) -> ExitCode {
         return fails("Cannot find MPS control daemon process");
     };
     let clients = || match World::open() {
-        Ok(world) => mps::clients(&world, server),
+        Ok(world) => {
+            process::reap(&world);
+            mps::clients(&world, server)
+        }
         Err(_) => Vec::new(),
     };
     let words: Vec<&str> = line.split_whitespace().collect();

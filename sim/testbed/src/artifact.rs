@@ -14,11 +14,12 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, flock};
 
 /// File name of an artifact, and the package that makes it.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 7] = [
     ("libgpushare.so", "gpushare-shim"),
     ("libcuda.so", "gpushare-sim-cuda"),
     ("libnvidia_ml.so", "gpushare-sim-nvml"),
     ("gpushare-workload", "gpushare-workload"),
+    ("gpushare-sim-mps", "gpushare-sim"),
     ("gpushare", "gpushare"),
     ("gpushare-top", "gpushare"),
 ];
