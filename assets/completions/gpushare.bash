@@ -1414,7 +1414,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__mps__subcmd__start)
-            opts="-h --help"
+            opts="-h --sim --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -182,6 +182,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and not __fish_se
 complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and not __fish_seen_subcommand_from start stop status help" -f -a "stop" -d 'Stop the MPS control daemon of this directory, and its servers'
 complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and not __fish_seen_subcommand_from start stop status help" -f -a "status" -d 'Show whether MPS runs for this directory, its servers and their clients'
 complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and not __fish_seen_subcommand_from start stop status help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and __fish_seen_subcommand_from start" -l sim -d 'Start the simulated GPU\'s MPS, for programs of gpushare run --sim'
 complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and __fish_seen_subcommand_from start" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and __fish_seen_subcommand_from stop" -l force -d 'Stop it even while programs run under it; their work on the GPU may fail'
 complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and __fish_seen_subcommand_from stop" -s h -l help -d 'Print help (see more with \'--help\')'

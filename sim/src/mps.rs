@@ -45,7 +45,7 @@ impl Client {
 
     /// How many of a device's multiprocessors it may use; the driver gives them in pairs.
     pub fn multiprocessors(self, all: u32) -> u32 {
-        (all * u32::from(self.percent) / 100 & !1).max(2).min(all)
+        ((all * u32::from(self.percent) / 100) & !1).max(2).min(all)
     }
 
     pub(crate) fn word(self) -> u64 {

@@ -109,6 +109,6 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
         findings.extend(unreached::check(snapshot.as_ref()));
     }
     findings.extend(driver::check(patient));
-    findings.extend(mps::check(patient));
+    findings.extend(mps::check(patient, snapshot.as_ref()));
     findings
 }

@@ -8,6 +8,7 @@
 //! Times ending in `_ns` are CLOCK_BOOTTIME as in the segments, so ages are differences to [`Snapshot::time_ns`].
 
 pub mod columns;
+mod crash;
 mod device;
 mod event;
 pub mod keys;
@@ -16,6 +17,7 @@ mod process;
 pub mod report;
 mod who;
 
+pub use crash::{Crash, crashes};
 pub use device::DeviceSample;
 pub use event::EventLine;
 pub use process::{Holding, ProcessSample, ProcessState, STUCK_NS};
@@ -182,6 +184,13 @@ impl Sample {
             .iter()
             .filter_map(move |p| p.on(gpu).map(|holding| (p, holding)))
     }
+
+    /// Does MPS run kernels on device `gpu`?
+    pub fn is_mps(&self, gpu: usize) -> bool {
+        let mut there = self.holdings(gpu);
+        there.any(|(p, h)| h.mps() == Some(true) || p.state == ProcessState::Server)
+    }
+
     /// What a group's members may hold together on device `gpu`; `None` for no limit.
     pub fn group_quota(&self, group: &GroupView, gpu: usize) -> Option<u64> {
         group.memory.of_device(self.devices.get(gpu)?.total_bytes)?

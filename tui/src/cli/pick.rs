@@ -185,7 +185,10 @@ fn explain(candidates: &[Candidate], chosen: usize) -> Table {
             candidate
                 .excluded
                 .clone()
-                .unwrap_or_else(|| candidate.name.clone()),
+                .unwrap_or_else(|| match candidate.mps {
+                    true => format!("{} (MPS)", candidate.name),
+                    false => candidate.name.clone(),
+                }),
         ]);
     }
     table

@@ -50,6 +50,7 @@ fn parts() -> Finding {
         "gpushare-workload",
         artifacts::SIM_DRIVER,
         artifacts::SIM_NVML,
+        artifacts::SIM_MPS,
     ];
     let missing: Vec<&str> = names
         .into_iter()

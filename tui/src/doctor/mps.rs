@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use shm_layout::{Liveness, Snapshot};
+
 use super::{Finding, Patient};
 use crate::host::mps::{Control, PIPE_DIRECTORY, PROGRAM, Place, State};
+use crate::text::plain::plain;
 
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) fn check(patient: &Patient) -> Option<Finding> {
+/// `snapshot` is of the segments, if there are any that can be read.
+pub(super) fn check(patient: &Patient, snapshot: Option<&Snapshot>) -> Option<Finding> {
+    let clients = clients(snapshot);
     let dir = &patient.dir.as_ref().ok()?.path;
     let place = match Place::existing(dir) {
         Ok(place) => place,
@@ -34,8 +39,12 @@ pub(super) fn check(patient: &Patient) -> Option<Finding> {
                 None => Finding::ok(
                     "mps",
                     format!(
-                        "runs for this directory (control daemon {pid}): programs of gpushare run join it, and quota, \
-                         overlap and pause work on top of it"
+                        "runs for this directory (control daemon {pid}), {}: programs of gpushare run join it, and quota, \
+                         overlap and pause work on top of it",
+                        match clients.as_slice() {
+                            [] => "no program counted here is under it".to_owned(),
+                            some => format!("under it are {}", some.join(", ")),
+                        }
                     ),
                 ),
             }
@@ -45,6 +54,13 @@ pub(super) fn check(patient: &Patient) -> Option<Finding> {
             format!("control daemon {pid} does not answer: {why}"),
             "run gpushare mps stop --force, then gpushare mps start; programs do not join it meanwhile",
         ),
+        None | Some(State::Off) if !clients.is_empty() => Finding::ok(
+            "mps",
+            format!(
+                "does not run for this directory; under the MPS of another are {}",
+                clients.join(", ")
+            ),
+        ),
         None | Some(State::Off) => Finding::ok(
             "mps",
             match Control::find() {
@@ -53,4 +69,22 @@ pub(super) fn check(patient: &Patient) -> Option<Finding> {
             },
         ),
     })
+}
+
+/// The programs here whose kernels an MPS server runs, as the driver told them.
+fn clients(snapshot: Option<&Snapshot>) -> Vec<String> {
+    let living = snapshot
+        .into_iter()
+        .flat_map(|snapshot| &snapshot.processes);
+    living
+        .filter(|process| process.alive != Liveness::Dead)
+        .filter(|process| process.devices.iter().any(|on| on.mps == Some(true)))
+        .map(|process| {
+            let name = match process.identity.label.as_str() {
+                "" => &process.identity.exe,
+                label => label,
+            };
+            format!("{} {}", process.identity.pid, plain(name))
+        })
+        .collect()
 }

@@ -7,6 +7,7 @@ use shm_layout::text::PathText as _;
 use shm_layout::{Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
 
 use super::{Finding, Patient};
+use crate::text::losses;
 use crate::text::refused::Refused;
 use shm_layout::variables;
 
@@ -149,6 +150,26 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
             "processes",
             format!("{keeperless} have no keeper thread: they apply no edits"),
             "they may be stopped (SIGSTOP) or forbid threads; see gpushare ps",
+        ));
+    }
+    let lost: Vec<String> = snapshot
+        .processes
+        .iter()
+        .filter(|process| process.alive != Liveness::Dead)
+        .filter_map(|process| {
+            let loss = process.devices.iter().find_map(|on| on.loss)?;
+            Some(format!(
+                "{}: {}",
+                process.identity.pid,
+                losses::cause(loss.code)
+            ))
+        })
+        .collect();
+    if !lost.is_empty() {
+        findings.push(Finding::warn(
+            "processes",
+            format!("lost their contexts: {}", lost.join(", ")),
+            "end them and start them again; the alerts of gpushare-top say which of them may have caused it",
         ));
     }
     if snapshot.processes.iter().any(|process| process.invalid) {

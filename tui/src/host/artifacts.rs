@@ -23,6 +23,8 @@ pub const WORKLOAD: &str = "gpushare-workload";
 pub const SIM_DRIVER: &str = "libcuda.so";
 /// The simulated NVML's file name.
 pub const SIM_NVML: &str = "libnvidia_ml.so";
+/// The simulated control program of MPS.
+pub const SIM_MPS: &str = "gpushare-sim-mps";
 /// Folder of the segment directory under which programs find the simulator by its real names.
 pub const SIM_FOLDER: &str = "sim-lib";
 /// Folder of the segment directory with links to libraries that `LD_PRELOAD` cannot name.

@@ -34,6 +34,8 @@ const PIPE: &str = "pipe";
 const LOG: &str = "log";
 /// The daemon writes its pid there, and removes the file when it ends.
 const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+/// The simulator's daemon writes this file beside it.
+const SIMULATED: &str = gpushare_sim::mps::SERVER;
 /// The longest name of a socket in the pipe directory.
 const SOCKET: &str = "control_privileged";
 /// The longest path of a unix socket, without the zero at its end.
@@ -143,7 +145,7 @@ impl Place {
             return State::Off;
         };
         let silent = |why| State::Silent { pid, why };
-        let control = match Control::find() {
+        let control = match Control::of(self) {
             Ok(control) => control,
             Err(failure) => return silent(failure.sentence),
         };
@@ -159,9 +161,14 @@ impl Place {
         }
     }
 
+    /// Whether the daemon there is the simulator's.
+    pub fn is_simulated(&self) -> bool {
+        Dir::open(&self.pipe).is_ok_and(|pipe| pipe.read(SIMULATED).is_ok())
+    }
+
     /// The clients of a server.
     pub fn clients(&self, server: u32) -> Result<Vec<u32>, String> {
-        let control = Control::find().map_err(|failure| failure.sentence)?;
+        let control = Control::of(self).map_err(|failure| failure.sentence)?;
         let command = format!("get_client_list {server}");
         let answer = control.ask(self, &command, PATIENCE)?;
         answer

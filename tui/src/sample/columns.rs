@@ -207,7 +207,7 @@ columns! {
     "priority"  "PRI"      3 18 "priority: under order=priority the highest gets the lock next"            |r| managed(r, Value::Number(r.process.share.priority.into()));
     "cap"       "CAP"      4 19 "upper limit of its share of the GPU's time"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
     "policy"    "POLICY"  15 20 "lock policy: when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
-    "state"     "STATE"    7  1 "hold, wait, idle, paused, stopped, stuck, gone; no shim: unmanaged" state;
+    "state"     "STATE"    7  1 "hold, wait, idle, paused, stopped, stuck, lost, gone; no shim: unmanaged" state;
     "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
     "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
     "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
@@ -221,7 +221,8 @@ columns! {
     "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.counters.drain_timeouts);
     "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace().map_or(Value::None, |t| text(t.progress.state.word()));
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
-    "status"    "STATUS"   0  0 "state, a stopped process that holds, and over: more memory than its quota" status;
+    "mps"       "MPS"      0  0 "whether MPS runs its kernels there"                          |r| r.holding.mps().map_or(Value::None, |mps| text(if mps { "yes" } else { "no" }));
+    "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS" status;
 }
 
 fn text(text: &str) -> Value<'static> {
@@ -285,10 +286,14 @@ fn status(row: &Row<'_>) -> Value<'static> {
         (ProcessState::Stopped, LockState::Hold) => Value::Text("hold, stopped".into()),
         _ => state(row),
     };
-    match row.is_over_quota() {
-        true => Value::Text(format!("{} over", state.shown()).into()),
-        false => state,
+    let mut status = state.shown().into_owned();
+    if row.is_over_quota() {
+        status += " over";
     }
+    if row.holding.mps() == Some(true) {
+        status += " mps";
+    }
+    Value::Text(status.into())
 }
 
 fn recent(row: &Row<'_>, value: fn(&Recent) -> Option<Value<'static>>) -> Value<'static> {

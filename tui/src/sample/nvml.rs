@@ -76,6 +76,8 @@ pub struct Process {
     pub pid: u32,
     /// Bytes it uses, context overhead included.
     pub bytes: Option<u64>,
-    /// Its share of the compute time.
+    /// Its share of the compute time; of MPS's clients together the driver tells it of their server.
     pub util_percent: Option<u32>,
+    /// It is a client of MPS.
+    pub mps: bool,
 }

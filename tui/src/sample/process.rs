@@ -61,8 +61,12 @@ pub enum ProcessState {
     Stuck,
     /// Gone, not yet cleaned up.
     Gone,
+    /// Its context is lost: nothing works in it any more.
+    Lost,
     /// NVML sees it, no shim does.
     Unmanaged,
+    /// NVIDIA's MPS server, which runs the kernels of its clients.
+    Server,
 }
 
 /// A keeper that has not ticked for this long is stuck.
@@ -78,6 +82,7 @@ impl ProcessState {
             Liveness::Dead => ProcessState::Gone,
             _ if stopped => ProcessState::Stopped,
             Liveness::Live if silent && view.heartbeat_ns > 0 => ProcessState::Stuck,
+            _ if view.devices.iter().any(|h| h.loss.is_some()) => ProcessState::Lost,
             _ if view.share.paused => ProcessState::Paused,
             _ if any(LockState::Hold) => ProcessState::Hold,
             _ if any(LockState::Wait) => ProcessState::Wait,
@@ -99,7 +104,9 @@ impl ProcessState {
             ProcessState::Stopped => "stopped",
             ProcessState::Stuck => "stuck",
             ProcessState::Gone => "gone",
+            ProcessState::Lost => "lost",
             ProcessState::Unmanaged => "unmanaged",
+            ProcessState::Server => "server",
         }
     }
 }
@@ -136,6 +143,11 @@ impl Holding {
         self.counters.launches.saturating_add(self.counters.graphs)
     }
 
+    /// Whether MPS runs its kernels, by the driver or by NVML; `None` where neither says.
+    pub fn mps(&self) -> Option<bool> {
+        self.view.mps.or(self.nvml.mps.then_some(true))
+    }
+
     /// Copies and memsets.
     pub fn copies(&self) -> u64 {
         self.counters.copies.saturating_add(self.counters.memsets)
@@ -152,6 +164,11 @@ impl ProcessSample {
     /// Does the shim report it?
     pub fn is_managed(&self) -> bool {
         self.slot().is_some()
+    }
+
+    /// Is it a program that could run with the shim and does not?
+    pub fn is_stranger(&self) -> bool {
+        !self.is_managed() && self.state != ProcessState::Server
     }
 
     /// Its trace, or the logs that its launch asked for; `None` without either.

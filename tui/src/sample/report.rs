@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use shm_layout::QuotaValue;
 use shm_layout::trace::TraceView;
+use shm_layout::{Loss, QuotaValue};
 
 use super::keys::object;
+use crate::text::{calls, losses};
+
 use super::{GroupView, Histogram, Holding, ProcessSample, Sample, SlotId, quantile};
 
 object! {
@@ -20,7 +22,7 @@ object! {
         exe: Option<&'a str> = some(&p.identity.exe), "The path of its program.";
         container: Option<&'a str> = p.container.as_deref(), "Its container, short.";
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
-        state: &'static str = p.state.word(), "hold, wait, idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life) or unmanaged (only NVML sees it).";
+        state: &'static str = p.state.word(), "hold, wait, idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost), unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
         priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
@@ -49,7 +51,19 @@ object! {
         quota_source: Option<&'static str> = p.is_managed().then(|| h.quota.source.word()), "Who set the quota, as for share_source.";
         denials: Option<u64> = p.is_managed().then_some(h.counters.denials), "Allocations that were refused.";
         launches: Option<u64> = p.is_managed().then(|| h.launches()), "Kernels and graphs launched.";
+        mps: Option<bool> = h.mps(), "Whether MPS runs its kernels there, by the driver or NVML; null where neither says.";
+        lost: Option<LossReport> = h.loss.map(|loss| LossReport::of(sample, loss)), "How its context there was lost; null while it works.";
         lock: Option<LockReport> = p.is_managed().then(|| LockReport::of(sample, h)), "Its use of the device's lock; null for an unmanaged process.";
+    }
+}
+
+object! {
+    LossReport(sample: &Sample, loss: Loss) {
+        code: u32 = loss.code.into(), "The driver's error code.";
+        cause: String = losses::cause(loss.code), "What it means.";
+        call: Option<&'static str> = loss.call.and_then(calls::name), "The driver call that got it.";
+        unix_ms: i64 = sample.unix_ms_at(loss.time_ns), "When.";
+        idle_ms: u32 = loss.idle_ms, "For how long it had submitted nothing there, in milliseconds. Under MPS a process that had no work on the device did not cause it.";
     }
 }
 
@@ -134,6 +148,7 @@ pub(crate) mod tests {
         let mut holding = Holding::default();
         holding.view.lock.releases[Reason::Sync as usize] = 1;
         holding.lock.waited_for = vec![(slot, 5)];
+        holding.view.loss = Some(Loss::default());
         let mut process = ProcessSample::default();
         process.view.slot = slot;
         process.view.trace.progress.state = TraceState::On;

@@ -1,11 +1,12 @@
 //! The event ring, read once, with each record resolved to its process and device.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-use shm_layout::{Event, EventReader, Segments};
+use shm_layout::{Event, EventKind, EventReader, Segments};
 
 use super::join;
-use crate::sample::{EventLine, Sample, SlotId};
+use crate::sample::{EventLine, ProcessSample, Sample, SlotId};
 
 /// No more than this many events go into one sample, however far we are behind.
 const BURST: usize = shm_layout::EVENT_RING;
@@ -41,11 +42,25 @@ impl Tail {
     }
 
     /// Puts them into the sample, whose devices and processes are known by now.
-    pub(super) fn resolve(&mut self, events: &[Event], sample: &mut Sample) {
+    pub(super) fn resolve(&mut self, segments: &Segments, events: &[Event], sample: &mut Sample) {
         for process in &sample.processes {
             if let Some(slot) = process.slot() {
                 let name = || (process.pid, process.name().to_owned());
                 self.names.entry(slot).or_insert_with(name);
+            }
+        }
+        // One that left before it was ever seen still has its name in its slot.
+        for event in events.iter().filter(|event| event.kind == EventKind::Lost) {
+            let slot = SlotId {
+                index: event.slot,
+                epoch: event.epoch,
+            };
+            if let Entry::Vacant(unknown) = self.names.entry(slot)
+                && let Some(identity) = shm_layout::last_identity(segments, slot)
+            {
+                let mut process = ProcessSample::default();
+                process.identity = identity;
+                unknown.insert((None, process.name().to_owned()));
             }
         }
         sample.events = events

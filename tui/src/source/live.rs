@@ -15,6 +15,7 @@ use shm_layout::{Identity, OpenError, ProcessView, Segments, Snapshot, clock, pr
 
 use super::events::Tail;
 use super::{Source, join, nvml};
+use crate::host::artifacts;
 use crate::host::pids::{self, HostPids};
 use crate::sample::{
     DeviceSample, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
@@ -148,7 +149,7 @@ impl Live {
             sample.snapshot.warnings.push(format!("NVML: {why}"));
         }
         if let Some(open) = &mut self.open {
-            open.tail.resolve(&events, &mut sample);
+            open.tail.resolve(&open.segments, &events, &mut sample);
         }
         sample
     }
@@ -197,6 +198,12 @@ impl Live {
             process.identity = stranger.identity.clone();
             process.user.clone_from(&stranger.user);
             process.container.clone_from(&stranger.container);
+            if MPS_SERVERS
+                .iter()
+                .any(|name| stranger.name().starts_with(name))
+            {
+                process.state = ProcessState::Server;
+            }
             still_here.insert(pid, stranger);
         }
         self.strangers = still_here;
@@ -208,6 +215,9 @@ impl Source for Live {
         Ok(Some(self.look()?))
     }
 }
+
+/// How the programs of MPS servers are called: NVIDIA's, as much as the kernel keeps of its name, and the simulator's.
+const MPS_SERVERS: [&str; 2] = ["nvidia-cuda-mps", artifacts::SIM_MPS];
 
 fn stranger(pid: u32, users: &Users) -> ProcessSample {
     let dir = PathBuf::from(format!("/proc/{pid}"));

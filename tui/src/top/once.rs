@@ -45,6 +45,7 @@ object! {
         name: &'a str = &device.name, "The product name.";
         simulated: bool = device.is_sim(), "It is the simulator's.";
         mig: bool = device.is_mig(), "It is a MIG instance.";
+        mps: bool = sample.is_mps(gpu), "MPS runs kernels of several processes on it at once.";
         total_bytes: u64 = device.total_bytes, "Memory it has.";
         used_bytes: Option<u64> = device.used_bytes, "Memory in use by NVML's count, driver overhead included.";
         ledger_bytes: u64 = sample.ledger_bytes(gpu), "Memory in use by gpushare's count.";

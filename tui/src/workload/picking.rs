@@ -36,6 +36,7 @@ object! {
         utilisation_percent: Option<u32>, "Share of time with a kernel running; null where NVML does not say.";
         queue: usize, "How many processes hold or wait for its lock.";
         claims: u32, "Other picks that have just chosen it.";
+        mps: bool, "MPS runs kernels of several processes on it at once.";
         busy: f64, "All of that in one number; 0 is idle.";
         excluded: Option<String>, "Why it may not be picked; null if it may.";
     }
@@ -96,6 +97,7 @@ fn candidate(
         utilisation_percent: device.nvml.util_percent,
         queue,
         claims: device.picks,
+        mps: sample.is_mps(gpu),
         busy: (busy * 1000.0).round() / 1000.0,
         excluded,
     }

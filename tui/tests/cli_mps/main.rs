@@ -5,4 +5,5 @@ mod cli_support;
 mod control;
 mod hostile;
 mod join;
+mod simulated;
 mod support;

@@ -6,21 +6,30 @@ use std::time::{Duration, Instant};
 use crate::cli::{Done, segments};
 use crate::host::mps::{Control, PATIENCE, Place, State};
 use crate::text::exit::{Exit, Failure};
+use shm_layout::variables;
 
 /// Start the MPS control daemon for this directory
 ///
 /// Programs that gpushare run starts from now on join it; those that run already stay outside. It sees the devices of
 /// CUDA_VISIBLE_DEVICES, if that is set here.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Start the simulated GPU's MPS, for programs of gpushare run --sim
+    #[arg(long)]
+    sim: bool,
+}
 
 /// How long the daemon may take from its start to its first answer.
 const START: Duration = Duration::from_secs(15);
 
-pub fn run(_: &Args, out: &mut dyn Write) -> Done {
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = segments::dir_or_new()?;
     let place = Place::make(&dir.path)?;
-    let control = Control::find()?;
+    let simulated = args.sim || std::env::var_os(variables::SIM).is_some_and(|value| value != "0");
+    let control = match simulated {
+        true => Control::simulated()?,
+        false => Control::find()?,
+    };
     match place.state(PATIENCE) {
         State::Off => {}
         State::On { pid, .. } => {

@@ -49,7 +49,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
         State::Silent { pid, .. } => pid,
     };
-    let control = Control::find()?;
+    let control = Control::of(&place)?;
     let mut said = control.ask(&place, "quit", END);
     if !place.gone(pid, END) {
         // A program that joined meanwhile has not been asked about.

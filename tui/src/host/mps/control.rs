@@ -14,6 +14,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{LOG_DIRECTORY, PIPE_DIRECTORY, Place};
+use crate::host::artifacts;
 use crate::host::programs::search_path;
 use crate::text::exit::Failure;
 
@@ -51,7 +52,21 @@ pub struct Control {
 }
 
 impl Control {
-    /// Finds it in PATH.
+    /// The one that the daemon of a place belongs to: the simulator's, or NVIDIA's in PATH.
+    pub fn of(place: &Place) -> Result<Self, Failure> {
+        match place.is_simulated() {
+            true => Self::simulated(),
+            false => Self::find(),
+        }
+    }
+
+    /// The simulator's.
+    pub fn simulated() -> Result<Self, Failure> {
+        let program = artifacts::find(artifacts::SIM_MPS)?;
+        Ok(Self { program })
+    }
+
+    /// Finds NVIDIA's in PATH.
     pub fn find() -> Result<Self, Failure> {
         let Some(program) = search_path(OsStr::new(PROGRAM)) else {
             return Err(Failure::failed(format!(

@@ -79,6 +79,12 @@ impl<'n> Reader<'n> {
                 processes.push(one);
             }
         }
+        // Clients are in the list above too; one whose context is lost is here alone.
+        for client in handle.mps_running_compute_processes().unwrap_or_default() {
+            if let Some(one) = processes.iter_mut().find(|p| p.pid == client.pid) {
+                one.mps = true;
+            }
+        }
         let seen = self.seen_us.entry(uuid.to_owned()).or_default();
         for sample in handle.process_utilization_stats(*seen).unwrap_or_default() {
             *seen = (*seen).max(sample.timestamp);
@@ -130,6 +136,7 @@ fn process(info: &ProcessInfo) -> Process {
             UsedGpuMemory::Unavailable => None,
         },
         util_percent: None,
+        mps: false,
     }
 }
 

@@ -139,6 +139,12 @@ impl Log {
         forced
     }
 
+    /// Contexts that were lost, oldest first.
+    pub fn losses(&self) -> impl Iterator<Item = &EventLine> + Clone {
+        let lost = |event: &&EventLine| matches!(event.what, What::Lost { .. });
+        self.notable.iter().filter(lost)
+    }
+
     /// Notable events about a process on a device, newest first.
     fn recent(&self, since_ns: u64) -> impl Iterator<Item = ((Who, usize), &EventLine)> {
         let recent = self

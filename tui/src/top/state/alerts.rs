@@ -43,6 +43,7 @@ macro_rules! rules {
 
 rules! {
     "violation"    "BUG"     Warning "two holders of one lock were seen"                            lock::violation;
+    "crash"        "CRASH"   Warning "a kernel failed and ended its context, under MPS those of all clients"  process::crash;
     "stuck"        "STUCK"   Warning "a process shows no sign of life"                              process::stuck;
     "starving"     "STARVE"  Warning "a process waits and gets less than 80% of its fair share"     lock::starving;
     "hog"          "HOG"     Warning "a process holds the lock of an idle GPU while others wait"    lock::hog;

@@ -54,6 +54,9 @@ fn full(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     if device.is_mig() {
         title += "  MIG instance";
     }
+    if state.data().sample.is_mps(gpu) {
+        title += "  MPS";
+    }
     let note = match count {
         0 | 1 => String::new(),
         n => format!("Tab next GPU  {}/{n}", gpu + 1),

@@ -12,7 +12,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     let data = state.data();
     let sample = &data.sample;
     let managed = sample.processes.iter().filter(|p| p.is_managed()).count();
-    let strangers = sample.processes.len() - managed;
+    let strangers = sample.processes.iter().filter(|p| p.is_stranger()).count();
 
     let then = match sample.origin {
         Origin::Replay => Timestamp::from_millisecond(sample.unix_ms).ok(),
@@ -25,6 +25,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     let mut flags = vec![(sample.origin.word(), origin_role(sample.origin))];
     if let Some(then) = &then {
         flags.push((then, Role::Text));
+    }
+    if sample.gpus().any(|gpu| sample.is_mps(gpu)) {
+        flags.push(("MPS", Role::Good));
     }
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
         flags.push(("no NVML", Role::Warn));

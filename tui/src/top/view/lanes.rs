@@ -216,6 +216,8 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     let since = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
     let (word, role) = match (holding.lock.state, process.state) {
         (_, ProcessState::Unmanaged) => ("no shim".to_owned(), Role::Dim),
+        (_, ProcessState::Server) => ("server".to_owned(), Role::Dim),
+        (_, ProcessState::Lost) => ("LOST".to_owned(), Role::Bad),
         (_, ProcessState::Stuck) => ("STUCK".to_owned(), Role::Bad),
         (LockState::Hold, ProcessState::Stopped) => ("STOPPED".to_owned(), Role::Bad),
         (_, ProcessState::Stopped) => ("stopped".to_owned(), Role::Warn),

@@ -143,12 +143,14 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
         ("used" | "full", _) if over => Role::Bad,
         ("denials", Value::Count(1..)) => Role::Bad,
         ("state", _) => match row.process.state {
-            ProcessState::Stuck | ProcessState::Gone => Role::Bad,
+            ProcessState::Stuck | ProcessState::Gone | ProcessState::Lost => Role::Bad,
             ProcessState::Unmanaged | ProcessState::Paused | ProcessState::Stopped => Role::Warn,
             ProcessState::Hold => Role::Title,
-            ProcessState::Wait | ProcessState::Back | ProcessState::Active | ProcessState::Idle => {
-                Role::Text
-            }
+            ProcessState::Wait
+            | ProcessState::Back
+            | ProcessState::Active
+            | ProcessState::Idle
+            | ProcessState::Server => Role::Text,
         },
         (_, Value::None) => Role::Dim,
         ("full", _) => Role::Good,

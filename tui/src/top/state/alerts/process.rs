@@ -1,8 +1,8 @@
 //! Processes that are stuck, unmanaged, misconfigured or late to apply an edit, and events that were lost.
 
-use super::{Finding, about, each, name, some_of};
+use super::{Finding, NEWS_NS, about, each, name, some_of};
 use crate::sample::Who;
-use crate::sample::{ProcessState, STUCK_NS, TraceState};
+use crate::sample::{ProcessState, STUCK_NS, TraceState, crashes};
 use crate::text::refused;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::top::data::Data;
@@ -31,6 +31,17 @@ pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
             ),
         });
     }
+}
+
+pub(super) fn crash(data: &Data, found: &mut Vec<Finding>) {
+    let news = data.sample.time_ns.saturating_sub(NEWS_NS);
+    let crashes = crashes(&data.sample, data.log.losses()).into_iter();
+    let fresh = crashes.filter(|crash| crash.goes_on || crash.time_ns >= news);
+    found.extend(fresh.map(|crash| Finding {
+        who: Some(crash.who),
+        gpu: Some(crash.gpu),
+        sentence: crash.sentence,
+    }));
 }
 
 pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
@@ -100,7 +111,7 @@ pub(super) fn refused(data: &Data, found: &mut Vec<Finding>) {
 
 pub(super) fn unmanaged(data: &Data, found: &mut Vec<Finding>) {
     each(data, |process, holding| {
-        if !process.is_managed() {
+        if process.is_stranger() {
             found.push(about(
                 process,
                 holding,
