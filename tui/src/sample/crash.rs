@@ -227,7 +227,7 @@ fn pid(victims: &[&Victim]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{DeviceSample, Holding, ProcessSample};
+    use crate::sample::{DeviceSample, Holding, ProcessSample, Snapshot};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -255,11 +255,15 @@ mod tests {
     }
 
     fn sample(processes: Vec<ProcessSample>) -> Sample {
-        let mut sample = Sample::default();
-        sample.time_ns = 103 * SECOND;
-        sample.processes = processes;
-        sample.devices.push(DeviceSample::default());
-        sample
+        Sample {
+            snapshot: Snapshot {
+                time_ns: 103 * SECOND,
+                processes,
+                devices: vec![DeviceSample::default()],
+                ..Snapshot::default()
+            },
+            ..Sample::default()
+        }
     }
 
     fn sentences(sample: &Sample, events: &[EventLine]) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use shm_layout::{Event, EventKind, EventReader, Segments};
 
 use super::join;
-use crate::sample::{EventLine, ProcessSample, Sample, SlotId};
+use crate::sample::{EventLine, ProcessSample, ProcessView, Sample, SlotId};
 
 /// No more than this many events go into one sample, however far we are behind.
 const BURST: usize = shm_layout::EVENT_RING;
@@ -58,8 +58,13 @@ impl Tail {
             if let Entry::Vacant(unknown) = self.names.entry(slot)
                 && let Some(identity) = shm_layout::last_identity(segments, slot)
             {
-                let mut process = ProcessSample::default();
-                process.identity = identity;
+                let process = ProcessSample {
+                    view: ProcessView {
+                        identity,
+                        ..ProcessView::default()
+                    },
+                    ..ProcessSample::default()
+                };
                 unknown.insert((None, process.name().to_owned()));
             }
         }
