@@ -370,13 +370,17 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__advise)
-            opts="-h --over --apply --json --help"
+            opts="-h --over --apply --for --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --over)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1562,12 +1566,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__policy__subcmd__set)
-            opts="-h --reason --dry-run --help"
+            opts="-h --for --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

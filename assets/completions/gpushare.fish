@@ -85,6 +85,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "set" -d 'Change a device\'s lock policy while programs run'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "show" -d 'Show every device\'s lock policy'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l for -d 'Go back to the present policy after this time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
@@ -211,6 +212,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand apply" -s h -l help -d
 complete -c gpushare -n "__fish_gpushare_using_subcommand doctor" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand advise" -l over -d 'Watch for this long, instead of looking back [default: 10s where the events do not tell]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand advise" -l for -d 'With --apply: go back to the present settings after this time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand advise" -l apply -d 'Make the edits that are advised; gpushare undo takes them back'
 complete -c gpushare -n "__fish_gpushare_using_subcommand advise" -l json -d 'Write JSON'
 complete -c gpushare -n "__fish_gpushare_using_subcommand advise" -s h -l help -d 'Print help (see more with \'--help\')'

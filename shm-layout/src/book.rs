@@ -191,9 +191,10 @@ impl Seat {
     pub(crate) fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
         let known = self.known();
         let device = known.devices.get(usize::from(entry.index()));
+        let now = clock::now();
         resolve_policy(
-            device.and_then(|device| device.policy),
-            known.common.policy,
+            device.and_then(|device| device.policy.at(now)),
+            known.common.policy.at(now),
             self.launch_policy,
         )
     }
@@ -325,6 +326,7 @@ impl Seat {
             }
         };
         sooner(known.slot.quotas[EVERY_DEVICE].reverts(now));
+        sooner(known.common.policy.reverts(now));
         for (index, cached) in self.book.limits.iter().enumerate() {
             let Some((words, device)) = self.entry_words(index).zip(self.device_of(index)) else {
                 continue;
@@ -334,6 +336,7 @@ impl Seat {
                 .unwrap_or(known.devices[index]);
             known.devices[index] = settings;
             sooner(known.slot.quotas[index].reverts(now));
+            sooner(settings.policy.reverts(now));
             let total = device.total_bytes.load(Ordering::Relaxed);
             let quota = resolve_quota(&known.slot, index, words, total, now);
             cached
@@ -346,8 +349,11 @@ impl Seat {
             cached
                 .group
                 .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);
-            let (policy, _) =
-                resolve_policy(settings.policy, known.common.policy, self.launch_policy);
+            let (policy, _) = resolve_policy(
+                settings.policy.at(now),
+                known.common.policy.at(now),
+                self.launch_policy,
+            );
             let order = u64::from(policy.order.code()) + 1;
             cached.order.store(order, Ordering::Relaxed);
             let limit = device_limit(&settings, &known.common, total);

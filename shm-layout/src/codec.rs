@@ -93,8 +93,53 @@ pub(crate) const EVERY_DEVICE: usize = DEVICES_PER_PROCESS;
 pub(crate) struct DeviceSettings {
     pub(crate) uuid: Uuid,
     pub(crate) present: bool,
-    pub(crate) policy: Option<LockPolicy>,
+    pub(crate) policy: PolicySetting,
     pub(crate) limit: QuotaValue,
+}
+
+/// A policy, with what it reverts to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PolicySetting {
+    pub(crate) value: Option<LockPolicy>,
+    pub(crate) then: Option<LockPolicy>,
+    /// When `then` takes over; 0 is never.
+    pub(crate) until_ns: u64,
+}
+
+impl PolicySetting {
+    /// What holds at a time.
+    pub(crate) fn at(&self, now_ns: u64) -> Option<LockPolicy> {
+        self.settled(now_ns).value
+    }
+
+    /// The same without what no longer holds.
+    pub(crate) fn settled(self, now_ns: u64) -> PolicySetting {
+        if self.until_ns == 0 || self.until_ns > now_ns {
+            return self;
+        }
+        PolicySetting {
+            value: self.then,
+            ..PolicySetting::default()
+        }
+    }
+
+    /// What holds once its time is over.
+    pub(crate) fn lasting(&self) -> Option<LockPolicy> {
+        self.settled(u64::MAX).value
+    }
+
+    /// Its end, for an edit that brings it back.
+    pub(crate) fn until(&self) -> Option<Until<Option<LockPolicy>>> {
+        (self.until_ns != 0).then_some(Until {
+            ns: self.until_ns,
+            then: Some(self.then),
+        })
+    }
+
+    /// When it reverts, if that is still ahead.
+    pub(crate) fn reverts(&self, now_ns: u64) -> Option<u64> {
+        (self.until_ns > now_ns).then_some(self.until_ns)
+    }
 }
 
 /// A group's record.
@@ -252,18 +297,27 @@ impl DeviceSettings {
         let mut words = [0; SMALL_WORDS];
         (words[0], words[1]) = uuid_words(&self.uuid);
         words[2] = u64::from(self.present);
-        words[3..3 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy));
+        words[3..3 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.value));
         (words[9], words[10]) = quota_words(self.limit);
+        words[11] = self.policy.until_ns;
+        words[12..12 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.then));
         words
     }
 
     pub(crate) fn decode(words: &[u64; SMALL_WORDS]) -> DeviceSettings {
-        let mut policy = [0; POLICY_WORDS];
-        policy.copy_from_slice(&words[3..3 + POLICY_WORDS]);
+        let policy = |at: usize| {
+            let mut policy = [0; POLICY_WORDS];
+            policy.copy_from_slice(&words[at..at + POLICY_WORDS]);
+            policy_of(&policy)
+        };
         DeviceSettings {
             uuid: uuid_of(words[0], words[1]),
             present: words[2] == 1,
-            policy: policy_of(&policy),
+            policy: PolicySetting {
+                value: policy(3),
+                then: policy(12),
+                until_ns: words[11],
+            },
             limit: quota_value(words[9], words[10]),
         }
     }

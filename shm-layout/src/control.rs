@@ -13,11 +13,11 @@ use crate::{
 /// Words of a slot's record.
 pub(crate) const SLOT_WORDS: usize = 79;
 /// Words of a device's, a group's and the common record.
-pub(crate) const SMALL_WORDS: usize = 15;
+pub(crate) const SMALL_WORDS: usize = 23;
 
 shared! {
     /// The control segment: only the operator writes it.
-    pub struct Control: 181504 align 64 {
+    pub struct Control: 189760 align 64 {
         0 header: Header,
         /// Counts edits.
         128 generation: AtomicU64,
@@ -28,9 +28,9 @@ shared! {
         256 journal: Journal,
         /// What holds for every device without settings of its own.
         1152 common: SmallRecord,
-        1280 devices: [SmallRecord; MAX_DEVICES],
-        9472 groups: [SmallRecord; MAX_GROUPS],
-        17664 slots: [SlotRecord; MAX_PROCESSES],
+        1344 devices: [SmallRecord; MAX_DEVICES],
+        13632 groups: [SmallRecord; MAX_GROUPS],
+        25920 slots: [SlotRecord; MAX_PROCESSES],
     }
 }
 
@@ -56,7 +56,7 @@ shared! {
 
 shared! {
     /// A device's or group's settings.
-    pub(crate) struct SmallRecord: 128 align 64 {
+    pub(crate) struct SmallRecord: 192 align 64 {
         0 seq: AtomicU64,
         8 words: [AtomicU64; SMALL_WORDS],
     }

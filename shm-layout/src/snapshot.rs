@@ -264,6 +264,8 @@ pub struct DeviceView {
     pub waiters: Vec<SlotId>,
     /// The operator's policy, or the default.
     pub policy: (LockPolicy, Source),
+    /// When that policy reverts by itself.
+    pub policy_until_ns: Option<u64>,
     /// The operator's limit on all processes together.
     #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<u64>,

@@ -111,6 +111,7 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
         0 => Change::Policy {
             device: Some(GPU),
             policy: Some(policy),
+            until: None,
         },
         1 => Change::ProcessQuota {
             slot,

@@ -173,6 +173,7 @@ fn who_sets_old_settings_aside_may_die_at_any_step() {
         let everywhere = Change::Policy {
             device: None,
             policy: Some(LockPolicy::default()),
+            until: None,
         };
         let operator = dir.operator();
         operator
@@ -352,7 +353,11 @@ fn an_active_process_may_die_at_any_step_and_holds_no_other_back() {
             ..LockPolicy::default()
         });
         let device = None;
-        let change = Change::Policy { device, policy };
+        let change = Change::Policy {
+            device,
+            policy,
+            until: None,
+        };
         dir.operator()
             .edit(None, &change, clock::now())
             .expect("edited");
@@ -470,6 +475,7 @@ fn an_editor_may_die_at_any_step_and_readers_see_the_old_or_the_new() {
         let other = Change::Policy {
             device: None,
             policy: Some(LockPolicy::default()),
+            until: None,
         };
         dir.operator()
             .edit(Some(generation + u64::from(done)), &other, clock::now())

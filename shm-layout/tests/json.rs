@@ -108,7 +108,11 @@ fn a_stored_edit_is_the_same_edit_again() {
         cap: Set::To(30),
         remove: false,
     };
-    let policy = |device, policy| Change::Policy { device, policy };
+    let policy = |device, policy| Change::Policy {
+        device,
+        policy,
+        until: None,
+    };
     let examples = [
         (
             quota(
@@ -144,6 +148,17 @@ fn a_stored_edit_is_the_same_edit_again() {
         (
             policy(Some([7; 16]), None),
             r#"{"kind":"policy","device":"GPU-07070707-0707-0707-0707-070707070707","policy":"inherit"}"#,
+        ),
+        (
+            Change::Policy {
+                device: None,
+                policy: None,
+                until: Some(Until {
+                    ns: 9,
+                    then: Some(Some(LockPolicy::default())),
+                }),
+            },
+            r#"{"kind":"policy","device":null,"policy":"inherit","until_ns":9,"then":"off order=fair idle=auto max-hold=10s grace=200ms sync-skips=0"}"#,
         ),
         (
             Change::DeviceLimit {

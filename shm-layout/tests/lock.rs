@@ -28,6 +28,7 @@ fn policy(operator: &Operator, order: Order) {
     let change = Change::Policy {
         device: None,
         policy: Some(policy),
+        until: None,
     };
     operator.edit(None, &change, clock::now()).expect("edited");
 }
@@ -342,6 +343,7 @@ fn a_holder_that_overstays_is_forced_out_and_finds_out() {
             &Change::Policy {
                 device: Some(GPU),
                 policy: Some(policy),
+                until: None,
             },
             clock::now(),
         )

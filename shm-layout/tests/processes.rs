@@ -172,6 +172,7 @@ fn a_stopped_holder_is_forced_out_and_finds_out_when_it_comes_back() {
             &Change::Policy {
                 device: None,
                 policy: Some(policy),
+                until: None,
             },
             clock::now(),
         )

@@ -102,6 +102,28 @@ fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
     assert_eq!(audit["edits"][0]["reason"], "gpushare advise: equals");
     gpushare(&bed, &["undo"]).done();
     assert_eq!(policy()["policy"], "off");
+
+    let said = gpushare(
+        &bed,
+        &["advise", "--over", "1s", "--apply", "--for", "1500ms"],
+    )
+    .done();
+    assert!(said.out.contains("for a while"), "{}", said.out);
+    eventually("it reverts by itself", LIMIT, || {
+        policy()["policy"] == "off"
+    });
+    let launches = || {
+        let ps = gpushare(&bed, &["ps", "--json"]).done().json();
+        let lock = |at: usize| ps["processes"][at]["devices"][0]["lock"]["acquisitions"].as_u64();
+        (lock(0), lock(1))
+    };
+    eventually("the programs follow, and take no more turns", LIMIT, || {
+        let before = launches();
+        std::thread::sleep(Duration::from_millis(200));
+        launches() == before
+    });
+    let said = gpushare(&bed, &["advise", "--for", "1h"]);
+    assert_eq!(said.code, 2, "{said:?}");
 }
 
 #[test]

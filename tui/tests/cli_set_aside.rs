@@ -74,9 +74,12 @@ fn the_dashboard_says_in_its_status_line_that_an_edit_set_settings_aside() {
     let change = Change::Policy {
         device: None,
         policy: Some(LockPolicy::default()),
+        until: None,
     };
     let edit = EditRequest::new(change, "all GPUs", Place::Tui);
-    operator.send(Task::Edit(edit)).expect("it listens");
+    operator
+        .send(Task::Edit(Box::new(edit)))
+        .expect("it listens");
     // The thread ends behind its last task, and with it the channel.
     drop(operator);
     let mut state = State::default();

@@ -142,6 +142,7 @@ impl Stage {
         self.edit(&Change::Policy {
             device: None,
             policy: Some(policy),
+            until: None,
         });
     }
 

@@ -240,6 +240,7 @@ fn policy(dir: &Path, order: Order) {
             &Change::Policy {
                 device: None,
                 policy: Some(policy),
+                until: None,
             },
             clock::now(),
         )

@@ -2,13 +2,17 @@
 
 use super::{EditError, Operator};
 use crate::{
-    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
+    codec::{
+        self, DeviceSettings, EVERY_DEVICE, GroupSettings, PolicySetting, QuotaSetting,
+        SlotSettings,
+    },
     control::SMALL_WORDS,
     primitive::Ordering,
     protocol::claim,
     records::RecordId,
     value::{
-        Change, DEVICES_PER_PROCESS, OneQuota, QuotaValue, Set, SlotId, TraceOrder, Until, Uuid,
+        Change, DEVICES_PER_PROCESS, LockPolicy, OneQuota, QuotaValue, Set, SlotId, TraceOrder,
+        Until, Uuid,
     },
 };
 
@@ -30,13 +34,11 @@ impl Operator {
             } => self.process_quota(*slot, *device, *value, *until, now_ns),
             Change::ProcessQuotas { slot, quotas } => self.process_quotas(*slot, quotas, now_ns),
             Change::ProcessShare { .. } => self.process_share(change, now_ns),
-            Change::Policy { device, policy } => self.device(*device, |settings, device| {
-                let old = std::mem::replace(&mut settings.policy, *policy);
-                Change::Policy {
-                    device,
-                    policy: old,
-                }
-            }),
+            Change::Policy {
+                device,
+                policy,
+                until,
+            } => self.policy(*device, *policy, *until, now_ns),
             Change::DeviceLimit { uuid, value } => self.device(Some(*uuid), |settings, _| {
                 let old = std::mem::replace(&mut settings.limit, *value);
                 Change::DeviceLimit {
@@ -232,6 +234,37 @@ impl Operator {
             record: RecordId::Slot(usize::from(id.index)),
             words: settings.encode().to_vec(),
             old,
+        })
+    }
+
+    fn policy(
+        &self,
+        device: Option<Uuid>,
+        value: Option<LockPolicy>,
+        until: Option<Until<Option<LockPolicy>>>,
+        now_ns: u64,
+    ) -> Result<Plan, EditError> {
+        if until.is_some_and(|until| until.then.is_none() && until.ns <= now_ns) {
+            return Err(EditError::Invalid {
+                field: "until",
+                why: "end time has passed".to_owned(),
+            });
+        }
+        self.device(device, |settings, device| {
+            let before = settings.policy.settled(now_ns);
+            let setting = PolicySetting {
+                value,
+                // A temporary policy reverts to the lasting one below it, not to another temporary one.
+                then: until.and_then(|until| until.then.unwrap_or(before.lasting())),
+                until_ns: until.map_or(0, |until| until.ns),
+            };
+            // One that comes late is its end.
+            settings.policy = setting.settled(now_ns);
+            Change::Policy {
+                device,
+                policy: before.value,
+                until: before.until(),
+            }
         })
     }
 

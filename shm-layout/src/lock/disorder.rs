@@ -115,7 +115,11 @@ impl World {
             ..LockPolicy::default()
         });
         let device = None;
-        self.edit(&Change::Policy { device, policy });
+        self.edit(&Change::Policy {
+            device,
+            policy,
+            until: None,
+        });
     }
 
     fn share(&self, who: usize, weight: Set<u32>, priority: Set<i32>, paused: Set<bool>) {

@@ -30,6 +30,7 @@ pub(super) fn operator(dir: &Path, policy: LockPolicy) -> Operator {
     let change = Change::Policy {
         device: None,
         policy: Some(policy),
+        until: None,
     };
     operator.edit(None, &change, 0).expect("edited");
     operator

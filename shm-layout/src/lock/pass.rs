@@ -83,7 +83,7 @@ pub(crate) fn withdraw(
     device.passed_ns.store(now_ns, Ordering::Relaxed);
     device.owner_since.store(now_ns, Ordering::Relaxed);
     let settings = |settings: Option<crate::codec::DeviceSettings>| {
-        settings.and_then(|settings| settings.policy)
+        settings.and_then(|settings| settings.policy.at(now_ns))
     };
     let control = segments.control();
     let policy =

@@ -31,7 +31,7 @@ pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
     let groups = reading.groups(&processes);
     Snapshot {
         time_ns: now_ns,
-        default_policy: reading.common.policy,
+        default_policy: reading.common.policy.at(now_ns),
         devices,
         groups,
         generation: segments.control().generation(),
@@ -243,7 +243,11 @@ impl<'s> Reading<'s> {
             quota_until_ns: reverts,
             counters: words.counters.view(),
             lock: self.lock(id, device, words, launch.share.paused),
-            policy: book::resolve_policy(settings.policy, self.common.policy, launch.policy),
+            policy: book::resolve_policy(
+                settings.policy.at(self.now_ns),
+                self.common.policy.at(self.now_ns),
+                launch.policy,
+            ),
             mps: codec::mps_of(words.mps.load(Ordering::Relaxed)),
             // ORDER: pairs with the Release in `Registration::lose`; the time is there.
             loss: codec::loss_of(
@@ -344,7 +348,12 @@ impl<'s> Reading<'s> {
             owner_since_ns: owner.map_or(0, |_| device.owner_since.load(Ordering::Relaxed)),
             owner,
             waiters: waiters.into_iter().map(|(_, slot)| slot).collect(),
-            policy: book::resolve_policy(settings.policy, self.common.policy, None),
+            policy: book::resolve_policy(
+                settings.policy.at(self.now_ns),
+                self.common.policy.at(self.now_ns),
+                None,
+            ),
+            policy_until_ns: self.policy_reverts(&settings),
             limit: book::device_limit(&settings, &self.common, total_bytes),
             handoffs: device.handoffs.load(Ordering::Relaxed),
             forced: device.forced.load(Ordering::Relaxed),
@@ -354,6 +363,17 @@ impl<'s> Reading<'s> {
             violations: device.violations.load(Ordering::Relaxed),
             picks: picks as u32,
         })
+    }
+
+    /// When the policy that holds for a device reverts by itself: its own, or where it has none, the one for all.
+    fn policy_reverts(&self, settings: &DeviceSettings) -> Option<u64> {
+        let own = settings.policy.at(self.now_ns).is_some();
+        let policy = if own {
+            &settings.policy
+        } else {
+            &self.common.policy
+        };
+        policy.reverts(self.now_ns)
     }
 
     /// Groups that a process named, and groups that the operator defined.

@@ -56,18 +56,18 @@ impl<T: Copy> Set<T> {
     }
 }
 
-/// When a quota reverts by itself, and to what.
+/// When a quota or a policy reverts by itself, and to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Until {
+pub struct Until<T = QuotaValue> {
     /// On the segments' clock.
     pub ns: u64,
-    /// What holds from then on; `None` is the lasting quota that is in force at the edit. An edit that names it may
+    /// What holds from then on; `None` is the lasting value that is in force at the edit. An edit that names it may
     /// come late: it then sets this value at once.
-    pub then: Option<QuotaValue>,
+    pub then: Option<T>,
 }
 
-impl Until {
-    /// A time at which the lasting quota returns.
+impl<T> Until<T> {
+    /// A time at which the lasting value returns.
     pub const fn lasting(ns: u64) -> Self {
         Self { ns, then: None }
     }
@@ -172,6 +172,9 @@ pub enum Change {
         /// The policy; `None` unsets it.
         #[cfg_attr(feature = "serde", serde(with = "stored::policy"))]
         policy: Option<LockPolicy>,
+        /// When it reverts by itself; `None` is a lasting one.
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::policy_until"))]
+        until: Option<Until<Option<LockPolicy>>>,
     },
     /// What all processes together may hold on a device.
     DeviceLimit {

@@ -12,6 +12,7 @@ fn an_edit_is_unacknowledged_until_everybody_has_obeyed() {
     let change = Change::Policy {
         device: None,
         policy: Some(LockPolicy::default()),
+        until: None,
     };
     let edit = operator.edit(None, &change, clock::now()).expect("edited");
     assert_eq!(
@@ -36,6 +37,7 @@ fn an_edit_of_what_moved_is_refused() {
     let change = Change::Policy {
         device: None,
         policy: None,
+        until: None,
     };
     let edit = operator
         .edit(Some(0), &change, clock::now())
@@ -144,6 +146,7 @@ fn senseless_values_are_refused_and_change_nothing() {
         Change::Policy {
             device: Some(GPU),
             policy: Some(policy),
+            until: None,
         }
     };
     let group = |name: &str| Change::Group {
@@ -305,4 +308,127 @@ fn groups_come_and_go_with_their_members() {
         .expect("it lives");
     assert_eq!((seen.group.as_deref(), seen.invalid), (None, true));
     drop((stays, all));
+}
+
+fn timeslice(ns: u64) -> Option<LockPolicy> {
+    Some(LockPolicy {
+        kind: PolicyKind::Timeslice(ns),
+        ..LockPolicy::default()
+    })
+}
+
+#[test]
+fn a_policy_reverts_by_itself_to_the_lasting_one_below_it() {
+    const S: u64 = 1_000_000_000;
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, entry) = process(&segments, "a");
+    let now = clock::now();
+    let set = |policy, until: Option<u64>, now| {
+        let change = Change::Policy {
+            device: None,
+            policy,
+            until: until.map(Until::lasting),
+        };
+        operator.edit(None, &change, now)
+    };
+    let lasting = timeslice(5_000_000);
+    set(lasting, None, now).expect("edited");
+    let first = set(timeslice(7_000_000), Some(now + 60 * S), now).expect("edited");
+    assert_eq!(
+        first.old,
+        Change::Policy {
+            device: None,
+            policy: lasting,
+            until: None
+        }
+    );
+    set(timeslice(9_000_000), Some(now + 120 * S), now + S).expect("edited");
+    let shown = |at| {
+        let device = &snapshot(&segments, at).devices[0];
+        let Source::Operator = device.policy.1 else {
+            panic!("{:?}", device.policy)
+        };
+        (device.policy.0, device.policy_until_ns)
+    };
+    assert_eq!(Some(shown(now + 2 * S).0), timeslice(9_000_000));
+    assert_eq!(shown(now + 2 * S).1, Some(now + 120 * S));
+    assert_eq!(
+        (Some(shown(now + 120 * S).0), shown(now + 120 * S).1),
+        (lasting, None),
+        "not to the one that was for a while, too"
+    );
+    assert_eq!(Some(process.policy(entry).0), timeslice(9_000_000));
+
+    let past = set(timeslice(1_000_000), Some(now), now + S).expect_err("over already");
+    assert!(past.to_string().contains("end time has passed"), "{past}");
+}
+
+#[test]
+fn a_process_sees_its_policy_revert_without_an_edit() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let operator = dir.operator();
+    let (process, entry) = process(&segments, "a");
+    let until = clock::now() + 50_000_000;
+    let change = Change::Policy {
+        device: None,
+        policy: timeslice(5_000_000),
+        until: Some(Until::lasting(until)),
+    };
+    operator.edit(None, &change, clock::now()).expect("edited");
+    assert_eq!(
+        process.next_deadline(),
+        Some(until),
+        "its keeper looks again then"
+    );
+    while clock::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(process.policy(entry).0, LockPolicy::default());
+    assert_eq!(process.next_deadline(), None);
+}
+
+#[test]
+fn undoing_an_edit_brings_a_timed_policy_back_with_its_end() {
+    const S: u64 = 1_000_000_000;
+    let dir = Dir::new();
+    let operator = dir.operator();
+    let now = clock::now();
+    let set = |policy, until| Change::Policy {
+        device: Some([7; 16]),
+        policy,
+        until,
+    };
+    let timed = set(timeslice(5_000_000), Some(Until::lasting(now + 60 * S)));
+    operator.edit(None, &timed, now).expect("edited");
+    let over = operator
+        .edit(None, &set(None, None), now + S)
+        .expect("edited");
+    let Change::Policy {
+        policy,
+        until: Some(until),
+        ..
+    } = &over.old
+    else {
+        panic!("{over:?}")
+    };
+    assert_eq!(
+        (*policy, until.ns, until.then),
+        (timeslice(5_000_000), now + 60 * S, Some(None))
+    );
+    // Undone in time it goes on; undone late it is over.
+    let back = operator.edit(None, &over.old, now + 2 * S).expect("edited");
+    assert_eq!(back.old, set(None, None));
+    operator
+        .edit(None, &set(None, None), now + 3 * S)
+        .expect("edited");
+    operator
+        .edit(None, &over.old, now + 99 * S)
+        .expect("edited");
+    let again = operator
+        .edit(None, &set(None, None), now + 99 * S)
+        .expect("edited");
+    assert_eq!(again.old, set(None, None));
 }

@@ -101,6 +101,7 @@ fn the_policy_for_all_devices_is_seen_before_any_device_is() {
     let change = Change::Policy {
         device: None,
         policy: Some(policy),
+        until: None,
     };
     let operator = dir.operator();
     operator.edit(None, &change, clock::now()).expect("edited");

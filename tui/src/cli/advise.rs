@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use shm_layout::SegmentDir;
+use shm_layout::{Boost, SegmentDir, Set};
 
 use super::edits;
 use super::{Done, json, note, segments};
 use crate::advice::{self, Advice, Evidence, LOOK_BACK_NS};
 use crate::edit::audit::Place;
+use crate::edit::quota::parse_until;
 use crate::edit::share::ShareEdit;
 use crate::edit::{EditRequest, policy};
 use crate::sample::keys::object;
@@ -31,6 +32,9 @@ pub struct Args {
     /// Make the edits that are advised; gpushare undo takes them back
     #[arg(long, conflicts_with = "json")]
     apply: bool,
+    /// With --apply: go back to the present settings after this time
+    #[arg(long = "for", value_name = "TIME", requires = "apply")]
+    span: Option<String>,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -43,6 +47,7 @@ const ENOUGH_S: f64 = 5.0;
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let over = args.over.as_deref().map(parse_over).transpose()?;
+    let until = args.span.as_deref().map(parse_until).transpose()?;
     let dir = segments::dir()?;
     let (sample, found) = evidence(&dir, over)?;
     let advised = found.iter().map(advice::advise);
@@ -64,7 +69,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         let advised = advised
             .into_iter()
             .filter_map(|(evidence, advice)| Some((evidence.gpu, advice?)));
-        apply(&dir, &sample, advised, out)?;
+        apply(&dir, &sample, advised, until, out)?;
     }
     Ok(Exit::Done)
 }
@@ -211,6 +216,7 @@ fn apply(
     dir: &SegmentDir,
     sample: &Sample,
     advised: impl Iterator<Item = (usize, Advice)>,
+    until_ns: Option<u64>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let mut requests = Vec::new();
@@ -218,7 +224,10 @@ fn apply(
         let reason = format!("gpushare advise: {}", advice.rule);
         if let Some((slot, title, priority)) = advice.priority {
             let mut share = ShareEdit::default();
-            share.read(&format!("priority={priority}"))?;
+            match until_ns {
+                None => share.priority = Set::To(priority),
+                Some(until_ns) => share.boost = Set::To(Boost { priority, until_ns }),
+            }
             let process = sample.process(slot);
             requests.push(EditRequest {
                 target_start_time: process.map(|process| process.identity.start_time),
@@ -227,14 +236,8 @@ fn apply(
             });
         }
         let edit = policy::parse(&[advice.policy])?;
-        requests.push(policy::request(
-            Some(gpu),
-            edit,
-            sample,
-            dir,
-            Place::Ctl,
-            Some(&reason),
-        )?);
+        let request = policy::request(Some(gpu), edit, sample, dir, Place::Ctl, Some(&reason))?;
+        requests.push(policy::timed(request, until_ns));
     }
     match requests.is_empty() {
         true => Ok(()),

@@ -138,6 +138,7 @@ mod tests {
         let change = Change::Policy {
             device: None,
             policy: None,
+            until: None,
         };
         let record = Record {
             schema_version: 1,

@@ -160,6 +160,7 @@ impl<'e> Policy<'e> {
         let change = Change::Policy {
             device: None,
             policy: Some(policy),
+            until: None,
         };
         let applied = editor.apply(request(change))?;
         Ok(Self {

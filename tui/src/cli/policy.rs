@@ -6,6 +6,7 @@ use super::edits::{self, EditOptions};
 use super::table::{Side, Table};
 use super::{Done, json, segments};
 use crate::edit::audit::Place;
+use crate::edit::quota::parse_until;
 use crate::edit::targets;
 use crate::edit::{EditRequest, policy};
 use crate::sample::keys::object;
@@ -29,6 +30,9 @@ pub struct SetArgs {
     /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
+    /// Go back to the present policy after this time
+    #[arg(long = "for", value_name = "TIME")]
+    span: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
 }
@@ -73,6 +77,7 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
 
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let edit = policy::parse(&args.words)?;
+    let until = args.span.as_deref().map(parse_until).transpose()?;
     let dir = segments::dir_or_new()?;
     let sample = segments::sample_to_edit(&dir)?;
     let device = match args.gpu.as_str() {
@@ -82,6 +87,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();
     let first = policy::request(device, edit, &sample, &dir, Place::Ctl, reason)?;
+    let first = policy::timed(first, until);
     if args.edit.dry_run {
         let own = policy::would_clear(&editor, &first.change, &sample, &[])?;
         let requests: Vec<EditRequest> = std::iter::once(first).chain(own).collect();
@@ -111,7 +117,7 @@ object! {
 }
 
 object! {
-    pub(super) Line<'a>(gpu: usize, device: &'a DeviceSample) {
+    pub(super) Line<'a>(gpu: usize, device: &'a DeviceSample, now_ns: u64) {
         gpu: usize = gpu, "The device's number, as --gpu takes it.";
         uuid: &'a str = &device.uuid, "Its UUID.";
         policy: String = device.policy.0.kind.to_string(), "off, overlap=AHEAD, always, launches=N or timeslice=T.";
@@ -121,6 +127,7 @@ object! {
         grace_ns: u64 = device.policy.0.grace_ns, "How long a drain may take before it is forced.";
         sync_skips: u32 = device.policy.0.sync_skips, "Synchronisations that are skipped before one releases.";
         source: &'a str = device.policy.1.word(), "Who set the policy: default, launch, group, operator, invalid, or another tool's variable.";
+        reverts_in_ns: Option<u64> = device.policy_until_ns.map(|until| until.saturating_sub(now_ns)), "Time until the policy reverts by itself; null for a lasting one.";
         waiters: usize = device.waiters.len(), "How many processes wait for the lock.";
         handoffs: u64 = device.handoffs, "Times the lock went from one process to another.";
         forced: u64 = device.forced, "Times it was taken from a holder that did not yield.";
@@ -129,7 +136,9 @@ object! {
 
 fn lines(sample: &Sample) -> Vec<Line<'_>> {
     let devices = sample.devices.iter().enumerate();
-    devices.map(|(gpu, device)| Line::of(gpu, device)).collect()
+    devices
+        .map(|(gpu, device)| Line::of(gpu, device, sample.time_ns))
+        .collect()
 }
 
 fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
@@ -146,6 +155,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         ("GRACE", Side::Right),
         ("SKIPS", Side::Right),
         ("SOURCE", Side::Left),
+        ("REVERTS IN", Side::Right),
         ("QUEUE", Side::Right),
         ("FORCED", Side::Right),
     ]);
@@ -159,6 +169,8 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             units::format_duration(line.grace_ns),
             line.sync_skips.to_string(),
             line.source.to_owned(),
+            line.reverts_in_ns
+                .map_or_else(|| "-".into(), units::short_time),
             line.waiters.to_string(),
             line.forced.to_string(),
         ]);

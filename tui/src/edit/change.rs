@@ -33,8 +33,12 @@ pub fn summary(change: &Change) -> String {
         Change::Policy { policy: None, .. } => "policy inherit".into(),
         Change::Policy {
             policy: Some(policy),
+            until,
             ..
-        } => format!("policy {policy}"),
+        } => {
+            let span = until.map_or("", |_| " for a while");
+            format!("policy {policy}{span}")
+        }
         Change::DeviceLimit { value, .. } => format!("limit {value}"),
         Change::Group { remove: true, .. } => "removed".into(),
         Change::Group {
@@ -92,6 +96,7 @@ pub fn same_subject(one: &Change, other: &Change) -> bool {
 pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
     match change {
         Change::ProcessQuota { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
+        Change::Policy { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
         Change::ProcessShare {
             weight: Set::Keep,
             priority: Set::Keep,
@@ -163,10 +168,12 @@ mod tests {
             Change::Policy {
                 device: None,
                 policy: Some(LockPolicy::default()),
+                until: None,
             },
             Change::Policy {
                 device: Some([7; 16]),
                 policy: None,
+                until: None,
             },
             Change::DeviceLimit {
                 uuid: [9; 16],

@@ -1,6 +1,6 @@
 //! Lock policies: read from words, made into edits, and cleared where a device's own policy hides the one for all.
 
-use shm_layout::{Change, LockPolicy, SegmentDir, Segments, clock, snapshot};
+use shm_layout::{Change, LockPolicy, SegmentDir, Segments, Until, clock, snapshot};
 
 use super::audit::Place;
 use super::{EditRequest, Editor};
@@ -53,8 +53,17 @@ pub fn request(
     let change = Change::Policy {
         device: uuid,
         policy,
+        until: None,
     };
     Ok(EditRequest::new(change, target, place).because(reason.map(ToOwned::to_owned)))
+}
+
+/// The same edit for a limited time: afterwards the lasting policy below it is back.
+pub fn timed(mut request: EditRequest, until_ns: Option<u64>) -> EditRequest {
+    if let Change::Policy { until, .. } = &mut request.change {
+        *until = until_ns.map(Until::lasting);
+    }
+    request
 }
 
 /// After an edit for all devices: the edits that clear a device's own policy where it hides the new one. The devices
@@ -69,7 +78,8 @@ pub fn clear_own(
 ) -> Result<Vec<EditRequest>, Failure> {
     let present = std::cell::LazyCell::new(|| Present::read(dir));
     let requests = clearing(everywhere, sample, spared, place, |_, uuid, wanted| {
-        Ok(present.of(&uuid) != wanted && present.knows(&uuid))
+        let timed = lasts(everywhere) && present.is_timed(&uuid);
+        Ok((present.of(&uuid) != wanted || timed) && present.knows(&uuid))
     })?;
     let because = |request: EditRequest| request.because(reason.map(ToOwned::to_owned));
     Ok(requests.into_iter().map(because).collect())
@@ -89,12 +99,21 @@ pub fn would_clear(
         Place::Ctl,
         |request, _, wanted| {
             let old = editor.preview(&request.change, &request.target)?;
-            Ok(matches!(old, Change::Policy { policy: Some(own), .. } if own != wanted))
+            Ok(
+                matches!(old, Change::Policy { policy: Some(own), until, .. }
+                if own != wanted || lasts(everywhere) && until.is_some()),
+            )
         },
     )
 }
 
-/// Edits that clear a device's own policy, for the devices where it `hides` the one for all.
+/// Whether a policy has no end.
+fn lasts(change: &Change) -> bool {
+    matches!(change, Change::Policy { until: None, .. })
+}
+
+/// Edits that clear a device's own policy, for the devices where it `hides` the one for all. Where that one ends by
+/// itself, so does each of these, and the device's own is back.
 fn clearing(
     everywhere: &Change,
     sample: &Sample,
@@ -105,6 +124,7 @@ fn clearing(
     let Change::Policy {
         device: None,
         policy,
+        until,
     } = everywhere
     else {
         return Ok(Vec::new());
@@ -114,7 +134,8 @@ fn clearing(
         let uuid = uuid(sample, gpu)?;
         let change = Change::Policy {
             device: Some(uuid),
-            policy: None,
+            policy: until.and(*policy),
+            until: *until,
         };
         let request = EditRequest::new(change, format!("gpu{gpu}"), place);
         if hides(&request, uuid, policy.unwrap_or_default())? {
@@ -139,6 +160,8 @@ struct Present {
     /// What an edit for all starts from.
     everywhere: LockPolicy,
     devices: Vec<(shm_layout::Uuid, LockPolicy)>,
+    /// Devices whose policy ends by itself.
+    timed: Vec<shm_layout::Uuid>,
 }
 
 impl Present {
@@ -148,6 +171,8 @@ impl Present {
             return Self::default();
         };
         let snapshot = snapshot(&segments, clock::now());
+        let timed = snapshot.devices.iter();
+        let timed = timed.filter(|device| device.policy_until_ns.is_some());
         let devices = snapshot.devices.iter();
         let devices: Vec<_> = devices
             .map(|device| (device.uuid, device.policy.0))
@@ -156,6 +181,7 @@ impl Present {
         let agreed = devices.first().map(|(_, first)| *first);
         let agreed = agreed.filter(|first| devices.iter().all(|(_, policy)| policy == first));
         Self {
+            timed: timed.map(|device| device.uuid).collect(),
             everywhere: agreed.or(snapshot.default_policy).unwrap_or_default(),
             devices,
         }
@@ -164,6 +190,10 @@ impl Present {
     fn of(&self, uuid: &shm_layout::Uuid) -> LockPolicy {
         let found = self.devices.iter().find(|(known, _)| known == uuid);
         found.map_or(self.everywhere, |(_, policy)| *policy)
+    }
+
+    fn is_timed(&self, uuid: &shm_layout::Uuid) -> bool {
+        self.timed.contains(uuid)
     }
 
     fn knows(&self, uuid: &shm_layout::Uuid) -> bool {

@@ -186,7 +186,7 @@ fn pause(state: &mut State) -> Next {
     }
     let process = subject(state).and_then(|who| state.data().process(who));
     match process.and_then(|process| ShareSubject::pause(process, !process.share.paused)) {
-        Some(request) => Next::Do(Task::Edit(request)),
+        Some(request) => Next::Do(Task::Edit(Box::new(request))),
         None => {
             say(state, UNMANAGED, true);
             Next::Continue
@@ -218,7 +218,7 @@ fn dialog_key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> Next
         dialog::Outcome::Apply => match dialog.request(state.data()) {
             Ok(request) => {
                 dialog.progress = Progress::Sent;
-                next = Next::Do(Task::Edit(request));
+                next = Next::Do(Task::Edit(Box::new(request)));
             }
             Err(why) => dialog.progress = Progress::Failed(why),
         },

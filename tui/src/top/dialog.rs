@@ -27,7 +27,7 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
         Change::ProcessQuotas { .. } => {
             vec![Check::good("every device gets back the quota that it had")]
         }
-        Change::Policy { device, policy } => policy::foresee(data, *device, *policy),
+        Change::Policy { device, policy, .. } => policy::foresee(data, *device, *policy),
         Change::Trace { on: Some(_), .. } => vec![Check::warn(
             "its calls are recorded again, if the file still exists; better start a new trace with t",
         )],

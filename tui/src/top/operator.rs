@@ -18,7 +18,7 @@ use crate::source::live::Live;
 #[derive(Clone, Debug)]
 pub enum Task {
     /// One edit.
-    Edit(EditRequest),
+    Edit(Box<EditRequest>),
     /// Take an edit back.
     Undo(Box<Entry>),
     /// Write down what a process calls.
@@ -109,7 +109,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             let editor = Editor::open(&dir);
             let everywhere = request.change.clone();
             let reason = request.reason.clone();
-            match editor.submit(request) {
+            match editor.submit(*request) {
                 Ok(applied) => {
                     if let Err(why) = clear_own(&editor, &everywhere, &dir, reason.as_deref()) {
                         tell(News::Refused(why));

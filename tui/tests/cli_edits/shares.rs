@@ -136,3 +136,54 @@ fn every_edit_of_shares_and_policies_is_acknowledged_and_in_the_log() {
         assert!(new.contains(what), "{what}: {last}");
     }
 }
+
+#[test]
+fn a_policy_for_a_while_reverts_and_gives_devices_their_own_back() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    train.enter(1);
+    let set = |words: &[&str]| world.gpushare(&[&["policy", "set"], words].concat()).done();
+    set(&["1", "launches=4"]);
+    let shown = || {
+        let shown = world.gpushare(&["policy", "show", "--json"]).done().json();
+        [0, 1].map(|gpu| {
+            let line = &shown["policies"][gpu];
+            let policy = line["policy"].as_str().expect("text").to_owned();
+            (policy, line["reverts_in_ns"].as_u64().is_some())
+        })
+    };
+    let own = [("off".to_owned(), false), ("launches=4".to_owned(), false)];
+    assert_eq!(shown(), own);
+    let said = set(&["all", "timeslice=5ms", "--for", "1h"]);
+    assert!(said.out.contains("for a while"), "{said:?}");
+    let timed = ("timeslice=5ms".to_owned(), true);
+    assert_eq!(shown(), [timed.clone(), timed]);
+    // Both edits of the time are taken back one by one.
+    world.gpushare(&["undo", "2"]).done();
+    assert_eq!(shown(), own);
+
+    set(&["all", "timeslice=5ms", "--for", "300ms"]);
+    let start = std::time::Instant::now();
+    while shown() != own {
+        assert!(start.elapsed().as_secs() < 30, "{:?}", shown());
+    }
+    let left = world.gpushare(&["undo"]).done();
+    assert!(
+        left.out.contains("launches=4"),
+        "the timed ones are over: {left:?}"
+    );
+
+    set(&["1", "launches=4"]);
+    set(&["1", "timeslice=5ms", "--for", "1h"]);
+    set(&["all", "timeslice=5ms"]);
+    let lasting = ("timeslice=5ms".to_owned(), false);
+    assert_eq!(
+        shown(),
+        [lasting.clone(), lasting],
+        "nothing comes back below a lasting one"
+    );
+    world
+        .gpushare(&["policy", "set", "all", "off", "--for", "0s"])
+        .refused(2, &["--for: 0 would change nothing"]);
+}

@@ -183,6 +183,7 @@ fn undo_is_refused_when_the_settings_moved_outside_the_log() {
     let change = shm_layout::Change::Policy {
         device: Some(uuid(0)),
         policy: None,
+        until: None,
     };
     operator
         .edit(None, &change, shm_layout::clock::now())

@@ -345,7 +345,7 @@ fn a_policy_dialog_sends_what_is_filled_in() {
     let Next::Do(Task::Edit(request)) = press(&mut state, KeyCode::Enter) else {
         panic!("no edit was sent");
     };
-    let shm_layout::Change::Policy { device, policy } = request.change else {
+    let shm_layout::Change::Policy { device, policy, .. } = request.change else {
         panic!("not a policy");
     };
     assert!(device.is_some(), "this GPU only");

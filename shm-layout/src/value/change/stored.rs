@@ -74,6 +74,43 @@ pub(super) mod policy {
     }
 }
 
+/// A policy's end as `"until_ns": 7, "then": "inherit"`; nothing without one.
+pub(super) mod policy_until {
+    use super::*;
+
+    type Ends = Until<Option<LockPolicy>>;
+
+    #[derive(Serialize, Deserialize)]
+    struct Then(#[serde(with = "policy")] Option<LockPolicy>);
+
+    #[derive(Serialize, Deserialize)]
+    struct Words {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_ns: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<Then>,
+    }
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        until: &Option<Ends>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let words = Words {
+            until_ns: until.map(|until| until.ns),
+            then: until.and_then(|until| until.then).map(Then),
+        };
+        words.serialize(to)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<Ends>, D::Error> {
+        let Words { until_ns, then } = Words::deserialize(source)?;
+        let then = then.map(|Then(policy)| policy);
+        Ok(until_ns.map(|ns| Until { ns, then }))
+    }
+}
+
 /// A slot as `"slot": 3, "epoch": 9`.
 pub(super) mod slot {
     use super::*;

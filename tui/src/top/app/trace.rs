@@ -69,6 +69,6 @@ fn stop(title: &str, slot: SlotId, process: &ProcessSample, trace: TraceView) ->
             "The file stays: gpushare trace export reads it, gpushare trace rm".into(),
             "removes it.".into(),
         ],
-        task: Task::Edit(request),
+        task: Task::Edit(Box::new(request)),
     }
 }

@@ -169,6 +169,7 @@ impl PolicySubject {
         Change::Policy {
             device: (!all).then_some(self.uuid),
             policy: Some(policy),
+            until: None,
         }
     }
 }

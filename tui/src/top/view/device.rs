@@ -65,7 +65,7 @@ fn full(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     memory(&mut inside, state, device);
     load(&mut inside, 2, device);
     lock(&mut inside, 3, state, gpu, device);
-    policy(&mut inside, 4, device);
+    policy(&mut inside, 4, device, state.data().sample.time_ns);
 }
 
 fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
@@ -242,7 +242,7 @@ fn lock(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSam
     }
 }
 
-fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
+fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample, now_ns: u64) {
     let x = pen.pieces(
         1,
         y,
@@ -251,7 +251,10 @@ fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
             (&device.policy.0.to_string(), Role::Text),
         ],
     );
-    let source = format!("  set by: {}", device.policy.1.word());
+    let left = device.policy_until_ns.map_or_else(String::new, |until| {
+        format!(" for {}", short_time(until.saturating_sub(now_ns)))
+    });
+    let source = format!("  set by: {}{left}", device.policy.1.word());
     let x = pen.put(x, y, &source, pen.style(Role::Dim));
     if let Some(limit) = device.limit {
         pen.put(

@@ -269,6 +269,7 @@ fn set_policy(stage: &Stage, policy: &str) -> Result<(), Trouble> {
     let change = Change::Policy {
         device: None,
         policy: Some(policy),
+        until: None,
     };
     let request = EditRequest::new(change, "all GPUs", Place::Ctl)
         .because(Some("gpushare experiment".into()));
