@@ -1,0 +1,55 @@
+"""A training on several GPUs, one process each (DistributedDataParallel over NCCL), without a pause.
+
+    torchrun --standalone --nproc-per-node 2 ddp.py SECONDS
+
+Random weights and data. The first process prints one line: steps_per_s. Needs PyTorch and as many GPUs as processes.
+"""
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from common import Layer, start_together
+from torch.nn.parallel import DistributedDataParallel
+
+seconds, rank = float(sys.argv[1]), int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+torch.manual_seed(2)
+model = torch.nn.Sequential(*[Layer(1024, 16) for _ in range(8)]).cuda().bfloat16()
+model = DistributedDataParallel(model, device_ids=[rank])
+optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+batch = torch.randn(24, 512, 1024, device="cuda", dtype=torch.bfloat16)
+
+
+def step():
+    optimiser.zero_grad(set_to_none=True)
+    model(batch).float().square().mean().backward()
+    optimiser.step()
+
+
+def go_on(wanted):
+    """What the first process decides holds for all: none may wait for a step that another does not make."""
+    flag = torch.tensor([float(wanted)], device="cuda")
+    dist.broadcast(flag, 0)
+    return flag.item() > 0
+
+
+for _ in range(5):
+    step()
+torch.cuda.synchronize()
+dist.barrier()
+if rank == 0:
+    start_together()
+go_on(True)
+begin, steps = time.perf_counter(), 0
+while True:
+    step()
+    steps += 1
+    if steps % 10 == 0 and not go_on(time.perf_counter() < begin + seconds):
+        break
+torch.cuda.synchronize()
+if rank == 0:
+    print(f"steps_per_s={steps / (time.perf_counter() - begin):.2f}", flush=True)
+dist.destroy_process_group()
