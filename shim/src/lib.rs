@@ -20,7 +20,7 @@
 //! subjects    trace, place, real    calls are written down; which device a thread is on; the caller's own call
 //! guest       guest                 the registration, the devices, what is kept for them; the page that a fork wipes
 //! state       books, turn::state, tracer::state    what a guest keeps, as plain data
-//! drain       turn::drain, turn::pace, turn::ahead, turn::gap    waiting until submitted work is done, and how much is queued
+//! drain       turn::drain, turn::ahead, turn::gap    waiting until submitted work is done, and how much is queued
 //! event       turn::event           an event that we record on our own account
 //! ask         ask                   what we ask the driver on our own account
 //! thread      thread                one thread's record

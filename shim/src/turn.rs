@@ -18,7 +18,6 @@ mod beside;
 pub mod drain;
 mod event;
 pub mod gap;
-pub mod pace;
 pub mod state;
 mod watch;
 mod yielding;
@@ -79,13 +78,16 @@ impl Turn {
                 }
                 Phase::Held if lock.held() => {
                     let kind = state.rules.policy.kind;
-                    if let PolicyKind::Timeslice(slice) = kind
-                        && !state.pace.allows(state.submitted)
-                    {
-                        drop(state);
-                        self.catch_up(guest, device, slice);
-                        state = self.lock();
-                        continue;
+                    if let (true, Some(ahead_ns)) = (state.limited, state.ahead_ns()) {
+                        let full = self.ahead().full(ahead_ns, clock::now());
+                        if let Some(nap) = full {
+                            state.was_full = true;
+                            let grace = state.rules.policy.grace_ns;
+                            drop(state);
+                            self.let_catch_up(guest, device, nap, grace);
+                            state = self.lock();
+                            continue;
+                        }
                     }
                     state.submitted = state.submitted.saturating_add(1);
                     state.learn_gap();
@@ -93,7 +95,7 @@ impl Turn {
                         open_gate(device);
                     }
                     thread.begin_admitted(device.ordinal);
-                    return Ok(is_counted(state.rules.policy.kind));
+                    return Ok(is_counted(kind) || state.limited);
                 }
                 Phase::Held => self.lost(&mut state, device),
                 Phase::Acquiring | Phase::Draining => state = self.wait(state),
@@ -140,7 +142,7 @@ impl Turn {
             state.acquired_ns = clock::now();
             state.counted_from_ns = state.acquired_ns;
             state.goes_on = false;
-            state.submitted_before = submitted(device);
+            state.was_full = false;
             self.held.store(true, Relaxed);
             self.seen_ns.store(state.acquired_ns, Relaxed);
             if state.is_open() {
@@ -158,6 +160,7 @@ impl Turn {
         trace::held(device.ordinal, state.acquired_ns, Reason::Forced);
         state.phase = Phase::Free;
         self.held.store(false, Relaxed);
+        self.ahead().forget_all();
         self.changed.notify_all();
     }
 

@@ -1,8 +1,9 @@
-//! How far a process runs ahead of the device under `overlap`.
+//! How far a process runs ahead of the device, where that is limited: under `overlap`, and in slices that ended late.
 //!
-//! A program that never synchronises fills the driver's queue in an instant, and then holding back comes a thousand kernels
-//! too late. So while another process may make this one hold back, an event behind every few submissions tells how many are
-//! done, what one of them takes is learned from that, and no more goes in than the device does in the time allowed.
+//! A program that never synchronises fills the driver's queue in an instant. Then holding back comes a thousand kernels too late,
+//! and a slice ends only when the queue has drained. So while another process waits, or may make this one hold back, an event
+//! behind every few submissions tells how many are done, what one of them takes is learned from that, and no more goes in than
+//! the device does in the time allowed. The device is never drained for it: it has work all the time.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -149,6 +150,11 @@ impl Ahead {
         }
     }
 
+    /// How long what is queued still takes, at most the time allowed.
+    pub fn left(&self, ahead_ns: u64, now_ns: u64) -> u64 {
+        self.pace.left(self.queued, ahead_ns, now_ns).min(ahead_ns)
+    }
+
     /// When something was last seen done.
     pub fn progress_ns(&self) -> u64 {
         self.pace.progress_ns
@@ -210,6 +216,15 @@ impl Ahead {
         }
         self.spare.retain(|mark| !which(&mark.used));
         self.queued = self.queued.saturating_sub(gone);
+    }
+
+    /// All that was queued is done.
+    pub fn finished(&mut self) {
+        self.spare
+            .extend(self.tickets.drain(..).map(|ticket| ticket.mark));
+        self.uncovered.clear();
+        self.queued = 0;
+        self.pace.done_ns = None;
     }
 
     /// Nothing is known any more of what is queued; what one submission takes is.

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     guest::{Device, Guest},
     sys::futex,
-    thread::{Thread, Used},
+    thread::Thread,
     trace,
 };
 
@@ -73,6 +73,7 @@ impl Turn {
             .end_activity(clock::now());
         state.phase = Phase::Free;
         state.beside = false;
+        state.limited = false;
         self.held.store(false, Relaxed);
         self.ahead().forget_all();
         self.changed.notify_all();
@@ -156,7 +157,13 @@ impl Turn {
 
     /// So much is queued that this submission waits a moment. What does not get on within `grace` may be waiting for this
     /// very submission.
-    fn let_catch_up(&self, guest: &Guest, device: &Device, nap: Duration, grace_ns: u64) {
+    pub(super) fn let_catch_up(
+        &self,
+        guest: &Guest,
+        device: &Device,
+        nap: Duration,
+        grace_ns: u64,
+    ) {
         let since = trace::begin_wait();
         futex::nap(nap);
         trace::waited_since(since);
@@ -166,11 +173,6 @@ impl Turn {
             let counters = guest.registration.count(device.entry);
             counters.drain_timeouts.fetch_add(1, Relaxed);
         }
-    }
-
-    /// A submission that was let in beside others has reached the driver.
-    pub(super) fn after_beside(&self, used: Used, ahead_ns: u64) {
-        self.ahead().submitted(used, ahead_ns, clock::now());
     }
 
     /// The application has synchronised: processes held back for us go on soon, unless we submit again.

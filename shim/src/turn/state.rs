@@ -7,8 +7,12 @@ use std::sync::{
 
 use shm_layout::{LockPolicy, PolicyKind, clock};
 
-use super::{ahead::Ahead, drain::Outstanding, gap::Gap, pace::Pace};
+use super::{ahead::Ahead, drain::Outstanding, gap::Gap};
 use crate::sys::barrier;
+
+/// The least and the most of a slice's work that may be queued, once that is limited.
+const LEAST_AHEAD: u64 = 250_000;
+const MOST_AHEAD: u64 = 2_000_000;
 
 /// Set while this process is locked for a checkpoint that it takes itself: the driver lets no call in then.
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
@@ -61,13 +65,11 @@ pub struct State {
     pub synchronised: u32,
     /// When the lock was acquired.
     pub acquired_ns: u64,
-    /// All the process had submitted to the device when the lock was acquired.
-    pub submitted_before: u64,
-    /// How far ahead of the device it runs.
-    pub pace: Pace,
+    /// The limit of what may be queued was reached in this turn.
+    pub was_full: bool,
     /// What is held is no lock: the process is active beside others, under `overlap`.
     pub beside: bool,
-    /// Another process may make this one hold back: each submission looks.
+    /// Each submission looks at how much is queued: another process may make this one hold back, or its slices ended late.
     pub limited: bool,
     /// Until then it is not held back again.
     pub pass_until_ns: u64,
@@ -91,8 +93,18 @@ impl State {
 
     /// Whether submissions need not be counted while the lock is held.
     pub fn is_open(&self) -> bool {
-        let looks = self.beside && (self.limited || self.rules.paused);
-        !is_counted(self.rules.policy.kind) && !self.pace.is_kept() && !looks && barrier::is_cheap()
+        let looks = self.limited || self.beside && self.rules.paused;
+        !is_counted(self.rules.policy.kind) && !looks && barrier::is_cheap()
+    }
+
+    /// How much may be queued while that is limited, in time on the device.
+    pub fn ahead_ns(&self) -> Option<u64> {
+        match self.rules.policy.kind {
+            PolicyKind::Overlap(ahead_ns) => Some(ahead_ns),
+            // Less would run dry between two looks; more would be too much to wait for at the end.
+            PolicyKind::Timeslice(slice) => Some((slice / 4).clamp(LEAST_AHEAD, MOST_AHEAD)),
+            PolicyKind::Off | PolicyKind::Launches(_) | PolicyKind::Always => None,
+        }
     }
 
     /// A submission comes: if it is the first since the application synchronised, that was a gap.
@@ -143,8 +155,7 @@ impl Default for Turn {
                 goes_on: false,
                 synchronised: 0,
                 acquired_ns: 0,
-                submitted_before: 0,
-                pace: Pace::default(),
+                was_full: false,
                 beside: false,
                 limited: false,
                 pass_until_ns: 0,

@@ -9,8 +9,7 @@ use shm_layout::{DeviceLock, LockPolicy, PolicyKind, Reason};
 
 use super::{
     gate_of, open_gate,
-    pace::Pace,
-    state::{Phase, Rules, Turn, is_counted, is_locked},
+    state::{Phase, Rules, State, Turn, is_counted, is_locked},
     submitted,
 };
 use crate::guest::{Device, Guest};
@@ -19,7 +18,7 @@ use crate::guest::{Device, Guest};
 const OVERTIME: u64 = 1_000_000;
 /// A device that nothing was submitted to for so long stands still, once its work is done.
 const STILL: u64 = 5_000_000;
-/// So long after the last one waited, a pace is forgotten.
+/// So long after the last one waited, what is queued is not limited any more.
 const FORGET: u64 = 1_000_000_000;
 
 /// When the keeper looks again.
@@ -54,7 +53,7 @@ impl Turn {
         }
         let before = std::mem::replace(&mut state.rules, rules);
         if before.policy != rules.policy {
-            state.pace = Pace::default();
+            self.unlimit(&mut state);
         }
         self.think_again.store(true, Relaxed);
         // Where a thread is held back, or looks whether all is done, that one ends it when it is back.
@@ -118,6 +117,7 @@ impl Turn {
         let acquired_ns = state.acquired_ns;
         let (full, goes_on) = (state.is_full(), state.goes_on);
         let synced = state.synced_ns != 0;
+        let queued_ns = self.queued_ns(&state, now);
         drop(state);
         // These two may have come while the lock was on its way to us, or while we let the device catch up.
         if paused || is_locked() {
@@ -132,11 +132,11 @@ impl Turn {
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);
         }
-        let end = end(&policy, acquired_ns);
+        let end = end(&policy, acquired_ns, queued_ns);
         let overtime = now >= end || goes_on;
         // Before its end a slice is not to be disturbed; after it, and with a count, the keeper wakes when a waiter comes.
         let bell = (overtime || is_counted(policy.kind)).then(|| lock.listen());
-        if let Some(reason) = due(&lock, &policy, acquired_ns, now) {
+        if let Some(reason) = due(&lock, &policy, acquired_ns, queued_ns, now) {
             self.give_way(guest, device, reason);
             return None;
         }
@@ -184,6 +184,14 @@ impl Turn {
         })
     }
 
+    /// How much of what was submitted in this turn has still to run, as far as that is known.
+    fn queued_ns(&self, state: &State, now: u64) -> u64 {
+        match state.ahead_ns() {
+            Some(ahead_ns) if state.limited => self.ahead().left(ahead_ns, now),
+            _ => 0,
+        }
+    }
+
     /// Whether all was done when the keeper last looked, and nothing was submitted since.
     fn stands_still(&self, device: &Device, submitted: u64, now: u64) -> bool {
         if now.saturating_sub(self.seen_ns.load(Relaxed)) < STILL {
@@ -212,11 +220,11 @@ impl Turn {
         (state.phase == Phase::Held).then_some(state.acquired_ns)
     }
 
-    /// No process waits any more, and none has for a while: the pace is the application's own.
+    /// No process waits any more, and none has for a while: how much is queued is the application's own affair.
     fn hurry(&self, device: &Device) {
         let mut state = self.lock();
-        if state.pace.is_kept() && state.phase == Phase::Held {
-            state.pace = Pace::default();
+        if state.limited && state.phase == Phase::Held {
+            self.unlimit(&mut state);
             if state.is_open() {
                 open_gate(device);
             }
@@ -233,23 +241,25 @@ impl Turn {
     }
 }
 
-/// When a hold ends that another process deserves.
-fn end(policy: &LockPolicy, acquired_ns: u64) -> u64 {
-    acquired_ns.saturating_add(policy.hold_limit())
+/// When a hold ends that another process deserves: so much earlier as is queued then and still runs.
+fn end(policy: &LockPolicy, acquired_ns: u64, queued_ns: u64) -> u64 {
+    let limit = policy.hold_limit();
+    acquired_ns.saturating_add(limit - queued_ns.min(limit / 2))
 }
 
 /// Why a hold is to end now, if it is.
-pub(super) fn due(
+fn due(
     lock: &DeviceLock<'_>,
     policy: &LockPolicy,
     acquired_ns: u64,
+    queued_ns: u64,
     now: u64,
 ) -> Option<Reason> {
     if lock.cap_left(now) == Some(0) {
         return Some(Reason::Paused);
     }
     let longest = acquired_ns.saturating_add(policy.max_hold_ns);
-    let over =
-        now >= end(policy, acquired_ns) && lock.contended() || now >= longest && lock.is_wanted();
+    let over = now >= end(policy, acquired_ns, queued_ns) && lock.contended()
+        || now >= longest && lock.is_wanted();
     over.then_some(Reason::Slice)
 }

@@ -7,9 +7,7 @@ use shm_layout::{DeviceLock, PolicyKind, Reason, clock};
 use super::{
     drain::{Naps, Outstanding},
     gate_of, open_gate,
-    state::{Phase, Turn, is_locked},
-    submitted,
-    watch::due,
+    state::{Phase, State, Turn, is_locked},
 };
 use crate::{
     guest::{Device, Guest},
@@ -60,12 +58,12 @@ impl Turn {
     /// A counted submission has reached the driver.
     pub fn after_counted(&self, guest: &Guest, device: &Device, used: Used) {
         let state = self.lock();
-        if let (true, PolicyKind::Overlap(ahead_ns)) = (state.beside, state.rules.policy.kind) {
-            drop(state);
-            return self.after_beside(used, ahead_ns);
-        }
+        let ahead_ns = state.ahead_ns();
         let full = state.is_full();
         drop(state);
+        if let Some(ahead_ns) = ahead_ns {
+            return self.ahead().submitted(used, ahead_ns, clock::now());
+        }
         if full {
             self.decide(guest, device);
         }
@@ -135,7 +133,7 @@ impl Turn {
         };
         let drained = stopped.drain(guest, device);
         if matches!(reason, Reason::Slice | Reason::Paused) {
-            self.learn(device);
+            self.learn();
         }
         self.end(guest, device, stopped, drained, reason);
         true
@@ -177,26 +175,6 @@ impl Turn {
         done
     }
 
-    /// We ran as far ahead as the pace allows: lets the device catch up for a moment, and goes on holding the lock
-    /// unless it is due.
-    pub(super) fn catch_up(&self, guest: &Guest, device: &Device, slice_ns: u64) {
-        let Some(mut stopped) = self.stop(device) else {
-            return;
-        };
-        stopped.grace_ns = slice_ns;
-        let caught_up = stopped.drain(guest, device);
-        self.go_on(device, stopped.pending, caught_up);
-        // While we are at this most of the time, the keeper hardly sees us hold the lock.
-        let (policy, acquired_ns) = {
-            let state = self.lock();
-            (state.rules.policy, state.acquired_ns)
-        };
-        let lock = guest.registration.lock(device.entry);
-        if let Some(reason) = due(&lock, &policy, acquired_ns, clock::now()) {
-            self.give_way(guest, device, reason);
-        }
-    }
-
     /// Goes on after a stop that was not the end; perhaps the count begins anew.
     fn go_on(&self, device: &Device, pending: Outstanding, anew: bool) {
         let mut state = self.lock();
@@ -230,15 +208,26 @@ impl Turn {
         Some(stopped)
     }
 
-    /// How much of a slice's submissions fit into a slice: next time no more go in while another process waits.
-    fn learn(&self, device: &Device) {
+    /// A slice is over. If it took too long, too much was queued at its end: from now on each submission looks at that while others
+    /// wait, until a slice ends in time that never found the limit reached.
+    fn learn(&self) {
         let mut state = self.lock();
         let PolicyKind::Timeslice(slice) = state.rules.policy.kind else {
             return;
         };
         let took = clock::now().saturating_sub(state.acquired_ns);
-        let count = submitted(device).saturating_sub(state.submitted_before);
-        state.pace.learn(count, took, slice);
+        if took > slice.saturating_add(slice / 2) {
+            state.limited = true;
+        } else if !state.was_full {
+            self.unlimit(&mut state);
+        }
+    }
+
+    /// How much is queued is not looked at any more.
+    pub(super) fn unlimit(&self, state: &mut State) {
+        if !state.beside && std::mem::take(&mut state.limited) {
+            self.ahead().forget_all();
+        }
     }
 
     fn hand_over(
@@ -262,6 +251,7 @@ impl Turn {
         let mut state = self.lock();
         let reason = if ours { reason } else { Reason::Forced };
         trace::held(device.ordinal, state.acquired_ns, reason);
+        self.ahead().finished();
         state.pending = pending;
         state.phase = Phase::Free;
         self.held.store(false, Relaxed);
