@@ -24,6 +24,9 @@ const DURATION_BITS: u32 = 40;
 const SLOT_BITS: u32 = 10;
 pub(crate) const LONGEST: u64 = (1 << DURATION_BITS) - 1;
 
+/// A turn goes on for so long without a kernel.
+pub(crate) const LINGER: u64 = 200_000;
+
 /// Length of a busy-time bucket.
 pub(crate) const BUCKET_NS: u64 = 100_000_000;
 
@@ -126,13 +129,20 @@ pub(crate) fn advance(
         let end = if set > start {
             set // By someone who was killed, or is slow, before moving the head.
         } else {
+            let idle = layout.processes[claim.slot].devices[device]
+                .idle
+                .load(Relaxed);
+            let given_up = idle.saturating_add(LINGER).max(start + 1);
             let end = match now {
+                // A turn whose process has no kernel: see `client`.
+                _ if idle > 0 && now >= given_up && given_up < full => given_up,
                 _ if now >= full => full,
                 _ if gone(claim.slot) => now.max(start + 1),
                 _ => {
+                    let until = if idle > 0 { full.min(given_up) } else { full };
                     return Now::Runs {
                         ticket: head,
-                        until: full,
+                        until,
                     };
                 }
             };
@@ -146,7 +156,7 @@ pub(crate) fn advance(
 }
 
 /// Adds a kernel's time to its process's books.
-fn account(books: &ProcessDevice, start: u64, end: u64) {
+pub(crate) fn account(books: &ProcessDevice, start: u64, end: u64) {
     books.busy.fetch_add(end - start, Relaxed);
     let oldest = (end / BUCKET_NS).saturating_sub(BUCKETS as u64 - 1);
     for index in (start / BUCKET_NS).max(oldest)..=end / BUCKET_NS {

@@ -9,13 +9,16 @@ pub const MAX_DEVICES: usize = 16;
 pub const MAX_PROCESSES: usize = 512;
 
 /// `GPUSIM` and the version of this layout; written last when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x06");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x07");
 
 /// Words of scenario text a world keeps.
 pub(crate) const SCENARIO_WORDS: usize = 2048;
 
 /// Tickets a device's timeline remembers.
 pub(crate) const TICKETS: usize = 4096;
+
+/// Kernels of MPS's clients that a device runs or has waiting at once.
+pub(crate) const BESIDE: usize = 128;
 
 /// Busy-time buckets a process keeps per device.
 pub(crate) const BUCKETS: usize = 16;
@@ -47,6 +50,8 @@ pub(crate) struct Timeline {
     /// A hint: no free ticket is below.
     pub tail: AtomicU64,
     pub tickets: [Ticket; TICKETS],
+    /// Kernels of MPS's clients, which run side by side. See [`crate::beside`].
+    pub beside: [Beside; BESIDE],
 }
 
 /// One kernel's turn on the engine.
@@ -62,6 +67,25 @@ pub(crate) struct Ticket {
     pub end: AtomicU64,
     /// The owner's pid, for the log.
     pub pid: AtomicU64,
+}
+
+/// A kernel of a client of MPS that runs or waits. Written by its process, once it has the entry; see [`crate::beside`].
+#[repr(C)]
+pub(crate) struct Beside {
+    /// Its process's slot + 1; 0 is free.
+    pub owner: AtomicU64,
+    /// When it could begin.
+    pub arrived: AtomicU64,
+    /// The multiprocessors that it can use (32 bits), the client's priority (8), whether it runs in waves (1).
+    pub wants: AtomicU64,
+    /// When it was first given some; 0 before.
+    pub began: AtomicU64,
+    /// How many it has.
+    pub has: AtomicU64,
+    /// When its process last looked.
+    pub looked: AtomicU64,
+    /// When it ends if nothing changes; `u64::MAX` while it has nothing.
+    pub until: AtomicU64,
 }
 
 /// A process's slot. Claimed and freed under the world's lock file.
@@ -98,6 +122,8 @@ pub(crate) struct ProcessDevice {
     pub away: AtomicU64,
     /// Live contexts.
     pub contexts: AtomicU64,
+    /// Since when it has no kernel in the turn that it has ([`crate::client`]); 0 while it has one.
+    pub idle: AtomicU64,
     /// The error that ended its context; written by the process whose kernel did it.
     pub fault: AtomicU64,
     /// Engine time it has had; added by the process that notices the end of a kernel.

@@ -10,13 +10,13 @@
 //!
 //! ```text
 //! checkpoint   checkpoint                  a process is locked, its memory leaves the devices and comes back
-//! members      capacity, timeline, usage   device memory; kernels and their log; what NVML wants to know
+//! members      capacity, client, timeline, usage   device memory; kernels and their log; what NVML wants to know
 //! process      process                     who takes part
 //! mps          mps                         which processes are clients of an MPS server
 //! visible      visible                     the devices that `CUDA_VISIBLE_DEVICES` leaves a program
 //! world        world                       opening and creating a world; its name; its devices
 //! sweep        sweep, remains              what the dead held in a world; worlds that no process has open
-//! slots        slots, engine               which processes are there, and which are gone; one kernel at a time
+//! slots        slots, engine, beside       which processes are there, and which are gone; one kernel at a time, or several
 //! locks        locks, scenario             the locks of a world; its devices and its mishaps, as TOML
 //! layout       layout, clock, note         the shape of a world in shared memory; the kernel's clock; standard error
 //! ```
@@ -26,8 +26,10 @@
 //! Device memory is host memory, a kernel is a duration. Processes of one user on one host share a world;
 //! pid namespaces are fine, time namespaces are not.
 
+mod beside;
 pub mod capacity;
 pub mod checkpoint;
+mod client;
 pub mod clock;
 mod engine;
 mod layout;
@@ -44,6 +46,7 @@ pub mod usage;
 pub mod visible;
 pub mod world;
 
+pub use client::Kernel;
 pub use layout::{MAX_DEVICES, MAX_PROCESSES};
 pub use process::Member;
 pub use scenario::Scenario;

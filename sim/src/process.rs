@@ -4,12 +4,12 @@
 //! under the world's lock file, so neither is ever seen half-done by another claimant.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::{Arc, Mutex};
 
 use crate::clock;
-use crate::layout::Process;
+use crate::layout::{MAX_DEVICES, Process};
 use crate::locks::{Exclusive, Life};
 use crate::mps::{self, Client};
 use crate::slots::{FREE, LIVE, clear, own_pid_namespace, start_time};
@@ -25,6 +25,8 @@ pub struct Member {
     life: Option<Life>,
     /// What it is under MPS.
     mps: Option<Client>,
+    /// The turn that it has on each device, and held while a kernel runs in one.
+    pub(crate) turns: [Mutex<Option<u64>>; MAX_DEVICES],
     /// When it last looked for the dead.
     looked: AtomicU64,
 }
@@ -76,6 +78,7 @@ impl Member {
             pid: std::process::id(),
             life: Some(life),
             mps,
+            turns: Default::default(),
             looked: AtomicU64::new(0),
         })
     }

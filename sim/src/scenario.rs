@@ -8,6 +8,7 @@
 //! memory = "8GiB"
 //! compute = "9.0"
 //! speed = 2.0              # kernels take half their time
+//! slice = "2ms"            # processes take turns of this length; without it each kernel runs to its end
 //!
 //! [[device]]
 //! memory = "16GiB"
@@ -32,6 +33,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("one-gpu", include_str!("../scenarios/one-gpu.toml")),
     ("mig", include_str!("../scenarios/mig.toml")),
     ("eight-gpus", include_str!("../scenarios/eight-gpus.toml")),
+    ("time-slices", include_str!("../scenarios/time-slices.toml")),
     ("small", include_str!("../scenarios/small.toml")),
     ("no-nvml", include_str!("../scenarios/no-nvml.toml")),
     ("no-gpu", include_str!("../scenarios/no-gpu.toml")),
@@ -85,6 +87,9 @@ pub struct Gpu {
     pub speed: f64,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
+    /// Processes take turns of this length, as with a driver's time slices; without it kernels run one after the other, in the
+    /// order in which they came.
+    pub slice: Span,
     /// Bytes of device memory that each process's first context takes.
     pub context: Bytes,
     /// MIG instances; when there are any, the GPU is in MIG mode.
@@ -99,6 +104,7 @@ impl Default for Gpu {
             compute: Compute { major: 9, minor: 0 },
             speed: 1.0,
             multiprocessors: 132,
+            slice: Span::default(),
             context: Bytes(0),
             mig: Vec::new(),
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::Layout;
 use crate::slots::{FREE, LEAVING, clear, forget_memory, is_gone, taken_slots};
-use crate::{engine, locks};
+use crate::{beside, engine, locks};
 
 /// Under the lock: frees the slots of the dead, and finishes what a killed sweeper left.
 pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
@@ -18,6 +18,7 @@ pub(crate) fn sweep(layout: &'static Layout, path: &Path) {
         // ORDER: from here on this process is not counted; readers of `state` pair by Acquire.
         process.state.store(state & !0xff | LEAVING, Release);
         engine::cancel(layout, slot);
+        beside::cancel(layout, slot);
         if locks::alive(path, slot) {
             // Its address space is still being torn down; nothing of it counts any more, but the slot
             // stays taken until its byte is free.

@@ -89,7 +89,31 @@ impl Member {
         }
     }
 
-    fn claim(&self, device: usize, duration: u64, ready: u64) -> u64 {
+    /// Waits until a ticket of ours runs or has run; returns when it began.
+    pub(crate) fn wait_for_turn(&self, device: usize, number: u64) -> u64 {
+        let layout = self.world().layout();
+        let mut next_look = 0;
+        loop {
+            let now = clock::now();
+            let look = now >= next_look;
+            if look {
+                next_look = now + LOOK;
+            }
+            match advance(layout, device, now, &|slot| look && self.is_gone(slot)) {
+                Now::Runs { ticket, until } if ticket < number => {
+                    let wait = until.saturating_sub(now).min(LOOK);
+                    if wait < SHORT {
+                        std::thread::yield_now();
+                    } else {
+                        clock::sleep_until(now + wait - SHORT / 2);
+                    }
+                }
+                _ => return read(&ticket_at(layout, device, number).start),
+            }
+        }
+    }
+
+    pub(crate) fn claim(&self, device: usize, duration: u64, ready: u64) -> u64 {
         let layout = self.world().layout();
         let engine = &layout.devices[device];
         loop {

@@ -44,6 +44,8 @@ pub struct Device {
     pub speed: f64,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
+    /// How long a process's turn is, in nanoseconds; 0: kernels run one after the other.
+    pub slice: u64,
 }
 
 impl Device {
@@ -310,6 +312,7 @@ fn devices(world: &str, scenario: &Scenario) -> Vec<Device> {
             compute: description.compute,
             speed: description.speed,
             multiprocessors: description.multiprocessors,
+            slice: u64::try_from(description.slice.0.as_nanos()).unwrap_or(u64::MAX),
         };
         if description.mig.is_empty() {
             devices.push(whole);

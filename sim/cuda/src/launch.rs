@@ -12,6 +12,8 @@ use gpushare_abi::types::{
     CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
 };
 
+use gpushare_sim::Kernel;
+
 use crate::c::In;
 use crate::driver::Driver;
 use crate::image::Parameter;
@@ -201,8 +203,12 @@ impl Work for Launch {
         if driver.member.fault(device.index) != 0 {
             return ready;
         }
-        let ns = device.duration(self.ns);
-        let ended = driver.member.run_kernel(device.index, ns, ready);
+        let kernel = Kernel {
+            duration: device.duration(self.ns),
+            blocks: self.shape.blocks(),
+            ready,
+        };
+        let ended = driver.member.run(device.index, kernel);
         if let Some(code) = fault(&self.function.entry.name) {
             driver.member.fail(device.index, code);
         }

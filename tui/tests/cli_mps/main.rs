@@ -5,5 +5,6 @@ mod cli_support;
 mod control;
 mod hostile;
 mod join;
+mod mix;
 mod simulated;
 mod support;

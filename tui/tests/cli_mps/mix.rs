@@ -1,0 +1,95 @@
+//! An inference beside two trainings on the simulated GPU, in the order that was measured on an H100: with plain MPS the
+//! inference waits longest, beside time slices less, and with a priority in MPS hardly at all; `overlap` shortens the worst
+//! waits without MPS.
+
+use std::process::Command;
+
+use gpushare_testbed::{Testbed, Watched, artifact};
+use serde_json::Value;
+
+use crate::support::said;
+
+/// How the device is shared.
+struct Way {
+    mps: bool,
+    policy: Option<&'static str>,
+    priority: Option<&'static str>,
+}
+
+const BARE: Way = Way {
+    mps: false,
+    policy: None,
+    priority: None,
+};
+
+/// The median and the 99th percentile of what a request took, in nanoseconds.
+fn requests(way: &Way) -> (u64, u64) {
+    let bed = Testbed::with_scenario("time-slices");
+    let workload = artifact("gpushare-workload");
+    let workload = workload.to_str().expect("a plain path");
+    if way.mps {
+        artifact("gpushare-sim-mps");
+        said(&mut bed.gpushare(&["mps", "start", "--sim"])).done();
+    }
+    if let Some(policy) = way.policy {
+        said(&mut bed.gpushare(&["policy", "set", "all", policy])).done();
+    }
+    let run = |options: &[&str], words: &[&str]| -> Command {
+        bed.gpushare(&[&["run"], options, &["--", workload, "--report-json"], words].concat())
+    };
+    // A training's kernels have many blocks, and more of them are queued than a request takes.
+    let training = [
+        "--kernel-us=300",
+        "--burst=32",
+        "--blocks=1200",
+        "--until-eof",
+    ];
+    let trainings = [(); 2].map(|()| Watched::spawn(&mut run(&[], &training)));
+    let priority: Vec<String> = way
+        .priority
+        .iter()
+        .map(|p| format!("--priority={p}"))
+        .collect();
+    let priority: Vec<&str> = priority.iter().map(String::as_str).collect();
+    let request = [
+        "--kernel-us=20",
+        "--burst=60",
+        "--blocks=16",
+        "--gap-us=10000",
+        "--seconds=1.5",
+    ];
+    let inference = said(&mut run(&priority, &request)).done().json();
+    drop(trainings);
+    if way.mps {
+        said(&mut bed.gpushare(&["mps", "stop", "--force"])).done();
+    }
+    let of = |key: &str| inference.get(key).and_then(Value::as_u64).expect("a time");
+    (of("burst_p50_ns"), of("burst_p99_ns"))
+}
+
+#[test]
+fn an_inference_beside_trainings_waits_as_was_measured() {
+    let overlap = Some("overlap=1ms order=priority");
+    let (mps, priority) = (true, Some("5"));
+    let mut seen = Vec::new();
+    // A busy machine makes any of these late now and then.
+    for _ in 0..8 {
+        let bare = requests(&BARE);
+        let plain = requests(&Way { mps, ..BARE });
+        let urgent = requests(&Way {
+            mps,
+            priority,
+            ..BARE
+        });
+        let beside = requests(&Way {
+            policy: overlap,
+            priority,
+            ..BARE
+        });
+        if urgent.0 < bare.0 && bare.0 < plain.0 && beside.1 < bare.1 {
+            return;
+        }
+        seen.push((bare, plain, urgent, beside));
+    }
+    panic!("bare, MPS, MPS by priority, overlap (p50, p99 in ns): {seen:?}");
+}
