@@ -19,6 +19,8 @@ fn command(bed: &Testbed, args: &[&str]) -> Command {
         .arg("experiment")
         .args(args)
         .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+        // A plan's scenario says what is simulated.
+        .env_remove("GPUSHARE_SIM")
         .env_remove("HAMI_CORE");
     command
 }
@@ -74,6 +76,7 @@ fn stages(pid: u32) -> usize {
 #[test]
 fn the_shipped_plan_runs_on_the_simulator_and_gives_a_table_json_csv_and_a_plot() {
     let bed = Testbed::new();
+    artifact("gpushare-sim-mps");
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/experiments/priority.toml");
     let shipped = shipped.display().to_string();
     let (json, svg) = (file(&bed, "r.json"), file(&bed, "r.svg"));
@@ -109,7 +112,7 @@ fn the_shipped_plan_runs_on_the_simulator_and_gives_a_table_json_csv_and_a_plot(
     let conditions = document["figures"][0]["conditions"]
         .as_array()
         .expect("a list");
-    assert_eq!(conditions.len(), 10);
+    assert_eq!(conditions.len(), 12);
     for figure in 0..3 {
         for row in document["figures"][figure]["conditions"]
             .as_array()
@@ -140,9 +143,9 @@ fn the_shipped_plan_runs_on_the_simulator_and_gives_a_table_json_csv_and_a_plot(
         "variables of the plan reach the library"
     );
     // A line for each figure of each run, and the heads.
-    assert_eq!(read(&csv.0).lines().count(), 31);
+    assert_eq!(read(&csv.0).lines().count(), 37);
     let svg = read(&svg.0);
-    assert_eq!(svg.matches("<circle").count(), 30);
+    assert_eq!(svg.matches("<circle").count(), 36);
     assert_eq!(svg.matches(">overlap order=priority</text>").count(), 3);
 }
 
@@ -247,23 +250,32 @@ command = ["sh", "-c", "setsid sleep 86411 & sleep 86411"]
     );
 }
 
-#[test]
-fn mps_is_started_for_the_run_and_stopped_after_it() {
-    let bed = Testbed::new();
-    // Writes down what it is asked, and keeps a daemon of the right name.
+/// A control program of MPS that writes down what it is asked and keeps a daemon of the right name: its directory, and
+/// a PATH that begins with it.
+fn control(bed: &Testbed) -> (PathBuf, std::ffi::OsString) {
     let control = r#"#!/bin/sh
 pid=$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
 [ "$1" = -d ] && asked=-d || read -r asked
 echo "$asked" >> "$(dirname "$0")/record"
 case $asked in
--d) : > "$pid"; (while [ -e "$pid" ]; do sleep 0.02; done) & echo $! > "$pid" ;;
-quit*) rm -f "$pid" ;;
+-d) (i=0; while [ $i -lt 6000 ]; do i=$((i + 1)); sleep 0.02; done) & echo $! > "$pid" ;;
+quit*) kill "$(cat "$pid")"; rm -f "$pid" ;;
 esac
 exit 0
 "#;
     let bin = bed.dir().join("bin");
     std::fs::create_dir(&bin).expect("ours");
     executable(&bin.join("nvidia-cuda-mps-control"), control, "755");
+    let mut path = bin.clone().into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").expect("a PATH"));
+    (bin, path)
+}
+
+#[test]
+fn mps_is_started_for_the_run_and_stopped_after_it() {
+    let bed = Testbed::new();
+    let (bin, path_variable) = control(&bed);
     let text = r#"
 seconds = 1
 repeats = 1
@@ -280,9 +292,6 @@ policy = "off"
 "#;
     let plan = plan(&bed, text);
     let (json, path) = file(&bed, "r.json");
-    let mut path_variable = bin.clone().into_os_string();
-    path_variable.push(":");
-    path_variable.push(std::env::var_os("PATH").expect("a PATH"));
     let output = command(&bed, &[&plan, "--json", &path])
         .env("PATH", path_variable)
         .output();
@@ -302,6 +311,27 @@ policy = "off"
     let asked = |what: &str| record.lines().filter(|line| line.starts_with(what)).count();
     assert_eq!(asked("-d"), 2, "{record}");
     assert!(asked("quit") >= 2, "{record}");
+}
+
+#[test]
+fn the_mps_of_an_experiment_that_was_killed_is_stopped_by_the_next_one() {
+    let bed = Testbed::new();
+    let (bin, path) = control(&bed);
+    let text = endless("86451").replace("name = \"long\"", "name = \"long\"\nmps = true");
+    let plan = plan(&bed, &text);
+    let killed = Watched::spawn(command(&bed, &[&plan, "--only", "long"]).env("PATH", &path));
+    eventually("it runs", LIMIT, || running("sleep\x0086451") >= 2);
+    killed.signal(Signal::KILL);
+    killed.wait_output();
+    let daemon = || running(&bin.display().to_string());
+    assert!(daemon() > 0);
+    eventually("its programs end", LIMIT, || running("86451") == 0);
+    // A test beside this one may be the next.
+    let next = command(&bed, &[&plan, "--only", "short"])
+        .env("PATH", &path)
+        .output();
+    assert!(next.expect("it is built").status.success());
+    eventually("its daemon ends", LIMIT, || daemon() == 0);
 }
 
 /// Two conditions: the first gives a figure, the second runs until it is ended, and starts a process that leaves its

@@ -11,6 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use shm_layout::dir::Dir;
 use shm_layout::{OpenError, procfs, variables};
 
@@ -174,6 +175,21 @@ impl Place {
         answer
             .pids()
             .ok_or_else(|| format!("{PROGRAM} answered to {command}: {}", answer.words()))
+    }
+
+    /// Ends a daemon whose owner is gone: by its control program, or where that is not found, by a signal.
+    pub fn end(&self) {
+        let Some(pid) = self.pid().filter(|pid| is_daemon(*pid)) else {
+            return;
+        };
+        let asked = Control::of(self).map(|control| control.ask(self, "quit -t 0", PATIENCE));
+        let asked = asked.is_ok_and(|answer| answer.is_ok());
+        if asked && self.gone(pid, PATIENCE) || !is_daemon(pid) {
+            return;
+        }
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
     }
 
     /// Waits until the daemon that had this pid is gone; says whether it is.

@@ -18,6 +18,7 @@ use rustix::process::geteuid;
 use shm_layout::dir::Dir;
 use shm_layout::text::PathText as _;
 
+use crate::host::mps;
 use crate::text::exit::Failure;
 
 /// Age from which a stage without its program is one that was left behind.
@@ -167,6 +168,13 @@ fn is_old(path: &Path, age: Duration) -> bool {
         .is_ok_and(|time| time.elapsed().is_ok_and(|found| found >= age))
 }
 
+/// Ends the MPS of a stage whose program was killed before it could.
+fn end_mps(stage: &Path) {
+    if let Ok(Some(place)) = mps::Place::existing(stage) {
+        place.end();
+    }
+}
+
 /// The place where stages lie. Every user may write it, so any name in it may be a link, a pipe, or another user's.
 struct Shm<'p> {
     path: &'p Path,
@@ -188,6 +196,7 @@ impl<'p> Shm<'p> {
 
     fn remove_stage(&self, name: &str) {
         if let Some(dir) = self.ours(name) {
+            end_mps(&self.path.join(name));
             let _ = dir.remove_all();
             let _ = unlinkat(&self.fd, name, AtFlags::REMOVEDIR);
         }

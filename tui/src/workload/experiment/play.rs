@@ -286,7 +286,9 @@ struct Mps<'s> {
 impl<'s> Mps<'s> {
     fn start(stage: &'s Stage) -> Result<Self, Trouble> {
         let mps = Self { stage };
-        let output = mps.gpushare(&["mps", "start"])?;
+        let simulated = stage.simulated.then_some("--sim");
+        let words: Vec<&str> = ["mps", "start"].into_iter().chain(simulated).collect();
+        let output = mps.gpushare(&words)?;
         if output.status.success() {
             return Ok(mps);
         }
