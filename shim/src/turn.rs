@@ -17,6 +17,7 @@ pub mod ahead;
 mod beside;
 pub mod drain;
 mod event;
+mod gang;
 pub mod gap;
 pub mod state;
 mod watch;
@@ -76,6 +77,7 @@ impl Turn {
                     self.decide(guest, device);
                     state = self.lock();
                 }
+                Phase::Held if state.allowance == Some(0) => state = self.wait(state),
                 Phase::Held if lock.held() => {
                     let kind = state.rules.policy.kind;
                     if let (true, Some(ahead_ns)) = (state.limited, state.ahead_ns()) {
@@ -90,6 +92,7 @@ impl Turn {
                         }
                     }
                     state.submitted = state.submitted.saturating_add(1);
+                    state.allowance = state.allowance.map(|left| left.saturating_sub(1));
                     state.learn_gap();
                     if state.is_open() {
                         open_gate(device);

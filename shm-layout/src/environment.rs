@@ -13,8 +13,8 @@ use std::{fmt, path::PathBuf};
 
 use crate::text::{self, Amount, MemoryList, TextError};
 use crate::trace::RECORDS;
-use crate::value::{DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, Source};
-use crate::variables;
+use crate::value::{DEVICES_PER_PROCESS, Gang, LaunchLimits, LockPolicy, MemoryLimit, Source};
+use crate::variables::{self, Launcher};
 
 /// Bytes of a process's name in the segment.
 const LONGEST_LABEL: usize = 63;
@@ -103,6 +103,7 @@ impl Environment {
         share(&mut reader, limits);
         policy(&mut reader, limits);
         limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));
+        limits.gang = job(&mut reader);
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
         environment.named = reader.named;
@@ -214,6 +215,21 @@ fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     } else {
         aliases::policy(reader, limits);
     }
+}
+
+/// The job the process belongs to, if that runs as several processes.
+fn job(reader: &mut Reader<'_>) -> Option<Gang> {
+    if reader.is_set(variables::GANG) {
+        let name = reader.own(variables::GANG, |text| read_name(text, LONGEST_LABEL))?;
+        return (name != "none").then_some(Gang::Named(name));
+    }
+    let found = |launcher: &Launcher| {
+        let processes: u32 = reader.text(launcher.processes)?.parse().ok()?;
+        let named = |name: &&str| Some(format!("{name}={}", reader.text(name)?));
+        let names: Vec<String> = launcher.job.iter().filter_map(named).collect();
+        (processes > 1 && !names.is_empty()).then(|| Gang::Found(names.join(" ")))
+    };
+    variables::LAUNCHERS.iter().find_map(found)
 }
 
 fn said(well: bool, source: Source) -> Source {

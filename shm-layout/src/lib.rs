@@ -138,7 +138,7 @@ pub use error::OpenError;
 pub use events::{EventReader, Lost};
 pub use ledger::{Ledger, Reservation};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
-pub use lock::{Acquire, DeviceLock, HeldBack};
+pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use map::map;
 pub use reap::reap;
 pub use register::{DevicesFull, KeeperMark, RegisterError, Registration, register};
@@ -149,8 +149,8 @@ pub use snapshot::{
 };
 pub use value::{
     ABI_VERSION, ALL_REASONS, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Denial,
-    EVENT_RING, Edit, Entry, Event, EventKind, HISTOGRAM, Histogram, Identity, LaunchLimits, Limit,
-    LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit, OneQuota, Order,
+    EVENT_RING, Edit, Entry, Event, EventKind, Gang, HISTOGRAM, Histogram, Identity, LaunchLimits,
+    Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit, OneQuota, Order,
     Outlook, PolicyKind, Quota, QuotaValue, Reason, Set, Share, SlotId, Source, Until, Uuid, What,
     bucket_start_ns, format_uuid, parse_uuid, quantile,
 };

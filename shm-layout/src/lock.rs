@@ -16,6 +16,8 @@ mod account;
 mod choose;
 #[cfg(test)]
 mod disorder;
+mod find;
+mod gang;
 mod overlap;
 #[cfg(test)]
 mod pair;
@@ -36,9 +38,10 @@ use crate::{
         turn::{self, BITMAP, Passed, Turn, who},
     },
     state::{Device, DeviceEntry},
-    value::{Entry, Event, EventKind, Order, Reason, SlotId},
+    value::{Entry, Event, EventKind, LockPolicy, Order, Reason, SlotId},
 };
 
+pub use gang::{Ending, Mates};
 pub use overlap::HeldBack;
 pub(crate) use pass::{nudge_waiters, withdraw};
 
@@ -154,10 +157,10 @@ impl<'r> DeviceLock<'r> {
         let pace = self.seat.pace();
         let charged = self.words.count_hold(since, now_ns, reason, pace);
         self.words.left_ns.store(now_ns, Ordering::Relaxed);
-        self.words.slack_ns.store(
-            stats::virtual_ns(charged / 2, pace.weight),
-            Ordering::Relaxed,
-        );
+        let short_of = self.kept_short(charged).unwrap_or(charged / 2);
+        self.words
+            .slack_ns
+            .store(stats::virtual_ns(short_of, pace.weight), Ordering::Relaxed);
         if next == 0 {
             // A process that comes while none is active starts level with us.
             self.device
@@ -210,8 +213,10 @@ impl<'r> DeviceLock<'r> {
     }
 
     fn due_at(&self, now_ns: u64, quantum_ns: u64) -> bool {
-        self.best_waiter(self.me, now_ns)
-            .is_some_and(|best| best.beats(&self.holder(self.me, now_ns, quantum_ns)))
+        self.best_waiter(self.me, now_ns).is_some_and(|best| {
+            let holder = self.holder(self.me, now_ns, quantum_ns);
+            best.beats(&holder) || best.is_called_before(&holder, &self.policy())
+        })
     }
 
     /// When we got it.
@@ -245,6 +250,10 @@ impl<'r> DeviceLock<'r> {
             && (share.cap.is_none() || self.words.cap_until.load(Ordering::Relaxed) <= now_ns)
     }
 
+    fn policy(&self) -> LockPolicy {
+        self.seat.policy(self.entry).0
+    }
+
     fn order(&self) -> Order {
         self.seat.order(self.entry)
     }
@@ -268,6 +277,7 @@ impl<'r> DeviceLock<'r> {
         self.device.owner_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.late_ns.store(0, Ordering::Relaxed);
+        self.say_ending(Ending::Not, 0);
         self.words.lock_state.store(HOLDS, Ordering::Relaxed);
         self.words.acquisitions.fetch_add(1, Ordering::Relaxed);
         if let Some(waited) = waited {
@@ -279,25 +289,26 @@ impl<'r> DeviceLock<'r> {
             arg0: waited.unwrap_or(0),
             ..Event::of(now_ns, self.seat.slot(), kind)
         });
+        self.call_mates();
         true
     }
 
     /// Passes the turn of `from` on, and wakes whose it is.
     fn pass(&self, from: u64, now_ns: u64) -> Passed {
-        let choose = |bits: &[u64; BITMAP], order| {
+        let choose = |bits: &[u64; BITMAP], policy: &LockPolicy| {
             let shares = &mut *self.seat.shares();
             choose::best(
                 self.seat.segments(),
                 shares,
                 self.index,
                 bits,
-                order,
+                policy,
                 who(from),
                 now_ns,
             )
         };
         pass::pass(self.seat.segments(), self.index, from, |bits| {
-            choose(bits, self.order())
+            choose(bits, &self.policy())
         })
     }
 }

@@ -107,6 +107,7 @@ impl Slot {
             &self.registered_ns,
             &self.launch_share,
             &self.launch_priority,
+            &self.gang,
             &self.trace_state,
             &self.trace_records,
             &self.trace_dropped,
@@ -156,6 +157,7 @@ impl DeviceEntry {
             &self.charged_ns,
             &self.lost_ns,
             &self.lost,
+            &self.ending,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -203,7 +205,7 @@ mod tests {
             .expect("the segment's file");
         // All but the device, which says whether there is anything to clear.
         let begin = offset_of!(DeviceEntry, ordinal);
-        let length = offset_of!(DeviceEntry, _reserved) - begin;
+        let length = size_of::<DeviceEntry>() - begin;
         file.write_all_at(&vec![0x11; length], (entry + begin) as u64)
             .expect("written");
         segments.state().slots[usize::from(process.slot().index)].clear();

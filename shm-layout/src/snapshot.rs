@@ -102,6 +102,8 @@ pub struct ProcessView<D = ProcessDeviceView> {
     pub share: Share,
     /// Its group.
     pub group: Option<String>,
+    /// Its job, whose processes have their turns together: a number that they share; 0 for none.
+    pub gang: u64,
     /// The last control generation it applied.
     #[cfg_attr(feature = "serde", serde(rename = "acknowledged"))]
     pub acked: u64,
@@ -124,6 +126,7 @@ impl<D> ProcessView<D> {
             alive: self.alive,
             share: self.share,
             group: self.group,
+            gang: self.gang,
             acked: self.acked,
             invalid: self.invalid,
             trace: self.trace,

@@ -144,7 +144,8 @@ shared! {
         /// Its lock policy as launched.
         128 launch_policy: [AtomicU64; POLICY_WORDS],
         176 launch_policy_source: AtomicU64,
-        184 _reserved1: AtomicU64,
+        /// The job it belongs to, whose members have their turns together (`lock::gang`); 0 for none.
+        184 gang: AtomicU64,
         /// A seqlock over who it is.
         192 identity_seq: AtomicU64,
         200 identity: [AtomicU64; IDENTITY_WORDS],
@@ -208,7 +209,8 @@ shared! {
         /// When its context was lost, and how: code, call. Any of its threads, once.
         1000 lost_ns: AtomicU64,
         1008 lost: AtomicU64,
-        1016 _reserved: AtomicU64,
+        /// How far its turn has come to its end, as its gang is told (`lock::gang::Ending`).
+        1016 ending: AtomicU64,
     }
 }
 

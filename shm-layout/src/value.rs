@@ -25,7 +25,7 @@ pub(crate) use histogram::bucket;
 pub use histogram::{Histogram, bucket_start_ns, quantile};
 pub use identity::Identity;
 pub use ids::{Entry, SlotId, Uuid, format_uuid, parse_uuid};
-pub use launch::{LaunchLimits, MemoryLimit};
+pub use launch::{Gang, LaunchLimits, MemoryLimit};
 pub use loss::Loss;
 pub use policy::{LockPolicy, Order, PolicyKind};
 pub use quota::{Denial, Limit, Outlook, Quota, QuotaValue};

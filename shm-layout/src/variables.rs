@@ -49,6 +49,7 @@ variables! {
     PRIORITY = "GPUSHARE_PRIORITY", "5", Library, "Priority under the order `priority`, -20 to 19; the highest gets the lock next; 0 when not set.";
     CAP = "GPUSHARE_CAP", "30%", Library, "Upper limit of the process's share of the device's time, 1 to 100 percent.";
     GROUP = "GPUSHARE_GROUP", "team-a", Library, "The group whose quota, weight and cap the process shares.";
+    GANG = "GPUSHARE_GANG", "ddp-7b", Library, "The job whose processes have their turns on all their devices together; `none` for no job. When not set, the job of torchrun, MPI or Slurm, if it has several processes.";
     NAME = "GPUSHARE_NAME", "train-7b", Library, "The label of the process in all displays; `name:LABEL` selects it as a target.";
     POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy of the process unless the operator has set one.";
     DIR = "GPUSHARE_DIR", "/run/gpushare", Library, "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";
@@ -75,6 +76,32 @@ variables! {
     "CUDA_MEM_LIMIT_n", "1g", MEMORY, "The same for device n.";
     "PFLOG", "./profile", "gpushare trace", "Alnair's name: the directory of metrics.log and timeline.log, for a program that writes them itself and for `gpushare trace export --format alnair`.";
 }
+
+/// A launcher of jobs that run as several processes, by the variables that it sets.
+#[derive(Clone, Copy, Debug)]
+pub struct Launcher {
+    /// How many processes the job has.
+    pub processes: &'static str,
+    /// What names the job, one at least.
+    pub job: &'static [&'static str],
+}
+
+/// Those that are known: torchrun and its like, PMIx (Open MPI), Slurm. The first that applies counts: a program that torchrun
+/// starts in a step of Slurm is of torchrun's job.
+pub const LAUNCHERS: [Launcher; 3] = [
+    Launcher {
+        processes: "WORLD_SIZE",
+        job: &["TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"],
+    },
+    Launcher {
+        processes: "OMPI_COMM_WORLD_SIZE",
+        job: &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
+    },
+    Launcher {
+        processes: "SLURM_STEP_NUM_TASKS",
+        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+];
 
 /// The last of the aliases: it asks for logs and limits nothing.
 pub const PFLOG: &str = ALIASES[ALIASES.len() - 1];

@@ -22,7 +22,7 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "GPUSHARE_PRIORITY" => ("20", "between -20 and 19"),
         "GPUSHARE_CAP" => ("101%", "between 1% and 100%"),
         "GPUSHARE_GROUP" => ("a group's name of thirty-two bytes", "at most 31 bytes"),
-        "GPUSHARE_NAME" => ("a\u{202e}b", "U+202E"),
+        "GPUSHARE_NAME" | "GPUSHARE_GANG" => ("a\u{202e}b", "U+202E"),
         "GPUSHARE_POLICY" => ("sometimes", "expected"),
         "GPUSHARE_DISABLE" | "GPUSHARE_NVML_VIEW" => ("perhaps", "1 or 0"),
         "GPUSHARE_LOG" => ("loud", "off, warn or info"),

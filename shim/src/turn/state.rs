@@ -77,6 +77,10 @@ pub struct State {
     pub synced_ns: u64,
     /// How soon it submits again after that.
     pub gap: Gap,
+    /// So many submissions may still go in, for another member of the gang waits for them.
+    pub allowance: Option<u64>,
+    /// What the threads had submitted when the members of the gang last ended a turn with all drained.
+    pub gang_base: u64,
     /// Streams taken over from the threads that have not drained yet.
     pub pending: Outstanding,
 }
@@ -93,7 +97,7 @@ impl State {
 
     /// Whether submissions need not be counted while the lock is held.
     pub fn is_open(&self) -> bool {
-        let looks = self.limited || self.beside && self.rules.paused;
+        let looks = self.limited || self.allowance.is_some() || self.beside && self.rules.paused;
         !is_counted(self.rules.policy.kind) && !looks && barrier::is_cheap()
     }
 
@@ -161,6 +165,8 @@ impl Default for Turn {
                 pass_until_ns: 0,
                 synced_ns: 0,
                 gap: Gap::default(),
+                allowance: None,
+                gang_base: 0,
                 pending: Outstanding::default(),
             }),
             ahead: Mutex::default(),

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{DeviceLock, LockPolicy, PolicyKind, Reason};
+use shm_layout::{DeviceLock, Ending, LockPolicy, PolicyKind, Reason};
 
 use super::{
     gate_of, open_gate,
@@ -132,10 +132,16 @@ impl Turn {
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);
         }
+        let acquired_ns = match policy.kind {
+            PolicyKind::Timeslice(_) => lock.turn_since(acquired_ns, policy.hold_limit()),
+            _ => acquired_ns,
+        };
         let end = end(&policy, acquired_ns, queued_ns);
         let overtime = now >= end || goes_on;
-        // Before its end a slice is not to be disturbed; after it, and with a count, the keeper wakes when a waiter comes.
-        let bell = (overtime || is_counted(policy.kind)).then(|| lock.listen());
+        // Before its end a slice is not to be disturbed but by a gang; after it, and with a count, the keeper wakes when a
+        // waiter comes.
+        let calls = lock.may_be_called();
+        let bell = (overtime || calls || is_counted(policy.kind)).then(|| lock.listen());
         if let Some(reason) = due(&lock, &policy, acquired_ns, queued_ns, now) {
             self.give_way(guest, device, reason);
             return None;
@@ -161,7 +167,9 @@ impl Turn {
         }
         let idle_at = self.idle_at(&self.lock());
         let reason = if synced { Reason::Sync } else { Reason::Idle };
-        if now >= idle_at && self.give_way_if_done(guest, device, reason) {
+        if now < idle_at {
+            lock.say_ending(Ending::Not, 0);
+        } else if self.may_rest(&lock, device) && self.give_way_if_done(guest, device, reason) {
             return None;
         }
         let idle_wait = if now >= idle_at {
@@ -259,7 +267,9 @@ fn due(
         return Some(Reason::Paused);
     }
     let longest = acquired_ns.saturating_add(policy.max_hold_ns);
-    let over = now >= end(policy, acquired_ns, queued_ns) && lock.contended()
-        || now >= longest && lock.is_wanted();
+    let over = now >= end(policy, acquired_ns, queued_ns)
+        && (lock.contended() || lock.ends_with_mates())
+        || now >= longest && lock.is_wanted()
+        || lock.is_called(now);
     over.then_some(Reason::Slice)
 }

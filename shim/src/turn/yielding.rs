@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// A turn that was stopped: nothing more goes in.
-struct Stopped {
-    pending: Outstanding,
-    grace_ns: u64,
+pub(super) struct Stopped {
+    pub(super) pending: Outstanding,
+    pub(super) grace_ns: u64,
     counted_from_ns: u64,
 }
 
@@ -34,10 +34,15 @@ impl Stopped {
 
     /// Waits, not longer than grace, until all that was submitted is done. Returns whether it is.
     fn drain(&mut self, guest: &Guest, device: &Device) -> bool {
+        let deadline = clock::now().saturating_add(self.grace_ns);
+        self.drain_until(guest, device, deadline)
+    }
+
+    /// The same, until then.
+    pub(super) fn drain_until(&mut self, guest: &Guest, device: &Device, deadline: u64) -> bool {
         let counters = guest.registration.count(device.entry);
         counters.drains.fetch_add(1, Relaxed);
         let since = trace::begin_wait();
-        let deadline = clock::now().saturating_add(self.grace_ns);
         let mut naps = Naps::default();
         let done = all_outside(device, deadline, &mut naps) && {
             take_streams(device, &mut self.pending);
@@ -110,7 +115,8 @@ impl Turn {
         // A process that deserves it more has it at once; others, once this one has nothing more to submit.
         self.synchronised(&mut state, guest, device, true);
         drop(state);
-        if lock.contended() {
+        // The other members of its gang have their turns too: all end them together.
+        if lock.contended() && !self.ends_together(&lock) {
             self.give_way(guest, device, Reason::Sync);
         }
     }
@@ -131,9 +137,21 @@ impl Turn {
         let Some(mut stopped) = self.stop(device) else {
             return false;
         };
-        let drained = stopped.drain(guest, device);
-        if matches!(reason, Reason::Slice | Reason::Paused) {
-            self.learn();
+        let lock = guest.registration.lock(device.entry);
+        let together = reason == Reason::Slice && self.ends_together(&lock);
+        let drained = if together {
+            match self.drain_together(guest, device, stopped) {
+                Some((left, drained)) => {
+                    stopped = left;
+                    drained
+                }
+                None => return false,
+            }
+        } else {
+            stopped.drain(guest, device)
+        };
+        if matches!(reason, Reason::Slice | Reason::Paused) && !together {
+            self.learn(&lock);
         }
         self.end(guest, device, stopped, drained, reason);
         true
@@ -176,7 +194,7 @@ impl Turn {
     }
 
     /// Goes on after a stop that was not the end; perhaps the count begins anew.
-    fn go_on(&self, device: &Device, pending: Outstanding, anew: bool) {
+    pub(super) fn go_on(&self, device: &Device, pending: Outstanding, anew: bool) {
         let mut state = self.lock();
         state.pending = pending;
         state.phase = Phase::Held;
@@ -191,12 +209,13 @@ impl Turn {
     }
 
     /// Nothing more goes in. `None` when the lock is not held, or another thread stops it already.
-    fn stop(&self, device: &Device) -> Option<Stopped> {
+    pub(super) fn stop(&self, device: &Device) -> Option<Stopped> {
         let mut state = self.lock();
         if state.phase != Phase::Held {
             return None;
         }
         state.phase = Phase::Draining;
+        state.allowance = None;
         gate_of(device).close();
         let stopped = Stopped {
             pending: std::mem::take(&mut state.pending),
@@ -210,12 +229,13 @@ impl Turn {
 
     /// A slice is over. If it took too long, too much was queued at its end: from now on each submission looks at that while others
     /// wait, until a slice ends in time that never found the limit reached.
-    fn learn(&self) {
+    pub(super) fn learn(&self, lock: &DeviceLock<'_>) {
         let mut state = self.lock();
         let PolicyKind::Timeslice(slice) = state.rules.policy.kind else {
             return;
         };
-        let took = clock::now().saturating_sub(state.acquired_ns);
+        let since = lock.turn_since(state.acquired_ns, slice);
+        let took = clock::now().saturating_sub(since);
         if took > slice.saturating_add(slice / 2) {
             state.limited = true;
         } else if !state.was_full {

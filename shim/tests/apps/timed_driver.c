@@ -2,6 +2,8 @@
  * and end go to the file $TIMELINE, so a test sees whether two processes ever ran at the same time. A capturing
  * stream that is asked or waited for loses its capture, as with the real driver. With $SIDE_BY_SIDE only the kernels
  * of one stream run one after another: then a stream may be busy long after one used later is done.
+ * With $COLLECTIVES, a file that two processes share, and $RANK, 0 or 1, a kernel of more than a second (`gx` > 1000000) is
+ * one of a collective: it runs `gx` - 1000000 microseconds from when the other process's kernel of that number runs too.
  * Built as libcuda.so.1. $DEVICES devices (1), each with a primary context and as many others as are made. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -11,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,7 +24,7 @@ typedef int res;
 
 struct stream { int device; struct context *context; int64_t until; int capturing, broken, nodes; };
 struct context { int device; int64_t until; struct stream legacy, per_thread; };
-struct event { int64_t until; };
+struct event { int64_t until; unsigned behind; };
 
 static struct context contexts[8];
 static int64_t device_until[8];
@@ -46,7 +49,82 @@ static struct stream *of(void *handle, int twin) {
     return handle;
 }
 
+#define FOREVER (INT64_MAX / 2)
+#define QUEUED 4096
+#define MEETINGS 100000
+
+/* Kernels whose times are not known yet, for one before them waits for the other process. */
+static struct { unsigned micros; int64_t submitted; struct stream *stream; } queue[QUEUED];
+static unsigned queue_head, queue_tail, meeting;
+static _Atomic int64_t (*starts)[MEETINGS];
+static int rank;
+static int64_t last_end, ends[1 << 20];
+static void timeline(int device, int64_t start, int64_t end);
+
+/* Finds out what has become known; the mutex is held. */
+static void settle(void) {
+    while (queue_head != queue_tail) {
+        unsigned at = queue_head % QUEUED;
+        int64_t start = queue[at].submitted > last_end ? queue[at].submitted : last_end;
+        int64_t micros = queue[at].micros;
+        struct stream *stream = queue[at].stream;
+        if (micros > 1000000) {
+            starts[rank][meeting] = start;
+            int64_t other = starts[1 - rank][meeting];
+            if (!other) return;
+            if (start < other) start = other;
+            micros -= 1000000;
+            meeting++;
+        }
+        last_end = start + micros * 1000;
+        ends[queue_head % (1 << 20)] = last_end;
+        timeline(stream->device, start, last_end);
+        queue_head++;
+        if (queue_head == queue_tail) stream->until = stream->context->until = last_end;
+    }
+}
+static void *settler(void *unused) {
+    for (;;) {
+        usleep(50);
+        pthread_mutex_lock(&mutex);
+        settle();
+        pthread_mutex_unlock(&mutex);
+    }
+}
+static void collectives(void) {
+    const char *path = getenv("COLLECTIVES");
+    if (!path || starts) return;
+    int file = open(path, O_RDWR | O_CREAT, 0600);
+    size_t size = sizeof(int64_t) * MEETINGS * 2;
+    if (file < 0 || ftruncate(file, size)) abort();
+    starts = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (starts == MAP_FAILED) abort();
+    close(file);
+    rank = atoi(getenv("RANK"));
+    pthread_t thread;
+    pthread_create(&thread, NULL, settler, NULL);
+}
+/* Whether so many kernels are done. */
+static int is_done(unsigned count) {
+    return !count || ((int)(queue_head - count) >= 0 && ends[(count - 1) % (1 << 20)] <= now());
+}
+static res queue_up(unsigned micros, struct stream *stream) {
+    /* So many kernels are not done at most. */
+    unsigned most = getenv("QUEUE") ? atoi(getenv("QUEUE")) : 64;
+    while (queue_tail >= most && !is_done(queue_tail - most + 1)) usleep(50);
+    pthread_mutex_lock(&mutex);
+    unsigned at = queue_tail++ % QUEUED;
+    queue[at].micros = micros;
+    queue[at].submitted = now();
+    queue[at].stream = stream;
+    stream->until = stream->context->until = FOREVER;
+    settle();
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
 EXPORT res cuInit(unsigned flags) {
+    collectives();
     /* A forked child starts afresh, whatever its parent's threads were doing. */
     static pid_t owner;
     static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
@@ -107,6 +185,7 @@ EXPORT res cuStreamSynchronize(void *handle) {
     struct stream *stream = of(handle, 0);
     __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
     res answer = ask(stream);
+    while (stream->until == FOREVER) usleep(50);
     if (answer == NOT_READY) { wait_until(stream->until); return 0; }
     return answer;
 }
@@ -118,6 +197,7 @@ EXPORT res cuCtxSynchronize(void) {
 }
 EXPORT res cuEventCreate(void **event, unsigned flags) { *event = calloc(1, sizeof(struct event)); return 0; }
 EXPORT res cuEventRecord(struct event *event, void *stream) {
+    event->behind = queue_tail;
     event->until = stream == (void *)1 ? current->until : of(stream, 0)->until;
     return 0;
 }
@@ -126,7 +206,7 @@ EXPORT res cuStreamWaitEvent(void *handle, struct event *event, unsigned flags) 
     if (stream->until < event->until) stream->until = event->until;
     return 0;
 }
-EXPORT res cuEventQuery(struct event *event) { return event->until > now() ? NOT_READY : 0; }
+EXPORT res cuEventQuery(struct event *event) { if (starts) return is_done(event->behind) ? 0 : NOT_READY; return event->until > now() ? NOT_READY : 0; }
 EXPORT res cuEventSynchronize(struct event *event) { __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED); wait_until(event->until); return 0; }
 EXPORT res cuEventDestroy_v2(struct event *event) { free(event); return 0; }
 EXPORT res cuStreamBeginCapture_v2(void *handle, int how) {
@@ -144,9 +224,18 @@ EXPORT res cuStreamEndCapture(void *handle, void **graph) {
     return stream->broken ? 901 : 0;
 }
 
+static void timeline(int device, int64_t start, int64_t end) {
+    const char *path = getenv("TIMELINE");
+    if (path && log_file < 0) log_file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
+    if (log_file < 0) return;
+    char line[96];
+    int len = snprintf(line, sizeof line, "%d %d %lld %lld\n", getpid(), device, (long long)start, (long long)end);
+    if (write(log_file, line, len) < 0) log_file = -1; /* the program closed it */
+}
 static res run(unsigned micros, struct stream *stream) {
     if (!current) return 201;
     if (stream->capturing) { stream->nodes++; return 0; }
+    if (starts) return queue_up(micros, stream);
     /* A launch queue is not endless: a program runs ahead of the device by $QUEUE_MS (50), then waits. */
     int64_t ahead = (getenv("QUEUE_MS") ? atoi(getenv("QUEUE_MS")) : 50) * 1000000LL;
     if (device_until[stream->device] > now() + ahead) wait_until(device_until[stream->device] - ahead);
@@ -160,13 +249,7 @@ static res run(unsigned micros, struct stream *stream) {
     stream->until = end;
     if (stream->context->until < end) stream->context->until = end;
     if (device_until[stream->device] < end) device_until[stream->device] = end;
-    const char *path = getenv("TIMELINE");
-    if (path && log_file < 0) log_file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
-    if (log_file >= 0) {
-        char line[96];
-        int len = snprintf(line, sizeof line, "%d %d %lld %lld\n", getpid(), stream->device, (long long)start, (long long)end);
-        if (write(log_file, line, len) < 0) log_file = -1; /* the program closed it */
-    }
+    timeline(stream->device, start, end);
     pthread_mutex_unlock(&mutex);
     pthread_setcancelstate(cancels, NULL);
     return 0;

@@ -6,6 +6,7 @@ mod beside;
 mod chaos;
 mod drained;
 mod edits;
+mod gangs;
 mod holders;
 mod shares;
 mod stage;

@@ -365,3 +365,44 @@ fn an_amount_for_a_device_that_is_not_there_is_a_complaint_and_not_a_limit() {
         assert!(lines.is_empty() && !limits.invalid, "{fits:?}: {lines:?}");
     }
 }
+
+fn gang(variables: &[(&str, &str)]) -> Option<Gang> {
+    environment(variables).limits.gang
+}
+
+#[test]
+fn the_processes_of_one_job_are_a_gang_and_a_job_of_one_process_is_none() {
+    let torch = |size, port| {
+        gang(&[
+            ("WORLD_SIZE", size),
+            ("RANK", "0"),
+            ("MASTER_ADDR", "10.0.0.1"),
+            ("MASTER_PORT", port),
+        ])
+    };
+    assert!(matches!(torch("2", "29500"), Some(Gang::Found(_))));
+    assert_eq!(torch("2", "29500"), torch("2", "29500"));
+    assert_ne!(torch("2", "29500"), torch("2", "29501"));
+    assert_eq!(torch("1", "29500"), None);
+    assert_eq!(gang(&[("WORLD_SIZE", "8")]), None, "nothing names the job");
+    let slurm = [
+        ("SLURM_STEP_NUM_TASKS", "4"),
+        ("SLURM_JOB_ID", "17"),
+        ("SLURM_STEP_ID", "0"),
+    ];
+    assert!(gang(&slurm).is_some());
+    let mpi = [
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("PMIX_NAMESPACE", "prterun-1@1"),
+    ];
+    assert!(gang(&mpi).is_some());
+    assert_eq!(gang(&[]), None);
+}
+
+#[test]
+fn a_named_gang_stands_above_the_launchers_and_none_means_none() {
+    let job = [("WORLD_SIZE", "2"), ("MASTER_PORT", "1")];
+    let with = |name| gang(&[job[0], job[1], ("GPUSHARE_GANG", name)]);
+    assert_eq!(with("mine"), Some(Gang::Named("mine".into())));
+    assert_eq!(with("none"), None);
+}

@@ -9,26 +9,27 @@
 //!   ones, and a long one starves no longer than eight times its mean hold. A newcomer counts as short until it has
 //!   held; a hold that grows longer than the mean of the waiters is theirs.
 
-use super::DeviceLock;
+use super::{
+    DeviceLock,
+    gang::{CREDIT, Call},
+};
 use crate::{
     book::Shares,
     liveness::{self, Mark},
     primitive::Ordering,
-    protocol::{
-        claim,
-        turn::{BITMAP, who},
-    },
+    protocol::turn::{BITMAP, who},
     segment::Segments,
     state::{DeviceEntry, Slot, State},
-    value::{Order, Share, SlotId},
+    value::{LockPolicy, Order, Share, SlotId},
 };
 
 /// So much waiting is worth one step of priority.
 pub(crate) const AGE_NS: u64 = 100_000_000;
 /// Under `shortest`, this much waiting makes up for one nanosecond of a longer mean hold.
 const AGE_DIVISOR: u64 = 8;
-/// A waiter that has not looked for so long may be stopped, and is not chosen; it takes part again once it looks.
-pub(super) const PULSE_NS: u64 = 500_000_000;
+
+pub(super) use super::find::{PULSE_NS, waiters};
+pub(crate) use super::find::{entry_of, entry_on, slot_of};
 
 /// A process that may have the lock next, or has it.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,11 @@ pub(crate) struct Candidate {
     /// Less is better.
     rank: i128,
     since_ns: u64,
+    /// Its virtual time, the hold under way included.
+    pub(super) vtime: u64,
+    pub(super) priority: i32,
+    /// Its gang has its turn elsewhere.
+    pub(super) call: Option<Call>,
 }
 
 impl Candidate {
@@ -44,52 +50,14 @@ impl Candidate {
     pub(crate) fn beats(&self, holder: &Candidate) -> bool {
         self.rank <= holder.rank
     }
-}
 
-/// The slot of a slot or owner word, if it is that life of it and published.
-pub(crate) fn slot_of(state: &State, word: u64) -> Option<(SlotId, &Slot)> {
-    let id = SlotId::from_word(who(word))?;
-    let slot = state.slots.get(usize::from(id.index))?;
-    (claim::live(&slot.claim) == Some(id.epoch)).then_some((id, slot))
-}
-
-/// A slot's entry on a device.
-pub(crate) fn entry_on(slot: &Slot, device: usize) -> Option<&DeviceEntry> {
-    let entry = slot.entry_of_device.get(device)?.load(Ordering::Relaxed);
-    slot.entries.get(usize::from(entry).checked_sub(1)?)
-}
-
-/// The entry of a slot word on a device.
-pub(crate) fn entry_of(state: &State, word: u64, device: usize) -> Option<&DeviceEntry> {
-    entry_on(slot_of(state, word)?.1, device)
-}
-
-/// The waiters of a bitmap, with their entries.
-pub(super) fn waiters<'s>(
-    state: &'s State,
-    device: usize,
-    bits: &[u64; BITMAP],
-) -> impl Iterator<Item = (SlotId, &'s Slot, &'s DeviceEntry)> + use<'s> {
-    let mut bits = *bits;
-    std::iter::from_fn(move || {
-        let (at, word) = bits.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
-        let index = at * 64 + word.trailing_zeros() as usize;
-        *word &= *word - 1;
-        Some(index)
-    })
-    .filter_map(move |index| {
-        let slot = state.slots.get(index)?;
-        let epoch = claim::live(&slot.claim)?;
-        let entry = entry_on(slot, device)?;
-        Some((
-            SlotId {
-                index: index as u16,
-                epoch,
-            },
-            slot,
-            entry,
-        ))
-    })
+    /// Whether this one, whose gang calls it, goes before another that would have the turn.
+    pub(crate) fn is_called_before(&self, other: &Candidate, policy: &LockPolicy) -> bool {
+        let credit = CREDIT * policy.hold_limit();
+        self.call.is_some()
+            && self.vtime <= other.vtime.saturating_add(credit)
+            && (policy.order != Order::Priority || self.priority >= other.priority)
+    }
 }
 
 /// The best of the eligible waiters, but for one (an owner that is being put out).
@@ -98,11 +66,12 @@ pub(crate) fn best(
     shares: &mut Shares,
     device: usize,
     bits: &[u64; BITMAP],
-    order: Order,
+    policy: &LockPolicy,
     but: u64,
     now_ns: u64,
 ) -> Option<Candidate> {
-    let mut best: Option<Candidate> = None;
+    let order = policy.order;
+    let (mut best, mut called): (Option<Candidate>, Option<Candidate>) = (None, None);
     for (id, slot, entry) in waiters(segments.state(), device, bits) {
         if id.to_word() == but {
             continue;
@@ -116,13 +85,23 @@ pub(crate) fn best(
             word: id.to_word(),
             rank,
             since_ns,
+            vtime: entry.vtime.load(Ordering::Relaxed),
+            priority: share.priority,
+            call: Call::of(segments.state(), (id, slot), device, policy, now_ns),
         };
         if best.is_none_or(|best| (candidate.rank, candidate.since_ns) < (best.rank, best.since_ns))
         {
             best = Some(candidate);
         }
+        let began = |of: &Candidate| of.call.map_or(u64::MAX, |call| call.since_ns);
+        if candidate.call.is_some() && called.is_none_or(|it| began(&candidate) < began(&it)) {
+            called = Some(candidate);
+        }
     }
-    best
+    match (best, called) {
+        (Some(best), Some(called)) if called.is_called_before(&best, policy) => Some(called),
+        _ => best,
+    }
 }
 
 /// The share of a waiter that may have the lock now: it looks, it lives, it is neither paused nor over its cap.
@@ -197,6 +176,9 @@ pub(crate) fn holder(
         word,
         rank,
         since_ns,
+        vtime: virtual_now(entry, share, held),
+        priority: share.priority,
+        call: None,
     }
 }
 
@@ -255,7 +237,7 @@ impl DeviceLock<'_> {
 
     /// Who is to have the lock next, but for one.
     pub(super) fn best_waiter(&self, but: u64, now_ns: u64) -> Option<Candidate> {
-        let order = self.order();
+        let policy = self.policy();
         let mut shares = self.seat.shares();
         let bits = self.device.turn().waiting();
         best(
@@ -263,7 +245,7 @@ impl DeviceLock<'_> {
             &mut shares,
             self.index,
             &bits,
-            order,
+            &policy,
             but,
             now_ns,
         )

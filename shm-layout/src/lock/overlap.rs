@@ -26,7 +26,7 @@ use crate::{
     liveness::{self, Mark},
     primitive::Ordering,
     protocol::{bell, turn::BITMAP},
-    state::{Device, DeviceEntry},
+    state::{Device, DeviceEntry, Slot},
     value::{Event, EventKind, Order, Share, SlotId},
 };
 
@@ -42,10 +42,12 @@ pub struct HeldBack {
     pub by: Option<SlotId>,
     /// It is to submit nothing at all. Else what it submits must not be felt.
     pub wholly: bool,
+    /// Not for itself, but because another member of its gang is held back on another device.
+    pub with_gang: bool,
 }
 
 impl Device {
-    fn active_bits(&self) -> [u64; BITMAP] {
+    pub(super) fn active_bits(&self) -> [u64; BITMAP] {
         std::array::from_fn(|at| self.active[at].load(Ordering::Relaxed))
     }
 
@@ -130,6 +132,7 @@ impl DeviceLock<'_> {
     pub fn may_have_to_hold_back(&self, now_ns: u64) -> bool {
         let share = self.seat.share();
         share.cap.is_some()
+            || self.gang_is_elsewhere() && self.others(now_ns).next().is_some()
             || match self.order() {
                 Order::Fair => self.others(now_ns).next().is_some(),
                 Order::Priority => self
@@ -152,6 +155,7 @@ impl DeviceLock<'_> {
             return Some(HeldBack {
                 by: None,
                 wholly: true,
+                with_gang: false,
             });
         }
         if waited_ns >= STARVED_NS {
@@ -175,7 +179,24 @@ impl DeviceLock<'_> {
             .map(|other| HeldBack {
                 by: Some(other.id),
                 wholly: order != Order::Priority,
+                with_gang: false,
             })
+            .or_else(|| self.held_back_with_gang(now_ns))
+    }
+
+    /// What is held back on one device waits in its kernels on the others: there its gang leaves the device to those that use
+    /// it.
+    fn held_back_with_gang(&self, now_ns: u64) -> Option<HeldBack> {
+        if !self.is_mate_held_back(now_ns) {
+            return None;
+        }
+        let mut others = self.others(now_ns);
+        let other = others.find(|other| other.submits() && !self.is_of_our_gang(other.slot))?;
+        Some(HeldBack {
+            by: Some(other.id),
+            wholly: true,
+            with_gang: true,
+        })
     }
 
     /// Whether this process has been held back for so long that it goes on for a moment.
@@ -201,6 +222,7 @@ impl DeviceLock<'_> {
                 return;
             };
             let word = by.by.map(SlotId::to_word);
+            self.say_held_back(!by.with_gang);
             if self.words.lock_state.load(Ordering::Relaxed) != BACK {
                 self.keep_active(now);
                 let since = self.words.lock_since.swap(now, Ordering::Relaxed);
@@ -242,10 +264,20 @@ impl DeviceLock<'_> {
         self.words.charged_ns.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
         self.words.lock_state.store(ACTIVE, Ordering::Relaxed);
+        self.say_held_back(false);
         self.publish(Event {
             arg0: waited,
             ..Event::of(now_ns, self.seat.slot(), EventKind::Active)
         });
+    }
+
+    /// The slots of the other processes that have entered this device.
+    pub(super) fn others_here(&self) -> impl Iterator<Item = &Slot> {
+        let (at, bit) = self.seat.slot().bit();
+        let mut bits = self.members();
+        bits[at] &= !bit;
+        let state = self.seat.segments().state();
+        waiters(state, self.index, &bits).map(|(_, slot, _)| slot)
     }
 
     fn members(&self) -> [u64; BITMAP] {
@@ -269,6 +301,7 @@ impl DeviceLock<'_> {
             .filter(|(_, slot, _)| liveness::mark_of(&slot.keeper) != Mark::Dead)
             .map(move |(id, slot, entry)| Other {
                 id,
+                slot,
                 entry,
                 share: self.share_of(id, slot, now_ns),
             })
@@ -284,6 +317,7 @@ impl DeviceLock<'_> {
 /// Another process on the device.
 struct Other<'s> {
     id: SlotId,
+    slot: &'s Slot,
     entry: &'s DeviceEntry,
     share: Share,
 }

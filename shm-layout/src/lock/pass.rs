@@ -88,7 +88,7 @@ pub(crate) fn withdraw(
     let control = segments.control();
     let policy =
         settings(control.device_settings(&device.uuid())).or(settings(control.common_settings()));
-    let order = policy.unwrap_or_default().order;
+    let policy = policy.unwrap_or_default();
     let mut shares = Shares::default();
     let passed = pass(segments, device_index, owner, |bits| {
         choose::best(
@@ -96,7 +96,7 @@ pub(crate) fn withdraw(
             &mut shares,
             device_index,
             bits,
-            order,
+            &policy,
             word,
             now_ns,
         )

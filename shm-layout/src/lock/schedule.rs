@@ -1,6 +1,7 @@
 //! Who gets how much, in simulated time: the real words, the real choice, and a clock that the test holds.
 
 mod counted;
+mod gangs;
 
 use proptest::prelude::*;
 

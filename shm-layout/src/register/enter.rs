@@ -14,7 +14,7 @@ use crate::{
     reap::reap,
     segment::Segments,
     tables,
-    value::{Event, EventKind, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
+    value::{Event, EventKind, Gang, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
 };
 
 /// Claims a slot and publishes who we are.
@@ -58,6 +58,11 @@ pub fn register(
     slot.launch_policy_source
         .store(codec::source_byte(policy_source), Ordering::Relaxed);
     slot.invalid.store(u32::from(invalid), Ordering::Relaxed);
+    let gang = limits
+        .gang
+        .as_ref()
+        .map_or(0, |gang| gang_word(gang, identity));
+    slot.gang.store(gang, Ordering::Relaxed);
     slot.registered_ns.store(now, Ordering::Relaxed);
     slot.heartbeat_ns.store(now, Ordering::Relaxed);
     slot.acked
@@ -81,6 +86,23 @@ pub fn register(
         keeper: Mutex::new(None),
         entering: Mutex::new(()),
     })
+}
+
+/// One number for all processes of a job, and never zero: of one user, and unless the user named it of one container.
+fn gang_word(gang: &Gang, identity: &Identity) -> u64 {
+    let (name, container) = match gang {
+        Gang::Named(name) => (name, 0),
+        Gang::Found(name) => (name, identity.pid_ns),
+    };
+    let ids = [u64::from(identity.uid), container];
+    let bytes = ids.iter().flat_map(|id| id.to_le_bytes());
+    // FNV-1a.
+    let hash = bytes
+        .chain(name.bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    hash.max(1)
 }
 
 /// The first free slot whose byte we can lock; dead processes are reaped if there is none.

@@ -172,6 +172,7 @@ impl<'s> Reading<'s> {
             alive: self.liveness(slot, index),
             share,
             group: name.map(|name| codec::text_of(&name)),
+            gang: slot.gang.load(Ordering::Relaxed),
             acked: slot.acked.load(Ordering::Relaxed),
             invalid,
             trace: TraceView {

@@ -16,6 +16,15 @@ pub enum MemoryLimit {
     None,
 }
 
+/// A job that runs as several processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gang {
+    /// As the person who started it calls it.
+    Named(String),
+    /// As its launcher does, by variables that may have the same values in another container.
+    Found(String),
+}
+
 /// Everything a process's launch environment asks for.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchLimits {
@@ -33,6 +42,8 @@ pub struct LaunchLimits {
     pub share_source: Source,
     /// The group to join.
     pub group: Option<String>,
+    /// What names the job whose processes have their turns together: see `environment::job`.
+    pub gang: Option<Gang>,
     /// The lock policy for this process's devices, where the operator sets none.
     pub policy: Option<LockPolicy>,
     /// Who set it.

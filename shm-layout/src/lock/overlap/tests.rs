@@ -173,6 +173,7 @@ fn a_cap_holds_back_wholly_and_for_nobody() {
     let own = HeldBack {
         by: None,
         wholly: true,
+        with_gang: false,
     };
     assert_eq!(held, Some(own));
     world.now += 5_000 * MS;
@@ -199,4 +200,55 @@ fn a_wait_is_counted_once_however_often_it_is_interrupted() {
     assert_eq!(waits, 1);
     assert!(words.waited_ns.load(Ordering::Relaxed) >= 5 * MS);
     assert_eq!(words.lock_state.load(Ordering::Relaxed), ACTIVE);
+}
+
+/// Two members of a gang, one on each of two devices, and a process beside each; the second has this priority.
+fn gang(priority: i32) -> World {
+    let mut world = World::new(Order::Priority, &[]);
+    for (device, gang, priority) in [
+        (1, true, 0),
+        (2, true, 0),
+        (1, false, priority),
+        (2, false, 0),
+    ] {
+        let limits = LaunchLimits {
+            priority: Some(priority),
+            gang: gang.then(|| crate::Gang::Named("both".into())),
+            ..LaunchLimits::default()
+        };
+        let process = register(world.operator.segments(), &Identity::default(), &limits);
+        let process = process.expect("a slot");
+        let entry = process
+            .add_device([device; 16], 0, "", 1, 0)
+            .expect("an entry");
+        world.processes.push((process, entry));
+    }
+    world
+}
+
+#[test]
+fn a_gang_holds_back_as_one_where_a_process_beside_it_has_work() {
+    let world = gang(5);
+    (0..4).for_each(|who| world.begin(who));
+    assert!(world.lock(1).may_have_to_hold_back(world.now));
+    assert_eq!((world.by(0), world.by(1)), (Some(2), None));
+    // The first waits until the urgent process is done; then the second holds back for the process beside it.
+    let hold = |who: usize| world.lock(who).hold_back(AHEAD, MS, &|| false);
+    hold(0);
+    assert_eq!(world.lock(0).words.lock_state.load(Ordering::Relaxed), BACK);
+    assert_eq!(world.by(1), Some(3));
+    hold(1);
+    // Neither waits for the other.
+    world.lock(2).end_activity(world.now);
+    assert_eq!(world.by(0), None);
+    world.lock(0).go_on(world.now);
+    assert_eq!(world.by(1), None);
+}
+
+#[test]
+fn a_gang_does_not_hold_back_where_it_is_alone() {
+    let world = gang(5);
+    (0..3).for_each(|who| world.begin(who));
+    world.lock(0).hold_back(AHEAD, MS, &|| false);
+    assert_eq!(world.by(1), None);
 }

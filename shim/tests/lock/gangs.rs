@@ -1,0 +1,133 @@
+//! Two ranks on two devices, whose kernels wait for each other, beside a contender on each.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gpushare_testbed::{Watched, eventually};
+use rustix::process::Signal;
+use shm_layout::{Change, Set};
+
+use crate::stage::{PATIENCE, Stage, last_line, number};
+
+const TURNS: &str = "timeslice=50ms order=fair";
+/// What a step takes alone: eight kernels and eight collectives.
+const STEP_US: u64 = 8 * 6000;
+
+fn started(stage: &Stage, policy: &str, words: &str, variables: &[(&str, &str)]) -> Watched {
+    let mut command = stage.program("rank.c", policy);
+    command
+        .args(words.split_whitespace())
+        .env("DEVICES", "2")
+        .env("QUEUE_MS", "6")
+        .env("QUEUE", "3")
+        .envs(variables.iter().copied());
+    Watched::spawn_for(&mut command, Duration::from_secs(120))
+}
+
+/// A contender on each device, at work.
+fn contenders(stage: &Stage, policy: &str) -> [Watched; 2] {
+    [0, 1].map(|device| {
+        let mut contender = started(stage, policy, &format!("{device} 1000000 alone"), &[]);
+        assert_eq!(contender.line(), "ready");
+        contender
+    })
+}
+
+/// Two ranks of so many steps.
+fn ranks(stage: &Stage, policy: &str, gang: &str, steps: u64) -> [Watched; 2] {
+    let file = stage.segments().with_file_name("collectives");
+    let file = file.to_str().expect("a temporary directory");
+    ["0", "1"].map(|rank| {
+        let variables = [
+            ("COLLECTIVES", file),
+            ("RANK", rank),
+            ("GPUSHARE_GANG", gang),
+        ];
+        started(stage, policy, &format!("{rank} {steps}"), &variables)
+    })
+}
+
+/// How much longer ranks take beside contenders than alone; and the stage.
+fn slowdown(policy: &str, gang: &str, steps: u64) -> (f64, Stage) {
+    let stage = Stage::new();
+    let contenders = contenders(&stage, policy);
+    let took = ranks(&stage, policy, gang, steps).map(|rank| number(&last_line(rank), "took"));
+    drop(contenders);
+    let most = took.into_iter().max().unwrap_or(0);
+    (most as f64 / (steps * STEP_US) as f64, stage)
+}
+
+#[test]
+fn two_ranks_have_their_turns_together_and_lose_no_more_than_the_contenders_take() {
+    let (apart, _) = slowdown(TURNS, "none", 6);
+    let (together, stage) = slowdown(TURNS, "both", 25);
+    eprintln!("slowdown {apart:.2} apart, {together:.2} together");
+    let forced: u64 = stage.snapshot().devices.iter().map(|one| one.forced).sum();
+    // A machine so busy that a drain outlasts grace proves nothing.
+    assert!(forced > 0 || stage.overlaps() == 0, "{}", stage.overlaps());
+    assert!(together < apart / 2.0, "{together:.2} against {apart:.2}");
+}
+
+/// Kernels by process.
+fn kernels(stage: &Stage) -> BTreeMap<u32, usize> {
+    let mut counts = BTreeMap::new();
+    for kernel in stage.kernels() {
+        *counts.entry(kernel.pid).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_rank_that_is_stopped_or_dies_stops_no_contender() {
+    for signal in [Signal::STOP, Signal::KILL] {
+        let stage = Stage::new();
+        let contenders = contenders(&stage, TURNS);
+        let [mut first, mut second] = ranks(&stage, TURNS, "both", 1_000_000);
+        assert_eq!(
+            (first.line(), second.line()),
+            ("ready".into(), "ready".into())
+        );
+        second.signal(signal);
+        let before = kernels(&stage);
+        eventually("both contenders go on", PATIENCE, || {
+            let now = kernels(&stage);
+            contenders
+                .iter()
+                .all(|one| now[&one.pid()] > before[&one.pid()] + 100)
+        });
+    }
+}
+
+/// The first rank weighs so little that it is held back for the process beside it; the second has no reason of its own.
+#[test]
+fn ranks_hold_back_together_under_overlap_and_get_on() {
+    let policy = "overlap=10ms order=fair";
+    let stage = Stage::new();
+    let contenders = contenders(&stage, policy);
+    let [mut first, mut second] = ranks(&stage, policy, "both", 1_000_000);
+    assert_eq!(
+        (first.line(), second.line()),
+        ("ready".into(), "ready".into())
+    );
+    stage.edit(&Change::ProcessShare {
+        slot: stage.slot_of(first.pid()),
+        weight: Set::To(10),
+        priority: Set::Keep,
+        cap: Set::Keep,
+        paused: Set::Keep,
+        boost: Set::Keep,
+    });
+    let waited = |one: &Watched| -> u64 {
+        let devices = stage.process(one.pid()).devices;
+        devices.iter().map(|device| device.lock.waited_ns).sum()
+    };
+    eventually("both ranks have been held back", PATIENCE, || {
+        waited(&first) > 100_000_000 && waited(&second) > 100_000_000
+    });
+    let before = kernels(&stage);
+    eventually("all get on", PATIENCE, || {
+        let now = kernels(&stage);
+        let all = contenders.iter().chain([&first, &second]);
+        all.into_iter()
+            .all(|one| now[&one.pid()] > before[&one.pid()] + 20)
+    });
+}
