@@ -1744,7 +1744,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__run)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --mps-threads --best-effort --trace --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --trace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1771,6 +1771,10 @@ _gpushare() {
                     return 0
                     ;;
                 --group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gang)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2102,7 +2106,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__wrap)
-            opts="-h --gpu --memory --weight --priority --cap --group --name --policy --sim --no-mps --mps-threads --best-effort --help"
+            opts="-h --gpu --memory --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2129,6 +2133,10 @@ _gpushare() {
                     return 0
                     ;;
                 --group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gang)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -57,6 +57,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l weight -d 'Sha
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l priority -d 'Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l cap -d 'Upper limit of its share of the device\'s time, 1% to 100%' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l group -d 'Join this group and use its quota, weight and cap' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l gang -d 'Name of the job whose processes have their turns on all their devices together, or none' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l name -d 'Label of the program in all displays; name:LABEL selects it as a target' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l policy -d 'Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l sim -d 'Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]' -r
@@ -199,6 +200,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l weight -d 'Sh
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l priority -d 'Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l cap -d 'Upper limit of its share of the device\'s time, 1% to 100%' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l group -d 'Join this group and use its quota, weight and cap' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l gang -d 'Name of the job whose processes have their turns on all their devices together, or none' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l name -d 'Label of the program in all displays; name:LABEL selects it as a target' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l policy -d 'Lock policy unless the operator has set one, such as "timeslice=5ms order=fair"' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l sim -d 'Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]' -r

@@ -61,7 +61,8 @@ impl Data {
         sample.events.retain(|event| event.time_ns >= oldest);
         self.lanes.update(&sample);
         self.log.update(&sample);
-        let present: Vec<Who> = sample.processes.iter().map(Who::of).collect();
+        let processes = sample.processes.iter();
+        let present: Vec<(Who, u64)> = processes.map(|p| (Who::of(p), p.gang)).collect();
         self.letters.update(&present);
         for process in &sample.processes {
             for holding in &process.devices {
@@ -72,7 +73,7 @@ impl Data {
                 pulse.update(process, holding, sample.time_ns);
             }
         }
-        let present: HashSet<Who> = present.into_iter().collect();
+        let present: HashSet<Who> = present.into_iter().map(|(who, _)| who).collect();
         self.pulses.retain(|(who, _), _| present.contains(who));
         self.spent = self.lanes.spent(sample.time_ns, WINDOW_NS);
         self.blame.update(&sample);

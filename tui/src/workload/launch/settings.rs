@@ -39,6 +39,11 @@ pub struct Settings {
     /// Join this group and use its quota, weight and cap
     #[arg(long, value_name = "G")]
     pub group: Option<String>,
+    /// Name of the job whose processes have their turns on all their devices together, or none
+    ///
+    /// Without it the processes of one job of torchrun, MPI or Slurm have, as their environment tells.
+    #[arg(long, value_name = "JOB")]
+    pub gang: Option<String>,
     /// Label of the program in all displays; name:LABEL selects it as a target
     #[arg(long, value_name = "LABEL")]
     pub name: Option<String>,
@@ -99,6 +104,7 @@ carried! {
     "--priority" PRIORITY priority Wish |what, text| right(what, units::parse_integer(text, -20, 19));
     "--cap" CAP cap Limit |what, text| right(what, units::parse_percent(text));
     "--group" GROUP group Limit check_group;
+    "--gang" GANG gang Wish check_label;
     "--name" NAME name Wish check_label;
     "--policy" POLICY policy Limit |what, text| right(what, units::policy(text));
 }
