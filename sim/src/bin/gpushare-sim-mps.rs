@@ -131,6 +131,10 @@ fn obey(pipe: &Path, line: &str) -> ExitCode {
             }
             clients().iter().for_each(|client| println!("{client}"));
         }
+        ["get_server_status", _] => {
+            let faulty = World::open().is_ok_and(|world| mps::is_faulty(&world, server));
+            println!("{}", if faulty { "FAULT" } else { "ACTIVE" });
+        }
         // It ends when the last client has; the caller asks again.
         ["quit"] if clients().is_empty() => drop(std::fs::remove_file(file)),
         ["quit"] => {}

@@ -192,6 +192,17 @@ impl Place {
         }
     }
 
+    /// What a server says of itself, in a word: `ACTIVE`, or `FAULT` while it takes no new client. `None` where it does not
+    /// say.
+    pub fn status(&self, server: u32) -> Option<String> {
+        let control = Control::of(self).ok()?;
+        let answer = control.ask(self, &format!("get_server_status {server}"), PATIENCE);
+        let answer = answer.ok().filter(|answer| answer.status.success())?;
+        let word = answer.text.trim();
+        let is_word = !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+        is_word.then(|| word.to_owned())
+    }
+
     /// Waits until the daemon that had this pid is gone; says whether it is.
     pub fn gone(&self, pid: u32, limit: Duration) -> bool {
         let start = Instant::now();

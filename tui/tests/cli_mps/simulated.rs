@@ -81,6 +81,7 @@ fn every_tool_says_who_is_under_mps_and_takes_the_server_for_no_stranger() {
     let status = machine.gpushare(&["mps", "status", "--json"]).done().json();
     let client = json!([{"pid": train.pid(), "name": "train", "managed": true}]);
     assert_eq!(status["servers"][0]["clients"], client);
+    assert_eq!(status["servers"][0]["status"], "ACTIVE");
     let server = status["servers"][0]["pid"].as_u64().expect("a pid") as u32;
 
     let ps = machine.gpushare(&["ps", "--json"]).done().json();
@@ -173,6 +174,9 @@ fn a_fault_of_the_only_client_with_work_is_laid_at_its_door_and_ends_the_others(
         newcomer.err.contains("MPS server is not ready"),
         "{newcomer:?}"
     );
+
+    let status = machine.gpushare(&["mps", "status"]).done().out;
+    assert!(status.contains("takes no new client"), "{status}");
 
     serve.say("quit");
     drop(serve.wait_output());

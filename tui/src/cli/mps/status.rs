@@ -38,8 +38,9 @@ object! {
 
 object! {
     /// A process that runs the kernels of its clients.
-    pub Server(server_pid: u32, of: Vec<Client>) {
+    pub Server(server_pid: u32, says: Option<String>, of: Vec<Client>) {
         pid: u32 = server_pid, "The server, which is in NVML's process list too.";
+        status: Option<String> = says, "What it says of itself: ACTIVE, or FAULT after a client's kernel failed, until all clients have ended; null where it does not say.";
         clients: Vec<Client> = of, "The programs whose kernels it runs.";
     }
 }
@@ -52,6 +53,9 @@ object! {
         managed: bool = label.is_some(), "Whether the preloaded library counts it.";
     }
 }
+
+/// What a server says after a fault.
+const FAULT: &str = "FAULT";
 
 /// What the daemon says.
 pub struct Found {
@@ -95,6 +99,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
                 writeln!(out, "no clients")?;
             }
             for server in servers {
+                if server.status.as_deref() == Some(FAULT) {
+                    writeln!(
+                        out,
+                        "server {} takes no new client, because a kernel of one failed: end all its clients",
+                        server.pid
+                    )?;
+                }
                 for client in &server.clients {
                     writeln!(out, "client {} of server {}", client.title(), server.pid)?;
                 }
@@ -136,7 +147,8 @@ pub fn clients(dir: &SegmentDir, place: &Place, servers: Vec<u32>) -> Result<Vec
     for server in servers {
         let pids = place.clients(server)?.into_iter();
         let client = |pid| Client::of(pid, names.get(&pid).map(String::as_str));
-        all.push(Server::of(server, pids.map(client).collect()));
+        let status = place.status(server);
+        all.push(Server::of(server, status, pids.map(client).collect()));
     }
     Ok(all)
 }
@@ -183,7 +195,7 @@ mod tests {
             running: Some(true),
             problem: None,
             pid: Some(1),
-            servers: Some(vec![Server::of(2, vec![client])]),
+            servers: Some(vec![Server::of(2, Some(FAULT.into()), vec![client])]),
         };
         let place = Place::of(Path::new("/dev/shm/x")).expect("absolute");
         explains(&Document::of(found, place));
