@@ -334,6 +334,22 @@ fn the_mps_of_an_experiment_that_was_killed_is_stopped_by_the_next_one() {
     eventually("its daemon ends", LIMIT, || daemon() == 0);
 }
 
+#[test]
+fn a_reader_that_goes_away_costs_no_file() {
+    let bed = Testbed::new();
+    let plan = plan(&bed, &endless("86461").replace("-z $LONG", "1"));
+    let (svg, path) = file(&bed, "r.svg");
+    let mut child = command(&bed, &[&plan, "--svg", &path])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it is built");
+    // Before the table is written.
+    drop(child.stdout.take());
+    child.wait().expect("it ends");
+    assert!(read(&svg).contains("</svg>"));
+}
+
 /// Two conditions: the first gives a figure, the second runs until it is ended, and starts a process that leaves its
 /// session. The word marks all that run.
 fn endless(word: &str) -> String {

@@ -220,15 +220,11 @@ fn nothing(results: &Results<'_>) -> Option<String> {
     failure.or_else(|| Some("all were skipped".into()))
 }
 
+/// The files first: a reader of the table that goes away (`| head`) takes nothing of a long measurement along.
 fn report(args: &Args, results: &Results<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    match &args.json {
-        Some(file) if is_stdout(file) => document::json(results, out)?,
-        json => {
-            table::write(results, out)?;
-            if let Some(file) = json {
-                output::whole_file(file, |out| document::json(results, out))?;
-            }
-        }
+    let json = args.json.as_ref();
+    if let Some(file) = json.filter(|file| !is_stdout(file)) {
+        output::whole_file(file, |out| document::json(results, out))?;
     }
     if let Some(file) = &args.csv {
         output::whole_file(file, |out| document::csv(results, out))?;
@@ -236,7 +232,10 @@ fn report(args: &Args, results: &Results<'_>, out: &mut dyn Write) -> Result<(),
     if let Some(file) = &args.svg {
         output::whole_file(file, |out| Ok(plot::svg(results, out)?))?;
     }
-    Ok(())
+    match json {
+        Some(file) if is_stdout(file) => document::json(results, out),
+        _ => Ok(table::write(results, out)?),
+    }
 }
 
 fn end(results: &Results<'_>) -> Done {
