@@ -67,6 +67,8 @@ pub struct State {
     pub acquired_ns: u64,
     /// The limit of what may be queued was reached in this turn.
     pub was_full: bool,
+    /// Slices in a row that ended in time and never reached it.
+    pub calm_slices: u32,
     /// What is held is no lock: the process is active beside others, under `overlap`.
     pub beside: bool,
     /// Each submission looks at how much is queued: another process may make this one hold back, or its slices ended late.
@@ -160,6 +162,7 @@ impl Default for Turn {
                 synchronised: 0,
                 acquired_ns: 0,
                 was_full: false,
+                calm_slices: 0,
                 beside: false,
                 limited: false,
                 pass_until_ns: 0,

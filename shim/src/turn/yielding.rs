@@ -16,6 +16,9 @@ use crate::{
     trace,
 };
 
+/// After so many slices in a row that never found the limit reached, what is queued is not limited any more.
+const CALM: u32 = 50;
+
 /// A turn that was stopped: nothing more goes in.
 pub(super) struct Stopped {
     pub(super) pending: Outstanding,
@@ -228,7 +231,8 @@ impl Turn {
     }
 
     /// A slice is over. If it took too long, too much was queued at its end: from now on each submission looks at that while others
-    /// wait, until a slice ends in time that never found the limit reached.
+    /// wait, until many slices have ended in time that never found the limit reached. One is not enough: it may have been the
+    /// end of a burst.
     pub(super) fn learn(&self, lock: &DeviceLock<'_>) {
         let mut state = self.lock();
         let PolicyKind::Timeslice(slice) = state.rules.policy.kind else {
@@ -238,8 +242,14 @@ impl Turn {
         let took = clock::now().saturating_sub(since);
         if took > slice.saturating_add(slice / 2) {
             state.limited = true;
-        } else if !state.was_full {
-            self.unlimit(&mut state);
+            state.calm_slices = 0;
+        } else if state.was_full {
+            state.calm_slices = 0;
+        } else {
+            state.calm_slices = state.calm_slices.saturating_add(1);
+            if state.calm_slices >= CALM {
+                self.unlimit(&mut state);
+            }
         }
     }
 
