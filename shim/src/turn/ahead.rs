@@ -60,6 +60,8 @@ struct Pace {
     done_ns: Option<u64>,
     /// When something was last seen done, or the queue began.
     progress_ns: u64,
+    /// Nothing of the queue was seen done yet.
+    begins: bool,
 }
 
 impl Pace {
@@ -73,11 +75,25 @@ impl Pace {
         queued.saturating_mul(cost) - elapsed.min(cost).min(queued.saturating_mul(cost))
     }
 
-    /// So many were seen done now.
-    fn done(&mut self, count: u32, now_ns: u64) {
+    /// A queue begins.
+    fn begin(&mut self, now_ns: u64) {
+        self.progress_ns = now_ns;
+        self.done_ns = None;
+        self.begins = true;
+    }
+
+    /// So many were seen done now, `first` of them behind the oldest event.
+    fn done(&mut self, first: u32, all: u32, now_ns: u64) {
         let watched = std::mem::take(&mut self.watched);
+        if std::mem::take(&mut self.begins) && watched {
+            // They took no longer than this; a short queue may be done at each look, and then nothing else is known of it.
+            let most = now_ns.saturating_sub(self.progress_ns) / u64::from(all.max(1));
+            if self.cost_ns == 0 || most < self.cost_ns {
+                self.cost_ns = most.max(1);
+            }
+        }
         if let (true, Some(before)) = (watched, self.done_ns) {
-            let sample = now_ns.saturating_sub(before) / u64::from(count.max(1));
+            let sample = now_ns.saturating_sub(before) / u64::from(first.max(1));
             // The shortest lately: what another process had of the device meanwhile is in the longer ones.
             self.cost_ns = match self.cost_ns {
                 0 => sample,
@@ -116,8 +132,7 @@ impl Ahead {
     fn full_for(&mut self, more: u64, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
         loop {
             if self.queued == 0 {
-                self.pace.progress_ns = now_ns;
-                self.pace.done_ns = None;
+                self.pace.begin(now_ns);
                 return None;
             }
             let left = self.pace.left(self.queued + more, ahead_ns, now_ns);
@@ -133,21 +148,27 @@ impl Ahead {
             if self.tickets.is_empty() {
                 self.cover_all(now_ns);
             }
-            let Some(oldest) = self.tickets.front() else {
+            if self.tickets.is_empty() {
                 self.queued = 0;
                 continue;
-            };
-            if oldest.mark.is_pending() {
+            }
+            // All that are done by now: between two looks several may have ended.
+            let (mut first, mut all) = (0, 0);
+            while let Some(oldest) = self.tickets.front()
+                && !oldest.mark.is_pending()
+                && let Some(Ticket { mark, count, .. }) = self.tickets.pop_front()
+            {
+                first = if all == 0 { count } else { first };
+                all += count;
+                self.spare.push(mark);
+            }
+            if all == 0 {
                 self.pace.watched = true;
                 let nap = (left.saturating_sub(ahead_ns) / 2).clamp(SHORTEST_NAP, LONGEST_NAP);
                 return Some(Duration::from_nanos(nap));
             }
-            let done = self.tickets.pop_front();
-            if let Some(Ticket { mark, count, .. }) = done {
-                self.queued = self.queued.saturating_sub(u64::from(count));
-                self.pace.done(count, now_ns);
-                self.spare.push(mark);
-            }
+            self.queued = self.queued.saturating_sub(u64::from(all));
+            self.pace.done(first, all, now_ns);
         }
     }
 
@@ -164,7 +185,7 @@ impl Ahead {
     /// The calling thread has submitted to this stream.
     pub fn submitted(&mut self, used: Used, ahead_ns: u64, now_ns: u64) {
         if self.queued == 0 {
-            self.pace.progress_ns = now_ns;
+            self.pace.begin(now_ns);
         }
         self.queued += 1;
         let at = match self.uncovered.iter().position(|(known, _)| *known == used) {
@@ -265,7 +286,7 @@ mod tests {
 
     fn watched(pace: &mut Pace, count: u32, now_ns: u64) {
         pace.watched = true;
-        pace.done(count, now_ns);
+        pace.done(count, count, now_ns);
     }
 
     #[test]
@@ -275,7 +296,7 @@ mod tests {
         assert_eq!(pace.cost_ns, 0, "when the first began is not known");
         watched(&mut pace, 4, 14 * MS);
         assert_eq!(pace.cost_ns, MS);
-        pace.done(4, 100 * MS);
+        pace.done(4, 4, 100 * MS);
         assert_eq!(pace.cost_ns, MS, "its end was not seen");
         watched(&mut pace, 4, 120 * MS);
         assert_eq!(pace.cost_ns, MS, "nor when this one began");
@@ -287,6 +308,21 @@ mod tests {
         );
         watched(&mut pace, 4, 142 * MS);
         assert_eq!(pace.cost_ns, MS / 2, "a shorter one at once");
+    }
+
+    #[test]
+    fn a_queue_that_is_done_at_each_look_is_known_not_to_take_longer() {
+        let mut pace = Pace::default();
+        for (began, all) in [(0, 2), (100, 4), (200, 8)] {
+            pace.begin(began * MS);
+            pace.watched = true;
+            pace.done(1, all, (began + 1) * MS);
+            assert_eq!(pace.cost_ns, MS / u64::from(all));
+        }
+        pace.begin(300 * MS);
+        pace.watched = true;
+        pace.done(1, 1, 301 * MS);
+        assert_eq!(pace.cost_ns, MS / 8, "that it took longer is not known");
     }
 
     #[test]
