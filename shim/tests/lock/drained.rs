@@ -11,7 +11,7 @@ fn is_drained(how: &str) {
         let stage = Stage::new();
         let start = || {
             let mut command = stage.program("weaver.c", policy);
-            Watched::spawn(command.args(["1", how]).env("SIDE_BY_SIDE", "1"))
+            Watched::spawn(command.args(["2", how]).env("SIDE_BY_SIDE", "1"))
         };
         let programs = [start(), start()];
         for program in programs {

@@ -50,38 +50,38 @@ fn alternates_without(calls: &[i64], policy: &str, words: &str) {
 
 #[test]
 fn a_time_slice_ends_and_the_other_runs() {
-    alternates("timeslice=5ms", "1 500 4");
+    alternates("timeslice=5ms", "2 500 4");
 }
 
 #[test]
 fn a_holder_that_never_synchronises_is_drained_at_the_end_of_its_slice() {
-    alternates("timeslice=5ms", "1 500 0");
+    alternates("timeslice=5ms", "2 500 0");
 }
 
 #[test]
 fn a_count_of_launches_ends_a_turn() {
-    alternates("launches=10", "1 500 0");
+    alternates("launches=10", "2 500 0");
 }
 
 #[test]
 fn every_call_may_be_a_turn() {
-    alternates("always", "1 500 0");
+    alternates("always", "2 500 0");
 }
 
 #[test]
 fn work_in_many_streams_is_drained() {
-    alternates("timeslice=5ms", "1 500 7 streams");
+    alternates("timeslice=5ms", "2 500 7 streams");
 }
 
 #[test]
 fn work_in_the_threads_own_default_stream_is_drained() {
-    alternates("timeslice=5ms", "1 500 5 ptds");
+    alternates("timeslice=5ms", "2 500 5 ptds");
 }
 
 #[test]
 fn work_of_threads_that_have_ended_is_drained() {
-    alternates("timeslice=5ms", "1 500 4 threads");
-    alternates("launches=3", "1 500 0 threads");
+    alternates("timeslice=5ms", "2 500 4 threads");
+    alternates("launches=3", "2 500 0 threads");
 }
 
 const MEMBARRIER: i64 = libc::SYS_membarrier;
@@ -94,15 +94,15 @@ fn where_the_kernel_has_less_they_take_turns_all_the_same() {
         &[FUTEX_WAITV],
         &[MEMBARRIER, FUTEX_WAITV],
     ] {
-        alternates_without(calls, "timeslice=5ms", "1 500 4");
-        alternates_without(calls, "launches=10", "1 500 0");
+        alternates_without(calls, "timeslice=5ms", "2 500 4");
+        alternates_without(calls, "launches=10", "2 500 0");
     }
 }
 
 #[test]
 fn the_launch_of_a_captured_graph_takes_the_lock_and_is_drained() {
-    alternates("timeslice=5ms", "1 500 0 graph");
-    alternates("launches=3", "1 500 0 graph");
+    alternates("timeslice=5ms", "2 500 0 graph");
+    alternates("launches=3", "2 500 0 graph");
 }
 
 #[test]
