@@ -11,13 +11,20 @@
 //! that comes later waits until the process runs again. The bytes that leave are noted beside those that stay; the
 //! content is the process's own memory anyway and does not move, so neither do its addresses.
 //!
+//! What fails for good is as the driver has it: a checkpoint that fails leaves the process in a state that no call ends, and
+//! so does a restore without room, or of a process that had another one's memory mapped; it stays checkpointed.
+//!
 //! Who dies while locking leaves the process locked, as who dies later does.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::time::Duration;
 
 use crate::layout::Process;
 use crate::process::Member;
+use crate::scenario::{Bytes, Step};
 use crate::slots::taken_slots;
 use crate::world::World;
 use crate::{capacity, clock};
@@ -26,6 +33,13 @@ const RUNNING: u32 = 0;
 const LOCKING: u32 = 1;
 const LOCKED: u32 = 2;
 const CHECKPOINTED: u32 = 3;
+/// A checkpoint failed.
+const FAILED: u32 = 4;
+/// A restore failed: it says that it is checkpointed.
+const LOST: u32 = 5;
+/// A step under way, seen as the state it begins in.
+const LEAVING: u32 = 6;
+const RETURNING: u32 = 7;
 
 /// Bytes that stay on a device, as measured.
 const STAYS: u64 = 4 << 20;
@@ -41,6 +55,8 @@ pub enum State {
     Locked,
     /// And its memory is away.
     Checkpointed,
+    /// Its checkpoint failed; nothing helps it.
+    Failed,
 }
 
 /// Why a step was not taken.
@@ -52,8 +68,10 @@ pub enum Refused {
     State,
     /// It did not come to rest in time, and runs on.
     TimedOut,
-    /// It has managed memory.
-    Managed,
+    /// It has managed memory, or is a client of MPS.
+    NotSupported,
+    /// The step failed, for good.
+    Failed,
     /// There is no room for its memory; it is away still.
     NoRoom,
 }
@@ -76,19 +94,39 @@ fn step(process: &Process, from: u32, to: u32) -> Result<(), Refused> {
 pub fn state(world: &World, pid: u32) -> Result<State, Refused> {
     Ok(match find(world, pid)?.checkpoint.load(SeqCst) {
         RUNNING | LOCKING => State::Running,
-        LOCKED => State::Locked,
+        LOCKED | LEAVING => State::Locked,
+        FAILED => State::Failed,
         _ => State::Checkpointed,
     })
+}
+
+fn fails(world: &World, step: Step) -> bool {
+    world.scenario().mishaps.checkpoint == Some(step)
+}
+
+/// What moving so many bytes takes.
+fn take_time(bytes: u64, rate: Bytes) {
+    if rate.0 > 0 {
+        clock::sleep(Duration::from_secs_f64(bytes as f64 / rate.0 as f64));
+    }
 }
 
 /// Locks a process, once it is at rest; waits for that without end if no time is given.
 pub fn lock(world: &World, pid: u32, timeout: Option<Duration>) -> Result<(), Refused> {
     let process = find(world, pid)?;
+    if process.mps.load(Relaxed) != 0 {
+        return Err(Refused::NotSupported);
+    }
     step(process, RUNNING, LOCKING)?;
     let began = clock::now();
     let limit = timeout.map(|timeout| timeout.as_nanos() as u64);
-    // ORDER: SeqCst, see `step`.
-    while process.inside.load(SeqCst) != 0 || process.queued.load(SeqCst) != 0 {
+    let is_busy = || {
+        // ORDER: SeqCst, see `step`.
+        process.inside.load(SeqCst) != 0
+            || process.queued.load(SeqCst) != 0
+            || fails(world, Step::Lock)
+    };
+    while is_busy() {
         if limit.is_some_and(|limit| clock::now().saturating_sub(began) >= limit) {
             step(process, LOCKING, RUNNING)?;
             return Err(Refused::TimedOut);
@@ -105,36 +143,54 @@ pub fn checkpoint(world: &World, pid: u32) -> Result<(), Refused> {
         return Err(Refused::State);
     }
     if process.managed.load(SeqCst) != 0 {
-        return Err(Refused::Managed);
+        return Err(Refused::NotSupported);
     }
-    step(process, LOCKED, CHECKPOINTED)?;
+    step(process, LOCKED, LEAVING)?;
+    if fails(world, Step::Checkpoint) {
+        step(process, LEAVING, FAILED)?;
+        return Err(Refused::Failed);
+    }
+    let mut all = 0u64;
     for device in &process.devices {
         let gone = device.used.load(SeqCst).saturating_sub(STAYS);
         device.away.store(gone, SeqCst);
-        device.used.fetch_sub(gone, SeqCst);
+        all = all.saturating_add(gone);
     }
-    Ok(())
+    take_time(all, world.scenario().checkpoint.out);
+    for device in &process.devices {
+        device.used.fetch_sub(device.away.load(SeqCst), SeqCst);
+    }
+    step(process, LEAVING, CHECKPOINTED)
 }
 
-/// Brings it back: all of it or none.
+/// Brings it back: all of it or none, and then never.
 pub fn restore(world: &World, pid: u32) -> Result<(), Refused> {
     let process = find(world, pid)?;
-    if process.checkpoint.load(SeqCst) != CHECKPOINTED {
-        return Err(Refused::State);
+    if process.checkpoint.load(SeqCst) == LOST {
+        return Err(Refused::NoRoom);
     }
+    step(process, CHECKPOINTED, RETURNING)?;
+    if fails(world, Step::Restore) || process.imported.load(SeqCst) != 0 {
+        step(process, RETURNING, LOST)?;
+        return Err(Refused::Failed);
+    }
+    let mut all = 0u64;
     for (index, device) in process.devices.iter().enumerate() {
         let bytes = device.away.load(SeqCst);
         if bytes > 0 && capacity::take(world, process, index, bytes).is_err() {
             for device in &process.devices[..index] {
                 device.used.fetch_sub(device.away.load(SeqCst), SeqCst);
             }
+            step(process, RETURNING, LOST)?;
             return Err(Refused::NoRoom);
         }
+        all = all.saturating_add(bytes);
     }
+    take_time(all, world.scenario().checkpoint.back);
     for device in &process.devices {
         device.away.store(0, SeqCst);
     }
-    step(process, CHECKPOINTED, LOCKED)
+    step(process, RETURNING, LOCKED)
 }
 
 /// Lets a locked process run.
@@ -166,22 +222,25 @@ impl Member {
 
     /// Something was queued, or is done.
     pub fn queued(&self, more: bool) {
-        let queued = &self.process().queued;
-        if more {
-            queued.fetch_add(1, SeqCst);
-        } else {
-            queued.fetch_sub(1, SeqCst);
-        }
+        count(&self.process().queued, more);
     }
 
     /// Managed memory was made, or is gone.
     pub fn managed(&self, more: bool) {
-        let managed = &self.process().managed;
-        if more {
-            managed.fetch_add(1, SeqCst);
-        } else {
-            managed.fetch_sub(1, SeqCst);
-        }
+        count(&self.process().managed, more);
+    }
+
+    /// Memory of another process was mapped, or is not any more.
+    pub fn imported(&self, more: bool) {
+        count(&self.process().imported, more);
+    }
+}
+
+fn count(word: &AtomicU64, more: bool) {
+    if more {
+        word.fetch_add(1, SeqCst);
+    } else {
+        word.fetch_sub(1, SeqCst);
     }
 }
 
@@ -207,15 +266,88 @@ mod tests {
         assert_eq!(member.free_memory(0), 60 << 20);
         assert_eq!(unlock(&world, pid), Err(Refused::State));
 
-        member.take_memory(0, 32 << 20).expect("another member's");
-        assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
-        assert_eq!(state(&world, pid), Ok(State::Checkpointed));
-        member.give_memory(0, 32 << 20);
         assert_eq!(restore(&world, pid), Ok(()));
         assert_eq!(member.free_memory(0), 4 << 20);
         assert_eq!(unlock(&world, pid), Ok(()));
         assert_eq!(state(&world, pid), Ok(State::Running));
         assert_eq!(state(&world, 1), Err(Refused::Unknown));
+    }
+
+    #[test]
+    fn a_restore_without_room_is_final() {
+        let private = Private::new("no-room");
+        let world = private.open(Some(DEVICE));
+        let (member, other) = (
+            Member::join(&world).expect("room"),
+            Member::join(&world).expect("room"),
+        );
+        let pid = std::process::id();
+        member.take_memory(0, 60 << 20).expect("fits");
+        assert_eq!(lock(&world, pid, None), Ok(()));
+        assert_eq!(checkpoint(&world, pid), Ok(()));
+        other.take_memory(0, 32 << 20).expect("fits now");
+        assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
+        other.give_memory(0, 32 << 20);
+        assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
+        assert_eq!(state(&world, pid), Ok(State::Checkpointed));
+        assert_eq!(unlock(&world, pid), Err(Refused::State));
+    }
+
+    #[test]
+    fn a_step_fails_where_the_scenario_says_so() {
+        let pid = std::process::id();
+        let failing = |step: &str| format!("{DEVICE}\n[mishaps]\ncheckpoint = \"{step}\"");
+
+        let private = Private::new("lock-fails");
+        let world = private.open(Some(&failing("lock")));
+        let member = Member::join(&world).expect("room");
+        let limit = Some(Duration::from_millis(5));
+        assert_eq!(lock(&world, pid, limit), Err(Refused::TimedOut));
+        assert_eq!(state(&world, pid), Ok(State::Running));
+        drop(member);
+
+        let private = Private::new("checkpoint-fails");
+        let world = private.open(Some(&failing("checkpoint")));
+        let member = Member::join(&world).expect("room");
+        assert_eq!(lock(&world, pid, limit), Ok(()));
+        assert_eq!(checkpoint(&world, pid), Err(Refused::Failed));
+        assert_eq!(unlock(&world, pid), Err(Refused::State));
+        assert_eq!(state(&world, pid), Ok(State::Failed));
+        drop(member);
+
+        let private = Private::new("restore-fails");
+        let world = private.open(Some(&failing("restore")));
+        let _member = Member::join(&world).expect("room");
+        assert_eq!(lock(&world, pid, limit), Ok(()));
+        assert_eq!(checkpoint(&world, pid), Ok(()));
+        assert_eq!(restore(&world, pid), Err(Refused::Failed));
+        assert_eq!(state(&world, pid), Ok(State::Checkpointed));
+    }
+
+    #[test]
+    fn memory_of_another_process_leaves_and_does_not_come_back() {
+        let private = Private::new("imported");
+        let world = private.open(Some(DEVICE));
+        let member = Member::join(&world).expect("room");
+        let pid = std::process::id();
+        member.imported(true);
+        assert_eq!(lock(&world, pid, None), Ok(()));
+        assert_eq!(checkpoint(&world, pid), Ok(()));
+        assert_eq!(restore(&world, pid), Err(Refused::Failed));
+    }
+
+    #[test]
+    fn memory_takes_the_time_that_the_scenario_says() {
+        let private = Private::new("rates");
+        let scenario = format!("{DEVICE}\n[checkpoint]\nout = \"560MiB\"");
+        let world = private.open(Some(&scenario));
+        let member = Member::join(&world).expect("room");
+        let pid = std::process::id();
+        member.take_memory(0, 60 << 20).expect("fits");
+        assert_eq!(lock(&world, pid, None), Ok(()));
+        let began = clock::now();
+        assert_eq!(checkpoint(&world, pid), Ok(()));
+        assert!(clock::now() - began >= 95_000_000, "56 of 560 MiB a second");
     }
 
     #[test]
@@ -233,7 +365,7 @@ mod tests {
         member.leave();
         member.managed(true);
         assert_eq!(lock(&world, pid, limit), Ok(()));
-        assert_eq!(checkpoint(&world, pid), Err(Refused::Managed));
+        assert_eq!(checkpoint(&world, pid), Err(Refused::NotSupported));
         assert_eq!(unlock(&world, pid), Ok(()));
     }
 }

@@ -9,7 +9,7 @@ pub const MAX_DEVICES: usize = 16;
 pub const MAX_PROCESSES: usize = 512;
 
 /// `GPUSIM` and the version of this layout; written last when a world is made.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x07");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GPUSIM\0\x08");
 
 /// Words of scenario text a world keeps.
 pub(crate) const SCENARIO_WORDS: usize = 2048;
@@ -106,6 +106,8 @@ pub(crate) struct Process {
     pub queued: AtomicU64,
     /// Managed allocations.
     pub managed: AtomicU64,
+    /// Allocations of other processes that are mapped here.
+    pub imported: AtomicU64,
     /// The MPS server whose client it is, with what it asked for; see [`crate::mps::Client`]. Zero if it is none.
     pub mps: AtomicU64,
     pub devices: [ProcessDevice; MAX_DEVICES],

@@ -16,10 +16,15 @@
 //! profile = "1g.5gb"
 //! memory = "5GiB"
 //!
+//! [checkpoint]
+//! out = "2000MiB"          # a second; without it a checkpoint takes no time
+//! back = "5GiB"            # a second
+//!
 //! [mishaps]
 //! slow_alloc = "2ms"       # each allocation takes this long
 //! missing = ["cuMemAllocAsync"]   # cuGetProcAddress does not find these
 //! no_nvml = true           # the NVML library does not load
+//! checkpoint = "restore"   # "lock" never gets hold of a process, "checkpoint" and "restore" fail for good
 //! ```
 
 use std::fmt;
@@ -37,6 +42,10 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("small", include_str!("../scenarios/small.toml")),
     ("no-nvml", include_str!("../scenarios/no-nvml.toml")),
     ("no-gpu", include_str!("../scenarios/no-gpu.toml")),
+    (
+        "slow-checkpoint",
+        include_str!("../scenarios/slow-checkpoint.toml"),
+    ),
     ("slow-alloc", include_str!("../scenarios/slow-alloc.toml")),
     (
         "missing-symbols",
@@ -53,8 +62,32 @@ pub struct Scenario {
     /// The GPUs.
     #[serde(rename = "device")]
     pub devices: Vec<Gpu>,
+    /// How fast memory leaves and comes back.
+    pub checkpoint: Rates,
     /// What goes wrong.
     pub mishaps: Mishaps,
+}
+
+/// How fast a checkpoint moves memory.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rates {
+    /// Bytes a second that leave; 0 is at once.
+    pub out: Bytes,
+    /// Bytes a second that come back; 0 is at once.
+    pub back: Bytes,
+}
+
+/// A step of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    /// The process never comes to rest.
+    Lock,
+    /// Its memory does not leave.
+    Checkpoint,
+    /// It does not come back.
+    Restore,
 }
 
 /// What the driver says of itself.
@@ -140,6 +173,8 @@ pub struct Mishaps {
     pub missing: Vec<String>,
     /// NVML does not initialise.
     pub no_nvml: bool,
+    /// The step of a checkpoint that fails.
+    pub checkpoint: Option<Step>,
 }
 
 /// Why a scenario cannot be used, in a sentence.

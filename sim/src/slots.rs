@@ -48,6 +48,7 @@ pub(crate) fn clear(process: &Process) {
     process.inside.store(0, Relaxed);
     process.queued.store(0, Relaxed);
     process.managed.store(0, Relaxed);
+    process.imported.store(0, Relaxed);
     process.mps.store(0, Relaxed);
     for device in &process.devices {
         device.fault.store(0, Relaxed);

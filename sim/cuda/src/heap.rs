@@ -185,24 +185,25 @@ pub fn unmap_host(address: u64, bytes: u64) {
     unsafe { libc::munmap(address as *mut _, bytes as usize) };
 }
 
-/// Managed memory keeps a process from being checkpointed.
-fn count_managed(block: &Block, more: bool) {
-    if block.kind == Kind::Managed
-        && let Ok(driver) = driver()
-    {
-        driver.member.managed(more);
+/// Managed memory keeps a process from being checkpointed, and memory of another one from being restored.
+fn count_special(block: &Block, more: bool) {
+    if let (Kind::Managed | Kind::Imported, Ok(driver)) = (block.kind, driver()) {
+        match block.kind {
+            Kind::Managed => driver.member.managed(more),
+            _ => driver.member.imported(more),
+        }
     }
 }
 
 impl Heap {
     fn insert(&mut self, base: u64, block: Block) {
-        count_managed(&block, true);
+        count_special(&block, true);
         self.blocks.insert(base, block);
     }
 
     fn remove(&mut self, base: u64) -> Option<Block> {
         let block = self.blocks.remove(&base)?;
-        count_managed(&block, false);
+        count_special(&block, false);
         Some(block)
     }
 

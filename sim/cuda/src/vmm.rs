@@ -42,10 +42,15 @@ pub struct Physical {
     file: OwnedFd,
     /// The device's ordinal, if its capacity is taken by this process.
     charged: Option<i32>,
+    /// Another process made it.
+    imported: bool,
 }
 
 impl Drop for Physical {
     fn drop(&mut self) {
+        if let (true, Ok(driver)) = (self.imported, driver()) {
+            driver.member.imported(false);
+        }
         multicast::forget(self.id);
         if let Some(ordinal) = self.charged {
             capacity::give(ordinal, self.bytes);
@@ -144,6 +149,7 @@ fn create(bytes: u64, props: CUmemAllocationProp) -> Result<u64, CUerror> {
         props: Plain(props),
         file,
         charged,
+        imported: false,
     })))
 }
 
@@ -307,12 +313,14 @@ fn import(descriptor: i32) -> Result<u64, CUerror> {
         driver.device(found.place)?;
     }
     let props = calls::properties(found.place, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    driver.member.imported(true);
     let physical = Physical {
         id: fresh(),
         bytes: found.bytes,
         props: Plain(props),
         file: found.file,
         charged: None,
+        imported: true,
     };
     Ok(keep(Arc::new(physical)))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpushare_abi::errors::{
     CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY,
-    CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
+    CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, CUerror, CUresult,
 };
 use gpushare_sim::World;
 use gpushare_sim::checkpoint::{self, Refused, State};
@@ -26,7 +26,8 @@ fn code(refused: Refused) -> CUerror {
         Refused::Unknown => CUDA_ERROR_INVALID_VALUE,
         Refused::State => CUDA_ERROR_ILLEGAL_STATE,
         Refused::TimedOut => CUDA_ERROR_NOT_READY,
-        Refused::Managed => CUDA_ERROR_NOT_SUPPORTED,
+        Refused::NotSupported => CUDA_ERROR_NOT_SUPPORTED,
+        Refused::Failed => CUDA_ERROR_UNKNOWN,
         Refused::NoRoom => CUDA_ERROR_OUT_OF_MEMORY,
     }
 }
@@ -48,6 +49,7 @@ faces! {
             State::Running => 0,
             State::Locked => 1,
             State::Checkpointed => 2,
+            State::Failed => 3,
         })
     }
     "cuCheckpointProcessLock" 12080 cuCheckpointProcessLock (process: i32, arguments: In<u32>) {

@@ -84,6 +84,7 @@ fn create(prop: &CUmulticastObjectProp) -> Result<u64, CUerror> {
         props: Plain(properties(HOST, prop.handleTypes as u32)),
         file,
         charged: None,
+        imported: false,
     })))
 }
 
