@@ -6,12 +6,12 @@ use tui_input::backend::crossterm::EventHandler;
 
 mod trace;
 
-use super::dialog::{self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject};
+use super::dialog::{self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject, gpus};
 use super::keys::{self, Action};
 use super::operator::{News, Task};
-use super::overlay::{AuditList, FilterLine, Overlay};
+use super::overlay::{AuditList, FilterLine, Overlay, Question};
 use super::state::filter::Filter;
-use super::state::{Screen, State};
+use super::state::{Screen, State, Subject};
 use crate::edit::Applied;
 use crate::edit::audit::{Entry, Outcome};
 use crate::sample::Who;
@@ -39,6 +39,34 @@ pub enum Next {
 
 /// Takes in a key.
 pub fn key(state: &mut State, key: KeyEvent) -> Next {
+    let next = pressed(state, key);
+    state.pin_rows();
+    next
+}
+
+/// Takes in pasted text: it goes where one writes, and is no command anywhere else.
+pub fn paste(state: &mut State, text: &str) {
+    // A line takes one line.
+    let text = text.lines().next().unwrap_or_default();
+    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    match &mut state.overlay {
+        Some(Overlay::Dialog(dialog)) => dialog.paste(&text),
+        Some(Overlay::Filter(line)) => {
+            for letter in text.chars() {
+                line.input
+                    .handle_event(&Event::Key(KeyCode::Char(letter).into()));
+            }
+            line.error = Filter::parse(line.input.value()).err();
+        }
+        _ => say(
+            state,
+            "pasted text is taken in fields only; / opens the filter",
+            true,
+        ),
+    }
+}
+
+fn pressed(state: &mut State, key: KeyEvent) -> Next {
     match state.overlay.take() {
         Some(Overlay::Help(scroll)) => {
             let lines = super::view::help_lines();
@@ -92,19 +120,15 @@ fn act(state: &mut State, action: Action) -> Next {
                 state.choices.screen = Screen::Detail(who);
             }
         }
-        Action::Detail => match subject(state) {
-            Some(who) => {
+        Action::Detail => {
+            if let Some((who, gpu)) = subject(state) {
                 state.choices.selected = Some(who);
                 state.choices.from_waits = state.choices.screen == Screen::Waits;
                 state.choices.screen = Screen::Detail(who);
+                state.show_gpu(gpu);
             }
-            None => say(state, "no process is selected", false),
-        },
-        Action::Gpu(by) => {
-            let mut choices = state.choices.clone();
-            choices.turn_gpu(by, state.data());
-            state.choices = choices;
         }
+        Action::Gpu(by) => turn_gpu(state, by),
         Action::AllGpus => choices.all_gpus = !choices.all_gpus,
         Action::Sort(by) => {
             let shown: Vec<usize> = (0..COLUMNS.len())
@@ -124,12 +148,11 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Pan(by) => choices.pan = choices.pan.saturating_add_signed(by).min(4000),
         Action::Events => choices.events = choices.events.next(),
         Action::Quota | Action::Share | Action::Policy => open_dialog(state, action),
-        Action::Pause => return pause(state),
+        Action::Pause => pause(state),
         Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
         Action::Copy => {
-            let process = subject(state).and_then(|who| state.data().process(who));
+            let process = subject(state).and_then(|(who, _)| state.data().process(who));
             let Some(pid) = process.map(ProcessSample::shown_pid) else {
-                say(state, "no process is selected", false);
                 return Next::Continue;
             };
             let text = format!("copied {pid} to the clipboard, if this terminal allows it");
@@ -145,26 +168,74 @@ fn act(state: &mut State, action: Action) -> Next {
     Next::Continue
 }
 
-/// The process an action is about: the shown one, the selected one, or the only one.
-fn subject(state: &State) -> Option<Who> {
-    if let Screen::Detail(who) = state.choices.screen {
-        return Some(who);
+/// The process that an action is about, and the device. Where there is none, the last line says why; and where none is
+/// selected, the first is, so that the next key shows what it means before it does it.
+fn subject(state: &mut State) -> Option<(Who, usize)> {
+    match state.subject() {
+        Subject::This(who, gpu) => return Some((who, gpu)),
+        Subject::Hidden(who) => {
+            let why = match state.choices.filter.is_empty() {
+                true => "it is not in this list; Down selects one that is",
+                false => "the filter hides it; Esc clears the filter",
+            };
+            let text = format!("{} is selected, but {why}", state.data().title(who));
+            say(state, &text, true);
+        }
+        Subject::Nothing => {
+            state.select(1);
+            let text = match state.choices.selected {
+                Some(who) => format!(
+                    "no process was selected; now {} is: press the key again",
+                    state.data().title(who)
+                ),
+                None => "there is no process to do this with".to_owned(),
+            };
+            say(state, &text, true);
+        }
     }
-    let first = match state.choices.screen {
-        Screen::Waits => state.waits().lines.first().map(|line| line.who),
-        Screen::Main | Screen::Detail(_) => state.rows().first().map(|row| row.who),
-    };
-    state.choices.selected.or(first)
+    None
+}
+
+/// Shows the next device; of a process that is shown alone, the next of its own.
+fn turn_gpu(state: &mut State, by: isize) {
+    if let Screen::Detail(who) = state.choices.screen
+        && let Some(process) = state.data().process(who)
+    {
+        let gpus: Vec<usize> = process.devices.iter().map(|h| h.gpu).collect();
+        let shown = state.shown_gpu(process);
+        let at = gpus.iter().position(|gpu| Some(*gpu) == shown).unwrap_or(0);
+        let next = (at as isize + by).rem_euclid(gpus.len().max(1) as isize);
+        if let Some(gpu) = gpus.get(next.unsigned_abs()).copied() {
+            state.show_gpu(gpu);
+        }
+        return;
+    }
+    let mut choices = state.choices.clone();
+    choices.turn_gpu(by, state.data());
+    state.choices = choices;
 }
 
 fn open_dialog(state: &mut State, action: Action) {
+    let subject = match action {
+        // The device of the process that is shown alone, and else the chosen one.
+        Action::Policy => match state.subject() {
+            Subject::This(who, gpu) if state.choices.screen == Screen::Detail(who) => {
+                Some((who, gpu))
+            }
+            _ => None,
+        },
+        _ => match subject(state) {
+            None => return,
+            found => found,
+        },
+    };
     let data = state.data();
-    let gpu = state.choices.gpu;
-    let process = subject(state).and_then(|who| Some((who, data.process(who)?)));
+    let gpu = subject.map_or(state.choices.gpu, |(_, gpu)| gpu);
+    let process = subject.and_then(|(who, _)| Some((who, data.process(who)?)));
     let dialog = match (action, process) {
         (Action::Policy, _) => PolicySubject::open(data, gpu)
             .ok_or("this GPU has no lock yet: no process uses it through gpushare"),
-        (_, None) => Err("no process is selected"),
+        (_, None) => return,
         (Action::Quota, Some((who, process))) => {
             QuotaSubject::open(process, gpu, data.letter(who)).ok_or(UNMANAGED)
         }
@@ -179,19 +250,44 @@ fn open_dialog(state: &mut State, action: Action) {
 const UNMANAGED: &str = "gpushare does not manage this process; start it with gpushare run";
 const READ_ONLY: &str = "read-only: nothing can be changed; start gpushare-top without --read-only";
 
-fn pause(state: &mut State) -> Next {
+/// Asks before a process is paused, or goes on.
+fn pause(state: &mut State) {
     if state.choices.read_only {
-        say(state, READ_ONLY, true);
-        return Next::Continue;
+        return say(state, READ_ONLY, true);
     }
-    let process = subject(state).and_then(|who| state.data().process(who));
-    match process.and_then(|process| ShareSubject::pause(process, !process.share.paused)) {
-        Some(request) => Next::Do(Task::Edit(Box::new(request))),
-        None => {
-            say(state, UNMANAGED, true);
-            Next::Continue
-        }
-    }
+    let Some((who, _)) = subject(state) else {
+        return;
+    };
+    let data = state.data();
+    let asked = data.process(who).and_then(|process| {
+        let pause = !process.share.paused;
+        Some((pause, ShareSubject::pause(process, pause)?, process))
+    });
+    let Some((pause, request, process)) = asked else {
+        return say(state, UNMANAGED, true);
+    };
+    let title = format!(
+        "{} ({}) on {}",
+        data.title(who),
+        process.user,
+        gpus(process)
+    );
+    let question = match pause {
+        true => Question {
+            title: format!("Pause {title}?"),
+            lines: vec![
+                "Its next launch waits, on every GPU, until it is resumed.".into(),
+                "It keeps its memory. P resumes it.".into(),
+            ],
+            task: Task::Edit(Box::new(request)),
+        },
+        false => Question {
+            title: format!("Resume {title}?"),
+            lines: vec!["It may submit work again, on every GPU.".into()],
+            task: Task::Edit(Box::new(request)),
+        },
+    };
+    state.overlay = Some(Overlay::Question(Box::new(question)));
 }
 
 /// Where a text of so many lines is scrolled to by a key; `None` for a key that closes it.
@@ -327,6 +423,11 @@ pub fn over(state: &mut State) {
 
 /// Takes in what the operator's thread has done.
 pub fn news(state: &mut State, news: News) {
+    told(state, news);
+    state.pin_rows();
+}
+
+fn told(state: &mut State, news: News) {
     match news {
         News::InForce { target, applied } => in_force(state, &target, &applied, false),
         News::Settled { target, applied } => in_force(state, &target, &applied, true),

@@ -9,6 +9,7 @@ use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
 use crate::edit::EditRequest;
+use crate::sample::ProcessSample;
 use crate::top::data::Data;
 
 mod effect;
@@ -19,6 +20,17 @@ mod share;
 pub use policy::PolicySubject;
 pub use quota::QuotaSubject;
 pub use share::ShareSubject;
+
+/// The devices that a process uses, for a title: `GPU0`, `GPU0 GPU3`.
+pub fn gpus(process: &ProcessSample) -> String {
+    let gpus = process.devices.iter().map(|h| format!("GPU{}", h.gpu));
+    let gpus: Vec<String> = gpus.collect();
+    match gpus.len() {
+        0 => "no GPU".into(),
+        1..=4 => gpus.join(" "),
+        n => format!("{n} GPUs"),
+    }
+}
 
 /// What a change would do that was not typed into a dialog: before an undo.
 pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
@@ -184,6 +196,8 @@ pub struct Dialog {
     pub focus: usize,
     /// How far the edit has come.
     pub progress: Progress,
+    /// Nothing was typed since the cursor came to the line: what is typed replaces what stands there.
+    pub fresh: bool,
 }
 
 impl Dialog {
@@ -248,8 +262,8 @@ impl Dialog {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                 return Outcome::Close;
             }
-            KeyCode::Tab | KeyCode::Down => self.focus = (self.focus + 1) % buttons,
-            KeyCode::BackTab | KeyCode::Up => self.focus = (self.focus + buttons - 1) % buttons,
+            KeyCode::Tab | KeyCode::Down => self.go_to((self.focus + 1) % buttons),
+            KeyCode::BackTab | KeyCode::Up => self.go_to((self.focus + buttons - 1) % buttons),
             KeyCode::Enter if self.focus == self.fields.len() + 1 => return Outcome::Close,
             KeyCode::Enter if matches!(self.progress, Progress::Waiting(_)) => {
                 return Outcome::Close;
@@ -260,10 +274,25 @@ impl Dialog {
         Outcome::Stay
     }
 
+    fn go_to(&mut self, focus: usize) {
+        self.focus = focus;
+        self.fresh = true;
+    }
+
+    /// Takes in pasted text, if the cursor is in a line that takes text.
+    pub fn paste(&mut self, text: &str) {
+        let field = self.fields.get(self.focus).map(|field| &field.control);
+        if matches!(field, Some(Control::Text(_))) {
+            text.chars()
+                .for_each(|letter| self.edit(KeyCode::Char(letter).into()));
+        }
+    }
+
     fn edit(&mut self, key: KeyEvent) {
         if matches!(self.progress, Progress::Sent | Progress::Waiting(_)) {
             return;
         }
+        let fresh = std::mem::take(&mut self.fresh);
         let Some(field) = self.fields.get_mut(self.focus) else {
             return;
         };
@@ -271,6 +300,13 @@ impl Dialog {
         let old = field.value().to_owned();
         match &mut field.control {
             Control::Text(input) => {
+                let replaces = matches!(
+                    key.code,
+                    KeyCode::Char(_) | KeyCode::Backspace | KeyCode::Delete
+                );
+                if fresh && replaces && !key.modifiers.contains(KeyModifiers::CONTROL) {
+                    input.reset();
+                }
                 input.handle_event(&Event::Key(key));
             }
             Control::Choice { options, at } => match key.code {

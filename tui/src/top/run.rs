@@ -178,6 +178,10 @@ impl Dashboard {
     fn event(&mut self, event: Event, operator: &Operator) -> Next {
         let next = match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => app::key(&mut self.state, key),
+            Event::Paste(text) => {
+                app::paste(&mut self.state, &text);
+                Next::Continue
+            }
             Event::Resize(..) => Next::Continue,
             _ => return Next::Continue,
         };

@@ -67,28 +67,103 @@ impl State {
         self.data().waits(self.choices.gpu, self.choices.lately)
     }
 
-    /// The selected process, if it still is there.
-    pub fn selected(&self) -> Option<&ProcessSample> {
-        let who = self.choices.selected?;
-        self.data().process(who)
+    /// Which device the screen shows of a process: the chosen one, else its first.
+    pub fn shown_gpu(&self, process: &ProcessSample) -> Option<usize> {
+        let holding = process.on(self.choices.gpu).or(process.devices.first());
+        holding.map(|holding| holding.gpu)
+    }
+
+    /// What one may select now, in the order of the screen: processes, each on a device.
+    fn selectable(&self) -> Vec<Place> {
+        match self.choices.screen {
+            Screen::Waits => {
+                let lines = self.waits().lines.into_iter();
+                lines.map(|line| (line.who, self.choices.gpu)).collect()
+            }
+            Screen::Main | Screen::Detail(_) => self.places(),
+        }
+    }
+
+    /// The rows of the process table, by name.
+    fn places(&self) -> Vec<Place> {
+        let rows = self.rows();
+        rows.iter().map(|row| (row.who, row.holding.gpu)).collect()
+    }
+
+    /// Keeps the rows in their present order while a dialog lies over them, so that what it is about does not move away
+    /// from under it.
+    pub fn pin_rows(&mut self) {
+        let pin = matches!(
+            self.overlay,
+            Some(Overlay::Dialog(_) | Overlay::Question(_))
+        );
+        match (pin, &self.choices.pinned) {
+            (true, None) => self.choices.pinned = Some(self.places()),
+            (false, Some(_)) => self.choices.pinned = None,
+            _ => {}
+        }
+    }
+
+    /// The process that a key is about, and the device: the shown one, the selected one, or the only one. What is not on
+    /// the screen is never meant.
+    pub fn subject(&self) -> Subject {
+        let data = self.data();
+        if let Screen::Detail(who) = self.choices.screen {
+            let shown = data.process(who).and_then(|p| self.shown_gpu(p));
+            return shown.map_or(Subject::Nothing, |gpu| Subject::This(who, gpu));
+        }
+        let places = self.selectable();
+        let selected = self.choices.selected;
+        let here = places
+            .iter()
+            .find(|(who, gpu)| Some(*who) == selected && *gpu == self.choices.gpu);
+        match (here, selected, places.as_slice()) {
+            (Some((who, gpu)), _, _) | (None, None, [(who, gpu)]) => Subject::This(*who, *gpu),
+            (None, Some(who), _) => Subject::Hidden(who),
+            (None, None, _) => Subject::Nothing,
+        }
     }
 
     /// Moves the selection `by` rows.
     pub fn select(&mut self, by: isize) {
-        let order: Vec<Who> = match self.choices.screen {
-            Screen::Waits => self.waits().lines.iter().map(|line| line.who).collect(),
-            Screen::Main | Screen::Detail(_) => self.rows().iter().map(|row| row.who).collect(),
-        };
-        let now = self
-            .choices
-            .selected
-            .and_then(|who| order.iter().position(|other| *other == who));
+        let order = self.selectable();
+        let now = self.choices.selected.and_then(|who| {
+            let here = |place: &Place| *place == (who, self.choices.gpu);
+            let same = |place: &Place| place.0 == who;
+            order.iter().position(here).or(order.iter().position(same))
+        });
         let last = order.len().saturating_sub(1);
         let next = match now {
             Some(now) => now.saturating_add_signed(by).min(last),
             None if by == -1 => last,
             None => 0_usize.saturating_add_signed(by - 1).min(last),
         };
-        self.choices.selected = order.get(next).copied();
+        let next = order.get(next).copied();
+        self.choices.selected = next.map(|(who, _)| who);
+        // The list of all devices has each process once for each: what is shown and edited is the row's.
+        if let Some((_, gpu)) = next.filter(|(_, gpu)| *gpu != self.choices.gpu) {
+            self.show_gpu(gpu);
+        }
     }
+
+    /// Shows a device.
+    pub fn show_gpu(&mut self, gpu: usize) {
+        let mut choices = std::mem::take(&mut self.choices);
+        choices.show_gpu(gpu, self.data());
+        self.choices = choices;
+    }
+}
+
+/// A process on a device.
+pub type Place = (Who, usize);
+
+/// What a key is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// This process on this device.
+    This(Who, usize),
+    /// One is selected, and the list does not show it.
+    Hidden(Who),
+    /// None is selected.
+    Nothing,
 }

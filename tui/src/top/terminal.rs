@@ -5,6 +5,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, Show};
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::style::force_color_output;
 use crossterm::terminal::{
     BeginSynchronizedUpdate, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
@@ -99,7 +100,13 @@ fn base64(bytes: &[u8]) -> String {
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
     TAKEN.store(true, Ordering::Relaxed);
-    execute!(io::stdout(), EnterAlternateScreen, DisableLineWrap, Hide)
+    execute!(
+        io::stdout(),
+        EnterAlternateScreen,
+        DisableLineWrap,
+        Hide,
+        EnableBracketedPaste
+    )
 }
 
 /// Gives the terminal back if we have it. Errors cannot be told to a terminal that is gone.
@@ -108,6 +115,7 @@ pub fn restore() {
         let _ = execute!(
             io::stdout(),
             EndSynchronizedUpdate,
+            DisableBracketedPaste,
             EnableLineWrap,
             LeaveAlternateScreen,
             Show

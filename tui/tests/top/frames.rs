@@ -200,18 +200,19 @@ fn an_empty_machine_says_how_to_start() {
 fn no_size_and_no_screen_makes_it_panic() {
     let screens: Vec<State> = [
         vec![],
-        vec![KeyCode::Enter],
-        vec![KeyCode::Char('e')],
+        vec![KeyCode::Down, KeyCode::Enter],
+        vec![KeyCode::Down, KeyCode::Char('e')],
         vec![KeyCode::Char('p')],
-        vec![KeyCode::Char('w')],
+        vec![KeyCode::Down, KeyCode::Char('w')],
         vec![KeyCode::Char('a')],
-        vec![KeyCode::Char('t')],
+        vec![KeyCode::Down, KeyCode::Char('t')],
         vec![KeyCode::Char('!'), KeyCode::PageDown],
         vec![KeyCode::Char('m')],
         vec![KeyCode::Char('m'), KeyCode::Char('v'), KeyCode::End],
         vec![KeyCode::Char('?')],
         vec![KeyCode::Char('/'), KeyCode::Char('x')],
         vec![KeyCode::Tab],
+        vec![KeyCode::Down, KeyCode::Char('P')],
         vec![
             KeyCode::Char('G'),
             KeyCode::Char('f'),

@@ -1,5 +1,6 @@
 //! The dashboard, from samples to what is on the screen.
 
+mod actions;
 mod frames;
 mod state;
 mod support;

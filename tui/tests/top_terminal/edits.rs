@@ -95,3 +95,27 @@ fn read_only_changes_nothing() {
     session.wait_for("start gpushare-top without --read-only");
     assert_eq!(quota(&actor), None);
 }
+
+#[test]
+fn pasted_text_is_no_command_and_lands_in_the_field() {
+    let (_world, actor, mut session) = stage(&[]);
+    session.press("\x1b[200~PPPy\ry\x1b[201~");
+    session.wait_for("pasted text is taken in fields only");
+    session.press("e");
+    session.wait_for("Memory quota");
+    session.press("\x1b[200~96M\r\x1b[201~");
+    session.wait_for("100663296 bytes");
+    assert_eq!(quota(&actor), None, "the end of the line did not send it");
+    session.press(ENTER);
+    eventually("the process has its quota", LIMIT, || {
+        quota(&actor) == Some(96 * MIB)
+    });
+    session.wait_for("applied by all");
+    session.press("q");
+    assert_eq!(session.end().code(), Some(0));
+    assert_eq!(
+        session.count("\x1b[?2004h"),
+        session.count("\x1b[?2004l"),
+        "the shell gets its pastes as before"
+    );
+}

@@ -3,7 +3,7 @@
 use shm_layout::Change;
 use shm_layout::trace::{DEFAULT_RECORDS, size};
 
-use super::{READ_ONLY, UNMANAGED, say, subject};
+use super::{READ_ONLY, UNMANAGED, gpus, say, subject};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
 use crate::edit::targets::{self, Chosen};
@@ -18,9 +18,12 @@ pub(super) fn ask(state: &mut State) {
     if state.choices.read_only {
         return say(state, READ_ONLY, true);
     }
-    let found = subject(state).and_then(|who| {
-        let process = state.data().process(who)?;
-        Some((state.data().title(who), process.slot()?, process))
+    let Some((who, _)) = subject(state) else {
+        return;
+    };
+    let found = state.data().process(who).and_then(|process| {
+        let title = format!("{} on {}", state.data().title(who), gpus(process));
+        Some((title, process.slot()?, process))
     });
     let question = match found {
         None => return say(state, UNMANAGED, true),

@@ -70,6 +70,7 @@ impl PolicySubject {
             subject: Subject::Policy(subject),
             focus: 0,
             progress: Progress::Editing,
+            fresh: true,
         })
     }
 

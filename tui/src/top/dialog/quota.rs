@@ -51,7 +51,10 @@ impl QuotaSubject {
             .map(units::format_size)
             .unwrap_or_default();
         Some(Dialog {
-            title: format!("Memory quota  {letter} {} ({})", subject.name, process.user),
+            title: format!(
+                "Memory quota  {letter} {} on {this} ({})",
+                subject.name, process.user
+            ),
             fields: vec![
                 Field::text("New", now, "32G  25%  +2G  -10%  none  max  inherit"),
                 Field::choice("On", &[&this, "every GPU"], 0),
@@ -61,6 +64,7 @@ impl QuotaSubject {
             subject: Subject::Quota(subject),
             focus: 0,
             progress: Progress::Editing,
+            fresh: true,
         })
     }
 

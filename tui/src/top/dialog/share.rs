@@ -14,6 +14,24 @@ use crate::top::data::Data;
 /// So many devices, or other processes, are told one by one.
 const LINES: usize = 4;
 
+/// What of a share was changed in the dialog.
+struct Changed {
+    weight: bool,
+    priority: bool,
+}
+
+/// That a device's order does not look at what was filled in; worth a warning when it was changed.
+fn without_effect(gpu: usize, order: Order, what: &str, changed: bool) -> Check {
+    let text = format!(
+        "GPU{gpu}: under order={} the {what} has no effect",
+        order.word()
+    );
+    match changed {
+        true => Check::warn(format!("{text}; p sets another order")),
+        false => Check::good(text),
+    }
+}
+
 /// Whose share.
 #[derive(Clone, Debug)]
 pub struct ShareSubject {
@@ -36,8 +54,10 @@ impl ShareSubject {
             .map_or("none".into(), |cap| format!("{cap}%"));
         Some(Dialog {
             title: format!(
-                "Share of the GPU  {letter} {} ({})",
-                subject.name, process.user
+                "Share  {letter} {} on {} ({})",
+                subject.name,
+                super::gpus(process),
+                process.user
             ),
             fields: vec![
                 Field::text(
@@ -57,6 +77,7 @@ impl ShareSubject {
             subject: Subject::Share(subject),
             focus: 0,
             progress: Progress::Editing,
+            fresh: true,
         })
     }
 
@@ -116,6 +137,10 @@ impl ShareSubject {
         let Some(process) = data.process(Who::Slot(self.slot)) else {
             return vec![Check::bad("the process has ended")];
         };
+        let changed = Changed {
+            weight: matches!(share.weight, Set::To(weight) if weight != process.share.weight),
+            priority: matches!(share.priority, Set::To(priority) if priority != process.share.priority),
+        };
         let mut checks = Vec::new();
         for holding in process.devices.iter().take(LINES) {
             let device = data.sample.devices.get(holding.gpu);
@@ -128,14 +153,15 @@ impl ShareSubject {
                 continue;
             }
             let order = policy.map_or(Order::Fair, |policy| policy.order);
-            if let (Order::Fair, Set::To(weight)) = (order, &share.weight) {
-                checks.push(self.fair_share(data, process, holding.gpu, *weight));
-            } else if order != Order::Fair {
-                checks.push(Check::good(format!(
-                    "GPU{}: under order={} the weight has no effect",
-                    holding.gpu,
-                    order.word()
-                )));
+            match (order, &share.weight) {
+                (Order::Fair, Set::To(weight)) => {
+                    checks.push(self.fair_share(data, process, holding.gpu, *weight));
+                }
+                (Order::Fair, _) => {}
+                _ => checks.push(without_effect(holding.gpu, order, "weight", changed.weight)),
+            }
+            if order != Order::Priority && changed.priority {
+                checks.push(without_effect(holding.gpu, order, "priority", true));
             }
             let held = data.spent(Who::Slot(self.slot), holding.gpu).hold * 100.0;
             if let Set::To(cap @ 1..100) = share.cap {

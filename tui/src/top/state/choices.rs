@@ -86,6 +86,8 @@ pub struct Choices {
     zoom: usize,
     /// How many columns the lanes are moved into the past.
     pub pan: u64,
+    /// The order of the rows while a dialog is open.
+    pub pinned: Option<Vec<(Who, usize)>>,
     /// Nothing may be changed.
     pub read_only: bool,
     /// A message.
@@ -110,6 +112,7 @@ impl Default for Choices {
             events: Showing::default(),
             zoom: ZOOM,
             pan: 0,
+            pinned: None,
             read_only: false,
             notice: None,
         }

@@ -50,6 +50,15 @@ pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
         .flat_map(|process| rows_of(data, process, only))
         .filter(|row| choices.filter.accepts(row))
         .collect();
+    if let Some(pinned) = &choices.pinned {
+        // Newcomers go last.
+        let place = |row: &Row<'_>| (row.who, row.holding.gpu);
+        rows.sort_by_cached_key(|row| {
+            let at = pinned.iter().position(|pinned| *pinned == place(row));
+            (at.unwrap_or(usize::MAX), place(row))
+        });
+        return rows;
+    }
     let Some(column) = COLUMNS.get(choices.sort) else {
         return rows;
     };

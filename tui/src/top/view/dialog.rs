@@ -37,7 +37,12 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let gap = u16::from(inside.height() >= height.saturating_sub(2));
     let mut y = 1;
     for (at, line) in dialog.fields.iter().enumerate() {
-        field(&mut inside, y, line, at == dialog.focus);
+        let focus = match (at == dialog.focus, dialog.fresh) {
+            (false, _) => Focus::Elsewhere,
+            (true, true) => Focus::Whole,
+            (true, false) => Focus::Cursor,
+        };
+        field(&mut inside, y, line, focus);
         y += 1;
     }
     y += gap;
@@ -50,13 +55,25 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     progress(&mut inside, y + 1 + gap, dialog, state);
 }
 
-fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
+/// Where the cursor is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Focus {
+    /// In another line.
+    Elsewhere,
+    /// In this one, and what is typed replaces all of it.
+    Whole,
+    /// In this one, at the place of the input.
+    Cursor,
+}
+
+fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
+    let focused = focus != Focus::Elsewhere;
     let role = if focused { Role::Title } else { Role::Dim };
     pen.put(1, y, field.label, pen.style(role));
     match &field.control {
         Control::Text(input) => {
             let width = if field.label == "Reason" { 40 } else { INPUT };
-            text(pen, y, input, width, focused);
+            text(pen, y, input, width, focus);
             pen.put_within(
                 LABEL + width + 4,
                 y,
@@ -81,13 +98,15 @@ fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
     }
 }
 
-fn text(pen: &mut Pen<'_>, y: u16, input: &Input, width: u16, focused: bool) {
+fn text(pen: &mut Pen<'_>, y: u16, input: &Input, width: u16, focus: Focus) {
     let scroll = input.visual_scroll(usize::from(width));
     let shown: String = input.value().chars().skip(scroll).collect();
     pen.put(LABEL, y, "[", pen.style(Role::Dim));
     pen.put_within(LABEL + 2, y, &shown, width, pen.style(Role::Text));
     pen.put(LABEL + width + 2, y, "]", pen.style(Role::Dim));
-    if focused {
+    if focus == Focus::Whole && !shown.is_empty() {
+        pen.put_within(LABEL + 2, y, &shown, width, pen.style(Role::Selected));
+    } else if focus != Focus::Elsewhere {
         let at = input.visual_cursor().saturating_sub(scroll);
         let under = shown.chars().nth(at).unwrap_or(' ');
         let x = LABEL + 2 + u16::try_from(at).unwrap_or(0).min(width);

@@ -20,7 +20,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let Some(process) = data.process(who) else {
         return;
     };
-    let Some(holding) = process.on(state.choices.gpu).or(process.devices.first()) else {
+    let Some(holding) = state.shown_gpu(process).and_then(|gpu| process.on(gpu)) else {
         return;
     };
     let palette = &look.palette;

@@ -49,15 +49,15 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let columns = fitting(pen.width(), choices.all_gpus);
     heading(&mut pen, &columns, choices.sort, arrow);
     let lines = usize::from(pen.height().saturating_sub(1));
-    let selected = rows
-        .iter()
-        .position(|row| Some(row.who) == choices.selected);
+    let is_selected =
+        |row: &Row<'_>| Some(row.who) == choices.selected && row.holding.gpu == choices.gpu;
+    let selected = rows.iter().position(is_selected);
     let first = selected
         .map_or(0, |at| (at + 1).saturating_sub(lines))
         .min(rows.len());
     for (row, y) in rows[first..].iter().zip(1..pen.height()) {
         line(&mut pen, y, &columns, row, state);
-        if Some(row.who) == choices.selected {
+        if is_selected(row) {
             let style = pen.style(Role::Selected);
             pen.mark_line(y, style);
         }
@@ -81,10 +81,12 @@ fn fitting(width: u16, all_gpus: bool) -> Vec<(&'static Column, u16)> {
     let wanted =
         |columns: &[&Column]| 1 + columns.iter().map(|column| column.width + 1).sum::<u16>();
     while wanted(&columns) > width && columns.len() > 1 {
+        // In the list of all devices the device says which row is which.
+        let rank = |column: &Column| if column.key == "gpu" { 0 } else { column.rank };
         let worst = columns
             .iter()
             .enumerate()
-            .max_by_key(|(_, column)| column.rank);
+            .max_by_key(|(_, column)| rank(column));
         let Some((at, _)) = worst else { break };
         columns.remove(at);
     }

@@ -1,0 +1,332 @@
+//! What keys do to whom: never to what is not on the screen, and never without saying it.
+
+use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::sample::{ProcessSample, Sample, Who};
+use gpushare_tui::top::app::{self, Next};
+use gpushare_tui::top::dialog::Verdict;
+use gpushare_tui::top::operator::Task;
+use gpushare_tui::top::overlay::Overlay;
+use gpushare_tui::top::state::{Screen, State};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use shm_layout::{Change, PolicyKind, Set};
+
+use crate::support::{look, state, story};
+
+fn press(state: &mut State, keys: &str) -> Next {
+    let mut next = Next::Continue;
+    for letter in keys.chars() {
+        next = app::key(state, KeyEvent::from(code(letter)));
+    }
+    next
+}
+
+fn code(letter: char) -> KeyCode {
+    match letter {
+        '\n' => KeyCode::Enter,
+        '\t' => KeyCode::Tab,
+        '\x1b' => KeyCode::Esc,
+        '\x08' => KeyCode::Backspace,
+        letter => KeyCode::Char(letter),
+    }
+}
+
+fn notice(state: &State) -> &str {
+    state.choices.notice.as_ref().map_or("", |said| &said.text)
+}
+
+/// What lies over the screen, by its title.
+fn title(state: &State) -> &str {
+    match &state.overlay {
+        Some(Overlay::Dialog(dialog)) => &dialog.title,
+        Some(Overlay::Question(question)) => &question.title,
+        _ => "",
+    }
+}
+
+fn screen(state: &State) -> String {
+    let area = Rect::new(0, 0, 120, 40);
+    let mut buffer = Buffer::empty(area);
+    gpushare_tui::top::view::draw_into(&mut buffer, area, state, &look(false));
+    let line = |y| (0..area.width).map(|x| buffer[(x, y)].symbol()).collect();
+    (0..area.height)
+        .map(line)
+        .collect::<Vec<String>>()
+        .join("\n")
+}
+
+/// Selects the process with this name on the shown device.
+fn select(state: &mut State, name: &str) {
+    let found = state
+        .data()
+        .sample
+        .processes
+        .iter()
+        .find(|p| p.name() == name);
+    state.choices.selected = found.map(Who::of);
+    assert!(state.choices.selected.is_some(), "{name}");
+}
+
+/// `vllm-worker` uses the second device as well.
+fn on_two_devices(mut sample: Sample) -> Sample {
+    let process: &mut ProcessSample = &mut sample.processes[1];
+    let mut second = process.devices[0].clone();
+    (second.gpu, second.view.entry) = (1, 1);
+    process.devices.push(second);
+    sample.devices[1].index = 1;
+    sample
+}
+
+fn state_of_two_devices() -> State {
+    let mut state = State::default();
+    story().for_each(|sample| state.update(on_two_devices(sample)));
+    state
+}
+
+#[test]
+fn a_filter_without_a_hit_leaves_no_process_to_act_on() {
+    let mut state = state();
+    select(&mut state, "train-7b");
+    press(&mut state, "/zzz\n");
+    assert!(state.rows().is_empty());
+    for key in ["P", "e", "w", "t", "\n", "y"] {
+        assert!(matches!(press(&mut state, key), Next::Continue), "{key}");
+        assert!(state.overlay.is_none(), "{key} opens {}", title(&state));
+        assert_eq!(state.choices.screen, Screen::Main, "{key}");
+        let said = notice(&state);
+        assert!(
+            said.contains("train-7b is selected, but the filter hides it"),
+            "{key}: {said}"
+        );
+    }
+    press(&mut state, "\x1bP");
+    assert!(
+        title(&state).contains("Pause A 41822 train-7b"),
+        "{}",
+        title(&state)
+    );
+}
+
+#[test]
+fn without_a_selection_a_key_selects_and_does_nothing_more() {
+    for key in ["P", "e", "w", "t", "\n", "y"] {
+        let mut state = state();
+        assert!(matches!(press(&mut state, key), Next::Continue), "{key}");
+        assert!(state.overlay.is_none(), "{key} opens {}", title(&state));
+        assert_eq!(state.choices.screen, Screen::Main, "{key}");
+        let first = state.rows()[0].who;
+        assert_eq!(state.choices.selected, Some(first), "{key}");
+        assert!(
+            notice(&state).contains("press the key again"),
+            "{}",
+            notice(&state)
+        );
+    }
+}
+
+#[test]
+fn on_a_device_without_the_selected_process_nothing_is_done_to_it() {
+    let mut state = state();
+    select(&mut state, "train-7b");
+    press(&mut state, "\tP");
+    assert!(state.overlay.is_none());
+    assert!(
+        notice(&state).contains("not in this list"),
+        "{}",
+        notice(&state)
+    );
+}
+
+#[test]
+fn a_pause_is_asked_about_by_name_and_only_yes_means_yes() {
+    let mut state = state();
+    select(&mut state, "notebook-bob");
+    press(&mut state, "P");
+    assert_eq!(title(&state), "Pause C 41876 notebook-bob (bob) on GPU0?");
+    assert!(
+        matches!(press(&mut state, "P"), Next::Continue),
+        "P is no yes"
+    );
+    assert!(state.overlay.is_none());
+    let Next::Do(Task::Edit(request)) = press(&mut state, "Py") else {
+        panic!("it is not paused");
+    };
+    let Change::ProcessShare { slot, paused, .. } = request.change else {
+        panic!("not a share");
+    };
+    assert_eq!((slot.index, paused), (2, Set::To(true)));
+}
+
+#[test]
+fn in_the_list_of_all_devices_a_key_means_the_row() {
+    let mut state = state_of_two_devices();
+    state.choices.all_gpus = true;
+    select(&mut state, "vllm-worker");
+    let rows: Vec<usize> = state.rows().iter().map(|row| row.holding.gpu).collect();
+    assert_eq!(rows.iter().filter(|gpu| **gpu == 1).count(), 1);
+    // To the row of the second device.
+    for _ in 0..rows.len() {
+        if state.choices.gpu == 1 {
+            break;
+        }
+        app::key(&mut state, KeyEvent::from(KeyCode::Down));
+    }
+    assert_eq!(state.choices.gpu, 1, "the card shows the row's device");
+    let marked = screen(&state);
+    assert!(marked.contains("GPU1 H200"), "{marked}");
+    press(&mut state, "e");
+    assert_eq!(
+        title(&state),
+        "Memory quota  B 41849 vllm-worker on GPU1 (alice)"
+    );
+    let Next::Do(Task::Edit(request)) = press(&mut state, "32G\n") else {
+        panic!("no edit");
+    };
+    let Change::ProcessQuota { device, .. } = request.change else {
+        panic!("not a quota");
+    };
+    assert_eq!(device, Some(1), "its entry of the second device");
+    press(&mut state, "\x1bp");
+    assert_eq!(title(&state), "Lock policy  GPU1 H200");
+}
+
+#[test]
+fn a_process_alone_is_edited_on_the_device_it_is_shown_on() {
+    let mut state = state_of_two_devices();
+    select(&mut state, "train-7b");
+    press(&mut state, "\n");
+    state.choices.gpu = 1;
+    press(&mut state, "p");
+    assert_eq!(title(&state), "Lock policy  GPU0 H200", "its only device");
+    press(&mut state, "\x1b\x1b");
+    state.show_gpu(0);
+    select(&mut state, "vllm-worker");
+    press(&mut state, "\n\te");
+    assert!(title(&state).contains("on GPU1"), "{}", title(&state));
+    press(&mut state, "\x1b\te");
+    assert!(title(&state).contains("on GPU0"), "{}", title(&state));
+}
+
+#[test]
+fn the_list_of_all_devices_names_the_device_of_each_row_on_a_narrow_screen_too() {
+    let mut state = state_of_two_devices();
+    state.choices.all_gpus = true;
+    for width in [40, 60, 80, 120] {
+        let area = Rect::new(0, 0, width, 24);
+        let mut buffer = Buffer::empty(area);
+        gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &look(true));
+        let line = |y| {
+            (0..width)
+                .map(|x| buffer[(x, y)].symbol())
+                .collect::<String>()
+        };
+        let heading = (0..24)
+            .map(line)
+            .find(|line| line.contains("NAME"))
+            .unwrap();
+        assert!(heading.contains(" G "), "{width}: {heading}");
+    }
+}
+
+#[test]
+fn rows_stand_still_under_a_dialog() {
+    let mut samples: Vec<Sample> = story().collect();
+    let rest = samples.split_off(40);
+    let mut state = State::default();
+    samples.into_iter().for_each(|sample| state.update(sample));
+    let order = |state: &State| -> Vec<Who> { state.rows().iter().map(|row| row.who).collect() };
+    select(&mut state, "vllm-worker");
+    press(&mut state, "e");
+    let before = order(&state);
+    let mut moved = false;
+    for sample in rest {
+        let mut free = State::default();
+        free.update(sample.clone());
+        state.update(sample);
+        moved |= order(&free) != before;
+        assert_eq!(order(&state), before);
+    }
+    assert!(moved, "they would have moved");
+    press(&mut state, "\x1b");
+    assert!(state.choices.pinned.is_none());
+}
+
+#[test]
+fn what_is_typed_first_replaces_what_stood_there() {
+    let mut state = state();
+    select(&mut state, "vllm-worker");
+    let Next::Do(Task::Edit(request)) = press(&mut state, "e8G\n") else {
+        panic!("no edit");
+    };
+    let Change::ProcessQuota { value, .. } = request.change else {
+        panic!("not a quota");
+    };
+    assert_eq!(
+        value,
+        shm_layout::QuotaValue::Bytes(8 << 30),
+        "and not 408G"
+    );
+
+    // An arrow goes into the text instead.
+    press(&mut state, "\x1be");
+    app::key(&mut state, KeyEvent::from(KeyCode::End));
+    press(&mut state, "\x08");
+    let Some(Overlay::Dialog(dialog)) = &state.overlay else {
+        panic!("no dialog");
+    };
+    assert_eq!(dialog.fields[0].value(), "40Gi");
+}
+
+#[test]
+fn a_priority_that_no_order_looks_at_is_warned_of() {
+    let mut state = state();
+    select(&mut state, "vllm-worker");
+    press(&mut state, "w\t5");
+    let checks = |state: &State| match &state.overlay {
+        Some(Overlay::Dialog(dialog)) => dialog.checks(state.data()),
+        _ => panic!("no dialog"),
+    };
+    let about = |state: &State| {
+        let checks = checks(state).into_iter();
+        checks
+            .filter(|check| check.text.contains("the priority has no effect"))
+            .collect::<Vec<_>>()
+    };
+    let found = about(&state);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].verdict, Verdict::Warn);
+    assert!(found[0].text.contains("under order=fair"), "{found:?}");
+    let mut sample = state.data().sample.clone();
+    sample.devices[0].policy.0.order = shm_layout::Order::Priority;
+    sample.devices[0].policy.0.kind = PolicyKind::Always;
+    state.update(sample);
+    assert!(about(&state).is_empty(), "now it has one");
+}
+
+#[test]
+fn pasted_text_is_never_a_command() {
+    let mut state = state();
+    select(&mut state, "vllm-worker");
+    app::paste(&mut state, "PPP");
+    assert!(state.overlay.is_none());
+    assert!(notice(&state).contains("pasted text is taken in fields only"));
+    app::paste(&mut state, "eq\r\n");
+    assert!(state.overlay.is_none());
+
+    press(&mut state, "e");
+    app::paste(&mut state, "32G\n\x1b[2Jq");
+    let Some(Overlay::Dialog(dialog)) = &state.overlay else {
+        panic!("the line ended the dialog");
+    };
+    assert_eq!(
+        dialog.fields[0].value(),
+        "32G",
+        "one line, without what acts on a terminal"
+    );
+    press(&mut state, "\x1b/");
+    app::paste(&mut state, "user=\u{7}alice\n");
+    let Some(Overlay::Filter(line)) = &state.overlay else {
+        panic!("no filter");
+    };
+    assert_eq!(line.input.value(), "user=alice");
+}
