@@ -1744,7 +1744,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__run)
-            opts="-h --gpu --memory --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --trace --help"
+            opts="-h --gpu --memory --on-full --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --trace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1755,6 +1755,10 @@ _gpushare() {
                     return 0
                     ;;
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on-full)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2106,7 +2110,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__wrap)
-            opts="-h --gpu --memory --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --help"
+            opts="-h --gpu --memory --on-full --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2117,6 +2121,10 @@ _gpushare() {
                     return 0
                     ;;
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on-full)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -7,7 +7,7 @@ mod policy;
 mod words;
 
 pub(crate) use context::{loss_of, loss_word, mps_of, mps_word};
-pub(crate) use launch::LaunchShare;
+pub(crate) use launch::{LaunchShare, on_full_of, on_full_word};
 pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
 pub(crate) use words::{NameWords, key_of, name_words, text_of, text_words, uuid_of, uuid_words};
 
@@ -15,8 +15,8 @@ use crate::{
     control::{SLOT_WORDS, SMALL_WORDS},
     state::POLICY_WORDS,
     value::{
-        Boost, DEVICES_PER_PROCESS, LockPolicy, QuotaValue, RECORDS, TraceOrder, Until, Uuid,
-        valid_cap, valid_priority, valid_weight,
+        Boost, DEVICES_PER_PROCESS, LockPolicy, OnFull, QuotaValue, RECORDS, TraceOrder, Until,
+        Uuid, valid_cap, valid_priority, valid_weight,
     },
 };
 
@@ -73,6 +73,7 @@ pub(crate) struct SlotSettings {
     pub(crate) boost: Option<Boost>,
     pub(crate) quotas: [QuotaSetting; DEVICES_PER_PROCESS + 1],
     pub(crate) trace: Option<TraceOrder>,
+    pub(crate) on_full: Option<OnFull>,
 }
 
 /// The part of a process's record that is about its share.
@@ -83,6 +84,7 @@ pub(crate) struct ShareSettings {
     pub(crate) cap: Option<u32>,
     pub(crate) paused: Option<bool>,
     pub(crate) boost: Option<Boost>,
+    pub(crate) on_full: Option<OnFull>,
 }
 
 /// Index of the quota that holds for every device.
@@ -180,7 +182,9 @@ fn halves(word: u64) -> (u32, u32) {
 
 /// Where a slot's order for a trace is: behind its quotas.
 const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
-const _: () = assert!(TRACE < SLOT_WORDS);
+/// What it does when memory is refused.
+const ON_FULL: usize = TRACE + 2;
+const _: () = assert!(ON_FULL < SLOT_WORDS);
 
 const WEIGHT: u32 = 1;
 const PRIORITY: u32 = 2;
@@ -210,6 +214,7 @@ impl SlotSettings {
             cap,
             paused,
             boost,
+            on_full,
             ..
         } = *self;
         ShareSettings {
@@ -218,6 +223,7 @@ impl SlotSettings {
             cap,
             paused,
             boost,
+            on_full,
         }
     }
 
@@ -240,6 +246,7 @@ impl SlotSettings {
         words[2] = pair(self.priority.unwrap_or(0) as u32, boost.priority as u32);
         words[3] = boost.until_ns;
         words[TRACE] = order_words(self.trace);
+        words[ON_FULL] = on_full_word(self.on_full);
         for (quota, words) in self.quotas.iter().zip(words[4..].chunks_exact_mut(4)) {
             let (kind, amount) = quota_words(quota.value);
             let (then_kind, then_amount) = quota_words(quota.then);
@@ -274,6 +281,7 @@ impl SlotSettings {
             .filter(|b| has(BOOST) && valid_priority(b.priority)),
             quotas,
             trace: order_of(words[TRACE]),
+            on_full: on_full_of(words[ON_FULL]),
         }
     }
 

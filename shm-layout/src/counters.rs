@@ -90,4 +90,10 @@ counters! {
     faults,
     /// When the last work was submitted, as the keeper saw it.
     last_submit_ns,
+    /// Allocations that waited for memory.
+    memory_waits,
+    /// Nanoseconds they waited.
+    memory_waited_ns,
+    /// Of these the ones that were refused in the end.
+    memory_gave_up,
 }

@@ -100,6 +100,7 @@ impl Environment {
         };
         let limits = &mut environment.limits;
         memory(&mut reader, limits);
+        limits.on_full = reader.own(variables::ON_FULL, str::parse);
         share(&mut reader, limits);
         policy(&mut reader, limits);
         limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));

@@ -150,8 +150,8 @@ pub use snapshot::{
 pub use value::{
     ABI_VERSION, ALL_REASONS, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Denial,
     EVENT_RING, Edit, Entry, Event, EventKind, Gang, HISTOGRAM, Histogram, Identity, LaunchLimits,
-    Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit, OneQuota, Order,
-    Outlook, PolicyKind, Quota, QuotaValue, Reason, Set, Share, SlotId, Source, Until, Uuid, What,
-    bucket_start_ns, format_uuid, parse_uuid, quantile,
+    Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit, OnFull, OneQuota,
+    Order, Outlook, PolicyKind, Quota, QuotaValue, Reason, Set, Share, SlotId, Source, Until, Uuid,
+    What, bucket_start_ns, format_uuid, parse_uuid, quantile,
 };
 pub use variables::ALIASES;

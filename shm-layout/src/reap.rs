@@ -107,6 +107,7 @@ impl Slot {
             &self.registered_ns,
             &self.launch_share,
             &self.launch_priority,
+            &self.launch_on_full,
             &self.gang,
             &self.trace_state,
             &self.trace_records,
@@ -158,11 +159,17 @@ impl DeviceEntry {
             &self.lost_ns,
             &self.lost,
             &self.ending,
+            &self.line_bytes,
+            &self.line_ticket,
+            &self.line_since,
+            &self.line_until,
+            &self.line_pulse,
         ] {
             word.store(0, Ordering::Relaxed);
         }
         self.lock_state.store(0, Ordering::Relaxed);
         self.mps.store(0, Ordering::Relaxed);
+        self.line_limit.store(0, Ordering::Relaxed);
         self.releases
             .iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));

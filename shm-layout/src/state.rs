@@ -42,7 +42,7 @@ shared! {
 
 shared! {
     /// The state segment: workloads and tools write it.
-    pub struct State: 7622976 align 64 {
+    pub struct State: 7893312 align 64 {
         0 header: Header,
         /// Processes that found no slot. Any process adds.
         128 unmanaged: AtomicU64,
@@ -52,15 +52,15 @@ shared! {
         144 unmanaged_ns: AtomicU64,
         152 _reserved: [AtomicU64; 13],
         256 devices: [Device; MAX_DEVICES],
-        33024 groups: [Group; MAX_GROUPS],
-        37120 slots: [Slot; MAX_PROCESSES],
-        4477184 ring: Ring,
+        41216 groups: [Group; MAX_GROUPS],
+        45312 slots: [Slot; MAX_PROCESSES],
+        4747520 ring: Ring,
     }
 }
 
 shared! {
     /// A device that a process has entered. Never removed: a device keeps its index.
-    pub(crate) struct Device: 512 align 64 {
+    pub(crate) struct Device: 640 align 64 {
         /// Hash of the UUID, swapped in from zero by the first process; every process with that UUID writes the same words below.
         0 key: AtomicU64,
         8 uuid: [AtomicU64; 2],
@@ -103,6 +103,19 @@ shared! {
         320 picks: [AtomicU64; 8],
         /// Hand-offs by log2 of nanoseconds, from the release to its waiter running; the new owner adds.
         384 handoff_hist: [AtomicU32; HISTOGRAM],
+        /// Slots that wait for memory (`line`). Each process sets its own bit.
+        512 line: [AtomicU64; 4],
+        /// Changes when memory comes back (`protocol::bell`); a futex word. Who gives back adds, who waits marks.
+        544 line_bell: AtomicU32,
+        548 _reserved4: AtomicU32,
+        /// Counts places in the line. Who lines up adds.
+        552 line_tickets: AtomicU64,
+        /// Bytes of the device that are in no account, as the driver last told a process, and when.
+        560 outside: AtomicU64,
+        568 outside_ns: AtomicU64,
+        /// Slots with bytes in their account that the driver has not given yet (`line::Promise`). Each process sets its own bit.
+        576 promises: [AtomicU64; 4],
+        608 _reserved: [AtomicU64; 4],
     }
 }
 
@@ -121,7 +134,7 @@ shared! {
 
 shared! {
     /// A process.
-    pub(crate) struct Slot: 17344 align 64 {
+    pub(crate) struct Slot: 18368 align 64 {
         /// Epoch and phase (`protocol::claim`).
         0 claim: AtomicU64,
         /// The robust futex word: the keeper thread's id, and the kernel's mark when it dies.
@@ -153,14 +166,17 @@ shared! {
         832 trace_state: AtomicU64,
         840 trace_records: AtomicU64,
         848 trace_dropped: AtomicU64,
-        856 _reserved: [AtomicU64; 13],
+        856 _reserved1: AtomicU64,
+        /// What it does when memory is refused, as launched (`codec::on_full_word`).
+        864 launch_on_full: AtomicU64,
+        872 _reserved: [AtomicU64; 11],
         960 entries: [DeviceEntry; DEVICES_PER_PROCESS],
     }
 }
 
 shared! {
     /// A process on a device.
-    pub(crate) struct DeviceEntry: 1024 align 64 {
+    pub(crate) struct DeviceEntry: 1088 align 64 {
         /// The device's index + 1; written last.
         0 device: AtomicU32,
         /// The process's own ordinal of it.
@@ -211,6 +227,17 @@ shared! {
         1008 lost: AtomicU64,
         /// How far its turn has come to its end, as its gang is told (`lock::gang::Ending`).
         1016 ending: AtomicU64,
+        /// Its place in the device's line for memory (`line`): bytes wanted, number, since when, until when at most (0: no end),
+        /// and when its thread last looked.
+        1024 line_bytes: AtomicU64,
+        1032 line_ticket: AtomicU64,
+        1040 line_since: AtomicU64,
+        1048 line_until: AtomicU64,
+        1056 line_pulse: AtomicU64,
+        /// What it waits for: a limit, or the device itself (`line::Blocked`).
+        1064 line_limit: AtomicU32,
+        1068 _reserved2: AtomicU32,
+        1072 _reserved: [AtomicU64; 2],
     }
 }
 

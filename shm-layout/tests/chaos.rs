@@ -134,6 +134,7 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
             },
             paused: Set::To(dice.roll(6) == 0),
             boost: Set::Keep,
+            on_full: Set::Keep,
         },
     };
     // The target may be gone by now; that is an answer, too.
@@ -222,6 +223,7 @@ fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
             cap: Set::Inherit,
             paused: Set::Inherit,
             boost: Set::Inherit,
+            on_full: Set::Keep,
         };
         operator.edit(None, &plain, clock::now()).expect("it lives");
     }

@@ -174,6 +174,7 @@ fn a_pipe_put_in_the_place_of_a_segment_in_use_holds_up_neither_tools_nor_worklo
             cap: Set::Keep,
             paused: Set::To(true),
             boost: Set::Keep,
+            on_full: Set::Keep,
         };
         assert!(operator.edit(None, &pause, clock::now()).is_err());
     });
@@ -250,6 +251,7 @@ fn pause_and_limit(dir: &Dir, slot: SlotId) {
         cap: Set::Keep,
         paused: Set::To(true),
         boost: Set::Keep,
+        on_full: Set::Keep,
     };
     let limit = Change::ProcessQuota {
         slot,

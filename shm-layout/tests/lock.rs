@@ -43,6 +43,7 @@ fn share(operator: &Operator, process: &Registration, change: impl FnOnce(&mut W
         cap: wish.cap,
         paused: wish.paused,
         boost: wish.boost,
+        on_full: Set::Keep,
     };
     operator.edit(None, &change, clock::now()).expect("edited");
 }

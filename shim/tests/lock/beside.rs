@@ -240,6 +240,7 @@ fn a_paused_process_submits_nothing_though_it_has_work_on_the_device() {
         cap: Set::Keep,
         paused: Set::To(paused),
         boost: Set::Keep,
+        on_full: Set::Keep,
     };
     stage.edit(&pause(true));
     let before = stage.kernels().len();

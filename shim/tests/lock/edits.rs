@@ -46,6 +46,7 @@ fn share(slot: SlotId, paused: Set<bool>, cap: Set<u32>) -> Change {
         cap,
         paused,
         boost: Set::Keep,
+        on_full: Set::Keep,
     }
 }
 

@@ -115,6 +115,7 @@ fn ranks_hold_back_together_under_overlap_and_get_on() {
         cap: Set::Keep,
         paused: Set::Keep,
         boost: Set::Keep,
+        on_full: Set::Keep,
     });
     let waited = |one: &Watched| -> u64 {
         let devices = stage.process(one.pid()).devices;

@@ -63,7 +63,9 @@ pub(crate) fn resolve_share(
         share.cap = launch.cap.or(share.cap);
         share.source = launch.source;
     }
+    share.on_full = launch.on_full.unwrap_or_default();
     let Some(control) = control else { return share };
+    share.on_full = control.on_full.unwrap_or(share.on_full);
     let boost = control.boost.filter(|boost| boost.until_ns > now_ns);
     share.weight = control.weight.unwrap_or(share.weight);
     share.priority = control.priority.unwrap_or(share.priority);

@@ -4,7 +4,7 @@ use super::{source_byte, source_of};
 use crate::{
     primitive::Ordering,
     state::Slot,
-    value::{Source, valid_cap, valid_priority, valid_weight},
+    value::{OnFull, Source, valid_cap, valid_priority, valid_weight},
 };
 
 /// What a process asked for at launch, as its slot says.
@@ -14,24 +14,51 @@ pub(crate) struct LaunchShare {
     pub(crate) priority: Option<i32>,
     pub(crate) cap: Option<u32>,
     pub(crate) source: Source,
+    pub(crate) on_full: Option<OnFull>,
+}
+
+const FAIL: u64 = 1;
+const WAIT: u64 = 2;
+const WAIT_FOR: u64 = 3;
+
+/// What to do when memory is refused, as a word; zero is not set.
+pub(crate) fn on_full_word(on_full: Option<OnFull>) -> u64 {
+    match on_full {
+        None => 0,
+        Some(OnFull::Fail) => FAIL,
+        Some(OnFull::Wait) => WAIT,
+        Some(OnFull::WaitFor(ns)) => WAIT_FOR | ns << 8,
+    }
+}
+
+pub(crate) fn on_full_of(word: u64) -> Option<OnFull> {
+    let on_full = match word & 0xff {
+        FAIL => OnFull::Fail,
+        WAIT => OnFull::Wait,
+        WAIT_FOR => OnFull::WaitFor(word >> 8),
+        _ => return None,
+    };
+    on_full.is_valid().then_some(on_full)
 }
 
 impl LaunchShare {
-    /// The slot's two words.
-    pub(crate) fn encode(&self) -> [u64; 2] {
+    /// The slot's words.
+    pub(crate) fn encode(&self) -> [u64; 3] {
         let share = u64::from(self.weight.unwrap_or(0)) | u64::from(self.cap.unwrap_or(0)) << 32;
         let priority =
             u64::from(self.priority.unwrap_or(0) as u32) | u64::from(self.priority.is_some()) << 32;
-        [share, priority | source_byte(self.source) << 40]
+        let on_full = on_full_word(self.on_full);
+        [share, priority | source_byte(self.source) << 40, on_full]
     }
 
-    pub(crate) fn decode(words: [u64; 2]) -> LaunchShare {
+    pub(crate) fn decode(words: [u64; 3]) -> LaunchShare {
         LaunchShare {
             weight: Some(words[0] as u32).filter(|w| valid_weight(*w)),
             cap: Some((words[0] >> 32) as u32).filter(|c| valid_cap(*c)),
             priority: Some(words[1] as u32 as i32)
                 .filter(|p| words[1] >> 32 & 1 == 1 && valid_priority(*p)),
             source: source_of(words[1] >> 40),
+            on_full: on_full_of(words[2]),
         }
     }
 
@@ -39,6 +66,7 @@ impl LaunchShare {
         LaunchShare::decode([
             slot.launch_share.load(Ordering::Relaxed),
             slot.launch_priority.load(Ordering::Relaxed),
+            slot.launch_on_full.load(Ordering::Relaxed),
         ])
     }
 }

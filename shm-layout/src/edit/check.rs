@@ -23,9 +23,15 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             priority,
             cap,
             boost,
+            on_full,
             ..
         } => {
             shares(weight, cap)?;
+            if let Set::To(value) = on_full
+                && !value.is_valid()
+            {
+                return Err(invalid("on-full", format!("cannot be {value}")));
+            }
             if let Set::To(value) = priority {
                 in_priority_range("priority", *value)?;
             }

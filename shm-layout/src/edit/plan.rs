@@ -189,6 +189,7 @@ impl Operator {
             cap,
             paused,
             boost,
+            on_full,
         } = change
         else {
             return Err(EditError::NoSuchTarget);
@@ -209,6 +210,7 @@ impl Operator {
             cap: cap.apply(&mut settings.cap),
             paused: paused.apply(&mut settings.paused),
             boost: boost.apply(&mut settings.boost),
+            on_full: on_full.apply(&mut settings.on_full),
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(slot.index)),

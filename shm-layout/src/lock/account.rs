@@ -105,6 +105,7 @@ mod tests {
             cap: crate::Set::Keep,
             paused: crate::Set::To(paused),
             boost: crate::Set::Keep,
+            on_full: crate::Set::Keep,
         };
         let start = clock::now();
         assert!(holder.lock(entry).try_acquire(start));

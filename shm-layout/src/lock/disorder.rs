@@ -130,6 +130,7 @@ impl World {
             cap: Set::Keep,
             paused,
             boost: Set::Keep,
+            on_full: Set::Keep,
         });
     }
 

@@ -174,6 +174,7 @@ fn enter(segments: &Segments, operator: &Operator, wish: &Wish) -> (Registration
         cap: wish.cap.map_or(Set::Keep, Set::To),
         paused: Set::Keep,
         boost: Set::Keep,
+        on_full: Set::Keep,
     };
     operator.edit(None, &change, 0).expect("edited");
     (process, entry)

@@ -36,6 +36,7 @@ pub fn register(
         priority: limits.priority,
         cap: limits.cap,
         source: limits.share_source,
+        on_full: limits.on_full,
     };
     let launch_policy = limits.policy.filter(|policy| policy.check().is_ok());
     // A policy that makes no sense is refused in the open.
@@ -48,6 +49,7 @@ pub fn register(
     let invalid = limits.invalid || bad_policy || (limits.group.is_some() && group == 0);
     slot.launch_share.store(words[0], Ordering::Relaxed);
     slot.launch_priority.store(words[1], Ordering::Relaxed);
+    slot.launch_on_full.store(words[2], Ordering::Relaxed);
     for (word, value) in slot
         .launch_policy
         .iter()

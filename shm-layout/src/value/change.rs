@@ -6,7 +6,7 @@ mod stored;
 #[cfg(feature = "serde")]
 pub(crate) use stored::uuid as uuid_text;
 
-use super::{LockPolicy, QuotaValue, SlotId, Uuid};
+use super::{LockPolicy, OnFull, QuotaValue, SlotId, Uuid};
 
 /// What an edit does to one setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,6 +163,12 @@ pub enum Change {
             serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
         )]
         boost: Set<Boost>,
+        /// What it does when memory is refused.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        on_full: Set<OnFull>,
     },
     /// A device's lock policy.
     Policy {

@@ -1,6 +1,6 @@
 //! What a process asked for at its launch.
 
-use super::{DEVICES_PER_PROCESS, LockPolicy, Source};
+use super::{DEVICES_PER_PROCESS, LockPolicy, OnFull, Source};
 
 /// A memory limit named at launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct LaunchLimits {
     pub cap: Option<u32>,
     /// Who set weight, priority or cap.
     pub share_source: Source,
+    /// What to do when memory is refused.
+    pub on_full: Option<OnFull>,
     /// The group to join.
     pub group: Option<String>,
     /// What names the job whose processes have their turns together: see `environment::job`.

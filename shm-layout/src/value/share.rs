@@ -1,6 +1,6 @@
 //! A process's share of a device.
 
-use super::Source;
+use super::{OnFull, Source};
 
 /// A process's share of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Share {
     pub paused: bool,
     /// A boost is in force until then.
     pub boost_until_ns: Option<u64>,
+    /// What it does when memory is refused.
+    pub on_full: OnFull,
     /// Who set it.
     #[cfg_attr(feature = "serde", serde(rename = "share_source"))]
     pub source: Source,
@@ -34,6 +36,7 @@ impl Default for Share {
             cap: None,
             paused: false,
             boost_until_ns: None,
+            on_full: OnFull::Fail,
             source: Source::Default,
         }
     }

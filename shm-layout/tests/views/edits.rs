@@ -139,6 +139,7 @@ fn senseless_values_are_refused_and_change_nothing() {
         cap,
         paused: Set::Keep,
         boost: Set::Keep,
+        on_full: Set::Keep,
     };
     let policy = |change: &dyn Fn(&mut LockPolicy)| {
         let mut policy = LockPolicy::default();

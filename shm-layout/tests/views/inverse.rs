@@ -43,6 +43,7 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
                 cap,
                 paused,
                 boost: Set::Keep,
+                on_full: Set::Keep,
             },
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });

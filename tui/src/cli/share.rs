@@ -1,4 +1,4 @@
-//! `gpushare set`, `pause` and `resume`: a process's share of the device's time.
+//! `gpushare set`, `pause` and `resume`: a process's share of the device.
 
 use std::io::Write;
 
@@ -12,15 +12,16 @@ use crate::edit::targets::Target;
 use crate::edit::{EditRequest, quota};
 use crate::text::exit::{Exit, Failure};
 
-/// Change weight, priority or cap of a running process
+/// Change weight, priority or cap of a running process, or what it does when memory is refused
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "With --for the priority is a boost that ends by itself: gpushare set 4711 priority=10 --for 30s"
+    after_help = "With --for the priority is a boost that ends by itself: gpushare set 4711 priority=10 --for 30s\n\
+                  An allocation that waits for memory fails at once after on-full=fail."
 )]
 pub struct SetArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
-    /// weight=1..1000, priority=-20..19, cap=1%..100%; the value inherit unsets one
+    /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME; the value inherit unsets one
     #[arg(required = true, value_name = "KEY=VALUE")]
     values: Vec<String>,
     /// Boost: the priority holds for this time and then reverts by itself

@@ -18,6 +18,7 @@ pub fn summary(change: &Change) -> String {
             cap,
             paused,
             boost,
+            on_full,
             ..
         } => {
             // The end is on the segments' clock, which means nothing to a reader.
@@ -28,6 +29,7 @@ pub fn summary(change: &Change) -> String {
                 word("cap", cap),
                 word("paused", paused),
                 word("boost", &boost),
+                word("on-full", on_full),
             ])
         }
         Change::Policy { policy: None, .. } => "policy inherit".into(),
@@ -103,6 +105,7 @@ pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
             cap: Set::Keep,
             paused: Set::Keep,
             boost: Set::To(boost),
+            on_full: Set::Keep,
             ..
         } => boost.until_ns <= now_ns,
         _ => false,
@@ -132,7 +135,7 @@ fn join<const N: usize>(words: [Option<String>; N]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::{Boost, LockPolicy, QuotaValue, SlotId, Until};
+    use shm_layout::{Boost, LockPolicy, OnFull, QuotaValue, SlotId, Until};
 
     use super::*;
 
@@ -164,6 +167,7 @@ mod tests {
                     priority: -3,
                     until_ns: 99,
                 }),
+                on_full: Set::To(OnFull::WaitFor(600_000_000_000)),
             },
             Change::Policy {
                 device: None,
@@ -197,7 +201,7 @@ mod tests {
             [
                 "quota 32GiB for a while",
                 "quota 25%",
-                "weight=200 priority=inherit paused=true boost=-3 for a while",
+                "weight=200 priority=inherit paused=true boost=-3 for a while on-full=wait=10m",
                 "policy off order=fair idle=auto max-hold=10s grace=200ms sync-skips=0",
                 "policy inherit",
                 "limit none",

@@ -1,6 +1,6 @@
-//! Weight, priority and cap as they are typed: `weight=200`, `priority=5`, `cap=30%`.
+//! A process's settings as they are typed: `weight=200`, `priority=5`, `cap=30%`, `on-full=wait`.
 
-use shm_layout::{Boost, Change, Set, SlotId};
+use shm_layout::{Boost, Change, OnFull, Set, SlotId};
 
 use super::quota::INHERIT;
 use crate::text::exit::Failure;
@@ -19,7 +19,12 @@ pub struct ShareEdit {
     pub paused: Set<bool>,
     /// A priority that ends by itself.
     pub boost: Set<Boost>,
+    /// What it does when memory is refused.
+    pub on_full: Set<OnFull>,
 }
+
+/// The keys, as a message names them.
+const KEYS: &str = "weight=, priority=, cap= or on-full=";
 
 impl ShareEdit {
     /// The edit for one process.
@@ -30,6 +35,7 @@ impl ShareEdit {
             cap,
             paused,
             boost,
+            on_full,
         } = self;
         Change::ProcessShare {
             slot,
@@ -38,21 +44,21 @@ impl ShareEdit {
             cap,
             paused,
             boost,
+            on_full,
         }
     }
 
     /// Reads one `KEY=VALUE`; a key given twice is refused.
     pub fn read(&mut self, text: &str) -> Result<(), Failure> {
-        let (key, value) = text.split_once('=').ok_or_else(|| {
-            Failure::usage(format!(
-                "{text:?} has no value; use weight=, priority= or cap="
-            ))
-        })?;
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("{text:?} has no value; use {KEYS}")))?;
         let before = *self;
         self.set(key, value).map_err(Failure::usage)?;
         let twice = match key {
             "weight" => before.weight != Set::Keep,
             "priority" => before.priority != Set::Keep,
+            "on-full" => before.on_full != Set::Keep,
             _ => before.cap != Set::Keep,
         };
         if twice {
@@ -76,11 +82,8 @@ impl ShareEdit {
             }
             "cap" if text == "none" => self.cap = Set::To(100),
             "cap" => self.cap = value(key, text, parse_percent)?,
-            _ => {
-                return Err(format!(
-                    "{key:?} is unknown; use weight=, priority= or cap="
-                ));
-            }
+            "on-full" => self.on_full = value(key, text, str::parse)?,
+            _ => return Err(format!("{key:?} is unknown; use {KEYS}")),
         }
         Ok(())
     }
@@ -120,6 +123,8 @@ mod tests {
                 ..ShareEdit::default()
             }
         );
+        let on_full = read(&["on-full=wait=10m"]).expect("well formed").on_full;
+        assert_eq!(on_full, Set::To(OnFull::WaitFor(600_000_000_000)));
         assert_eq!(read(&["cap=none"]).expect("well formed").cap, Set::To(100));
     }
 
@@ -132,10 +137,13 @@ mod tests {
             "cap=0",
             "cap=101%",
             "speed=1",
+            "on-full=later",
+            "on-full=wait=5",
             "weight",
         ] {
             assert!(read(&[text]).is_err(), "{text}");
         }
         assert!(read(&["weight=1", "weight=2"]).is_err());
+        assert!(read(&["on-full=wait", "on-full=fail"]).is_err());
     }
 }

@@ -78,6 +78,7 @@ impl World {
             cap,
             paused: Set::Keep,
             boost: Set::Keep,
+            on_full: Set::Keep,
         };
         self.operator.edit(None, &change, self.now).expect("edited");
     }

@@ -5,7 +5,7 @@ use std::{fmt::Display, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::{Boost, Set, Until};
-use crate::value::{LockPolicy, QuotaValue, SlotId, Source, Uuid, format_uuid, parse_uuid};
+use crate::value::{LockPolicy, OnFull, QuotaValue, SlotId, Source, Uuid, format_uuid, parse_uuid};
 
 /// Unsets a setting.
 const INHERIT: &str = "inherit";
@@ -211,6 +211,18 @@ impl Serialize for Source {
 impl<'de> Deserialize<'de> for Source {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         read(source, |word| Some(Source::of_word(word)))
+    }
+}
+
+impl Serialize for OnFull {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for OnFull {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        read(source, |word| word.parse().ok())
     }
 }
 

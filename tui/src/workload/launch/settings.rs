@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use shm_layout::environment::Environment;
-use shm_layout::{MemoryLimit, PolicyKind};
+use shm_layout::{MemoryLimit, OnFull, PolicyKind};
 
 use crate::text::exit::Failure;
 use crate::text::names::{check_group, check_label};
@@ -22,6 +22,12 @@ pub struct Settings {
     /// Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)
     #[arg(long, value_name = "SIZE|%")]
     pub memory: Option<String>,
+    /// What an allocation does that finds no room: fail at once, wait for it, or wait=TIME (wait=10m) [default: fail]
+    ///
+    /// It waits in line while its quota, its group's or the device is full, and gets its memory when there is room; after TIME
+    /// it fails as it would have. gpushare set TARGET on-full=… changes it while the program runs.
+    #[arg(long, value_name = "fail|wait[=TIME]")]
+    pub on_full: Option<String>,
     /// Share of the device's time relative to others under order=fair, 1 to 1000 [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub weight: Option<String>,
@@ -100,6 +106,7 @@ macro_rules! carried {
 
 carried! {
     "--memory" MEMORY memory Limit |what, text| right(what, units::parse_memory_list(text));
+    "--on-full" ON_FULL on_full Wish |what, text| right(what, text.parse::<OnFull>());
     "--weight" WEIGHT weight Wish |what, text| right(what, units::parse_integer(text, 1, 1000));
     "--priority" PRIORITY priority Wish |what, text| right(what, units::parse_integer(text, -20, 19));
     "--cap" CAP cap Limit |what, text| right(what, units::parse_percent(text));
