@@ -20,7 +20,7 @@ mod who;
 pub use crash::{Crash, crashes};
 pub use device::DeviceSample;
 pub use event::EventLine;
-pub use process::{Holding, ProcessSample, ProcessState, STUCK_NS};
+pub use process::{DELETED, Holding, ProcessSample, ProcessState, STUCK_NS};
 pub use shm_layout::trace::{TraceState, TraceView};
 pub use shm_layout::{
     ALL_REASONS, DeviceView, GroupView, Histogram, Identity, LockPolicy, LockState, LockView,

@@ -151,6 +151,11 @@ impl Value<'_> {
 }
 
 impl Column {
+    /// Is it on the screen only while a row has something to say in it?
+    pub fn is_sparse(&self) -> bool {
+        self.key == "left"
+    }
+
     /// Is it set flush left, its heading too?
     pub fn is_text(&self) -> bool {
         matches!(
@@ -193,6 +198,7 @@ columns! {
     "gpu"       "G"        2 15 "number of the GPU"                                           |r| Value::Number(r.holding.gpu as i64);
     "used"      "USED"     6  2 "memory it holds, as gpushare counts it"                      |r| Value::Bytes(r.holding.used);
     "quota"     "QUOTA"    6  3 "memory quota; a dash means no limit"                         |r| r.holding.quota.bytes.map_or(Value::None, Value::Bytes);
+    "left"      "LEFT"     5  3 "for how long the quota still holds; then the earlier one comes back" |r| span(r.holding.quota_until_ns.map(|until| until.saturating_sub(r.now_ns)));
     "full"      "FULL"     6 10 "how much of the quota is used"                               full;
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
     "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
@@ -207,7 +213,7 @@ columns! {
     "priority"  "PRI"      3 18 "priority: under order=priority the highest gets the lock next"            |r| managed(r, Value::Number(r.process.share.priority.into()));
     "cap"       "CAP"      4 19 "upper limit of its share of the GPU's time"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
     "policy"    "POLICY"  15 20 "lock policy: when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
-    "state"     "STATE"    7  1 "hold, wait, idle, paused, stopped, stuck, lost, gone; no shim: unmanaged" state;
+    "state"     "STATE"    7  1 "hold, wait, active, idle, paused, stopped, stuck, lost, gone; no shim: unmanaged; astray: its segments are not these" state;
     "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
     "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
     "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
@@ -261,7 +267,16 @@ fn full(row: &Row<'_>) -> Value<'static> {
 
 fn state(row: &Row<'_>) -> Value<'static> {
     let word = match (row.process.state, row.holding.lock.state) {
+        (ProcessState::Unmanaged, _) if row.process.elsewhere.is_some() => "astray",
         (ProcessState::Unmanaged, _) => "no shim",
+        (
+            ProcessState::Hold
+            | ProcessState::Wait
+            | ProcessState::Back
+            | ProcessState::Active
+            | ProcessState::Idle,
+            LockState::Idle,
+        ) if row.holding.works(row.now_ns) => LockState::Active.word(),
         (
             ProcessState::Hold
             | ProcessState::Wait

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 use shm_layout::trace::TraceView;
-use shm_layout::{Liveness, LockState, ProcessDeviceView, ProcessView, SlotId};
+use shm_layout::{Liveness, LockState, PolicyKind, ProcessDeviceView, ProcessView, SlotId};
 
 use super::nvml;
 
@@ -22,6 +22,8 @@ pub struct ProcessSample {
     pub container: Option<String>,
     /// What it is doing.
     pub state: ProcessState,
+    /// Of an unmanaged one that runs with the library all the same: the directory of its segments.
+    pub elsewhere: Option<String>,
 }
 
 impl Deref for ProcessSample {
@@ -38,6 +40,9 @@ impl DerefMut for ProcessSample {
     }
 }
 
+/// Behind the directory of segments whose files have no name any more, as the kernel writes it.
+pub const DELETED: &str = " (deleted)";
+
 /// What a process is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,7 +53,7 @@ pub enum ProcessState {
     Wait,
     /// Held back from submitting, under `overlap`.
     Back,
-    /// Submits beside others, under `overlap`.
+    /// Submits beside others, under `overlap`, or works where no policy is in force.
     Active,
     /// Neither.
     #[default]
@@ -69,6 +74,9 @@ pub enum ProcessState {
     Server,
 }
 
+/// Who submitted work this short a time ago is at work. Its keeper counts a few times a second.
+const WORKS_NS: u64 = 2_000_000_000;
+
 /// A keeper that has not ticked for this long is stuck.
 pub const STUCK_NS: u64 = 5_000_000_000;
 
@@ -88,6 +96,7 @@ impl ProcessState {
             _ if any(LockState::Wait) => ProcessState::Wait,
             _ if any(LockState::Back) => ProcessState::Back,
             _ if any(LockState::Active) => ProcessState::Active,
+            _ if view.devices.iter().any(|h| h.works(now_ns)) => ProcessState::Active,
             _ => ProcessState::Idle,
         }
     }
@@ -146,6 +155,13 @@ impl Holding {
     /// Whether MPS runs its kernels, by the driver or by NVML; `None` where neither says.
     pub fn mps(&self) -> Option<bool> {
         self.view.mps.or(self.nvml.mps.then_some(true))
+    }
+
+    /// Does it work without a lock to tell of it? Under policy `off` it has none.
+    pub fn works(&self, now_ns: u64) -> bool {
+        let last = self.counters.last_submit_ns;
+        let lately = last > 0 && now_ns.saturating_sub(last) < WORKS_NS;
+        self.policy.0.kind == PolicyKind::Off && self.lock.state == LockState::Idle && lately
     }
 
     /// Copies and memsets.

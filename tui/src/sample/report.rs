@@ -23,7 +23,7 @@ object! {
         container: Option<&'a str> = p.container.as_deref(), "Its container, short.";
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
         gang: Option<String> = (p.gang != 0).then(|| format!("{:016x}", p.gang)), "Its job, whose processes have their turns together: a name that they share; null for none.";
-        state: &'static str = p.state.word(), "hold, wait, idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost), unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
+        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost), unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
         priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";

@@ -18,7 +18,7 @@ use super::{Source, join, nvml};
 use crate::host::artifacts;
 use crate::host::pids::{self, HostPids};
 use crate::sample::{
-    DeviceSample, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
+    DELETED, DeviceSample, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
 };
 use crate::text::users::Users;
 
@@ -198,6 +198,7 @@ impl Live {
             process.identity = stranger.identity.clone();
             process.user.clone_from(&stranger.user);
             process.container.clone_from(&stranger.container);
+            process.elsewhere.clone_from(&stranger.elsewhere);
             if MPS_SERVERS
                 .iter()
                 .any(|name| stranger.name().starts_with(name))
@@ -215,6 +216,9 @@ impl Source for Live {
         Ok(Some(self.look()?))
     }
 }
+
+/// How the files of the library are called, also where the tools unpacked it.
+const LIBRARY: &[u8] = b"libgpushare";
 
 /// How the programs of MPS servers are called: NVIDIA's, as much as the kernel keeps of its name, and the simulator's.
 const MPS_SERVERS: [&str; 2] = ["nvidia-cuda-mps", artifacts::SIM_MPS];
@@ -244,12 +248,34 @@ fn stranger(pid: u32, users: &Users) -> ProcessSample {
     ProcessSample {
         user: uid.map(|uid| users.name(uid)).unwrap_or_default(),
         container: super::container::of_cgroup(&identity.cgroup),
+        elsewhere: segments_of(&dir),
         view: ProcessView {
             identity,
             ..ProcessView::default()
         },
         ..ProcessSample::default()
     }
+}
+
+/// The directory of the segments that a process has mapped beside the library, if `/proc` shows it to us.
+fn segments_of(proc: &Path) -> Option<String> {
+    let maps = fs::read(proc.join("maps")).ok()?;
+    let name = |path: &Path| {
+        path.file_name()
+            .map(|name| name.as_encoded_bytes().to_owned())
+    };
+    let loaded = |path: &Path| name(path).is_some_and(|name| name.starts_with(LIBRARY));
+    if !procfs::mapped_files(&maps).any(loaded) {
+        return None;
+    }
+    procfs::mapped_files(&maps).find_map(|path| {
+        let path = path.to_string_lossy();
+        let (file, end) = match path.strip_suffix(DELETED) {
+            Some(file) => (file, DELETED),
+            None => (&*path, ""),
+        };
+        Some(format!("{}{end}", file.strip_suffix("/state")?))
+    })
 }
 
 fn host() -> String {
@@ -279,5 +305,28 @@ mod tests {
             .open(dir.path().join("state"));
         state.unwrap().set_len(4096).unwrap();
         assert!(matches!(live.look(), Err(OpenError::Truncated { .. })));
+    }
+
+    #[test]
+    fn a_process_of_other_segments_is_known_by_what_it_has_mapped() {
+        let proc = tempfile::tempdir().unwrap();
+        let found = |maps: &str| {
+            fs::write(proc.path().join("maps"), maps).unwrap();
+            segments_of(proc.path())
+        };
+        let library = "7f00-7f01 r-xp 00000000 08:01 7   /tmp/libgpushare-0011.so\n";
+        let line = |path: &str| format!("7f02-7f03 rw-s 00000000 00:19 9   {path}\n");
+        let moved = line("/dev/shm/moved here/state");
+        assert_eq!(
+            found(&moved),
+            None,
+            "without the library it is another's file"
+        );
+        let moved = format!("{library}{moved}");
+        assert_eq!(found(&moved).as_deref(), Some("/dev/shm/moved here"));
+        let removed = format!("{library}{}", line("/dev/shm/gpushare-0/state (deleted)"));
+        let removed = found(&removed).unwrap();
+        assert_eq!(removed.strip_suffix(DELETED), Some("/dev/shm/gpushare-0"));
+        assert_eq!(found(library), None);
     }
 }

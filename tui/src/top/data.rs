@@ -138,6 +138,11 @@ impl Data {
         self.handoffs.get(uuid).map_or(0.0, |(_, _, rate)| *rate)
     }
 
+    /// For how long the locks have been watched, at most [`WINDOW_NS`].
+    pub fn seen_ns(&self) -> u64 {
+        self.lanes.known_ns(self.sample.time_ns, WINDOW_NS)
+    }
+
     /// How many samples were taken in.
     pub fn samples(&self) -> u64 {
         self.samples

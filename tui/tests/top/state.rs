@@ -101,7 +101,10 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 16] = [
+    let changes: [(&str, Change); 17] = [
+        ("elsewhere", |s| {
+            s.processes[6].elsewhere = Some("/dev/shm/old".into())
+        }),
         ("traced", |s| s.processes[1].trace.wanted = Some(1_000)),
         ("late", |s| {
             s.processes[1].devices[0].counters.drain_timeouts = s.time_ns / 1_000_000_000
@@ -521,4 +524,201 @@ fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
             .starts_with("timeslice=5ms order=fair would serve the jobs of GPU0 better [p]"),
         "{advice:?}"
     );
+}
+
+/// The story in turns of five milliseconds: whoever waits does so for a moment only, again and again.
+fn story_of_short_turns(order: shm_layout::Order) -> State {
+    const MS: u64 = 1_000_000;
+    let mut state = State::default();
+    for mut sample in story() {
+        sample.events.clear();
+        sample.devices[0].policy.0.order = order;
+        let from = sample.time_ns - 250 * MS;
+        for turn in 0..50 {
+            // The first has nearly every turn, the next two one in fifty each.
+            let holder = match turn {
+                0 => 1,
+                25 => 2,
+                _ => 0,
+            };
+            let at = from + turn * 5 * MS;
+            for process in 0..3 {
+                let what = match process == holder {
+                    true => What::Hold { waited_ns: 0 },
+                    false => What::Wait,
+                };
+                let slot = sample.processes[process].slot();
+                sample.events.push(gpushare_tui::sample::EventLine {
+                    time_ns: at,
+                    slot,
+                    gpu: Some(0),
+                    what,
+                    ..Default::default()
+                });
+            }
+        }
+        for process in 0..6 {
+            let now = sample.time_ns;
+            let lock = &mut sample.processes[process].devices[0].lock;
+            let state = match process {
+                0 => shm_layout::LockState::Hold,
+                1 | 2 => shm_layout::LockState::Wait,
+                _ => shm_layout::LockState::Idle,
+            };
+            (lock.state, lock.since_ns) = (state, now);
+        }
+        state.update(sample);
+    }
+    state
+}
+
+#[test]
+fn who_waits_nearly_always_is_seen_to_starve_however_short_each_wait_is() {
+    let state = story_of_short_turns(shm_layout::Order::Priority);
+    let starving: Vec<&str> = state
+        .data()
+        .alerts
+        .iter()
+        .filter(|alert| alert.kind == "starving")
+        .map(|alert| alert.sentence.as_str())
+        .collect();
+    assert_eq!(starving.len(), 2, "{starving:?}");
+    assert!(
+        starving[0].contains("waits 98% of its time"),
+        "{starving:?}"
+    );
+    assert!(starving[0].ends_with("set order=fair [p]"), "{starving:?}");
+}
+
+#[test]
+fn who_has_its_share_and_waits_all_the_same_shares_a_crowded_device() {
+    let alerts = alerts_when(|_| {});
+    assert!(alerts.contains(&"crowded"), "{alerts:?}");
+    let alone = alerts_when(|sample| {
+        for process in &mut sample.processes {
+            process.share.cap = Some(2);
+        }
+    });
+    assert!(!alone.contains(&"crowded"), "a cap makes one wait");
+}
+
+#[test]
+fn a_process_at_work_without_a_lock_is_not_idle() {
+    let mut state = state();
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    let now = sample.time_ns;
+    let holding = &mut sample.processes[5].devices[0];
+    holding.policy.0.kind = PolicyKind::Off;
+    holding.counters.last_submit_ns = now - 300_000_000;
+    let works = ProcessState::of(&sample.processes[5], now, false);
+    assert_eq!(works, ProcessState::Active);
+    sample.processes[5].state = works;
+    state.update(sample.clone());
+    let word = |state: &State| {
+        let rows = state.rows();
+        let row = rows
+            .iter()
+            .find(|row| row.process.name() == "notebook-dave");
+        (columns::find("state").unwrap().value)(row.unwrap())
+            .raw()
+            .into_owned()
+    };
+    assert_eq!(word(&state), "active");
+    // Long after its last launch it is.
+    sample.time_ns += 3_000_000_000;
+    let later = ProcessState::of(&sample.processes[5], sample.time_ns, false);
+    assert_eq!(later, ProcessState::Idle);
+    sample.processes[5].state = later;
+    state.update(sample);
+    assert_eq!(word(&state), "idle");
+}
+
+#[test]
+fn a_quota_with_an_end_says_how_long_it_holds_and_takes_no_column_otherwise() {
+    let mut state = state();
+    let heading = |state: &State| {
+        let area = ratatui::layout::Rect::new(0, 0, 80, 24);
+        let mut buffer = ratatui::buffer::Buffer::empty(area);
+        gpushare_tui::top::view::draw_into(&mut buffer, area, state, &crate::support::look(true));
+        let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..24).map(line).collect::<Vec<_>>().join("\n")
+    };
+    assert!(!heading(&state).contains("LEFT"));
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    sample.processes[1].devices[0].quota_until_ns = Some(sample.time_ns + 540_000_000_000);
+    state.update(sample);
+    let seen = heading(&state);
+    assert!(seen.contains("LEFT") && seen.contains("9m"), "{seen}");
+    state.choices.selected = Some(state.data().on(0)[1]);
+    press(&mut state, KeyCode::Char('e'));
+    assert!(
+        heading(&state).contains("40.0 GiB for 9m"),
+        "{}",
+        heading(&state)
+    );
+}
+
+#[test]
+fn policies_of_launches_are_told_beside_the_devices_own() {
+    let mut state = State::default();
+    for mut sample in story() {
+        sample.devices[0].policy = Default::default();
+        for process in &mut sample.processes[..2] {
+            process.devices[0].policy.1 = shm_layout::Source::LaunchEnv;
+        }
+        for process in &mut sample.processes[2..6] {
+            process.devices[0].policy = Default::default();
+        }
+        state.update(sample);
+    }
+    let area = ratatui::layout::Rect::new(0, 0, 120, 40);
+    let mut buffer = ratatui::buffer::Buffer::empty(area);
+    gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &crate::support::look(true));
+    let line: String = (0..120).map(|x| buffer[(x, 6)].symbol()).collect();
+    assert!(
+        line.contains("set by: default   A B: timeslice=2s (launch)"),
+        "{line}"
+    );
+}
+
+#[test]
+fn denials_in_every_column_do_not_hide_the_holds() {
+    let mut state = State::default();
+    for mut sample in story() {
+        let now = sample.time_ns;
+        for back in 0..4 {
+            sample.events.push(gpushare_tui::sample::EventLine {
+                time_ns: now - back * 60_000_000,
+                slot: sample.processes[0].slot(),
+                gpu: Some(0),
+                what: What::Denial {
+                    asked_bytes: 1,
+                    quota_bytes: 1,
+                    call: None,
+                },
+                ..Default::default()
+            });
+        }
+        sample.events.sort_by_key(|event| event.time_ns);
+        state.update(sample);
+    }
+    let area = ratatui::layout::Rect::new(0, 0, 120, 40);
+    let mut buffer = ratatui::buffer::Buffer::empty(area);
+    gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &crate::support::look(false));
+    let line = |y| {
+        (0..120)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+    };
+    let lane = (0..40)
+        .map(line)
+        .find(|line| line.contains("A 41822  train-7b"))
+        .unwrap();
+    assert!(
+        lane.matches('█').count() > 15,
+        "it held a third of the time: {lane}"
+    );
+    assert!(lane.contains('!'), "{lane}");
 }

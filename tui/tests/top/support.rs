@@ -230,6 +230,7 @@ fn processes(now: u64) -> Vec<ProcessSample> {
                 devices: vec![holding],
                 ..ProcessView::default()
             },
+            elsewhere: None,
         }
     });
     let mut holding = Holding::default();

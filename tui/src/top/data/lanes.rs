@@ -164,10 +164,15 @@ impl Lanes {
         self.lanes.get(&(who, gpu))
     }
 
+    /// How much of the last `window_ns` is known.
+    pub fn known_ns(&self, now_ns: u64, window_ns: u64) -> u64 {
+        let since = self.since_ns.unwrap_or(now_ns);
+        now_ns.saturating_sub(since).min(window_ns)
+    }
+
     /// How each process spent the last `window_ns` on each device, or as much of it as is known.
     pub fn spent(&self, now_ns: u64, window_ns: u64) -> FxHashMap<(Who, usize), Cell> {
-        let since = self.since_ns.unwrap_or(now_ns);
-        let known = now_ns.saturating_sub(since).min(window_ns).max(BIN_NS);
+        let known = self.known_ns(now_ns, window_ns).max(BIN_NS);
         // Whole bins only: the one in progress would count as half empty.
         let end = now_ns / BIN_NS * BIN_NS;
         let start = end.saturating_sub(known / BIN_NS * BIN_NS);

@@ -9,7 +9,7 @@ use crate::edit::preview::{Effect, effects};
 use crate::edit::quota::{EMPTY, parse_for};
 use crate::sample::Who;
 use crate::sample::{Holding, ProcessSample, SlotId};
-use crate::text::units::{self, human_size};
+use crate::text::units::{self, human_size, short_time};
 use crate::top::data::Data;
 
 /// For how long a quota may be set, and the seconds.
@@ -76,9 +76,14 @@ impl QuotaSubject {
         let Some(holding) = self.holding(data) else {
             return "the process has ended".into();
         };
+        let now = data.sample.time_ns;
+        let left = holding
+            .quota_until_ns
+            .map(|until| until.saturating_sub(now));
         format!(
-            "{}   used {}   peak {}   set by: {}",
+            "{}{}   used {}   peak {}   set by: {}",
             quota_text(holding.quota.bytes),
+            left.map_or_else(String::new, |left| format!(" for {}", short_time(left))),
             human_size(holding.used),
             human_size(holding.peak),
             holding.quota.source.word()

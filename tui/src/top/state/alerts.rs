@@ -46,6 +46,7 @@ rules! {
     "crash"        "CRASH"   Warning "a kernel failed and ended its context, under MPS those of all clients"  process::crash;
     "stuck"        "STUCK"   Warning "a process shows no sign of life"                              process::stuck;
     "starving"     "STARVE"  Warning "a process waits and gets less than 80% of its fair share"     lock::starving;
+    "crowded"      "CROWDED" Note    "processes wait for most of their time, each with its fair share"  lock::crowded;
     "hog"          "HOG"     Warning "a process holds the lock of an idle GPU while others wait"    lock::hog;
     "over_quota"   "OVER"    Warning "a process holds more than its quota"                          memory::over_quota;
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    memory::denials;
@@ -56,6 +57,7 @@ rules! {
     "faults"       "FAULT"   Warning "the shim had an internal fault: a call ran unmanaged"         process::faults;
     "unsized"      "UNSIZED" Warning "a process holds memory of unknown size that is not charged"   memory::of_unknown_size;
     "unmanaged"    "NOSHIM"  Warning "NVML sees a process that runs without the shim"               process::unmanaged;
+    "elsewhere"    "ASTRAY"  Warning "a process runs with the library, on other segments than these"  process::elsewhere;
     "unobeyed"     "WAITING" Note    "a process has not applied the latest edit"                    process::unobeyed;
     "traced"       "TRACED"  Note    "a process's calls are recorded, marked t; each takes longer"  process::traced;
     "overcommit"   "PROMISE" Note    "quotas add up to more than the GPU has"                       memory::overcommit;

@@ -65,7 +65,7 @@ fn full(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     memory(&mut inside, state, device);
     load(&mut inside, 2, device);
     lock(&mut inside, 3, state, gpu, device);
-    policy(&mut inside, 4, device, state.data().sample.time_ns);
+    policy(&mut inside, 4, state, device);
 }
 
 fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
@@ -242,7 +242,8 @@ fn lock(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSam
     }
 }
 
-fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample, now_ns: u64) {
+fn policy(pen: &mut Pen<'_>, y: u16, state: &State, device: &DeviceSample) {
+    let now_ns = state.data().sample.time_ns;
     let x = pen.pieces(
         1,
         y,
@@ -256,6 +257,7 @@ fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample, now_ns: u64) {
     });
     let source = format!("  set by: {}{left}", device.policy.1.word());
     let x = pen.put(x, y, &source, pen.style(Role::Dim));
+    let x = pen.put(x, y, &own_policies(state), pen.style(Role::Warn));
     if let Some(limit) = device.limit {
         pen.put(
             x,
@@ -264,6 +266,30 @@ fn policy(pen: &mut Pen<'_>, y: u16, device: &DeviceSample, now_ns: u64) {
             pen.style(Role::Text),
         );
     }
+}
+
+/// The processes that run under another policy than the device's, by their launch: `  A B: timeslice=5ms (launch)`.
+fn own_policies(state: &State) -> String {
+    let (data, gpu) = (state.data(), state.choices.gpu);
+    let Some(device) = data.sample.devices.get(gpu) else {
+        return String::new();
+    };
+    let mut others: Vec<(String, String)> = Vec::new();
+    for (process, holding) in data.sample.holdings(gpu) {
+        let (policy, source) = holding.policy;
+        if !process.is_managed() || policy.kind == device.policy.0.kind {
+            continue;
+        }
+        let letter = data.letter(Who::of(process));
+        let told = format!("{} ({})", policy.kind, source.word());
+        match others.iter_mut().find(|(other, _)| *other == told) {
+            Some((_, letters)) => *letters += &format!(" {letter}"),
+            None => others.push((told, letter.to_string())),
+        }
+    }
+    let told = others.into_iter();
+    told.map(|(policy, letters)| format!("   {letters}: {policy}"))
+        .collect()
 }
 
 /// A device in one line.

@@ -181,12 +181,20 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         pen.put_within(x, y, &name, axis.left - x - 1, pen.style(role));
     }
     if let Some(lane) = data.lanes.get(who, gpu) {
+        let bad = pen.style(Role::Bad);
+        let mut denied_before = false;
         for column in 0..axis.width {
             let (from, to) = axis.at(column);
-            let (glyph, style) = match lane.cell(from, to) {
-                cell if cell.denied => (pen.glyphs().denied, pen.style(Role::Bad)),
+            let cell = lane.cell(from, to);
+            // A row of denials is marked where it begins; after that the holds are seen again, in its colour.
+            let begins = cell.denied && !denied_before;
+            denied_before = cell.denied;
+            let colour = if cell.denied { bad } else { colour };
+            let (glyph, style) = match cell {
+                _ if begins => (pen.glyphs().denied, bad),
                 cell if cell.hold >= 0.94 => (pen.glyphs().full, colour),
                 cell if cell.hold >= 0.06 => (part(pen, cell), colour),
+                cell if cell.denied => (pen.glyphs().denied, bad),
                 // In the colour of the holds: turns alternate, and each change of style costs a terminal ten bytes.
                 cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
                 _ => continue,
@@ -215,6 +223,9 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     );
     let since = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
     let (word, role) = match (holding.lock.state, process.state) {
+        (_, ProcessState::Unmanaged) if process.elsewhere.is_some() => {
+            ("astray".to_owned(), Role::Warn)
+        }
         (_, ProcessState::Unmanaged) => ("no shim".to_owned(), Role::Dim),
         (_, ProcessState::Server) => ("server".to_owned(), Role::Dim),
         (_, ProcessState::Lost) => ("LOST".to_owned(), Role::Bad),
@@ -226,6 +237,9 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         (LockState::Active, _) => (format!("runs {:>6}", short_time(since)), Role::Text),
         (LockState::Back, _) => (format!("back {:>6}", short_time(since)), Role::Text),
         (LockState::Paused, _) => ("paused".to_owned(), Role::Warn),
+        (LockState::Idle, _) if holding.works(data.sample.time_ns) => {
+            ("runs".to_owned(), Role::Text)
+        }
         (LockState::Idle, _) => ("idle".to_owned(), Role::Dim),
     };
     pen.put(x + 1, y, &word, pen.style(role));

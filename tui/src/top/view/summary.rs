@@ -36,11 +36,12 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             },
         ),
         format!(
-            "GPU{}  used {}   peak {}   quota {quota} ({})   NVML counts {}",
+            "GPU{}  used {}   peak {}   quota {quota} ({}{})   NVML counts {}",
             holding.gpu,
             human_size(holding.used),
             human_size(holding.peak),
             source(holding.quota.source),
+            still(holding.quota_until_ns, now),
             holding.nvml.bytes.map_or_else(none, human_size),
         ),
         format!(
@@ -67,9 +68,13 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             },
         ),
         format!(
-            "weight {}   priority {}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
+            "weight {}   priority {}{}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
             process.share.weight,
             process.share.priority,
+            match process.share.boost_until_ns {
+                Some(until) => format!(" (boost{})", still(Some(until), now)),
+                None => String::new(),
+            },
             holding.policy.0.kind,
             source(holding.policy.1),
             short_count(holding.lock.acquisitions),
@@ -92,6 +97,12 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
         lines.insert(0, line);
     }
     lines
+}
+
+/// For how long a value that ends by itself still holds: ` for 9m`.
+pub(super) fn still(until_ns: Option<u64>, now_ns: u64) -> String {
+    let left = until_ns.map(|until| short_time(until.saturating_sub(now_ns)));
+    left.map_or_else(String::new, |left| format!(" for {left}"))
 }
 
 /// The same if every line fits; else all pieces one behind the other, broken where the width ends.

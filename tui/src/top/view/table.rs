@@ -46,7 +46,11 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
             Pen::reborrow(&mut inside)
         }
     };
-    let columns = fitting(pen.width(), choices.all_gpus);
+    let says = |column: &Column| {
+        let silent = |row: &Row<'_>| matches!((column.value)(row), Value::None);
+        !column.is_sparse() || !rows.iter().all(silent)
+    };
+    let columns = fitting(pen.width(), choices.all_gpus, says);
     heading(&mut pen, &columns, choices.sort, arrow);
     let lines = usize::from(pen.height().saturating_sub(1));
     let is_selected =
@@ -72,10 +76,14 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
 }
 
 /// The columns for this width with the width each gets.
-fn fitting(width: u16, all_gpus: bool) -> Vec<(&'static Column, u16)> {
+fn fitting(
+    width: u16,
+    all_gpus: bool,
+    says: impl Fn(&Column) -> bool,
+) -> Vec<(&'static Column, u16)> {
     let mut columns: Vec<&Column> = COLUMNS
         .iter()
-        .filter(|column| column.width > 0 && (column.key != "gpu" || all_gpus))
+        .filter(|column| column.width > 0 && (column.key != "gpu" || all_gpus) && says(column))
         .collect();
     // One column for the letter, one blank behind each.
     let wanted =
@@ -144,6 +152,7 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
     match (key, value) {
         ("used" | "full", _) if over => Role::Bad,
         ("denials", Value::Count(1..)) => Role::Bad,
+        ("left", Value::Span(_)) => Role::Warn,
         ("state", _) => match row.process.state {
             ProcessState::Stuck | ProcessState::Gone | ProcessState::Lost => Role::Bad,
             ProcessState::Unmanaged | ProcessState::Paused | ProcessState::Stopped => Role::Warn,

@@ -2,51 +2,105 @@
 
 use super::{Finding, NEWS_NS, about, each, name, some, some_of};
 use crate::sample::Who;
-use crate::sample::{LockState, ProcessSample, ProcessState};
+use crate::sample::{LockState, Order, PolicyKind, ProcessSample, ProcessState};
 use crate::text::units::short_time;
 use crate::top::data::Data;
 
 /// A process that has waited less does not starve.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
+/// A device's lock has been seen for less: its shares say little yet.
+const SEEN_NS: u64 = 3_000_000_000;
+/// Who waits for more of its time than this has little else to do.
+const CROWDED: f32 = 0.8;
+
+/// A managed process that may have the lock, and what it would have of it by its weight and cap.
+fn entitled(data: &Data, process: &ProcessSample, gpu: usize, weights: u32) -> Option<f64> {
+    let eligible = process.is_managed()
+        && !process.share.paused
+        && !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped)
+        && data.seen_ns() >= SEEN_NS
+        && data.spent(Who::of(process), gpu).wait > 0.5;
+    let sum = weights.max(process.share.weight).max(1);
+    let share = f64::from(process.share.weight) / f64::from(sum);
+    let cap = process.share.cap.map(|cap| f64::from(cap) / 100.0);
+    eligible.then(|| cap.map_or(share, |cap| share.min(cap)))
+}
+
 pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
-    let contenders: Vec<u32> = (0..data.sample.devices.len())
+    let contenders: Vec<u32> = data
+        .sample
+        .gpus()
         .map(|gpu| contending_weight(data, gpu))
         .collect();
     each(data, |process, holding| {
-        let waiting = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
-        let eligible = !process.share.paused
-            && !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped);
-        if holding.lock.state != LockState::Wait || !eligible || waiting < PATIENCE_NS {
+        let weights = contenders.get(holding.gpu).copied().unwrap_or(0);
+        let spent = data.spent(Who::of(process), holding.gpu);
+        let Some(fair) = entitled(data, process, holding.gpu, weights) else {
+            return;
+        };
+        if f64::from(spent.hold) >= 0.8 * fair {
             return;
         }
-        let spent = data.spent(Who::of(process), holding.gpu);
-        let sum = contenders
-            .get(holding.gpu)
-            .copied()
-            .unwrap_or(0)
-            .max(process.share.weight)
-            .max(1);
-        let share = f64::from(process.share.weight) / f64::from(sum);
-        let fair = process
-            .share
-            .cap
-            .map_or(share, |cap| share.min(f64::from(cap) / 100.0));
-        if f64::from(spent.hold) < 0.8 * fair && spent.wait > 0.5 {
-            found.push(about(
-                process,
-                holding,
-                format!(
-                    "{} has waited {} and got {:.0}% of GPU{}'s lock; its fair share is {:.0}%",
-                    name(data, process),
-                    short_time(waiting),
-                    spent.hold * 100.0,
-                    holding.gpu,
-                    fair * 100.0
-                ),
-            ));
-        }
+        let waiting = data.sample.time_ns.saturating_sub(holding.lock.since_ns);
+        let now = match holding.lock.state {
+            LockState::Wait | LockState::Back if waiting >= PATIENCE_NS => {
+                format!(" (now {})", short_time(waiting))
+            }
+            _ => String::new(),
+        };
+        let policy = data.sample.devices.get(holding.gpu).map(|d| d.policy.0);
+        let remedy = match policy.unwrap_or_default() {
+            policy if policy.order != Order::Fair => "; set order=fair [p]",
+            policy if !matches!(policy.kind, PolicyKind::Timeslice(_)) => "; set a time slice [p]",
+            _ => "; raise its weight [w]",
+        };
+        found.push(about(
+            process,
+            holding,
+            format!(
+                "{} waits {:.0}% of its time{now}, gets {:.0}% of GPU{}, fair is {:.0}%{remedy}",
+                name(data, process),
+                spent.wait * 100.0,
+                spent.hold * 100.0,
+                holding.gpu,
+                fair * 100.0
+            ),
+        ));
     });
+}
+
+/// Fair, and yet nearly all of the time goes to waiting: more want the device than it can serve.
+pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
+    for gpu in data.sample.gpus() {
+        let weights = contending_weight(data, gpu);
+        let waits = data.sample.holdings(gpu).filter(|(process, _)| {
+            let spent = data.spent(Who::of(process), gpu);
+            let fair = entitled(data, process, gpu, weights);
+            let fair = fair.is_some_and(|fair| f64::from(spent.hold) >= 0.8 * fair);
+            fair && spent.wait > CROWDED && process.share.cap.is_none()
+        });
+        let waits: Vec<String> = waits
+            .map(|(process, _)| {
+                let who = Who::of(process);
+                let wait = data.spent(who, gpu).wait * 100.0;
+                format!("{} {} {wait:.0}%", data.letter(who), process.name())
+            })
+            .collect();
+        let more = match waits.len() {
+            0 => continue,
+            1..=4 => String::new(),
+            n => format!(" and {} more", n - 4),
+        };
+        found.push(Finding {
+            who: None,
+            gpu: Some(gpu),
+            sentence: format!(
+                "GPU{gpu} has more to do than it can: {}{more} of their time wait; move one to another GPU, or weigh them [w]",
+                waits[..waits.len().min(4)].join(", ")
+            ),
+        });
+    }
 }
 
 /// The weights of all who wanted a device's lock lately, together.

@@ -2,7 +2,7 @@
 
 use super::{Finding, NEWS_NS, about, each, name, some_of};
 use crate::sample::Who;
-use crate::sample::{ProcessState, STUCK_NS, TraceState, crashes};
+use crate::sample::{DELETED, ProcessState, STUCK_NS, TraceState, crashes};
 use crate::text::refused;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::top::data::Data;
@@ -111,7 +111,7 @@ pub(super) fn refused(data: &Data, found: &mut Vec<Finding>) {
 
 pub(super) fn unmanaged(data: &Data, found: &mut Vec<Finding>) {
     each(data, |process, holding| {
-        if process.is_stranger() {
+        if process.is_stranger() && process.elsewhere.is_none() {
             found.push(about(
                 process,
                 holding,
@@ -123,6 +123,30 @@ pub(super) fn unmanaged(data: &Data, found: &mut Vec<Finding>) {
                 ),
             ));
         }
+    });
+}
+
+pub(super) fn elsewhere(data: &Data, found: &mut Vec<Finding>) {
+    each(data, |process, holding| {
+        let Some(dir) = &process.elsewhere else {
+            return;
+        };
+        let remedy = match dir.strip_suffix(DELETED) {
+            Some(dir) => format!(
+                "whose segments in {dir} were removed: it keeps its limits, and no edit reaches it until it is started again"
+            ),
+            None => format!("on the segments in {dir}; GPUSHARE_DIR={dir} gpushare-top shows it"),
+        };
+        found.push(about(
+            process,
+            holding,
+            format!(
+                "{} uses {} on GPU{} with gpushare, {remedy}",
+                name(data, process),
+                short_size(holding.used),
+                holding.gpu
+            ),
+        ));
     });
 }
 
