@@ -54,21 +54,30 @@ pub fn log(world: &World, device: usize) -> Vec<Ran> {
     read.collect()
 }
 
+/// When dead processes are looked for again.
+#[derive(Default)]
+struct Looks {
+    next: u64,
+}
+
+/// Sleeps for most of a wait; what is too short to sleep for is left to the scheduler.
+fn nap(now: u64, wait: u64) {
+    if wait < SHORT {
+        std::thread::yield_now();
+    } else {
+        clock::sleep_until(now + wait - SHORT / 2);
+    }
+}
+
 impl Member {
     /// Runs a kernel of this duration: waits for its turn and until it has ended, and returns when that
     /// was. `ready` is since when it could have run (when its stream's previous work ended).
     pub fn run_kernel(&self, device: usize, duration: u64, ready: u64) -> u64 {
         let number = self.claim(device, duration.clamp(1, LONGEST), ready);
         let layout = self.world().layout();
-        let mut next_look = 0;
+        let mut looks = Looks::default();
         loop {
-            let now = clock::now();
-            let look = now >= next_look;
-            if look {
-                next_look = now + LOOK;
-            }
-            let gone = |slot| look && self.is_gone(slot);
-            let state = advance(layout, device, now, &gone);
+            let (now, state) = self.look(device, &mut looks);
             let (running, until) = match state {
                 Now::Runs { ticket, until } if ticket <= number => (ticket, until),
                 _ => return self.end_of(device, number, now),
@@ -81,32 +90,29 @@ impl Member {
             if running < number {
                 wait = wait.min(LOOK);
             }
-            if wait < SHORT {
-                std::thread::yield_now();
-            } else {
-                clock::sleep_until(now + wait - SHORT / 2);
-            }
+            nap(now, wait);
         }
+    }
+
+    /// Moves the timeline on to now. Dead processes are looked for now and then only.
+    fn look(&self, device: usize, looks: &mut Looks) -> (u64, Now) {
+        let now = clock::now();
+        let look = now >= looks.next;
+        if look {
+            looks.next = now + LOOK;
+        }
+        let gone = |slot| look && self.is_gone(slot);
+        (now, advance(self.world().layout(), device, now, &gone))
     }
 
     /// Waits until a ticket of ours runs or has run; returns when it began.
     pub(crate) fn wait_for_turn(&self, device: usize, number: u64) -> u64 {
         let layout = self.world().layout();
-        let mut next_look = 0;
+        let mut looks = Looks::default();
         loop {
-            let now = clock::now();
-            let look = now >= next_look;
-            if look {
-                next_look = now + LOOK;
-            }
-            match advance(layout, device, now, &|slot| look && self.is_gone(slot)) {
-                Now::Runs { ticket, until } if ticket < number => {
-                    let wait = until.saturating_sub(now).min(LOOK);
-                    if wait < SHORT {
-                        std::thread::yield_now();
-                    } else {
-                        clock::sleep_until(now + wait - SHORT / 2);
-                    }
+            match self.look(device, &mut looks) {
+                (now, Now::Runs { ticket, until }) if ticket < number => {
+                    nap(now, until.saturating_sub(now).min(LOOK));
                 }
                 _ => return read(&ticket_at(layout, device, number).start),
             }
