@@ -6,6 +6,5 @@
 pub mod account;
 pub mod bell;
 pub mod claim;
-pub mod line;
 pub mod seqlock;
 pub mod turn;

@@ -14,7 +14,6 @@ use std::fmt;
 mod label;
 mod memory;
 mod number;
-mod on_full;
 mod policy;
 mod size;
 mod span;

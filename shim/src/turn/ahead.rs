@@ -54,6 +54,8 @@ struct Ticket {
 struct Pace {
     /// 0 while unknown.
     cost_ns: u64,
+    /// The same on the average, lately. Where the process has the device alone, that tells better when the rest is done.
+    mean_ns: u64,
     /// The oldest event was seen pending: when it is seen done, that is about when it was done.
     watched: bool,
     /// When the last event was done, if that is known so well.
@@ -75,6 +77,18 @@ impl Pace {
         queued.saturating_mul(cost) - elapsed.min(cost).min(queued.saturating_mul(cost))
     }
 
+    /// How long the rest of the queue takes, by the average, if that is known. The oldest event stands behind so many.
+    fn rest(&self, queued: u64, first: u32, now_ns: u64) -> Option<u64> {
+        let each = self.mean_ns.max(self.cost_ns);
+        let elapsed = now_ns.saturating_sub(self.progress_ns);
+        let running = each.saturating_mul(u64::from(first));
+        (each != 0).then(|| {
+            queued
+                .saturating_mul(each)
+                .saturating_sub(elapsed.min(running))
+        })
+    }
+
     /// A queue begins.
     fn begin(&mut self, now_ns: u64) {
         self.progress_ns = now_ns;
@@ -94,6 +108,10 @@ impl Pace {
         }
         if let (true, Some(before)) = (watched, self.done_ns) {
             let sample = now_ns.saturating_sub(before) / u64::from(first.max(1));
+            self.mean_ns = match self.mean_ns {
+                0 => sample,
+                known => (known * 7 + sample) / 8,
+            };
             // The shortest lately: what another process had of the device meanwhile is in the longer ones.
             self.cost_ns = match self.cost_ns {
                 0 => sample,
@@ -132,7 +150,6 @@ impl Ahead {
     fn full_for(&mut self, more: u64, ahead_ns: u64, now_ns: u64) -> Option<Duration> {
         loop {
             if self.queued == 0 {
-                self.pace.begin(now_ns);
                 return None;
             }
             let left = self.pace.left(self.queued + more, ahead_ns, now_ns);
@@ -152,24 +169,41 @@ impl Ahead {
                 self.queued = 0;
                 continue;
             }
-            // All that are done by now: between two looks several may have ended.
-            let (mut first, mut all) = (0, 0);
-            while let Some(oldest) = self.tickets.front()
-                && !oldest.mark.is_pending()
-                && let Some(Ticket { mark, count, .. }) = self.tickets.pop_front()
-            {
-                first = if all == 0 { count } else { first };
-                all += count;
-                self.spare.push(mark);
-            }
-            if all == 0 {
-                self.pace.watched = true;
+            if !self.take_done(now_ns) {
                 let nap = (left.saturating_sub(ahead_ns) / 2).clamp(SHORTEST_NAP, LONGEST_NAP);
                 return Some(Duration::from_nanos(nap));
             }
-            self.queued = self.queued.saturating_sub(u64::from(all));
-            self.pace.done(first, all, now_ns);
         }
+    }
+
+    /// Takes off the queue what is done by now: between two looks several events may have come. False if none has.
+    fn take_done(&mut self, now_ns: u64) -> bool {
+        let (mut first, mut all) = (0, 0);
+        while let Some(oldest) = self.tickets.front()
+            && !oldest.mark.is_pending()
+            && let Some(Ticket { mark, count, .. }) = self.tickets.pop_front()
+        {
+            first = if all == 0 { count } else { first };
+            all += count;
+            self.spare.push(mark);
+        }
+        if all == 0 {
+            self.pace.watched = true;
+            return false;
+        }
+        self.queued = self.queued.saturating_sub(u64::from(all));
+        self.pace.done(first, all, now_ns);
+        true
+    }
+
+    /// Whether what is queued is done within so long, as far as can be told; nothing more goes in meanwhile.
+    pub fn is_nearly_done(&mut self, within_ns: u64, now_ns: u64) -> bool {
+        self.cover_all(now_ns);
+        self.take_done(now_ns);
+        let first = self.tickets.front().map_or(0, |ticket| ticket.count);
+        self.pace
+            .rest(self.queued, first, now_ns)
+            .is_some_and(|rest| rest <= within_ns)
     }
 
     /// How long what is queued still takes, at most the time allowed.
@@ -246,14 +280,12 @@ impl Ahead {
             .extend(self.tickets.drain(..).map(|ticket| ticket.mark));
         self.uncovered.clear();
         self.queued = 0;
-        self.pace.done_ns = None;
     }
 
     /// Nothing is known any more of what is queued; what one submission takes is.
     pub fn forget_all(&mut self) {
         self.forget(|_| true);
         self.queued = 0;
-        self.pace.done_ns = None;
     }
 }
 
@@ -340,6 +372,24 @@ mod tests {
             "two stand behind it"
         );
         assert_eq!(pace.left(0, 2 * MS, 200 * MS), 0);
+    }
+
+    #[test]
+    fn the_rest_is_told_by_the_average_and_not_at_all_while_none_is_known() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.rest(1, 1, MS), None);
+        for end in [10, 11, 13, 14, 16] {
+            watched(&mut pace, 1, end * MS);
+        }
+        assert_eq!(pace.cost_ns, MS + MS / 64, "the shortest");
+        let rest = |now_ms| pace.rest(3, 1, now_ms * MS).expect("known");
+        assert!(
+            (3 * MS + MS / 8..6 * MS).contains(&rest(16)),
+            "{}",
+            rest(16)
+        );
+        assert!(rest(17) < rest(16));
+        assert_eq!(rest(100), rest(50), "the two behind it have not begun");
     }
 
     #[test]

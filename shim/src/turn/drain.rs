@@ -81,10 +81,15 @@ impl Outstanding {
         self.0.retain(|item| !which(&item.used));
     }
 
-    /// Waits until all is done, at most until the deadline.
-    pub fn finish(&mut self, deadline_ns: u64, naps: &mut Naps) -> bool {
+    /// Waits until all is done, or enough of it, at most until the deadline.
+    pub fn finish(
+        &mut self,
+        deadline_ns: u64,
+        naps: &mut Naps,
+        is_enough: impl Fn() -> bool,
+    ) -> bool {
         let mut round = 0_u32;
-        while !self.is_finished() {
+        while !is_enough() && !self.is_finished() {
             if clock::now() >= deadline_ns {
                 return false;
             }

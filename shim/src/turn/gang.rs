@@ -92,7 +92,7 @@ impl Turn {
                 first = false;
                 continue;
             }
-            let done = stopped.drain_until(guest, device, end.deadline);
+            let done = stopped.drain_until(guest, device, end.deadline, stopped.overlap_ns);
             self.learn(&end.lock);
             if !done {
                 return Some((stopped, false));

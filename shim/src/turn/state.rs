@@ -113,6 +113,19 @@ impl State {
         }
     }
 
+    /// How long the work of a slice that is over may still run when another process begins.
+    pub fn overlap(&self) -> u64 {
+        match self.rules.policy.kind {
+            PolicyKind::Timeslice(slice) => self.rules.policy.overlap_ns.min(slice / 4),
+            _ => 0,
+        }
+    }
+
+    /// The same, where it is known how much is queued.
+    pub fn overlap_ns(&self) -> u64 {
+        if self.limited { self.overlap() } else { 0 }
+    }
+
     /// A submission comes: if it is the first since the application synchronised, that was a gap.
     pub fn learn_gap(&mut self) {
         let synced = std::mem::take(&mut self.synced_ns);

@@ -24,6 +24,8 @@ pub(super) struct Stopped {
     pub(super) pending: Outstanding,
     pub(super) grace_ns: u64,
     counted_from_ns: u64,
+    /// What may still run at a hand-over; 0 where it is not known how much that is.
+    pub(super) overlap_ns: u64,
 }
 
 impl Stopped {
@@ -38,18 +40,26 @@ impl Stopped {
     /// Waits, not longer than grace, until all that was submitted is done. Returns whether it is.
     fn drain(&mut self, guest: &Guest, device: &Device) -> bool {
         let deadline = clock::now().saturating_add(self.grace_ns);
-        self.drain_until(guest, device, deadline)
+        self.drain_until(guest, device, deadline, 0)
     }
 
-    /// The same, until then.
-    pub(super) fn drain_until(&mut self, guest: &Guest, device: &Device, deadline: u64) -> bool {
+    /// The same, until then, or until what is left takes no longer than so long.
+    pub(super) fn drain_until(
+        &mut self,
+        guest: &Guest,
+        device: &Device,
+        deadline: u64,
+        within_ns: u64,
+    ) -> bool {
         let counters = guest.registration.count(device.entry);
         counters.drains.fetch_add(1, Relaxed);
         let since = trace::begin_wait();
         let mut naps = Naps::default();
         let done = all_outside(device, deadline, &mut naps) && {
             take_streams(device, &mut self.pending);
-            self.pending.finish(deadline, &mut naps)
+            let nearly =
+                || within_ns > 0 && device.turn.ahead().is_nearly_done(within_ns, clock::now());
+            self.pending.finish(deadline, &mut naps, nearly)
         };
         trace::waited_since(since);
         if done {
@@ -151,7 +161,12 @@ impl Turn {
                 None => return false,
             }
         } else {
-            stopped.drain(guest, device)
+            let within_ns = match reason {
+                Reason::Slice | Reason::Sync => stopped.overlap_ns,
+                _ => 0,
+            };
+            let deadline = clock::now().saturating_add(stopped.grace_ns);
+            stopped.drain_until(guest, device, deadline, within_ns)
         };
         if matches!(reason, Reason::Slice | Reason::Paused) && !together {
             self.learn(&lock);
@@ -224,6 +239,7 @@ impl Turn {
             pending: std::mem::take(&mut state.pending),
             grace_ns: state.rules.policy.grace_ns,
             counted_from_ns: state.counted_from_ns,
+            overlap_ns: state.overlap_ns(),
         };
         drop(state);
         barrier::heavy();
@@ -240,7 +256,11 @@ impl Turn {
         };
         let since = lock.turn_since(state.acquired_ns, slice);
         let took = clock::now().saturating_sub(since);
-        if took > slice.saturating_add(slice / 2) {
+        let late = match state.overlap() {
+            0 => slice / 2,
+            overlap => overlap,
+        };
+        if took > slice.saturating_add(late) {
             state.limited = true;
             state.calm_slices = 0;
         } else if state.was_full {

@@ -67,6 +67,14 @@ fn two_ranks_have_their_turns_together_and_lose_no_more_than_the_contenders_take
     assert!(together < apart / 2.0, "{together:.2} against {apart:.2}");
 }
 
+#[test]
+fn two_ranks_lose_no_more_when_the_next_one_begins_a_little_earlier() {
+    let (apart, _) = slowdown(TURNS, "none", 6);
+    let (together, _) = slowdown(&format!("{TURNS} overlap=2ms"), "both", 25);
+    eprintln!("slowdown {apart:.2} apart, {together:.2} together");
+    assert!(together < apart / 2.0, "{together:.2} against {apart:.2}");
+}
+
 /// Kernels by process.
 fn kernels(stage: &Stage) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::new();

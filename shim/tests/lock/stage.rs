@@ -74,7 +74,7 @@ impl Stage {
             .env("GPUSHARE_DIR", self.segments())
             .env("TIMELINE", self.timeline());
         if !policy.is_empty() {
-            command.env("GPUSHARE_POLICY", policy);
+            command.env("GPUSHARE_POLICY", exclusive(policy));
         }
         command
     }
@@ -134,8 +134,7 @@ impl Stage {
 
     /// Sets the policy of all devices.
     pub fn policy(&self, policy: &str) {
-        let words: Vec<_> = policy.split(' ').collect();
-        let edit = text::parse_policy(&words).expect("a policy");
+        let edit = text::parse_policy(&[&exclusive(policy)]).expect("a policy");
         let policy = edit
             .apply(LockPolicy::default())
             .expect("a policy that makes sense");
@@ -238,6 +237,14 @@ pub fn number(line: &str, word: &str) -> u64 {
     digits
         .parse()
         .unwrap_or_else(|_| panic!("no number behind {word:?} in {line:?}"))
+}
+
+/// Turns that do not overlap, unless the policy says by how much they may.
+fn exclusive(policy: &str) -> String {
+    if policy.starts_with("timeslice") && !policy.contains("overlap=") {
+        return format!("{policy} overlap=0");
+    }
+    policy.to_owned()
 }
 
 fn kernel(line: &str) -> Option<Kernel> {

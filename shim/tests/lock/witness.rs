@@ -53,11 +53,18 @@ fn holds(segments: &Segments, pids: &BTreeMap<SlotId, u32>, to_sim_clock: u64) -
     holds
 }
 
-/// Two busy programs of 600 us kernels, sixteen at a time. `most` is how many of them a turn has.
-fn only_the_holders_kernels_run(policy: &str, most: Option<usize>) {
+/// What two busy programs left behind: the device's own log, and their holds, on one clock.
+struct Seen {
+    log: Vec<timeline::Ran>,
+    holds: Vec<Hold>,
+    violations: u64,
+}
+
+/// Runs two programs that submit so many kernels at a time.
+fn run_two(policy: &str, kernel_us: &str, burst: &str) -> Seen {
     let testbed = Testbed::with_scenario("one-gpu");
     let start = || {
-        let words = ["--kernel-us", "600", "--burst", "16", "--seconds", "2"];
+        let words = ["--kernel-us", kernel_us, "--burst", burst, "--seconds", "2"];
         Watched::spawn(testbed.workload(&words).env("GPUSHARE_POLICY", policy))
     };
     let programs = [start(), start()];
@@ -84,8 +91,21 @@ fn only_the_holders_kernels_run(policy: &str, most: Option<usize>) {
         clock::now() - sim
     });
     let holds = holds(&segments, &pids, looks.min().unwrap_or(0));
-    let forced = holds.iter().filter(|hold| hold.forced).count();
+    Seen {
+        log,
+        holds,
+        violations: snapshot(&segments, clock::now()).violations,
+    }
+}
 
+/// Two busy programs of 600 us kernels, sixteen at a time. `most` is how many of them a turn has.
+fn only_the_holders_kernels_run(policy: &str, most: Option<usize>) {
+    let Seen {
+        log,
+        holds,
+        violations,
+    } = run_two(policy, "600", "16");
+    let forced = holds.iter().filter(|hold| hold.forced).count();
     let mut own = 0;
     for ran in &log {
         let latest = holds
@@ -126,12 +146,37 @@ fn only_the_holders_kernels_run(policy: &str, most: Option<usize>) {
         runs <= holds.len() + forced,
         "{policy}: {runs} runs in {holds:?}"
     );
-    assert_eq!(snapshot(&segments, clock::now()).violations, 0);
+    assert_eq!(violations, 0);
 }
 
 #[test]
 fn the_devices_log_shows_only_the_holders_kernels_under_a_time_slice() {
-    only_the_holders_kernels_run("timeslice=5ms", None);
+    only_the_holders_kernels_run("timeslice=5ms overlap=0", None);
+}
+
+#[test]
+fn the_next_one_begins_while_a_little_of_the_last_ones_work_still_runs() {
+    let Seen { log, holds, .. } = run_two("timeslice=10ms overlap=1ms", "100", "400");
+    let mut tails: Vec<usize> = holds
+        .iter()
+        .filter(|hold| !hold.forced)
+        .map(|hold| {
+            let next = holds.iter().filter(|next| next.pid == hold.pid);
+            let next = next.map(|next| next.from).filter(|from| *from >= hold.to);
+            let next = next.min().unwrap_or(hold.to);
+            let late = |ran: &&timeline::Ran| ran.pid == hold.pid && ran.end > hold.to + GRAIN_NS;
+            log.iter()
+                .filter(late)
+                .filter(|ran| ran.end <= next)
+                .count()
+        })
+        .collect();
+    eprintln!("kernels left behind by each hold: {tails:?}");
+    let with = tails.iter().filter(|tail| **tail > 0).count();
+    assert!(with > 4, "{with} of {} holds", tails.len());
+    tails.sort_unstable();
+    let common = tails[tails.len() * 3 / 4];
+    assert!(common <= 20, "1 ms is ten of them, not {common}");
 }
 
 #[test]

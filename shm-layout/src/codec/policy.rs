@@ -5,6 +5,8 @@ use crate::{
     value::{LockPolicy, Order, PolicyKind, Source},
 };
 
+const US: u64 = 1_000;
+
 pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
     let Some(policy) = policy else {
         return [0; POLICY_WORDS];
@@ -24,7 +26,7 @@ pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
         policy.idle_ns.unwrap_or(0),
         policy.max_hold_ns,
         policy.grace_ns,
-        0,
+        (policy.overlap_ns / US) & u64::from(u32::MAX),
     ]
 }
 
@@ -48,6 +50,7 @@ pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
         max_hold_ns: words[3],
         grace_ns: words[4],
         sync_skips: (words[0] >> 32) as u32,
+        overlap_ns: (words[5] & u64::from(u32::MAX)) * US,
     };
     policy.check().is_ok().then_some(policy)
 }

@@ -68,7 +68,7 @@ impl PolicyField {
     /// `overlap=AHEAD`.
     pub const OVERLAP: Self = Self {
         name: "overlap",
-        about: "no turns: the order decides who holds back; work queued ahead",
+        about: "no turns: the order decides who holds back; work queued ahead (beside timeslice: what may still run of a turn when the next begins)",
         least: 100 * US,
         most: S,
         span: true,
@@ -76,6 +76,15 @@ impl PolicyField {
             PolicyKind::Overlap(ns) => Some(ns),
             _ => None,
         },
+    };
+    /// `overlap=TIME` beside `timeslice=T`.
+    const OVERLAP_IN_SLICES: Self = Self {
+        name: "overlap",
+        about: "",
+        least: 0,
+        most: S,
+        span: true,
+        value: |policy| Some(policy.overlap_ns),
     };
     /// `launches=N`.
     pub const LAUNCHES: Self = Self {
@@ -159,7 +168,10 @@ impl PolicyField {
 impl LockPolicy {
     /// Which field makes no sense, and why. The ranges are those of [`POLICY_FIELDS`].
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        for field in &POLICY_FIELDS {
+        for field in POLICY_FIELDS
+            .iter()
+            .chain([&PolicyField::OVERLAP_IN_SLICES])
+        {
             if let Some(why) = field.complaint(self) {
                 return Err((field.name, why));
             }
@@ -217,6 +229,8 @@ pub struct PolicyEdit {
     pub grace_ns: Option<u64>,
     /// Synchronisations that keep the lock.
     pub sync_skips: Option<u32>,
+    /// Under `timeslice`: what may still run when the next process begins.
+    pub overlap_ns: Option<u64>,
 }
 
 impl PolicyEdit {
@@ -231,9 +245,15 @@ impl PolicyEdit {
             max_hold_ns: self.max_hold_ns.unwrap_or(base.max_hold_ns),
             grace_ns: self.grace_ns.unwrap_or(base.grace_ns),
             sync_skips: self.sync_skips.unwrap_or(base.sync_skips),
+            overlap_ns: self.overlap_ns.unwrap_or(base.overlap_ns),
         };
         let slice = match policy.kind {
             PolicyKind::Timeslice(slice) => slice,
+            _ if self.overlap_ns.is_some() => {
+                let (least, _) = PolicyField::OVERLAP.range();
+                let why = format!("overlap= takes {least} or more; less is for timeslice=T");
+                return Err(TextError::Conflict { why });
+            }
             _ => 0,
         };
         let needed = slice.max(policy.grace_ns);
@@ -263,6 +283,22 @@ impl PolicyEdit {
         })
     }
 
+    /// `overlap=` is a policy of its own, and beside `timeslice=`, or below what the policy takes, a part of that one.
+    fn settle_overlap(&mut self) -> Result<(), TextError> {
+        let Some(ns) = self.overlap_ns else {
+            return Ok(());
+        };
+        let (least, _) = PolicyField::OVERLAP.limits();
+        match self.kind {
+            Some(PolicyKind::Timeslice(_)) => Ok(()),
+            None if ns < least => Ok(()),
+            _ => {
+                self.overlap_ns = None;
+                self.set_kind(PolicyKind::Overlap(ns))
+            }
+        }
+    }
+
     fn set_kind(&mut self, kind: PolicyKind) -> Result<(), TextError> {
         let why = "a policy is one of off, overlap, always, launches=N and timeslice=T, given once";
         once(&mut self.kind, kind, why)
@@ -281,6 +317,7 @@ pub fn parse_policy(words: &[&str]) -> Result<PolicyEdit, TextError> {
         any = true;
         read_word(&mut edit, word)?;
     }
+    edit.settle_overlap()?;
     if any {
         Ok(edit)
     } else {
@@ -313,12 +350,15 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
     if word == "idle=auto" {
         return once(&mut edit.idle_ns, None, "idle= is given twice");
     }
+    if name == "overlap" {
+        let value = PolicyField::OVERLAP_IN_SLICES.read(value)?;
+        return once(&mut edit.overlap_ns, value, "overlap= is given twice");
+    }
     let value = field.read(value)?;
     let count = u32::try_from(value).unwrap_or(u32::MAX);
     match name {
         "launches" => edit.set_kind(PolicyKind::Launches(count)),
         "timeslice" => edit.set_kind(PolicyKind::Timeslice(value)),
-        "overlap" => edit.set_kind(PolicyKind::Overlap(value)),
         "idle" => once(&mut edit.idle_ns, Some(value), "idle= is given twice"),
         "max-hold" => once(&mut edit.max_hold_ns, value, "max-hold= is given twice"),
         "grace" => once(&mut edit.grace_ns, value, "grace= is given twice"),
@@ -354,8 +394,12 @@ pub fn format_idle(idle_ns: Option<u64>) -> String {
 
 /// The whole policy as one would write it, every field named.
 pub fn format_policy(policy: &LockPolicy) -> String {
+    let overlap = match policy.kind {
+        PolicyKind::Timeslice(_) => format!(" overlap={}", format_duration(policy.overlap_ns)),
+        _ => String::new(),
+    };
     format!(
-        "{} order={} idle={} max-hold={} grace={} sync-skips={}",
+        "{}{overlap} order={} idle={} max-hold={} grace={} sync-skips={}",
         policy.kind,
         policy.order.word(),
         format_idle(policy.idle_ns),

@@ -114,6 +114,9 @@ pub struct LockPolicy {
     pub grace_ns: u64,
     /// Explicit synchronisations that keep the lock.
     pub sync_skips: u32,
+    /// Under `timeslice`: the next process begins when what is left of the last one's work takes no longer than this, at most a
+    /// quarter of a slice. 0: when all of it is done.
+    pub overlap_ns: u64,
 }
 
 impl Default for LockPolicy {
@@ -125,6 +128,7 @@ impl Default for LockPolicy {
             max_hold_ns: 10_000_000_000,
             grace_ns: 200_000_000,
             sync_skips: 0,
+            overlap_ns: 200_000,
         }
     }
 }

@@ -9,7 +9,6 @@
 )]
 
 mod limits;
-mod line_of_memory;
 mod records;
 mod strokes;
 mod turns;
@@ -18,10 +17,6 @@ mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     pub(crate) const READ_ATTEMPTS: u32 = 2;
-
-    pub(crate) fn in_one_order() {
-        fence(Ordering::SeqCst);
-    }
 
     pub(crate) fn pause() {
         loom::thread::yield_now();
@@ -41,7 +36,6 @@ mod protocol {
     pub mod account;
     pub mod bell;
     pub mod claim;
-    pub mod line;
     pub mod seqlock;
     pub mod turn;
 }
@@ -56,7 +50,7 @@ use loom::{
 };
 use protocol::{
     account::{self, Account, Refusal, SharedLimit},
-    bell, claim, line, seqlock,
+    bell, claim, seqlock,
     turn::{BITMAP, Entry, Passed, Turn, who},
 };
 

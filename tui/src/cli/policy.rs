@@ -13,6 +13,7 @@ use crate::sample::keys::object;
 use crate::sample::{DeviceSample, SCHEMA_VERSION, Sample};
 use crate::text::exit::Exit;
 use crate::text::units;
+use shm_layout::PolicyKind;
 
 /// Set or show lock policies
 #[derive(Debug, clap::Subcommand)]
@@ -126,12 +127,18 @@ object! {
         max_hold_ns: u64 = device.policy.0.max_hold_ns, "The longest hold while others wait.";
         grace_ns: u64 = device.policy.0.grace_ns, "How long a drain may take before it is forced.";
         sync_skips: u32 = device.policy.0.sync_skips, "Synchronisations that are skipped before one releases.";
+        overlap_ns: Option<u64> = overlap_ns(device), "What may still run of a turn when the next begins; null without time slices.";
         source: &'a str = device.policy.1.word(), "Who set the policy: default, launch, group, operator, invalid, or another tool's variable.";
         reverts_in_ns: Option<u64> = device.policy_until_ns.map(|until| until.saturating_sub(now_ns)), "Time until the policy reverts by itself; null for a lasting one.";
         waiters: usize = device.waiters.len(), "How many processes wait for the lock.";
         handoffs: u64 = device.handoffs, "Times the lock went from one process to another.";
         forced: u64 = device.forced, "Times it was taken from a holder that did not yield.";
     }
+}
+
+fn overlap_ns(device: &DeviceSample) -> Option<u64> {
+    let policy = device.policy.0;
+    matches!(policy.kind, PolicyKind::Timeslice(_)).then_some(policy.overlap_ns)
 }
 
 fn lines(sample: &Sample) -> Vec<Line<'_>> {
@@ -150,6 +157,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         ("GPU", Side::Right),
         ("POLICY", Side::Left),
         ("ORDER", Side::Left),
+        ("OVERLAP", Side::Right),
         ("IDLE", Side::Right),
         ("MAX-HOLD", Side::Right),
         ("GRACE", Side::Right),
@@ -164,6 +172,8 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             line.gpu.to_string(),
             line.policy,
             line.order.to_owned(),
+            line.overlap_ns
+                .map_or_else(|| "-".into(), units::format_duration),
             units::format_idle(line.idle_ns),
             units::format_duration(line.max_hold_ns),
             units::format_duration(line.grace_ns),

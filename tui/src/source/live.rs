@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use shm_layout::{Identity, OpenError, ProcessView, Segments, Snapshot, clock, procfs};
 
-use super::edits::Edits;
 use super::events::Tail;
 use super::{Source, join, nvml};
 use crate::host::artifacts;
@@ -44,7 +43,6 @@ struct Open {
     segments: Segments,
     files: [Option<(u64, u64)>; 2],
     tail: Tail,
-    edits: Edits,
 }
 
 impl Live {
@@ -105,7 +103,6 @@ impl Live {
         self.known.clear();
         self.open = Some(Open {
             tail: Tail::new(&segments),
-            edits: Edits::of(&self.dir),
             segments,
             files,
         });
@@ -153,7 +150,6 @@ impl Live {
         }
         if let Some(open) = &mut self.open {
             open.tail.resolve(&open.segments, &events, &mut sample);
-            sample.edits = open.edits.resolve(&events, sample.time_ns);
         }
         sample
     }

@@ -100,6 +100,36 @@ fn words_nobody_knows_and_kinds_said_twice_are_refused() {
 }
 
 #[test]
+fn overlap_beside_a_time_slice_is_a_part_of_it_and_alone_a_policy() {
+    let slice = read("timeslice=5ms overlap=0").expect("a slice");
+    assert_eq!(
+        (slice.kind, slice.overlap_ns),
+        (PolicyKind::Timeslice(5 * MS), 0)
+    );
+    let either_way = read("overlap=300us timeslice=5ms").expect("a slice");
+    assert_eq!(either_way.overlap_ns, 300 * US);
+    assert_eq!(read(&format_policy(&either_way)), Ok(either_way));
+    assert_eq!(
+        read("overlap=300us").expect("a policy").kind,
+        PolicyKind::Overlap(300 * US)
+    );
+    // Too little for the policy, so it is for the slices that are in force.
+    let only = parse_policy(&["overlap=0"]).expect("an edit");
+    let exclusive = only.apply(either_way).expect("both are slices");
+    assert_eq!((exclusive.kind, exclusive.overlap_ns), (slice.kind, 0));
+    for text in [
+        "overlap=0",
+        "always overlap=1ms",
+        "overlap overlap=1ms",
+        "overlap=2s",
+        "timeslice=5ms overlap=2s",
+        "overlap=1ms overlap=1ms",
+    ] {
+        assert!(read(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn a_slice_longer_than_a_written_hold_is_a_conflict_and_else_lengthens_it() {
     assert_eq!(
         read("timeslice=20s").expect("lengthens").max_hold_ns,

@@ -132,9 +132,12 @@ pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
             changes.push(format!("{name}{equals}{new} (was {old})"));
         }
     };
+    let span = |ns| format_duration(ns);
     compare("", rule(old.kind), rule(new.kind));
     compare("order", old.order.word().into(), new.order.word().into());
-    let span = |ns| format_duration(ns);
+    if let (PolicyKind::Timeslice(_), PolicyKind::Timeslice(_)) = (old.kind, new.kind) {
+        compare("overlap", span(old.overlap_ns), span(new.overlap_ns));
+    }
     compare("idle", format_idle(old.idle_ns), format_idle(new.idle_ns));
     compare("max-hold", span(old.max_hold_ns), span(new.max_hold_ns));
     compare("grace", span(old.grace_ns), span(new.grace_ns));
