@@ -12,7 +12,8 @@
 //! programs   doctor, top          what the verbs start: the checks, the dashboard
 //! work       traces, workload     traces as files; programs started under gpushare
 //! advice     advice               which policy would serve better
-//! edit       edit, source         edits of the segments; where samples come from
+//! source     source               where samples come from
+//! edit       edit                 edits of the segments
 //! sample     sample               everything known at one moment, its columns and its JSON
 //! host       host                 processes, ELF files, installed libraries
 //! text       text                 units, names of users and devices, exit codes

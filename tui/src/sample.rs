@@ -10,6 +10,7 @@
 pub mod columns;
 mod crash;
 mod device;
+mod edit;
 mod event;
 pub mod keys;
 pub mod nvml;
@@ -19,6 +20,7 @@ mod who;
 
 pub use crash::{Crash, crashes};
 pub use device::DeviceSample;
+pub use edit::EditLine;
 pub use event::EventLine;
 pub use process::{DELETED, Holding, ProcessSample, ProcessState, STUCK_NS};
 pub use shm_layout::trace::{TraceState, TraceView};
@@ -57,6 +59,8 @@ pub struct Sample {
     pub nvml: Nvml,
     /// What happened since the source's previous sample, oldest first.
     pub events: Vec<EventLine>,
+    /// Edits that those events, or earlier ones, told of, as the audit log has them.
+    pub edits: Vec<EditLine>,
     /// Events overwritten before we could read them, since the previous sample.
     pub events_lost: u64,
 }

@@ -3,6 +3,7 @@
 //! A source is asked once a tick and answers at once with what it knows: nothing here waits for a driver.
 
 mod container;
+mod edits;
 mod events;
 mod join;
 pub mod live;

@@ -7,7 +7,7 @@
 //! the kernel is not the same process.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -113,6 +113,37 @@ impl AuditLog {
                 bits: 0o640,
             },
         }
+    }
+
+    /// The log that belongs to the segments in this directory.
+    pub fn of_path(path: &std::path::Path) -> Self {
+        let found = shm_layout::locate_existing().ok();
+        Self::of(
+            &found
+                .filter(|found| found.path == path)
+                .unwrap_or(SegmentDir {
+                    path: path.to_owned(),
+                    mode: Mode::User,
+                }),
+        )
+    }
+
+    /// The newest records, oldest first: those in the last `bytes` of the log.
+    pub fn newest(&self, bytes: u64) -> io::Result<Vec<Record>> {
+        let mut file = match Dir::open(&self.dir).and_then(|dir| dir.read(LOG)) {
+            Ok(file) => file,
+            Err(OpenError::Missing { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let start = file.metadata()?.len().saturating_sub(bytes);
+        file.seek(SeekFrom::Start(start))?;
+        let mut tail = Vec::new();
+        file.take(bytes).read_to_end(&mut tail)?;
+        // A line that begins before is no whole record.
+        let records = tail.split(|byte| *byte == b'\n');
+        Ok(records
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect())
     }
 
     /// The log of the installation for all.

@@ -4,11 +4,13 @@ use std::fmt::Display;
 
 use shm_layout::{Change, OneQuota, Set};
 
+use crate::text::edits::A_WHILE;
+
 /// The new values in few words, as the audit shows them: `quota 32GiB`, `weight=200 cap=30`.
 pub fn summary(change: &Change) -> String {
     match change {
         Change::ProcessQuota { value, until, .. } => {
-            let span = until.map_or("", |_| " for a while");
+            let span = until.map_or("", |_| A_WHILE);
             format!("quota {value}{span}")
         }
         Change::ProcessQuotas { quotas, .. } => all(quotas),
@@ -22,7 +24,7 @@ pub fn summary(change: &Change) -> String {
             ..
         } => {
             // The end is on the segments' clock, which means nothing to a reader.
-            let boost = map(boost, |boost| format!("{} for a while", boost.priority));
+            let boost = map(boost, |boost| format!("{}{A_WHILE}", boost.priority));
             join([
                 word("weight", weight),
                 word("priority", priority),
@@ -38,7 +40,7 @@ pub fn summary(change: &Change) -> String {
             until,
             ..
         } => {
-            let span = until.map_or("", |_| " for a while");
+            let span = until.map_or("", |_| A_WHILE);
             format!("policy {policy}{span}")
         }
         Change::DeviceLimit { value, .. } => format!("limit {value}"),
@@ -63,7 +65,7 @@ pub fn summary(change: &Change) -> String {
 /// The quota for every device, then those of single ones by the process's own numbers.
 fn all(quotas: &[OneQuota]) -> String {
     let told = |one: &OneQuota| {
-        let span = one.until.map_or("", |_| " for a while");
+        let span = one.until.map_or("", |_| A_WHILE);
         format!("{}{span}", one.value)
     };
     let every = quotas.iter().find(|one| one.device.is_none());
@@ -91,6 +93,22 @@ pub fn same_subject(one: &Change, other: &Change) -> bool {
         (Change::DeviceLimit { uuid, .. }, Change::DeviceLimit { uuid: u, .. }) => uuid == u,
         (Change::Group { name, .. }, Change::Group { name: n, .. }) => name == n,
         _ => false,
+    }
+}
+
+/// When an edit, or the first part of it, ends by itself, on the segments' clock.
+pub fn ends_ns(change: &Change) -> Option<u64> {
+    match change {
+        Change::ProcessQuota { until, .. } => until.map(|until| until.ns),
+        Change::Policy { until, .. } => until.map(|until| until.ns),
+        Change::ProcessQuotas { quotas, .. } => {
+            quotas.iter().filter_map(|one| Some(one.until?.ns)).min()
+        }
+        Change::ProcessShare {
+            boost: Set::To(boost),
+            ..
+        } => Some(boost.until_ns),
+        _ => None,
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use shm_layout::{Identity, OpenError, ProcessView, Segments, Snapshot, clock, procfs};
 
+use super::edits::Edits;
 use super::events::Tail;
 use super::{Source, join, nvml};
 use crate::host::artifacts;
@@ -43,6 +44,7 @@ struct Open {
     segments: Segments,
     files: [Option<(u64, u64)>; 2],
     tail: Tail,
+    edits: Edits,
 }
 
 impl Live {
@@ -103,6 +105,7 @@ impl Live {
         self.known.clear();
         self.open = Some(Open {
             tail: Tail::new(&segments),
+            edits: Edits::of(&self.dir),
             segments,
             files,
         });
@@ -150,6 +153,7 @@ impl Live {
         }
         if let Some(open) = &mut self.open {
             open.tail.resolve(&open.segments, &events, &mut sample);
+            sample.edits = open.edits.resolve(&events, sample.time_ns);
         }
         sample
     }

@@ -14,9 +14,12 @@ use super::state::filter::Filter;
 use super::state::{Screen, State, Subject};
 use crate::edit::Applied;
 use crate::edit::audit::{Entry, Outcome};
+use crate::edit::change::{ends_ns, summary};
 use crate::sample::Who;
 use crate::sample::columns::COLUMNS;
 use crate::sample::{ProcessSample, Sample};
+use crate::text::edits::from_to;
+use crate::text::units::format_duration;
 
 /// What the program should do after a key.
 #[derive(Debug)]
@@ -339,15 +342,15 @@ fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -> Next {
         }
         // Anything else means no, and nothing more.
         _ if asked => {}
+        KeyCode::Enter => list.whole = !list.whole && list.entry().is_some(),
+        KeyCode::Esc if list.whole => list.whole = false,
         KeyCode::Esc | KeyCode::Char('q' | 'a') => return Next::Continue,
         KeyCode::Down | KeyCode::Char('j') => list.selected = (list.selected + 1).min(last),
         KeyCode::Up | KeyCode::Char('k') => list.selected = list.selected.saturating_sub(1),
         KeyCode::PageDown => list.selected = (list.selected + 10).min(last),
         KeyCode::PageUp => list.selected = list.selected.saturating_sub(10),
-        KeyCode::Enter | KeyCode::Char('u') if state.choices.read_only => {
-            list.message = Some(READ_ONLY.into())
-        }
-        KeyCode::Enter | KeyCode::Char('u') => match list.entry().map(not_to_undo) {
+        KeyCode::Char('u') if state.choices.read_only => list.message = Some(READ_ONLY.into()),
+        KeyCode::Char('u') => match list.entry().map(not_to_undo) {
             None => {}
             Some(Some(why)) => list.message = Some(why),
             Some(None) => {
@@ -466,6 +469,7 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
         .collect();
     let missing = names.join(", ");
     let generation = applied.generation;
+    state.own_edits.insert(generation);
     if let Some(unlogged) = &applied.unlogged {
         say(state, unlogged, true);
     }
@@ -484,12 +488,21 @@ fn in_force(state: &mut State, target: &str, applied: &Applied, settled: bool) {
         }
         _ => {}
     }
+    let change = from_to(Some(&summary(&applied.old)), &summary(&applied.new), "to");
+    let now_ns = state.data().sample.time_ns;
+    let left = ends_ns(&applied.new).map(|until| until.saturating_sub(now_ns));
+    // A second is lost on the way here; "10m" is what was asked for.
+    let left = left.map(|left| {
+        format!(
+            " for {}",
+            format_duration(left.next_multiple_of(1_000_000_000))
+        )
+    });
+    let change = format!("{target}: {change}{}", left.unwrap_or_default());
     let text = match (missing.is_empty(), settled) {
-        (true, _) => format!("{target}: generation {generation} is in force and applied by all"),
-        (false, true) => {
-            format!("{target}: generation {generation} is in force; not yet applied by {missing}")
-        }
-        (false, false) => return,
+        (true, _) => format!("{change}; applied by all"),
+        (false, true) => format!("{change}; NOT yet applied by {missing}"),
+        (false, false) => format!("{change}; applied by all but {missing} so far"),
     };
     say(state, &text, !missing.is_empty());
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-use crate::sample::{Holding, ProcessSample, Sample, Who};
+use crate::sample::{EditLine, Holding, ProcessSample, Sample, Who};
 use advice::Standing;
 use alert::Alert;
 use blame::{Blame, Waits};
@@ -22,6 +22,7 @@ pub mod log;
 pub mod pulse;
 mod ring;
 
+const EDITS_KEPT: usize = 512;
 const UTIL_KEPT: usize = 1200;
 /// An older event is no news when the dashboard starts.
 const EVENTS_NS: u64 = 600_000_000_000;
@@ -35,6 +36,8 @@ pub struct Data {
     pub lanes: Lanes,
     /// Recent events.
     pub log: Log,
+    /// The edits that are known, by generation.
+    edits: std::collections::BTreeMap<u64, EditLine>,
     /// What is wrong now, worst first; [`super::state`] applies the rules.
     pub alerts: Vec<Alert>,
     /// Which policies would serve the jobs better.
@@ -80,6 +83,12 @@ impl Data {
         self.remember_utilisation(&sample);
         self.count_handoffs(&sample);
         self.samples += 1;
+        for edit in sample.edits.drain(..) {
+            self.edits.insert(edit.generation, edit);
+        }
+        while self.edits.len() > EDITS_KEPT {
+            self.edits.pop_first();
+        }
         self.sample = sample;
         // Events are in the log now.
         self.sample.events = Vec::new();
@@ -94,6 +103,7 @@ impl Data {
         self.pulses.clear();
         self.util.clear();
         self.handoffs.clear();
+        self.edits.clear();
         self.advice = Standing::default();
     }
 
@@ -141,6 +151,11 @@ impl Data {
     /// For how long the locks have been watched, at most [`WINDOW_NS`].
     pub fn seen_ns(&self) -> u64 {
         self.lanes.known_ns(self.sample.time_ns, WINDOW_NS)
+    }
+
+    /// The edit that made a generation, if the audit log told of it.
+    pub fn edit(&self, generation: u64) -> Option<&EditLine> {
+        self.edits.get(&generation)
     }
 
     /// How many samples were taken in.

@@ -130,7 +130,7 @@ keys! {
     [K::Char('r')]               false "r"     ""       "reverse the order"                                     A::Reverse, MAIN;
     [K::Char('f')]               false "f"     "freeze" "freeze the screen; data is still collected"            A::Freeze, ANY;
     [K::Char('a')]               false "a"     "audit"  "edits so far, and undo"                                A::Audit, ANY;
-    [K::Char('u')]               false "u"     "undo"   "the same list: Enter undoes the selected edit"         A::Audit, ANY;
+    [K::Char('u')]               false "u"     "undo"   "the same list: u undoes the selected edit"        A::Audit, ANY;
     [K::Char('P')]               false "P"     ""       "pause or resume the selected process; asks"                 A::Pause, ANY;
     [K::Char('t')]               false "t"     "trace"  "record driver calls of the selected process, or stop"  A::Trace, ANY;
     [K::Char('l')]               false "l"     "events" "other events: notable, all, lock, denials, edits"      A::Events, ANY;

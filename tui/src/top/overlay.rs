@@ -45,6 +45,8 @@ pub struct AuditList {
     pub damaged: usize,
     /// Which one is selected.
     pub selected: usize,
+    /// Shows all that is known of the selected one.
+    pub whole: bool,
     /// Asks whether to take the selected one back.
     pub asking: bool,
     /// What the last key led to.

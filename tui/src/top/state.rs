@@ -10,11 +10,16 @@ pub mod rows;
 
 pub use choices::{Choices, Notice, Screen};
 
+use std::collections::HashSet;
+
 use super::data::Data;
 use super::data::blame::Waits;
 use super::overlay::Overlay;
 use crate::sample::columns::Row;
 use crate::sample::{ProcessSample, Sample, Who};
+
+/// An edit of another operator that is older is no news.
+const FRESH_NS: u64 = 6_000_000_000;
 
 /// The dashboard's whole state.
 #[derive(Default)]
@@ -26,12 +31,25 @@ pub struct State {
     pub choices: Choices,
     /// What lies over the screen.
     pub overlay: Option<Overlay>,
+    /// The generations that this dashboard made.
+    pub own_edits: HashSet<u64>,
 }
 
 impl State {
     /// Takes in a sample. While frozen it is remembered and not shown.
     pub fn update(&mut self, sample: Sample) {
+        let fresh = sample.time_ns.saturating_sub(FRESH_NS);
+        let mut others = sample
+            .edits
+            .iter()
+            .filter(|edit| edit.time_ns >= fresh && !self.own_edits.contains(&edit.generation));
+        let news = others
+            .next_back()
+            .map(|edit| format!("edited: {}", edit.told(sample.time_ns, "to")));
         self.live.update(sample);
+        if let Some(news) = news {
+            self.choices.say(news, false, &self.live);
+        }
         self.live.alerts = alerts::find(&self.live);
         self.choices
             .settle(self.frozen.as_deref().unwrap_or(&self.live));

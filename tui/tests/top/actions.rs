@@ -1,15 +1,16 @@
 //! What keys do to whom: never to what is not on the screen, and never without saying it.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::sample::{ProcessSample, Sample, Who};
+use gpushare_tui::edit::Applied;
+use gpushare_tui::sample::{EditLine, ProcessSample, Sample, Who};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::dialog::Verdict;
-use gpushare_tui::top::operator::Task;
+use gpushare_tui::top::operator::{News, Task};
 use gpushare_tui::top::overlay::Overlay;
 use gpushare_tui::top::state::{Screen, State};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use shm_layout::{Change, PolicyKind, Set};
+use shm_layout::{Change, PolicyKind, QuotaValue, Set, SlotId, Until};
 
 use crate::support::{look, state, story};
 
@@ -329,4 +330,95 @@ fn pasted_text_is_never_a_command() {
         panic!("no filter");
     };
     assert_eq!(line.input.value(), "user=alice");
+}
+
+const S: u64 = 1_000_000_000;
+
+/// A quota for the second process, for ten minutes.
+fn quota(value: QuotaValue, until: Option<Until>) -> Change {
+    Change::ProcessQuota {
+        slot: SlotId { index: 1, epoch: 7 },
+        device: Some(0),
+        value,
+        until,
+    }
+}
+
+fn in_force(state: &mut State, missing: Vec<SlotId>) {
+    let now = state.data().sample.time_ns;
+    let applied = Applied {
+        generation: 814,
+        old: quota(QuotaValue::Unlimited, None),
+        new: quota(
+            QuotaValue::Bytes(32 << 30),
+            Some(Until::lasting(now + 600 * S)),
+        ),
+        acknowledged_by: Vec::new(),
+        missing,
+        unlogged: None,
+    };
+    let target = "41849 vllm-worker gpu0".to_owned();
+    app::news(state, News::Settled { target, applied });
+}
+
+#[test]
+fn after_an_edit_the_change_its_end_and_who_has_not_applied_it_are_said() {
+    let mut state = state();
+    in_force(&mut state, Vec::new());
+    assert_eq!(
+        notice(&state),
+        "41849 vllm-worker gpu0: quota none to 32GiB for 10m; applied by all"
+    );
+    in_force(&mut state, vec![SlotId { index: 2, epoch: 7 }]);
+    assert_eq!(
+        notice(&state),
+        "41849 vllm-worker gpu0: quota none to 32GiB for 10m; NOT yet applied by C notebook-bob"
+    );
+}
+
+/// Somebody's edit, as the audit log told of it in a sample.
+fn edited(generation: u64, state: &State) -> Sample {
+    let mut sample = state.data().sample.clone();
+    sample.time_ns += S;
+    sample.events = vec![gpushare_tui::sample::EventLine {
+        seq: u64::MAX,
+        time_ns: sample.time_ns - 1,
+        what: gpushare_tui::sample::What::Edit { generation },
+        ..Default::default()
+    }];
+    sample.edits = vec![EditLine {
+        generation,
+        time_ns: sample.time_ns - 1,
+        who: "alice".into(),
+        place: "ctl".into(),
+        target: "41822 train-7b gpu0".into(),
+        old: Some("quota 48GiB".into()),
+        new: "quota 40GiB for a while".into(),
+        reason: Some("ticket 4471".into()),
+        until_ns: Some(sample.time_ns + 60 * S),
+        undoes: None,
+    }];
+    sample
+}
+
+#[test]
+fn an_edit_of_somebody_else_is_said_with_who_and_what() {
+    let mut state = state();
+    let sample = edited(814, &state);
+    state.update(sample);
+    assert_eq!(
+        notice(&state),
+        "edited: 41822 train-7b gpu0: quota 48GiB to 40GiB for 1m00s, by alice: ticket 4471"
+    );
+    let seen = screen(&state);
+    let row =
+        "edit     41822 train-7b gpu0: quota 48GiB \u{2192} 40GiB for 1m00s, by alice: ticket 4471";
+    assert!(seen.contains(row), "{seen}");
+
+    let mut state = crate::support::state();
+    in_force(&mut state, Vec::new());
+    state.choices.notice = None;
+    let sample = edited(814, &state);
+    state.update(sample);
+    assert_eq!(notice(&state), "", "one's own is no news");
 }

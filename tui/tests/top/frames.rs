@@ -171,6 +171,8 @@ fn an_undo_says_what_it_takes_back_before_it_does() {
     let next = app::key(&mut state, KeyEvent::from(KeyCode::Char('n')));
     assert!(matches!(next, Next::Continue), "no means no");
     app::key(&mut state, KeyEvent::from(KeyCode::Enter));
+    insta::assert_snapshot!("edit-80x24", frame(&state, 80, 24, false));
+    app::key(&mut state, KeyEvent::from(KeyCode::Char('u')));
     let next = app::key(&mut state, KeyEvent::from(KeyCode::Enter));
     let Next::Do(Task::Undo(entry)) = next else {
         panic!("nothing is undone");

@@ -37,6 +37,8 @@ fn the_quota_dialog_changes_the_quota_of_the_running_process() {
         quota(&actor) == Some(96 * MIB)
     });
     session.wait_for("applied by all");
+    // The row of the event has what was edited, from the audit log.
+    session.wait_for("\u{2192}");
     let entry = actor.registration.entry(0).unwrap();
     assert!(!actor.takes(entry, 33 * MIB), "64 + 33 is more than 96");
     assert!(actor.takes(entry, 32 * MIB));
@@ -60,7 +62,7 @@ fn an_edit_is_taken_back_from_the_list() {
     });
     session.wait_for("applied by all");
     session.press("u");
-    session.wait_for("u or Enter");
+    session.wait_for("u undo the selected");
     session.press("u");
     session.wait_for("Undo edit 1");
     session.wait_for("launch,");
@@ -118,4 +120,22 @@ fn pasted_text_is_no_command_and_lands_in_the_field() {
         session.count("\x1b[?2004l"),
         "the shell gets its pastes as before"
     );
+}
+
+#[test]
+fn an_edit_made_elsewhere_is_shown_with_who_and_what() {
+    let (world, _actor, mut session) = stage(&[]);
+    world
+        .gpushare(&[
+            "quota",
+            "set",
+            "name:trainer",
+            "80M",
+            "--reason",
+            "ticket-9",
+        ])
+        .done();
+    session.wait_for("ticket-9");
+    session.press("q");
+    assert_eq!(session.end().code(), Some(0));
 }

@@ -69,7 +69,7 @@ pub(super) fn all(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, s
 }
 
 /// Text broken between words into lines of this width; a word that is wider than that stays whole.
-fn wrapped(text: &str, width: u16) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
     let width = usize::from(width);
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -81,6 +81,12 @@ fn line(
         pen.put_within(x, y, &format!("{letter} {pid}{}", event.name), width, style);
         x += width + 1;
     }
+    if let What::Edit { generation } = event.what
+        && let Some(edit) = data.edit(generation)
+    {
+        let told = edit.told(data.sample.time_ns, pen.glyphs().arrow);
+        return pen.put(x, y, &told, pen.style(Role::Text));
+    }
     let gpu = event
         .gpu
         .map(|gpu| format!("GPU{gpu} "))
