@@ -80,6 +80,8 @@ pub(crate) struct CachedLimits {
     device: AtomicU64,
     /// The order of the device's queue.
     order: AtomicU64,
+    /// Held by the thread that has the process's place in the device's line for memory.
+    pub(crate) in_line: Mutex<()>,
 }
 
 impl CachedLimits {

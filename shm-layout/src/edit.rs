@@ -17,7 +17,7 @@ use crate::{
     crash::crash_point,
     create::Want,
     error::OpenError,
-    futex,
+    futex, line,
     liveness::Bytes,
     lock,
     primitive::{Ordering, fence},
@@ -166,6 +166,7 @@ impl Operator {
         bell.fetch_add(1, Ordering::Release);
         futex::wake(bell, i32::MAX);
         lock::nudge_waiters(self.segments.state());
+        line::nudge(self.segments.state());
     }
 
     /// The live processes that have not applied this generation yet.

@@ -81,6 +81,8 @@ fn what(event: &Event) -> u64 {
         EventKind::Rest => (15, 0),
         EventKind::Back => (16, 0),
         EventKind::Lost => (17, 0),
+        EventKind::MemoryWait => (18, 0),
+        EventKind::MemoryDone => (19, 0),
     };
     kind | reason << 8 | u64::from(event.device) << 16 | u64::from(event.call) << 32
 }
@@ -123,6 +125,8 @@ fn kind_of(what: u64) -> Option<EventKind> {
         15 => EventKind::Rest,
         16 => EventKind::Back,
         17 => EventKind::Lost,
+        18 => EventKind::MemoryWait,
+        19 => EventKind::MemoryDone,
         _ => return None,
     })
 }

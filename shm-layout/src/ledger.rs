@@ -2,10 +2,15 @@
 
 use crate::{
     book::{CachedLimits, Limits, Seat},
+    clock,
     crash::crash_point,
-    primitive::{AtomicU64, Ordering},
-    protocol::account::{self, Account, Refusal, SharedLimit},
-    state::{DeviceEntry, State},
+    futex,
+    primitive::{AtomicU32, AtomicU64, Ordering},
+    protocol::{
+        account::{self, Account, Refusal, SharedLimit},
+        line,
+    },
+    state::{Device, DeviceEntry, Slot, State},
     value::{Denial, Entry, Limit, Outlook, Quota},
 };
 
@@ -14,10 +19,11 @@ use crate::{
 /// It counts bytes only; counters and denial events are the caller's.
 #[derive(Clone, Copy)]
 pub struct Ledger<'r> {
-    seat: &'r Seat,
-    entry: Entry,
-    words: &'r DeviceEntry,
-    limits: &'r CachedLimits,
+    pub(crate) seat: &'r Seat,
+    pub(crate) entry: Entry,
+    pub(crate) words: &'r DeviceEntry,
+    pub(crate) device: &'r Device,
+    pub(crate) limits: &'r CachedLimits,
     /// The control segment's.
     generation: &'r AtomicU64,
 }
@@ -26,6 +32,7 @@ pub struct Ledger<'r> {
 #[must_use = "a reservation that is dropped gives its bytes back"]
 pub struct Reservation<'r> {
     words: &'r DeviceEntry,
+    device: &'r Device,
     bytes: u64,
 }
 
@@ -35,10 +42,12 @@ const ATTEMPTS: u32 = 64;
 impl<'r> Ledger<'r> {
     #[inline(always)]
     pub(crate) fn new(seat: &'r Seat, entry: Entry, words: &'r DeviceEntry) -> Self {
+        let devices = &seat.segments().state().devices;
         Ledger {
             seat,
             entry,
             words,
+            device: &devices[usize::from(entry.device()) % devices.len()],
             limits: seat.cached_limits(entry),
             generation: seat.segments().control().generation_word(),
         }
@@ -46,7 +55,7 @@ impl<'r> Ledger<'r> {
 
     /// What limits us just now.
     #[inline(always)]
-    fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         self.seat.look_at(self.generation);
         self.limits.load()
     }
@@ -59,8 +68,8 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// Sets bytes aside if no limit is in question but the process's own quota, and that allows it. `None` says
-    /// nothing: [`reserve`](Self::reserve) does.
+    /// Sets bytes aside if no limit is in question but the process's own quota, that allows it, and no process waits for
+    /// memory of the device. `None` says nothing: [`reserve`](Self::reserve) does.
     #[inline(always)]
     pub fn reserve_at_once(&self, bytes: u64) -> Option<Reservation<'r>> {
         let limits = self.limits();
@@ -72,6 +81,11 @@ impl<'r> Ledger<'r> {
         crash_point!("reserve:begin");
         let used = account::reserve_own(self.account(), bytes, limits.quota).ok()?;
         crash_point!("reserve:done");
+        if line::is_busy(&self.device.line) {
+            // Nobody is woken for bytes that are asked for again at once.
+            account::release(&self.words.used, bytes);
+            return None;
+        }
         if used > peak {
             self.words.peak.fetch_max(used, Ordering::Relaxed);
         }
@@ -85,15 +99,77 @@ impl<'r> Ledger<'r> {
         }
         let limits = self.limits();
         crash_point!("reserve:begin");
-        let used = if limits.are_shared() {
-            self.reserve_shared(bytes, &limits)?
-        } else {
-            account::reserve_own(self.account(), bytes, limits.quota)
-                .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?
+        let mut card = u64::MAX;
+        let used = loop {
+            let used = if limits.are_shared() || card != u64::MAX {
+                self.reserve_shared(bytes, &limits, card)?
+            } else {
+                account::reserve_own(self.account(), bytes, limits.quota)
+                    .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?
+            };
+            if card != u64::MAX || !self.is_promised_elsewhere() {
+                break used;
+            }
+            // A process that comes back has bytes that the driver does not know of yet.
+            account::release(&self.words.used, bytes);
+            card = self.card(0);
         };
         crash_point!("reserve:done");
         self.words.peak.fetch_max(used, Ordering::Relaxed);
         Ok(self.reopen(bytes))
+    }
+
+    /// Sets bytes aside that the process had before: whatever its own quota, but only if the device has them.
+    pub(crate) fn reserve_return(
+        &self,
+        bytes: u64,
+        margin: u64,
+    ) -> Result<Reservation<'r>, Denial> {
+        let limits = Limits {
+            quota: u64::MAX,
+            ..self.limits()
+        };
+        let used = self.reserve_shared(bytes, &limits, self.card(margin))?;
+        self.words.peak.fetch_max(used, Ordering::Relaxed);
+        Ok(self.reopen(bytes))
+    }
+
+    /// What all accounts on the device may come to.
+    fn card(&self, margin: u64) -> u64 {
+        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        total.saturating_sub(self.outside()).saturating_sub(margin)
+    }
+
+    pub(crate) fn slot_index(&self) -> usize {
+        usize::from(self.seat.slot().index)
+    }
+
+    /// Whether another process has bytes in its account that the driver has not given it yet.
+    fn is_promised_elsewhere(&self) -> bool {
+        let (at, bit) = self.seat.slot().bit();
+        let promises = &self.device.promises;
+        line::is_busy(promises)
+            && (0..promises.len()).any(|index| {
+                let mine = if index == at { bit } else { 0 };
+                promises[index].load(Ordering::Relaxed) & !mine != 0
+            })
+    }
+
+    /// Says how much of the device is free, as the driver told just now: what is neither free nor in an account is outside.
+    pub fn say_free(&self, free: u64) {
+        let device = usize::from(self.entry.device());
+        let held = self.seat.segments().state().held_together(device, None);
+        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        let outside = total.saturating_sub(free).saturating_sub(held);
+        self.device.outside.store(outside, Ordering::Relaxed);
+        self.device
+            .outside_ns
+            .store(clock::now(), Ordering::Relaxed);
+    }
+
+    /// Bytes of the device that are in no account, as last [said](Self::say_free): contexts, and programs that are not managed.
+    pub fn outside(&self) -> u64 {
+        self.device.outside.load(Ordering::Relaxed)
     }
 
     /// Bytes that were set aside and committed, as a reservation once more.
@@ -101,11 +177,12 @@ impl<'r> Ledger<'r> {
     pub fn reopen(&self, bytes: u64) -> Reservation<'r> {
         Reservation {
             words: self.words,
+            device: self.device,
             bytes,
         }
     }
 
-    fn reserve_shared(&self, bytes: u64, limits: &Limits) -> Result<u64, Denial> {
+    fn reserve_shared(&self, bytes: u64, limits: &Limits, card: u64) -> Result<u64, Denial> {
         let state = self.seat.segments().state();
         let device = usize::from(self.entry.device());
         let group = self.seat.group();
@@ -122,12 +199,13 @@ impl<'r> Ledger<'r> {
             });
             names.push((Limit::Group, limits.group));
         }
-        if limits.device != u64::MAX {
+        let whole = limits.device.min(card);
+        if whole != u64::MAX {
             shared.push(SharedLimit {
-                bytes: limits.device,
+                bytes: whole,
                 walk: &on_device,
             });
-            names.push((Limit::Device, limits.device));
+            names.push((Limit::Device, whole));
         }
         let mut attempt = 0;
         loop {
@@ -162,10 +240,11 @@ impl<'r> Ledger<'r> {
         }
     }
 
-    /// Gives back bytes of a freed allocation.
+    /// Gives back bytes of a freed allocation, and wakes who waits for some.
     #[inline(always)]
     pub fn release(&self, bytes: u64) {
         account::release(&self.words.used, bytes);
+        self.device.came_back();
     }
 
     /// Charges bytes the driver has granted already, whatever the quota.
@@ -269,6 +348,21 @@ impl State {
         group: Option<u32>,
         visit: &mut dyn FnMut(Account<'_>),
     ) {
+        self.each_member(device, group, &mut |_, entry| {
+            visit(Account {
+                used: &entry.used,
+                trying: &entry.trying,
+            });
+        });
+    }
+
+    /// Walks the processes on a device: all of them, or those of one group (index + 1).
+    pub(crate) fn each_member(
+        &self,
+        device: usize,
+        group: Option<u32>,
+        visit: &mut dyn FnMut(&Slot, &DeviceEntry),
+    ) {
         let Some(members) = self.devices.get(device).map(|device| &device.members) else {
             return;
         };
@@ -287,10 +381,7 @@ impl State {
                     .checked_sub(1)
                     .and_then(|index| slot.entries.get(index))
                 {
-                    visit(Account {
-                        used: &entry.used,
-                        trying: &entry.trying,
-                    });
+                    visit(slot, entry);
                 }
             }
         }
@@ -319,5 +410,22 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         account::release(&self.words.used, self.bytes);
+        self.device.came_back();
     }
+}
+
+impl Device {
+    /// Bytes have left an account: who waits for some looks again.
+    #[inline(always)]
+    pub(crate) fn came_back(&self) {
+        if line::came_back(&self.line_bell) {
+            wake(&self.line_bell);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wake(bell: &AtomicU32) {
+    futex::wake(bell, i32::MAX);
 }

@@ -26,6 +26,7 @@
 //! * **Death.** A process may die between any two instructions. `liveness` says how that is noticed, `reap` how what
 //!   it held comes back, and `tests/crash.rs` kills one at every step.
 //! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`ledger`], [`protocol::account`]).
+//! * **The line.** Memory that is full is waited for in order, and no free goes unnoticed ([`line`], [`protocol::line`]).
 //! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
 //!   [`protocol::turn`]).
 //! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while a trace is requested
@@ -63,6 +64,7 @@
 //! faces      edit, environment, events, snapshot, map    what the tools call, and what a launch says
 //! process    register                       a process's slot
 //! leaving    reap
+//! line       line                       waiting for memory
 //! use        ledger, lock, trace            what a process does with its seat
 //! seat       book                           what it knows of its settings
 //! tables     tables
@@ -112,6 +114,7 @@ mod futex;
 mod identity;
 mod layout;
 pub mod ledger;
+pub mod line;
 mod liveness;
 pub mod locate;
 pub mod lock;
@@ -137,6 +140,7 @@ pub use edit::{EditError, Operator};
 pub use error::OpenError;
 pub use events::{EventReader, Lost};
 pub use ledger::{Ledger, Reservation};
+pub use line::{Look, Place, Want, WantKind};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use map::map;
@@ -148,10 +152,10 @@ pub use snapshot::{
     last_identity, snapshot,
 };
 pub use value::{
-    ABI_VERSION, ALL_REASONS, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Denial,
-    EVENT_RING, Edit, Entry, Event, EventKind, Gang, HISTOGRAM, Histogram, Identity, LaunchLimits,
-    Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit, OnFull, OneQuota,
-    Order, Outlook, PolicyKind, Quota, QuotaValue, Reason, Set, Share, SlotId, Source, Until, Uuid,
-    What, bucket_start_ns, format_uuid, parse_uuid, quantile,
+    ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,
+    Denial, EVENT_RING, Edit, Entry, Event, EventKind, Gang, HISTOGRAM, Histogram, Identity,
+    LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit,
+    MemoryWait, OnFull, OneQuota, Order, Outlook, PolicyKind, Quota, QuotaValue, Reason, Set,
+    Share, SlotId, Source, Until, Uuid, What, bucket_start_ns, format_uuid, parse_uuid, quantile,
 };
 pub use variables::ALIASES;

@@ -41,6 +41,7 @@ use crate::{
     value::{Entry, Event, EventKind, LockPolicy, Order, Reason, SlotId},
 };
 
+pub(crate) use find::waiters;
 pub use gang::{Ending, Mates};
 pub use overlap::HeldBack;
 pub(crate) use pass::{nudge_waiters, withdraw};

@@ -5,6 +5,11 @@ pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fen
 /// How often a reader tries to find a record whole before it gives up.
 pub(crate) const READ_ATTEMPTS: u32 = 64;
 
+/// Between a read-modify-write and a load that are both `SeqCst`: their one order is all that is needed, and costs nothing
+/// more. Loom knows no such order and has a fence here.
+#[inline(always)]
+pub(crate) fn in_one_order() {}
+
 /// Between two tries.
 pub(crate) fn pause() {
     std::hint::spin_loop();

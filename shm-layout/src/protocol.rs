@@ -6,5 +6,6 @@
 pub mod account;
 pub mod bell;
 pub mod claim;
+pub mod line;
 pub mod seqlock;
 pub mod turn;

@@ -6,7 +6,7 @@
 
 use crate::{
     crash::crash_point,
-    liveness, lock,
+    line, liveness, lock,
     primitive::Ordering,
     protocol::claim,
     segment::Segments,
@@ -77,6 +77,9 @@ pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cau
     for device in 0..state.devices.len() {
         lock::withdraw(segments, id, device, reason, now_ns);
     }
+    for device in &state.devices {
+        line::withdraw(device, id);
+    }
     crash_point!("reap:withdrawn");
     for (device, member) in state.devices.iter().enumerate() {
         slot.entry_of_device[device].store(0, Ordering::Relaxed);
@@ -86,6 +89,8 @@ pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cau
     crash_point!("reap:left");
     slot.clear();
     crash_point!("reap:cleared");
+    // Only now: who looks finds the bytes given back.
+    line::nudge(state);
     if cause == Cause::Death {
         state.reaped.fetch_add(1, Ordering::Relaxed);
     }

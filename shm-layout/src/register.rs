@@ -30,8 +30,8 @@ use crate::{
     reap::{Cause, give_back},
     segment::Segments,
     value::{
-        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, Progress, QuotaValue,
-        Share, SlotId, Source, TraceOrder, Uuid,
+        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, OnFull, Progress,
+        QuotaValue, Share, SlotId, Source, TraceOrder, Uuid,
     },
 };
 pub use crate::{reap::reap, value::Identity};
@@ -73,6 +73,11 @@ impl Registration {
     /// The lock policy that holds for this process on one device, and who set it.
     pub fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
         self.seat.policy(entry)
+    }
+
+    /// What this process does when memory is refused.
+    pub fn on_full(&self) -> OnFull {
+        self.seat.share().on_full
     }
 
     /// This process's share.

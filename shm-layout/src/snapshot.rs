@@ -5,8 +5,8 @@ mod read;
 use crate::{
     counters::CounterView,
     value::{
-        ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Loss, Quota, QuotaValue, REASONS, Reason,
-        Share, SlotId, Source, TraceView, Uuid,
+        ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Loss, MemoryWait, Quota, QuotaValue, REASONS,
+        Reason, Share, SlotId, Source, TraceView, Uuid,
     },
 };
 
@@ -166,6 +166,8 @@ pub struct ProcessDeviceView {
     pub lock: LockView,
     /// The policy that holds for it.
     pub policy: (LockPolicy, Source),
+    /// What it waits for, while it waits for memory.
+    pub memory_wait: Option<MemoryWait>,
     /// Whether its contexts are MPS's, as the driver said; `None` where it did not.
     pub mps: Option<bool>,
     /// How its context was lost, if it was.
@@ -265,6 +267,8 @@ pub struct DeviceView {
     pub owner_since_ns: u64,
     /// Who waits, longest first.
     pub waiters: Vec<SlotId>,
+    /// Who waits for memory, in the order of arrival.
+    pub memory_line: Vec<SlotId>,
     /// The operator's policy, or the default.
     pub policy: (LockPolicy, Source),
     /// When that policy reverts by itself.

@@ -14,6 +14,7 @@ use std::fmt;
 mod label;
 mod memory;
 mod number;
+mod on_full;
 mod policy;
 mod size;
 mod span;

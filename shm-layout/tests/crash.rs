@@ -20,12 +20,12 @@ fn child() {
     let Some((point, dir)) = role() else { return };
     let action = std::env::var(ACTION).expect("an action");
     crash::arm(&point);
-    act(&action, &dir);
+    act(&action, &dir, &point);
     say("survived");
     std::process::exit(7);
 }
 
-fn act(action: &str, dir: &Path) {
+fn act(action: &str, dir: &Path, point: &str) {
     if action == "create" {
         drop(Segments::open_workload(dir));
         return;
@@ -77,6 +77,20 @@ fn act(action: &str, dir: &Path) {
                 process.lock(entry).begin_activity(clock::now());
                 say("active");
                 process.lock(entry).end_activity(clock::now());
+            }
+            "line" | "return" => {
+                let bytes = 4 * MIB;
+                let kind = match action {
+                    "line" => WantKind::Allocation,
+                    _ => WantKind::Return { margin: 0 },
+                };
+                let denial = ledger.reserve(bytes).err().expect("there is no room");
+                let place = ledger.line_up(Want { bytes, kind }, denial, clock::now());
+                say("in line");
+                if point == "line:left" {
+                    return;
+                }
+                let _ = place.wait(&|| false);
             }
             "give up" => {
                 let looks = std::cell::Cell::new(0);
@@ -402,6 +416,69 @@ fn who_takes_over_may_die_as_well() {
             );
             assert_eq!(look(&segments).violations, 0, "{point}");
         }
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
+    child();
+    const TEST: &str = "who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs";
+    for (point, action) in [
+        ("line:numbered", "line"),
+        ("line:joined", "line"),
+        ("line:left", "line"),
+        ("line:taken", "line"),
+        ("line:promised", "return"),
+        ("line:taken", "return"),
+    ] {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let value = QuotaValue::Bytes(10 * MIB);
+        let change = Change::DeviceLimit { uuid: GPU, value };
+        dir.operator()
+            .edit(None, &change, clock::now())
+            .expect("edited");
+        let (holder, entry) = process(&segments, "holder");
+        let (next, _) = process(&segments, "next");
+        holder
+            .ledger(entry)
+            .reserve(9 * MIB)
+            .expect("room")
+            .commit();
+        let mut kid = spawn(TEST, &dir, point, action);
+        if point == "line:taken" {
+            kid.hear("in line");
+            holder.ledger(entry).release(4 * MIB);
+        }
+        dies(kid, point);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let ledger = next.ledger(entry);
+                let bytes = 5 * MIB;
+                let kind = WantKind::Allocation;
+                let denial = ledger.reserve(bytes).err().expect("there is no room");
+                let place = ledger.line_up(Want { bytes, kind }, denial, clock::now());
+                place.wait(&|| false).map(Reservation::commit)
+            });
+            eventually("it waits", || {
+                look(&segments).devices[0]
+                    .memory_line
+                    .contains(&next.slot())
+            });
+            let held = holder.ledger(entry).used();
+            // What the dead one had is not needed, unless it had taken what there was.
+            holder.ledger(entry).release(held - 4 * MIB);
+            if point == "line:taken" {
+                reap(&segments, clock::now());
+            }
+            assert_eq!(
+                waiting.join().expect("no panic"),
+                Ok(5 * MIB),
+                "{point} of {action}"
+            );
+        });
+        drop((holder, next));
         healthy(&dir, point);
     }
 }

@@ -5,6 +5,7 @@ pub mod edits;
 pub mod events;
 pub mod exit;
 pub mod losses;
+pub mod memory;
 pub mod names;
 pub mod plain;
 pub mod refused;

@@ -32,7 +32,7 @@ pub(crate) fn entry_of(state: &State, word: u64, device: usize) -> Option<&Devic
 }
 
 /// The waiters of a bitmap, with their entries.
-pub(super) fn waiters<'s>(
+pub(crate) fn waiters<'s>(
     state: &'s State,
     device: usize,
     bits: &[u64; BITMAP],

@@ -120,7 +120,8 @@ pub fn release(used: &AtomicU64, bytes: u64) -> u64 {
     let mut seen = used.load(Ordering::Relaxed);
     loop {
         let left = seen.saturating_sub(bytes);
-        match used.compare_exchange_weak(seen, left, Ordering::Relaxed, Ordering::Relaxed) {
+        // ORDER: SeqCst, before the look at the bell in line::came_back.
+        match used.compare_exchange_weak(seen, left, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => return bytes.saturating_sub(seen),
             Err(now) => seen = now,
         }

@@ -30,6 +30,13 @@ pub fn has_listener(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & LISTENING != 0
 }
 
+/// The same for one who has just changed, by a read-modify-write of [`Ordering::SeqCst`], what the listener looks at.
+#[inline(always)]
+pub fn has_listener_now(word: &AtomicU32) -> bool {
+    // ORDER: SeqCst, behind that change; pairs with the fence in line::listen.
+    word.load(Ordering::SeqCst) & LISTENING != 0
+}
+
 /// Tells that there is something to see. True if the sleepers on the word have to be woken.
 #[must_use = "a sleeper that is not woken sleeps on"]
 pub fn strike(word: &AtomicU32) -> bool {

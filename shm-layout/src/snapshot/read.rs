@@ -7,6 +7,7 @@ use crate::{
     book::{self, resolve_share},
     codec::{self, DeviceSettings, GroupSettings, LaunchShare, SlotSettings},
     control::SMALL_WORDS,
+    line,
     liveness::{self, Bytes, Mark},
     lock,
     primitive::{AtomicU64, Ordering},
@@ -249,6 +250,7 @@ impl<'s> Reading<'s> {
                 self.common.policy.at(self.now_ns),
                 launch.policy,
             ),
+            memory_wait: line::view(words),
             mps: codec::mps_of(words.mps.load(Ordering::Relaxed)),
             // ORDER: pairs with the Release in `Registration::lose`; the time is there.
             loss: codec::loss_of(
@@ -333,6 +335,15 @@ impl<'s> Reading<'s> {
             })
             .collect();
         waiters.sort_unstable();
+        let mut memory_line: Vec<(u64, SlotId)> = processes
+            .iter()
+            .filter_map(|process| {
+                let mut entries = process.devices.iter();
+                let entry = entries.find(|entry| usize::from(entry.device) == index)?;
+                Some((entry.memory_wait?.ticket, process.slot))
+            })
+            .collect();
+        memory_line.sort_unstable();
         let owner = SlotId::from_word(who(device.turn().owner()));
         let picks = device
             .picks
@@ -349,6 +360,7 @@ impl<'s> Reading<'s> {
             owner_since_ns: owner.map_or(0, |_| device.owner_since.load(Ordering::Relaxed)),
             owner,
             waiters: waiters.into_iter().map(|(_, slot)| slot).collect(),
+            memory_line: memory_line.into_iter().map(|(_, slot)| slot).collect(),
             policy: book::resolve_policy(
                 settings.policy.at(self.now_ns),
                 self.common.policy.at(self.now_ns),

@@ -1,6 +1,6 @@
 //! What happened, and why a hold ended.
 
-use super::SlotId;
+use super::{Blocked, SlotId};
 
 /// Why a holder released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +102,10 @@ pub enum EventKind {
     /// Lost its context; `arg0` the driver's error code and, above 16 bits, whether it was MPS's (0 not told, 1 no, 2 yes);
     /// `arg1` its pid in its own namespace and, above 32 bits, milliseconds since it last submitted.
     Lost,
+    /// Waits for memory: `arg0` bytes, `arg1` what has no room ([`Blocked`]).
+    MemoryWait,
+    /// Waits for it no more: `arg0` ns waited, `arg1` 1 if it got it.
+    MemoryDone,
 }
 
 /// One record of the ring.
@@ -195,6 +199,14 @@ impl Event {
                 idle_ms: (self.arg1 >> 32) as u32,
                 ns_pid: self.arg1 as u32,
             },
+            EventKind::MemoryWait => What::MemoryWait {
+                asked_bytes: self.arg0,
+                limit: Blocked::of_code(self.arg1 as u32),
+            },
+            EventKind::MemoryDone => What::MemoryDone {
+                waited_ns: self.arg0,
+                granted: self.arg1 == 1,
+            },
         }
     }
 }
@@ -284,6 +296,20 @@ pub enum What {
         idle_ms: u32,
         /// The process's pid in its own namespace.
         ns_pid: u32,
+    },
+    /// It waits for memory.
+    MemoryWait {
+        /// Bytes asked for.
+        asked_bytes: u64,
+        /// What has no room for them.
+        limit: Blocked,
+    },
+    /// It waits for memory no more.
+    MemoryDone {
+        /// After this long.
+        waited_ns: u64,
+        /// It got it.
+        granted: bool,
     },
     /// An operator changed something.
     Edit {

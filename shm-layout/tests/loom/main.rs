@@ -9,6 +9,7 @@
 )]
 
 mod limits;
+mod line_of_memory;
 mod records;
 mod strokes;
 mod turns;
@@ -17,6 +18,10 @@ mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     pub(crate) const READ_ATTEMPTS: u32 = 2;
+
+    pub(crate) fn in_one_order() {
+        fence(Ordering::SeqCst);
+    }
 
     pub(crate) fn pause() {
         loom::thread::yield_now();
@@ -36,6 +41,7 @@ mod protocol {
     pub mod account;
     pub mod bell;
     pub mod claim;
+    pub mod line;
     pub mod seqlock;
     pub mod turn;
 }
@@ -50,7 +56,7 @@ use loom::{
 };
 use protocol::{
     account::{self, Account, Refusal, SharedLimit},
-    bell, claim, seqlock,
+    bell, claim, line, seqlock,
     turn::{BITMAP, Entry, Passed, Turn, who},
 };
 

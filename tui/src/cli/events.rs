@@ -64,10 +64,10 @@ const EVERY: [(&str, &str); 8] = [
     ("kind", "What happened, in a word."),
     ("sentence", "What happened; the process is the subject."),
 ];
-const SOME: [(&str, &str); 10] = [
+const SOME: [(&str, &str); 12] = [
     (
         "waited_ns",
-        "hold, active: after waiting or being held back this long.",
+        "hold, active, memory_done: after waiting or being held back this long.",
     ),
     (
         "held_ns",
@@ -75,7 +75,18 @@ const SOME: [(&str, &str); 10] = [
     ),
     ("active_ns", "rest, back: after this long."),
     ("reason", "release: why the hold ended."),
-    ("asked_bytes", "denial: what the allocation asked for."),
+    (
+        "asked_bytes",
+        "denial, memory_wait: what the allocation asked for.",
+    ),
+    (
+        "limit",
+        "memory_wait: what has no room: quota, group, limit (of the device) or device.",
+    ),
+    (
+        "granted",
+        "memory_done: whether it got the memory; false where it gave up.",
+    ),
     ("quota_bytes", "denial, over_quota: the quota."),
     ("used_bytes", "over_quota: what the process holds."),
     (
@@ -236,7 +247,7 @@ fn object(sample: &Sample, event: &EventLine) -> Result<Map<String, Value>, Fail
 mod tests {
     use std::collections::BTreeSet;
 
-    use shm_layout::{Reason, What};
+    use shm_layout::{Blocked, Reason, What};
 
     use super::*;
     use crate::sample::keys;
@@ -270,6 +281,14 @@ mod tests {
             What::Active { waited_ns: 1 },
             What::Rest { active_ns: 1 },
             What::Back { active_ns: 1 },
+            What::MemoryWait {
+                asked_bytes: 1,
+                limit: Blocked::Quota,
+            },
+            What::MemoryDone {
+                waited_ns: 1,
+                granted: true,
+            },
             What::Other,
         ];
         let always: BTreeSet<String> = EVERY.map(|(key, _)| key.to_owned()).into();

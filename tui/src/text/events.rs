@@ -3,7 +3,7 @@
 use shm_layout::What;
 
 use super::units::{short_size, short_time};
-use super::{calls, losses};
+use super::{calls, losses, memory};
 
 /// How an event reads where there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,31 @@ pub fn say(what: &What) -> Said {
                     .map(|name| format!(", told by {name}"))
                     .unwrap_or_default()
             ),
+        ),
+        What::MemoryWait { asked_bytes, limit } => (
+            "memwait",
+            Tone::Title,
+            format!(
+                "waits for {}: {}",
+                short_size(asked_bytes),
+                memory::full(limit)
+            ),
+        ),
+        What::MemoryDone {
+            waited_ns,
+            granted: true,
+        } => (
+            "memory",
+            Tone::Good,
+            format!("has its memory after {}", short_time(waited_ns)),
+        ),
+        What::MemoryDone {
+            waited_ns,
+            granted: false,
+        } => (
+            "memory",
+            Tone::Warn,
+            format!("gave up waiting for memory after {}", short_time(waited_ns)),
         ),
         What::OverQuota {
             used_bytes,

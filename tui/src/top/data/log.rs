@@ -65,7 +65,13 @@ impl Showing {
                     | What::Forced { .. }
                     | What::Takeover
             ),
-            Showing::Denials => matches!(event.what, What::Denial { .. } | What::OverQuota { .. }),
+            Showing::Denials => matches!(
+                event.what,
+                What::Denial { .. }
+                    | What::OverQuota { .. }
+                    | What::MemoryWait { .. }
+                    | What::MemoryDone { .. }
+            ),
             Showing::Edits => matches!(event.what, What::Edit { .. } | What::Pick),
         }
     }
@@ -160,6 +166,10 @@ fn is_notable(event: &EventLine) -> bool {
     match event.what {
         What::Wait | What::Release { .. } | What::Rest { .. } | What::Back { .. } => false,
         What::Hold { waited_ns } | What::Active { waited_ns } => waited_ns >= LONG_NS,
+        What::MemoryDone {
+            waited_ns,
+            granted: true,
+        } => waited_ns >= LONG_NS,
         _ => true,
     }
 }

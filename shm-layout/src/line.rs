@@ -1,0 +1,576 @@
+//! The line for a device's memory: what a quota, a group's quota or the device has no room for waits here for its turn.
+//!
+//! What a user of it may rely on:
+//!
+//! * First come, first served, within a priority, among those who wait for the same: the device, or one group's quota. Who
+//!   waits for its own quota keeps nobody from anything.
+//! * Who holds as much already as it asks for may pass, if there is room: it needs that to get on, and to end, while who comes
+//!   new can wait. Whoever does not wait at all (`on-full=fail`) takes what there is, as always.
+//! * Nothing is handed over, so a death takes nothing with it. Who is dead, stopped or paused is passed over.
+//! * If everyone who holds memory waits as well, nobody is left to give any back. After a second of that the order does
+//!   not hold any more, and after two the last in line is refused: without it they would wait for ever.
+//! * Nothing sleeps longer than [`LOOK_NS`] without looking again.
+//!
+//! [`Ledger::line_up`] gives a [`Place`]; [`Place::look`] takes the bytes when it is our turn and there is room.
+
+use std::cell::Cell;
+use std::sync::{MutexGuard, PoisonError};
+
+use crate::{
+    crash::crash_point,
+    futex,
+    ledger::{Ledger, Reservation},
+    liveness::{self, Mark},
+    lock,
+    primitive::Ordering,
+    protocol::{
+        bell,
+        line::{self, Scope, Standing},
+    },
+    state::{Device, DeviceEntry, Slot, State},
+    value::{Blocked, Denial, Event, EventKind, Limit, MemoryWait, Share, SlotId},
+};
+
+/// No place in the line sleeps longer without looking again.
+pub const LOOK_NS: u64 = 100_000_000;
+/// Two looks are at least so far apart: bytes that come back in many pieces wake nobody for each.
+const BREATH_NS: u64 = 1_000_000;
+/// Who has not looked for so long is stopped, and passed over.
+const STALE_NS: u64 = 1_000_000_000;
+/// For so long everyone who holds memory waits before the order is given up, and for twice as long before one is refused.
+const STALL_NS: u64 = 1_000_000_000;
+/// The driver is asked again after so long, whatever the accounts say: programs that are in none may have ended.
+const ASK_AGAIN_NS: u64 = 1_000_000_000;
+/// What a process may hold on a device that is in no account, such as its context.
+const CONTEXT_BYTES: u64 = 1 << 30;
+
+/// What a place in the line is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// How much.
+    pub bytes: u64,
+    /// An allocation, or memory that comes back.
+    pub kind: WantKind,
+}
+
+/// For what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantKind {
+    /// An allocation: within the process's quota, its group's and the device's limit. Whether the device itself has room
+    /// the driver says.
+    Allocation,
+    /// What the process had before and must have whole, before the driver is asked: within its group's and the device's limit
+    /// and what is left of the device itself but for so many bytes. From the look that grants it until the place is dropped no
+    /// other process of ours takes that room.
+    Return {
+        /// For programs that are in no account.
+        margin: u64,
+    },
+}
+
+/// What a look found.
+#[must_use = "granted bytes that are dropped are given back"]
+pub enum Look<'r> {
+    /// The bytes are ours. An allocation still has to be granted by the driver.
+    Granted(Reservation<'r>),
+    /// Not yet.
+    Wait,
+    /// It will not be: there could never be room, time is up, or nobody is left who could make room.
+    Refused(Denial),
+}
+
+/// A place in the line, until it is dropped. A process has one on a device.
+pub struct Place<'r> {
+    ledger: Ledger<'r>,
+    want: Want,
+    standing: Cell<Standing>,
+    began_ns: u64,
+    until_ns: Cell<Option<u64>>,
+    denial: Cell<Denial>,
+    blocked: Cell<Blocked>,
+    /// What was held in all when the driver last refused, and when that was.
+    refused: Cell<Option<(u64, u64)>>,
+    /// Since when everyone who holds memory waits; 0 while someone does not.
+    stalled_ns: Cell<u64>,
+    looked_ns: Cell<u64>,
+    bell: Cell<u32>,
+    granted: Cell<bool>,
+    _mine: MutexGuard<'r, ()>,
+}
+
+impl<'r> Ledger<'r> {
+    /// Takes a place in the device's line for what was just denied. Waits while another thread of this process has one.
+    pub fn line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Place<'r> {
+        let mine = self.limits.in_line.lock();
+        self.stand(
+            want,
+            denial,
+            now_ns,
+            mine.unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// The same, unless another thread of this process has a place.
+    pub fn try_line_up(&self, want: Want, denial: Denial, now_ns: u64) -> Option<Place<'r>> {
+        let mine = match self.limits.in_line.try_lock() {
+            Ok(mine) => mine,
+            Err(std::sync::TryLockError::Poisoned(mine)) => mine.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        Some(self.stand(want, denial, now_ns, mine))
+    }
+
+    fn stand(
+        &self,
+        want: Want,
+        denial: Denial,
+        now_ns: u64,
+        mine: MutexGuard<'r, ()>,
+    ) -> Place<'r> {
+        let blocked = Blocked::by(denial.limit);
+        let ticket = self.device.line_tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_return = want.kind != WantKind::Allocation;
+        crash_point!("line:numbered");
+        for (word, value) in [
+            (&self.words.line_ticket, ticket),
+            (&self.words.line_since, now_ns),
+            (&self.words.line_until, 0),
+            (&self.words.line_pulse, now_ns),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.words
+            .line_limit
+            .store(blocked.to_word(is_return), Ordering::Relaxed);
+        // ORDER: Release, behind the words above; pairs with the Acquire in waiting: who sees bytes sees the number.
+        self.words
+            .line_bytes
+            .store(want.bytes.max(1), Ordering::Release);
+        line::join(&self.device.line, self.slot_index());
+        crash_point!("line:joined");
+        let place = Place {
+            ledger: *self,
+            want,
+            standing: Cell::new(Standing {
+                priority: self.seat.share().priority,
+                ticket,
+                scope: self.scope(blocked),
+            }),
+            began_ns: now_ns,
+            until_ns: Cell::new(None),
+            denial: Cell::new(denial),
+            blocked: Cell::new(blocked),
+            refused: Cell::new(None),
+            stalled_ns: Cell::new(0),
+            looked_ns: Cell::new(0),
+            bell: Cell::new(0),
+            granted: Cell::new(false),
+            _mine: mine,
+        };
+        place.publish(
+            EventKind::MemoryWait,
+            want.bytes,
+            blocked.code().into(),
+            now_ns,
+        );
+        place
+    }
+
+    /// What a process that waits for memory has to let go first: the limit that one before it waits for. Asked before an
+    /// allocation by those who would wait.
+    pub fn is_behind(&self, bytes: u64, now_ns: u64) -> Option<Denial> {
+        let me = Standing {
+            priority: self.seat.share().priority,
+            ticket: u64::MAX,
+            scope: Scope::Device,
+        };
+        let group = self.seat.group();
+        let first = (self.used() < bytes).then(|| {
+            self.others(now_ns)
+                .find(|other| other.precedes(&me) && other.blocks(group))
+        });
+        first.flatten().map(|first| Denial {
+            limit: match first.scope {
+                Scope::Group(_) => Limit::Group,
+                Scope::Own | Scope::Device => Limit::Device,
+            },
+            used: self.used(),
+            quota: self.device.total_bytes.load(Ordering::Relaxed),
+            asked: bytes,
+        })
+    }
+
+    /// Whether there could ever be room for so much; else what refuses it.
+    pub fn could_ever(&self, bytes: u64) -> Result<(), Denial> {
+        let limits = self.limits();
+        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        for (limit, quota) in [
+            (Limit::Process, limits.quota),
+            (Limit::Group, limits.group),
+            (Limit::Device, limits.device.min(total)),
+        ] {
+            if bytes > quota {
+                return Err(Denial {
+                    limit,
+                    used: self.used(),
+                    quota,
+                    asked: bytes,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn scope(&self, blocked: Blocked) -> Scope {
+        scope_of(blocked, self.seat.group())
+    }
+
+    /// The others in line that count: alive, not stopped, not paused.
+    fn others(&self, now_ns: u64) -> impl Iterator<Item = Standing> + use<'_, 'r> {
+        self.others_at(now_ns).filter_map(move |(id, slot, entry)| {
+            let fresh = now_ns.saturating_sub(entry.line_pulse.load(Ordering::Relaxed)) < STALE_NS;
+            if !fresh || liveness::mark_of(&slot.keeper) == Mark::Dead {
+                return None;
+            }
+            let share: Share = self
+                .seat
+                .shares()
+                .share_of(self.seat.segments(), id, slot, now_ns);
+            let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            (!share.paused).then(|| Standing {
+                priority: share.priority,
+                ticket: entry.line_ticket.load(Ordering::Relaxed),
+                scope: scope_of(blocked, slot.group.load(Ordering::Relaxed)),
+            })
+        })
+    }
+
+    fn others_at(
+        &self,
+        _now_ns: u64,
+    ) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
+        let me = self.seat.slot();
+        let state = self.seat.segments().state();
+        waiting(state, usize::from(self.entry.device())).filter(move |(id, ..)| *id != me)
+    }
+
+    /// Whether everyone who holds something under this limit waits for what others hold.
+    fn is_stalled(&self, blocked: Blocked) -> bool {
+        let group = match blocked {
+            Blocked::Quota => return false,
+            Blocked::Group => Some(self.seat.group()),
+            Blocked::Limit | Blocked::Device => None,
+        };
+        let state = self.seat.segments().state();
+        let device = usize::from(self.entry.device());
+        let (mut all_wait, mut members, mut held) = (true, 0, 0_u64);
+        state.each_member(device, group, &mut |slot, entry| {
+            members += 1;
+            let used = entry.used.load(Ordering::Relaxed);
+            held = held.saturating_add(used);
+            let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
+            let (blocked, _) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            let lives = liveness::mark_of(&slot.keeper) != Mark::Dead;
+            all_wait &= used == 0 || lives && waits && blocked != Blocked::Quota;
+        });
+        let foreign = self.outside().saturating_sub(members * CONTEXT_BYTES);
+        all_wait && (blocked != Blocked::Device || foreign == 0)
+    }
+}
+
+fn scope_of(blocked: Blocked, group: u32) -> Scope {
+    match blocked {
+        Blocked::Quota => Scope::Own,
+        Blocked::Group => Scope::Group(group),
+        Blocked::Limit | Blocked::Device => Scope::Device,
+    }
+}
+
+/// Those in a device's line that want something now.
+pub(crate) fn waiting(
+    state: &State,
+    device: usize,
+) -> impl Iterator<Item = (SlotId, &Slot, &DeviceEntry)> {
+    let words = state.devices.get(device);
+    let bits =
+        std::array::from_fn(|at| words.map_or(0, |device| device.line[at].load(Ordering::Relaxed)));
+    // ORDER: Acquire pairs with the Release in stand.
+    lock::waiters(state, device, &bits)
+        .filter(|(.., entry)| entry.line_bytes.load(Ordering::Acquire) != 0)
+}
+
+/// What a process waits for on a device.
+pub(crate) fn view(entry: &DeviceEntry) -> Option<MemoryWait> {
+    // ORDER: Acquire pairs with the Release in stand.
+    let bytes = entry.line_bytes.load(Ordering::Acquire);
+    let (limit, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+    (bytes != 0).then(|| MemoryWait {
+        bytes,
+        limit,
+        is_return,
+        since_ns: entry.line_since.load(Ordering::Relaxed),
+        until_ns: Some(entry.line_until.load(Ordering::Relaxed)).filter(|until| *until != 0),
+        ticket: entry.line_ticket.load(Ordering::Relaxed),
+    })
+}
+
+/// Everyone who waits looks again: the operator changed something.
+pub(crate) fn nudge(state: &State) {
+    state.devices.iter().for_each(Device::wake_line);
+}
+
+/// Takes a slot that leaves (or is dead) out of a device's line.
+pub(crate) fn withdraw(device: &Device, id: SlotId) {
+    let slot = usize::from(id.index);
+    line::leave(&device.promises, slot);
+    line::leave(&device.line, slot);
+}
+
+impl<'r> Place<'r> {
+    /// Until when it waits at most; from then on a look grants or refuses.
+    pub fn allow_until(&self, until_ns: Option<u64>) {
+        self.until_ns.set(until_ns);
+        let word = until_ns.map_or(0, |until| until.max(1));
+        self.words().line_until.store(word, Ordering::Relaxed);
+    }
+
+    /// Since when it is there.
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
+    /// What refused last.
+    pub fn denial(&self) -> Denial {
+        self.denial.get()
+    }
+
+    /// Whether time is up.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        self.until_ns.get().is_some_and(|until| until <= now_ns)
+    }
+
+    /// The driver refused what the accounts had room for, or refused at first: it is asked again when more is free than
+    /// now, and now and then.
+    pub fn refused_by_device(&self, now_ns: u64) {
+        self.refused.set(Some((self.held_by_all(), now_ns)));
+        self.denial.set(Denial {
+            limit: Limit::Device,
+            used: self.held_by_all(),
+            quota: self.total(),
+            asked: self.want.bytes,
+        });
+        self.blocked_by(Blocked::Device);
+    }
+
+    /// One look: takes the bytes if it is our turn and there is room.
+    pub fn look(&self, now_ns: u64) -> Look<'r> {
+        self.looked_ns.set(now_ns);
+        self.words().line_pulse.store(now_ns, Ordering::Relaxed);
+        // Before the looks below: bytes that come back after them change the word, and the sleep ends.
+        self.bell.set(line::listen(&self.ledger.device.line_bell));
+        if self.want.kind == WantKind::Allocation
+            && let Err(denial) = self.ledger.could_ever(self.want.bytes)
+        {
+            return Look::Refused(denial);
+        }
+        let share = self.ledger.seat.share();
+        let over = self.is_over(now_ns);
+        if share.paused && !over {
+            return Look::Wait;
+        }
+        let mut standing = self.standing.get();
+        standing.priority = share.priority;
+        self.standing.set(standing);
+        let stalled_for = self.watch_stall(now_ns);
+        if (over || stalled_for >= STALL_NS || self.is_my_turn(now_ns))
+            && (over || self.is_worth_asking(now_ns))
+        {
+            match self.take() {
+                Ok(reservation) => {
+                    crash_point!("line:taken");
+                    return Look::Granted(reservation);
+                }
+                Err(denial) => {
+                    self.denial.set(denial);
+                    // What the driver refused may stay its refusal: the accounts are behind.
+                    if self.refused.get().is_none() || denial.limit != Limit::Device {
+                        self.blocked_by(Blocked::by(denial.limit));
+                    }
+                }
+            }
+        }
+        let hopeless = self.want.kind == WantKind::Allocation
+            && stalled_for >= 2 * STALL_NS
+            && self.is_last(now_ns);
+        if over || hopeless {
+            return Look::Refused(self.denial.get());
+        }
+        Look::Wait
+    }
+
+    /// Sleeps until memory comes back, an operator changes something, or it is time for the next look.
+    pub fn sleep(&self, now_ns: u64) {
+        let mut timeout = LOOK_NS;
+        if let Some(until) = self.until_ns.get() {
+            timeout = timeout.min(until.saturating_sub(now_ns).max(BREATH_NS));
+        }
+        futex::wait(&self.ledger.device.line_bell, self.bell.get(), timeout);
+        let passed = crate::clock::now().saturating_sub(self.looked_ns.get());
+        if passed < BREATH_NS {
+            // Nobody wakes this word.
+            let never = crate::primitive::AtomicU32::new(0);
+            futex::wait(&never, 0, BREATH_NS - passed);
+        }
+    }
+
+    /// Looks and sleeps until the bytes are ours or it will not be; `give_up` is asked at each look.
+    pub fn wait(&self, give_up: &dyn Fn() -> bool) -> Result<Reservation<'r>, Denial> {
+        loop {
+            let now = crate::clock::now();
+            match self.look(now) {
+                Look::Granted(reservation) => return Ok(reservation),
+                Look::Refused(denial) => return Err(denial),
+                Look::Wait if give_up() => return Err(self.denial.get()),
+                Look::Wait => self.sleep(now),
+            }
+        }
+    }
+
+    /// It ends with the memory, so the wait counts as one that was worth it.
+    pub fn ends_well(&self) {
+        self.granted.set(true);
+    }
+
+    fn words(&self) -> &'r DeviceEntry {
+        self.ledger.words
+    }
+
+    fn total(&self) -> u64 {
+        self.ledger.device.total_bytes.load(Ordering::Relaxed)
+    }
+
+    fn held_by_all(&self) -> u64 {
+        let state = self.ledger.seat.segments().state();
+        state.held_together(usize::from(self.ledger.entry.device()), None)
+    }
+
+    fn blocked_by(&self, blocked: Blocked) {
+        self.blocked.set(blocked);
+        let mut standing = self.standing.get();
+        standing.scope = self.ledger.scope(blocked);
+        self.standing.set(standing);
+        let is_return = self.want.kind != WantKind::Allocation;
+        self.words()
+            .line_limit
+            .store(blocked.to_word(is_return), Ordering::Relaxed);
+    }
+
+    fn is_my_turn(&self, now_ns: u64) -> bool {
+        let mine = self.standing.get();
+        let inhabits =
+            self.want.kind == WantKind::Allocation && self.ledger.used() >= self.want.bytes;
+        inhabits || line::is_next(&mine, self.ledger.seat.group(), self.ledger.others(now_ns))
+    }
+
+    /// Whether the driver, which has refused, may answer otherwise by now.
+    fn is_worth_asking(&self, now_ns: u64) -> bool {
+        let Some((held_then, refused_ns)) = self.refused.get() else {
+            return true;
+        };
+        let held = self.held_by_all();
+        let filled = held
+            .saturating_add(self.want.bytes)
+            .saturating_add(self.ledger.outside());
+        held < held_then && filled <= self.total()
+            || now_ns.saturating_sub(refused_ns) >= ASK_AGAIN_NS
+    }
+
+    fn take(&self) -> Result<Reservation<'r>, Denial> {
+        match self.want.kind {
+            WantKind::Allocation => self.ledger.reserve(self.want.bytes),
+            WantKind::Return { margin } => {
+                let (device, slot) = (self.ledger.device, self.ledger.slot_index());
+                // Before the sums: see protocol::line.
+                line::join(&device.promises, slot);
+                crash_point!("line:promised");
+                let taken = self.ledger.reserve_return(self.want.bytes, margin);
+                match &taken {
+                    // What it wanted is promised; it keeps nobody behind it.
+                    Ok(_) => self.words().line_bytes.store(0, Ordering::Relaxed),
+                    Err(_) => line::leave(&device.promises, slot),
+                }
+                taken
+            }
+        }
+    }
+
+    /// For how long everyone who holds memory waits.
+    fn watch_stall(&self, now_ns: u64) -> u64 {
+        let since = match self.stalled_ns.get() {
+            _ if !self.ledger.is_stalled(self.blocked.get()) => 0,
+            0 => now_ns,
+            since => since,
+        };
+        self.stalled_ns.set(since);
+        if since == 0 {
+            0
+        } else {
+            now_ns.saturating_sub(since)
+        }
+    }
+
+    /// Whether no other allocation that waits for more than its own quota comes behind.
+    fn is_last(&self, now_ns: u64) -> bool {
+        let mine = self.standing.get();
+        let mut behind = self.ledger.others_at(now_ns).filter(|(_, _, entry)| {
+            let (blocked, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
+            let ticket = entry.line_ticket.load(Ordering::Relaxed);
+            blocked != Blocked::Quota && !is_return && ticket > mine.ticket
+        });
+        behind.next().is_none()
+    }
+
+    fn publish(&self, kind: EventKind, arg0: u64, arg1: u64, now_ns: u64) {
+        let seat = self.ledger.seat;
+        seat.segments().state().publish(Event {
+            device: self.ledger.entry.device(),
+            arg0,
+            arg1,
+            ..Event::of(now_ns, seat.slot(), kind)
+        });
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let now = crate::clock::now();
+        let waited = now.saturating_sub(self.began_ns);
+        self.words().line_bytes.store(0, Ordering::Relaxed);
+        withdraw(self.ledger.device, self.ledger.seat.slot());
+        crash_point!("line:left");
+        self.ledger.device.wake_line();
+        let counters = &self.words().counters;
+        counters.memory_waits.fetch_add(1, Ordering::Relaxed);
+        counters
+            .memory_waited_ns
+            .fetch_add(waited, Ordering::Relaxed);
+        if !self.granted.get() {
+            counters.memory_gave_up.fetch_add(1, Ordering::Relaxed);
+        }
+        self.publish(
+            EventKind::MemoryDone,
+            waited,
+            u64::from(self.granted.get()),
+            now,
+        );
+    }
+}
+
+impl Device {
+    /// Everyone in the line looks again.
+    pub(crate) fn wake_line(&self) {
+        if bell::strike(&self.line_bell) {
+            futex::wake(&self.line_bell, i32::MAX);
+        }
+    }
+}

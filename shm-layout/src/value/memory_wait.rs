@@ -1,0 +1,94 @@
+//! A process that waits for memory.
+
+use super::Limit;
+
+/// What has no room for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum Blocked {
+    /// Its own quota.
+    Quota,
+    /// Its group's.
+    Group,
+    /// The operator's limit on all processes of the device together.
+    Limit,
+    /// The device itself.
+    #[default]
+    Device,
+}
+
+const KIND: u32 = 0xff;
+const RETURN: u32 = 0x100;
+
+impl Blocked {
+    /// In one word, as tables and JSON show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Blocked::Quota => "quota",
+            Blocked::Group => "group",
+            Blocked::Limit => "limit",
+            Blocked::Device => "device",
+        }
+    }
+
+    pub(crate) fn by(limit: Limit) -> Self {
+        match limit {
+            Limit::Process => Blocked::Quota,
+            Limit::Group => Blocked::Group,
+            Limit::Device => Blocked::Limit,
+        }
+    }
+
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Blocked::Quota => 1,
+            Blocked::Group => 2,
+            Blocked::Limit => 3,
+            Blocked::Device => 4,
+        }
+    }
+
+    pub(crate) fn of_code(code: u32) -> Self {
+        match code {
+            1 => Blocked::Quota,
+            2 => Blocked::Group,
+            3 => Blocked::Limit,
+            _ => Blocked::Device,
+        }
+    }
+
+    pub(crate) fn to_word(self, is_return: bool) -> u32 {
+        self.code() | if is_return { RETURN } else { 0 }
+    }
+
+    /// With whether the memory is one that comes back.
+    pub(crate) fn of_word(word: u32) -> (Self, bool) {
+        (Self::of_code(word & KIND), word & RETURN != 0)
+    }
+}
+
+/// What a process waits for on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct MemoryWait {
+    /// How much.
+    pub bytes: u64,
+    /// What has no room for it.
+    pub limit: Blocked,
+    /// It had the memory before and comes back for it.
+    pub is_return: bool,
+    /// Since when.
+    pub since_ns: u64,
+    /// Until when at most.
+    pub until_ns: Option<u64>,
+    /// Its number in the line.
+    pub ticket: u64,
+}

@@ -1,0 +1,494 @@
+//! Waiting in line for memory: who gets it, when, and who does not.
+
+mod common;
+
+use std::{sync::mpsc, thread, time::Duration};
+
+use common::*;
+use proptest::prelude::*;
+use shm_layout::*;
+
+const S: u64 = 1_000_000_000;
+
+fn limited(dir: &Dir, bytes: u64) {
+    let value = QuotaValue::Bytes(bytes);
+    let change = Change::DeviceLimit { uuid: GPU, value };
+    dir.operator()
+        .edit(None, &change, clock::now())
+        .expect("edited");
+}
+
+fn quota(dir: &Dir, process: &Registration, value: QuotaValue) {
+    let change = Change::ProcessQuota {
+        slot: process.slot(),
+        device: None,
+        value,
+        until: None,
+    };
+    dir.operator()
+        .edit(None, &change, clock::now())
+        .expect("edited");
+}
+
+fn pause(dir: &Dir, process: &Registration, paused: bool) {
+    let change = Change::ProcessShare {
+        slot: process.slot(),
+        weight: Set::Keep,
+        priority: Set::Keep,
+        cap: Set::Keep,
+        paused: Set::To(paused),
+        boost: Set::Keep,
+        on_full: Set::Keep,
+    };
+    dir.operator()
+        .edit(None, &change, clock::now())
+        .expect("edited");
+}
+
+/// Asks for memory that is denied, and takes a place in the line.
+fn line_up<'r>(ledger: &Ledger<'r>, bytes: u64, now: u64) -> Place<'r> {
+    let denial = ledger
+        .is_behind(bytes, now)
+        .or_else(|| ledger.reserve(bytes).err());
+    let denial = denial.expect("it has to wait");
+    let kind = WantKind::Allocation;
+    ledger.line_up(Want { bytes, kind }, denial, now)
+}
+
+fn granted(place: &Place<'_>, now: u64) -> bool {
+    match place.look(now) {
+        Look::Granted(reservation) => {
+            reservation.commit();
+            place.ends_well();
+            true
+        }
+        Look::Wait => false,
+        Look::Refused(denial) => panic!("refused: {denial:?}"),
+    }
+}
+
+fn refused(place: &Place<'_>, now: u64) -> bool {
+    matches!(place.look(now), Look::Refused(_))
+}
+
+#[test]
+fn who_waits_sleeps_until_another_process_frees() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let (holder, entry) = process(&segments, "holder");
+    let (waiter, _) = process(&segments, "waiter");
+    holder.ledger(entry).reserve(80).expect("room").commit();
+    let (send, heard) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let ledger = waiter.ledger(entry);
+            let place = line_up(&ledger, 50, clock::now());
+            let reservation = place.wait(&|| false).expect("granted in the end");
+            place.ends_well();
+            send.send(reservation.commit()).expect("heard");
+        });
+        eventually("it waits", || {
+            look(&segments).devices[0].memory_line == [waiter.slot()]
+        });
+        let wait = look(&segments).processes[1].devices[0].memory_wait;
+        let wait = wait.expect("it says what it waits for");
+        assert_eq!(
+            (wait.bytes, wait.limit, wait.until_ns),
+            (50, Blocked::Limit, None)
+        );
+        holder.ledger(entry).release(20);
+        assert!(
+            heard.recv_timeout(Duration::from_millis(300)).is_err(),
+            "40 are free"
+        );
+        holder.ledger(entry).release(20);
+        assert_eq!(heard.recv_timeout(Duration::from_secs(30)), Ok(50));
+    });
+    let view = look(&segments);
+    assert!(view.devices[0].memory_line.is_empty());
+    let counters = view.processes[1].devices[0].counters;
+    assert_eq!((counters.memory_waits, counters.memory_gave_up), (1, 0));
+    assert!(counters.memory_waited_ns >= 300_000_000);
+    let mut reader = EventReader::from_start(segments.state());
+    let mut told = Vec::new();
+    while let Some(event) = reader.next(segments.state()) {
+        told.extend(event.ok().map(|event| event.what()));
+    }
+    let asked = What::MemoryWait {
+        asked_bytes: 50,
+        limit: Blocked::Limit,
+    };
+    assert!(told.contains(&asked), "{told:?}");
+    let done = |what: &What| matches!(what, What::MemoryDone { granted: true, .. });
+    assert!(told.iter().any(done), "{told:?}");
+}
+
+#[test]
+fn first_come_is_first_served_though_a_later_one_would_fit() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(holder, entry), (big, _), (small, _)] =
+        ["holder", "big", "small"].map(|label| process(&segments, label));
+    let now = clock::now();
+    holder.ledger(entry).reserve(90).expect("room").commit();
+    let ledgers = [big.ledger(entry), small.ledger(entry)];
+    let first = line_up(&ledgers[0], 60, now);
+    assert!(
+        ledgers[1].is_behind(5, now).is_some(),
+        "there would be room for 5"
+    );
+    let second = line_up(&ledgers[1], 5, now);
+    assert!(!granted(&first, now) && !granted(&second, now));
+    holder.ledger(entry).release(50);
+    assert!(!granted(&second, now + 1), "it is not its turn");
+    assert!(granted(&first, now + 2));
+    drop(first);
+    assert!(!granted(&second, now + 3), "now there is no room");
+    holder.ledger(entry).release(5);
+    assert!(granted(&second, now + 4));
+}
+
+#[test]
+fn who_has_a_higher_priority_goes_first() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let (holder, entry) = process(&segments, "holder");
+    let (low, _) = process(&segments, "low");
+    let urgent = LaunchLimits {
+        priority: Some(5),
+        ..LaunchLimits::default()
+    };
+    let (high, _) = with_limits(&segments, "high", &urgent);
+    let now = clock::now();
+    holder.ledger(entry).reserve(100).expect("room").commit();
+    let ledgers = [low.ledger(entry), high.ledger(entry)];
+    let late = line_up(&ledgers[0], 50, now);
+    let urgent = line_up(&ledgers[1], 50, now);
+    holder.ledger(entry).release(50);
+    assert!(!granted(&late, now + 1));
+    assert!(granted(&urgent, now + 2));
+}
+
+#[test]
+fn who_holds_as_much_as_it_asks_for_may_pass_so_that_it_can_end() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(works, entry), (comes, _)] = ["works", "comes"].map(|label| process(&segments, label));
+    let now = clock::now();
+    let working = works.ledger(entry);
+    working.reserve(50).expect("room").commit();
+    let ledger = comes.ledger(entry);
+    let _place = line_up(&ledger, 80, now);
+    assert_eq!(working.is_behind(50, now), None);
+    assert!(working.is_behind(51, now).is_some());
+    working.reserve(50).expect("room").commit();
+}
+
+#[test]
+fn who_waits_for_its_own_quota_keeps_nobody_waiting() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let [(full, entry), (other, _)] = ["full", "other"].map(|label| process(&segments, label));
+    quota(&dir, &full, QuotaValue::Bytes(100));
+    let now = clock::now();
+    let ledger = full.ledger(entry);
+    ledger.reserve(90).expect("room").commit();
+    let place = line_up(&ledger, 20, now);
+    assert_eq!(other.ledger(entry).is_behind(20, now), None);
+    // However long: an operator may raise it.
+    assert!(!granted(&place, now + 60 * S));
+    quota(&dir, &full, QuotaValue::Bytes(110));
+    assert!(granted(&place, now + 61 * S));
+}
+
+#[test]
+fn a_raised_quota_wakes_who_waits_for_it() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (full, entry) = process(&segments, "full");
+    quota(&dir, &full, QuotaValue::Bytes(100));
+    full.ledger(entry).reserve(90).expect("room").commit();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let ledger = full.ledger(entry);
+            let place = line_up(&ledger, 20, clock::now());
+            place.wait(&|| false).map(Reservation::commit)
+        });
+        eventually("it waits", || {
+            !look(&segments).devices[0].memory_line.is_empty()
+        });
+        quota(&dir, &full, QuotaValue::Unlimited);
+        assert_eq!(waits.join().expect("no panic"), Ok(20));
+    });
+}
+
+#[test]
+fn time_that_is_up_refuses_but_takes_what_there_is() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(holder, entry), (big, _), (small, _)] =
+        ["holder", "big", "small"].map(|label| process(&segments, label));
+    let now = clock::now();
+    holder.ledger(entry).reserve(90).expect("room").commit();
+    let ledgers = [big.ledger(entry), small.ledger(entry)];
+    let first = line_up(&ledgers[0], 60, now);
+    let second = line_up(&ledgers[1], 5, now);
+    for place in [&first, &second] {
+        place.allow_until(Some(now + S));
+    }
+    assert!(!granted(&second, now + S - 1));
+    assert!(
+        granted(&second, now + S),
+        "as it would have been without a line"
+    );
+    let Look::Refused(denial) = first.look(now + S) else {
+        panic!("its time is up")
+    };
+    assert_eq!(
+        (denial.limit, denial.quota, denial.asked),
+        (Limit::Device, 100, 60)
+    );
+}
+
+#[test]
+fn what_could_never_be_is_refused_at_once() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (process, entry) = process(&segments, "greedy");
+    let ledger = process.ledger(entry);
+    assert_eq!(ledger.could_ever(1024 * MIB), Ok(()));
+    let never = ledger
+        .could_ever(1024 * MIB + 1)
+        .expect_err("the device is smaller");
+    assert_eq!((never.limit, never.quota), (Limit::Device, 1024 * MIB));
+    quota(&dir, &process, QuotaValue::Bytes(100));
+    ledger.reserve(50).expect("room").commit();
+    let place = line_up(&ledger, 60, clock::now());
+    assert!(!granted(&place, clock::now()));
+    quota(&dir, &process, QuotaValue::Bytes(59));
+    assert!(
+        refused(&place, clock::now()),
+        "the quota is lower now than what it wants"
+    );
+}
+
+#[test]
+fn who_is_paused_keeps_its_place_and_keeps_nobody_waiting() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(holder, entry), (first, _), (second, _)] =
+        ["holder", "first", "second"].map(|label| process(&segments, label));
+    let now = clock::now();
+    holder.ledger(entry).reserve(100).expect("room").commit();
+    let ledgers = [first.ledger(entry), second.ledger(entry)];
+    let paused = line_up(&ledgers[0], 50, now);
+    let next = line_up(&ledgers[1], 10, now);
+    pause(&dir, &first, true);
+    holder.ledger(entry).release(60);
+    assert!(!granted(&paused, now + 1));
+    assert!(granted(&next, now + 2));
+    drop(next);
+    pause(&dir, &first, false);
+    assert!(granted(&paused, now + 3));
+}
+
+#[test]
+fn who_has_not_looked_for_long_is_passed_over_until_it_looks_again() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(holder, entry), (stopped, _), (next, _)] =
+        ["holder", "stopped", "next"].map(|label| process(&segments, label));
+    let now = clock::now();
+    holder.ledger(entry).reserve(100).expect("room").commit();
+    let ledgers = [stopped.ledger(entry), next.ledger(entry)];
+    let first = line_up(&ledgers[0], 50, now);
+    let second = line_up(&ledgers[1], 10, now);
+    holder.ledger(entry).release(20);
+    assert!(!granted(&second, now + S - 1));
+    assert!(granted(&second, now + S));
+    holder.ledger(entry).release(80);
+    assert!(granted(&first, now + 5 * S));
+}
+
+#[test]
+fn who_would_wait_for_each_other_for_ever_do_not() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(one, entry), (two, _)] = ["one", "two"].map(|label| process(&segments, label));
+    let now = clock::now();
+    let ledgers = [one.ledger(entry), two.ledger(entry)];
+    for ledger in &ledgers {
+        ledger.reserve(50).expect("room").commit();
+    }
+    let first = line_up(&ledgers[0], 40, now);
+    let second = line_up(&ledgers[1], 40, now);
+    for later in [0, S, 2 * S - 1] {
+        assert!(!granted(&first, now + later) && !granted(&second, now + later));
+    }
+    // Only the last: the first may have what that one gives back when it fails.
+    assert!(!granted(&first, now + 2 * S));
+    assert!(refused(&second, now + 2 * S));
+    drop(second);
+    assert!(
+        !granted(&first, now + 9 * S),
+        "the other one runs on, and may free"
+    );
+    ledgers[1].release(50);
+    assert!(granted(&first, now + 9 * S));
+}
+
+#[test]
+fn an_order_that_keeps_everyone_waiting_does_not_hold() {
+    let dir = Dir::new();
+    limited(&dir, 100);
+    let segments = dir.open();
+    let [(one, entry), (two, _)] = ["one", "two"].map(|label| process(&segments, label));
+    let now = clock::now();
+    let ledgers = [one.ledger(entry), two.ledger(entry)];
+    ledgers[0].reserve(60).expect("room").commit();
+    ledgers[1].reserve(5).expect("room").commit();
+    let first = line_up(&ledgers[0], 90, now);
+    let second = line_up(&ledgers[1], 30, now);
+    assert!(!granted(&first, now) && !granted(&second, now));
+    // There are 35; the first cannot use them, and the second has to get on.
+    assert!(!granted(&first, now + S) && granted(&second, now + S));
+}
+
+#[test]
+fn what_comes_back_gets_its_room_whole_and_no_allocation_takes_it_meanwhile() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let total = 1024 * MIB;
+    let [(away, entry), (here, _), (rival, _)] =
+        ["away", "here", "rival"].map(|label| process(&segments, label));
+    // Nobody has a limit; the device alone is short.
+    quota(&dir, &away, QuotaValue::Bytes(1));
+    let (away, here, rival) = (away.ledger(entry), here.ledger(entry), rival.ledger(entry));
+    here.reserve(600 * MIB).expect("room").commit();
+    here.say_free(total - 600 * MIB - 24 * MIB);
+    assert_eq!(here.outside(), 24 * MIB);
+    let kind = WantKind::Return { margin: 100 * MIB };
+    let bytes = 500 * MIB;
+    let denial = Denial {
+        limit: Limit::Device,
+        used: 0,
+        quota: total,
+        asked: bytes,
+    };
+    let now = clock::now();
+    let place = away.line_up(Want { bytes, kind }, denial, now);
+    assert!(!granted(&place, now + 60 * S), "and it is never refused");
+    here.release(199 * MIB);
+    assert!(
+        !granted(&place, now + 61 * S),
+        "the margin is short by a MiB"
+    );
+    here.release(MIB);
+    let Look::Granted(back) = place.look(now + 62 * S) else {
+        panic!("there is room")
+    };
+    assert_eq!(away.used(), bytes);
+    assert!(look(&segments).devices[0].memory_line.is_empty());
+    // 1024 - 400 - 500 - 24 are left to others, promised or not.
+    assert!(rival.reserve(101 * MIB).is_err());
+    rival
+        .reserve(100 * MIB)
+        .expect("beside the promise")
+        .commit();
+    back.commit();
+    place.ends_well();
+    drop(place);
+    // The driver knows from here on, and says no itself.
+    rival.reserve(101 * MIB).expect("no limit").commit();
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(usize, u64),
+    Look(usize),
+    Free(usize),
+    GiveUp(usize),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0..4_usize, 1..80_u64).prop_map(|(who, bytes)| Step::Ask(who, bytes)),
+        (0..4_usize).prop_map(Step::Look),
+        (0..4_usize).prop_map(Step::Free),
+        (0..4_usize).prop_map(Step::GiveUp),
+        (1..300_u64).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever they do: never more than the limit, nobody overtaken while it looks, and in the end everyone is served.
+    #[test]
+    fn any_order_of_asking_freeing_and_leaving_serves_all_within_the_limit(steps in steps()) {
+        const WHOLE: u64 = 100;
+        let dir = Dir::new();
+        limited(&dir, WHOLE);
+        let segments = dir.open();
+        let processes: Vec<_> = (0..4).map(|n| process(&segments, &n.to_string())).collect();
+        let ledgers: Vec<_> = processes.iter().map(|(process, entry)| process.ledger(*entry)).collect();
+        let mut places: Vec<Option<(Place<'_>, u64)>> = (0..4).map(|_| None).collect();
+        let mut now = clock::now();
+        let take = |who: usize, places: &mut Vec<Option<(Place<'_>, u64)>>, now: u64| {
+            let Some((place, _)) = &places[who] else { return };
+            match place.look(now) {
+                Look::Granted(reservation) => {
+                    reservation.commit();
+                    places[who] = None;
+                }
+                Look::Refused(_) => places[who] = None,
+                Look::Wait => {}
+            }
+        };
+        for step in steps {
+            match step {
+                Step::Ask(who, bytes) if places[who].is_none() => {
+                    let behind = ledgers[who].is_behind(bytes, now);
+                    let refused = match behind {
+                        Some(denial) => Err(denial),
+                        None => ledgers[who].reserve(bytes).map(|reservation| _ = reservation.commit()),
+                    };
+                    if let Err(denial) = refused {
+                        let kind = WantKind::Allocation;
+                        places[who] = Some((ledgers[who].line_up(Want { bytes, kind }, denial, now), bytes));
+                    }
+                }
+                Step::Look(who) => take(who, &mut places, now),
+                Step::Free(who) if places[who].is_none() => ledgers[who].release(ledgers[who].used()),
+                Step::GiveUp(who) => places[who] = None,
+                Step::Pass(ms) => now += ms * 1_000_000,
+                Step::Ask(..) | Step::Free(_) => {}
+            }
+            let held: u64 = ledgers.iter().map(Ledger::used).sum();
+            prop_assert!(held <= WHOLE, "{held} of {WHOLE}");
+        }
+        // Who is served ends, and gives back what it had.
+        for _ in 0..200 {
+            now += 100_000_000;
+            for who in 0..4 {
+                take(who, &mut places, now);
+                if places[who].is_none() {
+                    ledgers[who].release(ledgers[who].used());
+                }
+            }
+        }
+        prop_assert!(places.iter().all(Option::is_none), "someone waits for ever");
+        prop_assert_eq!(ledgers.iter().map(Ledger::used).sum::<u64>(), 0);
+        prop_assert!(look(&segments).devices[0].memory_line.is_empty());
+    }
+}

@@ -1,0 +1,13 @@
+//! Waiting for memory, in words.
+
+use shm_layout::Blocked;
+
+/// What has no room.
+pub fn full(limit: Blocked) -> &'static str {
+    match limit {
+        Blocked::Quota => "its quota is full",
+        Blocked::Group => "its group's quota is full",
+        Blocked::Limit => "the device's limit is reached",
+        Blocked::Device => "the device is full",
+    }
+}
