@@ -2,6 +2,7 @@
 //!
 //! The hooks on the memory calls ([`hooks::memory`](crate::hooks::memory)) fill these books and read them.
 
+pub mod cache;
 pub mod graph;
 pub mod live;
 pub mod nvml;
@@ -29,6 +30,8 @@ pub struct Books {
     pub pools: pool::Homes,
     /// The pools that keep freed memory.
     pub caching: pool::Caching,
+    /// Who was refused memory to empty its cache.
+    pub caches: cache::Book,
     /// Which graph allocates what.
     pub graphs: graph::Book,
     /// Which of our devices an NVML handle is.

@@ -1,4 +1,4 @@
-//! The caller's own call, forwarded to the driver exactly once.
+//! The caller's own call, forwarded to the driver exactly once; an allocation that waits for memory, once for each try.
 
 use std::cell::Cell;
 
@@ -67,6 +67,18 @@ impl<'a, F: FnOnce() -> CUresult> Real<'a, F> {
     #[inline(always)]
     pub fn call(self) -> CUresult {
         let answer = (self.forward)();
+        self.answer.set(Some(answer));
+        answer
+    }
+
+    /// Asks the driver, as often as an allocation that waits for room has to.
+    #[inline(always)]
+    pub fn again(&self) -> CUresult
+    where
+        F: Copy,
+    {
+        let forward = self.forward;
+        let answer = forward();
         self.answer.set(Some(answer));
         answer
     }

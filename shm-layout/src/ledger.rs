@@ -398,6 +398,11 @@ impl State {
 }
 
 impl Reservation<'_> {
+    /// How many.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The driver granted it: the bytes stay charged. Returns how many.
     #[inline(always)]
     pub fn commit(self) -> u64 {

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char};
 
 use gpushare_abi::Out;
+use gpushare_abi::errors::CUerror;
 use gpushare_abi::types::{
     CU_STREAM_CAPTURE_STATUS_ACTIVE, CU_STREAM_PER_THREAD, CUDA_ARRAY3D_DESCRIPTOR, CUarray,
     CUdevice, CUdeviceptr, CUgraph, CUmemoryPool, CUstream, CUuuid, nvmlDevice_t,
@@ -39,6 +40,15 @@ pub fn shape_of(array: CUarray) -> Option<CUDA_ARRAY3D_DESCRIPTOR> {
 pub fn free(dptr: CUdeviceptr) {
     // SAFETY: the driver checks the address; no other code was told of it.
     let _ = unsafe { call::cuMemFree_v2(dptr) };
+}
+
+/// Bytes that are free on the device of the current context, whatever our limits say.
+pub fn free_bytes() -> Result<u64, CUerror> {
+    let mut free = 0_usize;
+    let mut total = 0_usize;
+    // SAFETY: both results outlive the call.
+    unsafe { call::cuMemGetInfo_v2(Out::to(&mut free), Out::to(&mut total)) }?;
+    Ok(free as u64)
 }
 
 /// Bytes a pool has reserved, and how many of them are allocated.

@@ -1,11 +1,13 @@
 //! Memory: what is allocated, what is left, and what the application is told of it.
 //!
 //! The reader may rely on this: an allocation is charged, by the bytes that were asked for, before the driver is asked, and
-//! the driver is asked once; what the driver refuses is given back; what would exceed a quota never reaches the driver
+//! the driver is asked once
+//! (again only after a refusal that was waited out); what the driver refuses is given back; what would exceed a quota never reaches the driver
 //! and is answered with its own `CUDA_ERROR_OUT_OF_MEMORY`. A free of something we do not know goes to the driver untouched.
 //!
 //! ```text
-//!   allocate    reserve ──▶ driver ──▶ commit, remember in Live      (denied, or refused by the driver: give back)
+//!   allocate    reserve ──▶ driver ──▶ commit, remember in Live      (denied, or refused by the driver: give back,
+//!                                                                     or wait in line and begin again: `wait`)
 //!   free        take out of Live ──▶ driver ──▶ release              (refused by the driver: put back)
 //! ```
 //!
@@ -13,7 +15,9 @@
 //! the same address, our record of the old one is gone.
 
 pub mod account;
+pub mod allocate;
 pub mod array;
+mod caches;
 pub mod graph;
 pub mod host;
 pub mod import;
@@ -26,6 +30,7 @@ mod reclaim;
 mod shape;
 pub mod sparse;
 pub mod view;
+mod wait;
 
 use std::sync::atomic::Ordering::Relaxed;
 

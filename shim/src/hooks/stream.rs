@@ -8,6 +8,7 @@ use crate::{ask, guest::guest, real::Real, thread::stream_key, turn};
 /// `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     forget(stream as usize);
+    ask::stream::forget(stream as usize);
     if let Some(guest) = guest() {
         memory::stream_gone(guest, stream as usize);
     }
@@ -16,8 +17,9 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
 
 /// `cuStreamBeginCapture` in all its forms.
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
-    ask::stream::capture_begins();
-    forget(stream_key(stream as usize, real.per_thread()));
+    let key = stream_key(stream as usize, real.per_thread());
+    ask::stream::capture_begins(key);
+    forget(key);
     real.call()
 }
 

@@ -49,3 +49,11 @@ pub fn id() -> u32 {
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(tid).unwrap_or(0)
 }
+
+/// The calling thread's name, with zeroes behind it.
+pub fn name() -> [u8; 16] {
+    let mut name = [0_u8; 16];
+    // SAFETY: the kernel writes 16 bytes at most.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}

@@ -56,6 +56,13 @@ static struct { unsigned resource; u64 array; unsigned kind; u64 part[4]; unsign
 static struct { unsigned type; u64 handle[2], size; unsigned flags, reserved[16]; } external;
 struct handle { char bytes[64]; };
 
+static struct { u64 address, bytes; int code; } asked;
+
+static void ask_in_callback(void *context) {
+    asked.code = CALL(cuCtxSetCurrent, context);
+    if (!asked.code) asked.code = CALL(cuMemAlloc_v2, &asked.address, (size_t)asked.bytes);
+}
+
 static int run(int argc, char **argv, char *more) {
     size_t one = 0, two = 0;
     int code;
@@ -90,6 +97,17 @@ static int run(int argc, char **argv, char *more) {
     if (IS("context-destroy")) return CALL(cuCtxDestroy_v2, (void *)V(1));
 
     if (IS("alloc")) return CALL(cuMemAlloc_v2, OUT(1), (size_t)NUM(2));
+    if (IS("alloc-in-callback")) {
+        void *stream, *context;
+        if ((code = CALL(cuCtxGetCurrent, &context))) return code;
+        asked.bytes = NUM(2);
+        if ((code = CALL(cuStreamCreate, &stream, 1))) return code;
+        if ((code = CALL(cuLaunchHostFunc, stream, ask_in_callback, context))) return code;
+        if ((code = CALL(cuStreamSynchronize, stream))) return code;
+        *OUT(1) = asked.address;
+        return asked.code;
+    }
+    if (IS("load")) return dlopen(argv[1], RTLD_NOW) ? 0 : 9997;
     if (IS("alloc-null")) return CALL(cuMemAlloc_v2, (void *)0, (size_t)NUM(1));
     if (IS("managed")) return CALL(cuMemAllocManaged, OUT(1), (size_t)NUM(2), 1);
     if (IS("pitch")) {

@@ -78,6 +78,25 @@ impl<'b> Client<'b> {
         assert_eq!(self.code(command), OUT_OF_MEMORY, "{command}");
     }
 
+    /// Asks for something that is not answered for now.
+    pub fn begin(&mut self, command: &str) {
+        self.watched.say(command);
+    }
+
+    /// The code that answers what was begun.
+    pub fn end(&mut self) -> u64 {
+        let answer = self.watched.line();
+        let code = answer.split(' ').next().and_then(|code| code.parse().ok());
+        code.unwrap_or_else(|| panic!("{answer}"))
+    }
+
+    /// Whether it is not answered within a moment.
+    pub fn goes_on(&mut self) -> bool {
+        self.watched
+            .line_within(Duration::from_millis(300))
+            .is_none()
+    }
+
     /// What the segment says of the client.
     pub fn process(&self) -> ProcessView {
         let pid = self.watched.pid();

@@ -23,3 +23,4 @@ mod quota;
 mod race;
 mod shared;
 mod view;
+mod waiting;

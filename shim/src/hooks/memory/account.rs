@@ -142,13 +142,34 @@ impl Account {
                 ledger.reopen(bytes)
             }
         };
-        if self.guest.memory.caching.any() && !self.pooled {
-            reclaim::keep_within_limits(self.guest, self.device);
-        }
+        self.keep_pools_within_limits();
         Ok(reservation)
     }
 
-    fn deny(self, denial: &Denial, symbol: Symbol) -> CUerror {
+    /// Before the device lacks what our pools keep and do not use.
+    #[inline(always)]
+    pub(super) fn keep_pools_within_limits(self) {
+        if self.guest.memory.caching.any() && !self.pooled {
+            reclaim::keep_within_limits(self.guest, self.device);
+        }
+    }
+
+    /// The thread that allocates.
+    pub fn thread(self) -> &'static Thread {
+        self.thread
+    }
+
+    /// Whether a library may have memory of the kind in a cache of its own: pools are the driver's.
+    pub fn can_be_cached(self) -> bool {
+        !self.pooled
+    }
+
+    /// All the device's memory.
+    pub fn total_bytes(self) -> u64 {
+        self.device.total_bytes
+    }
+
+    pub(super) fn deny(self, denial: &Denial, symbol: Symbol) -> CUerror {
         let counters = self.counters();
         counters.denials.fetch_add(1, Relaxed);
         counters.denied_bytes.fetch_add(denial.asked, Relaxed);
@@ -216,7 +237,22 @@ fn reserve_or_deny(
         context: 0,
         pooled: false,
     };
-    let reservation = account.ledger().reserve(bytes).or_else(|denial| {
+    match reserve_or_reclaim(account, bytes) {
+        Ok(reservation) => {
+            reservation.commit();
+            Ok(())
+        }
+        Err(denial) => Err(account.deny(&denial, symbol)),
+    }
+}
+
+/// Sets bytes aside; what we keep and do not use, and what the dead held, is given back first where it stands in the way.
+pub(super) fn reserve_or_reclaim(
+    account: Account,
+    bytes: u64,
+) -> Result<Reservation<'static>, Denial> {
+    let (guest, device) = (account.guest, account.device);
+    account.ledger().reserve(bytes).or_else(|denial| {
         if reclaim::give_up_idle(guest, device)
             && let Ok(reservation) = account.ledger().reserve(bytes)
         {
@@ -227,36 +263,7 @@ fn reserve_or_deny(
             return Err(denial);
         }
         account.ledger().reserve(bytes)
-    });
-    match reservation {
-        Ok(reservation) => {
-            reservation.commit();
-            Ok(())
-        }
-        Err(denial) => Err(account.deny(&denial, symbol)),
-    }
-}
-
-/// The path of an allocation: reserve, the driver once, remember. `bytes` is `None` where the size is not known.
-#[inline(always)]
-pub fn allocate(
-    real: Real<'_, impl FnOnce() -> CUresult>,
-    account: Option<Account>,
-    bytes: Option<u64>,
-    kind: Kind,
-    key: impl FnOnce() -> Option<u64>,
-) -> CUresult {
-    let Some(account) = account else {
-        return real.call();
-    };
-    let Some(bytes) = bytes else {
-        return real.call().inspect(|()| account.lost_track());
-    };
-    real.moves(bytes);
-    let reservation = account.reserve(bytes, real.symbol())?;
-    real.call()?;
-    account.keep(key().unwrap_or(0), reservation.commit(), kind);
-    Ok(())
+    })
 }
 
 /// The path of memory that a context has a changing amount of, such as its stacks: only the difference is reserved or

@@ -9,30 +9,31 @@ use crate::books::record::Kind;
 use crate::real::Real;
 
 use super::account;
+use super::allocate::allocate;
 use super::shape::{self, Shape};
 use super::sparse;
 
 /// `cuArrayCreate`, `cuArray3DCreate`.
 pub fn create(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     array: Out<CUarray>,
     desc: In<impl Shape>,
 ) -> CUresult {
     let bytes = desc.get().and_then(|desc| shape::array(&desc.whole()));
-    account::allocate(real, account::here(), bytes, Kind::Array, || {
+    allocate(real, account::here(), bytes, Kind::Array, || {
         Some(array.get()? as u64)
     })
 }
 
 /// `cuMipmappedArrayCreate`. The level arrays it hands out are parts of it and cost nothing more.
 pub fn create_mipmapped(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     array: Out<CUmipmappedArray>,
     desc: In<CUDA_ARRAY3D_DESCRIPTOR>,
     levels: u32,
 ) -> CUresult {
     let bytes = desc.get().and_then(|desc| shape::mipmapped(&desc, levels));
-    account::allocate(real, account::here(), bytes, Kind::Mipmapped, || {
+    allocate(real, account::here(), bytes, Kind::Mipmapped, || {
         Some(array.get()? as u64)
     })
 }

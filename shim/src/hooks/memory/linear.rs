@@ -10,6 +10,7 @@ use crate::books::record::Kind;
 use crate::real::Real;
 
 use super::account;
+use super::allocate::{allocate, granted};
 
 /// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
@@ -17,12 +18,12 @@ static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
 /// `cuMemAlloc`, `cuMemAllocManaged`: charged to the current device, where managed memory is first at home.
 #[inline(always)]
 pub fn alloc(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<impl Amount>,
     bytes: impl Amount,
 ) -> CUresult {
     let account = account::of_caller(&real);
-    account::allocate(real, account, Some(bytes.wide()), Kind::Linear, || {
+    allocate(real, account, Some(bytes.wide()), Kind::Linear, || {
         Some(dptr.get()?.wide())
     })
 }
@@ -32,7 +33,7 @@ pub fn alloc(
 /// What the last pitch was rounded to is set aside; the difference to the pitch that comes is given back or set aside as
 /// well. If that is denied, the allocation goes back to the driver and the answer is out of memory.
 pub fn alloc_pitch(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<impl Amount>,
     pitch: Out<impl Amount>,
     width: impl Amount,
@@ -50,22 +51,21 @@ pub fn alloc_pitch(
         .and_then(|pitch| pitch.checked_mul(rows))
         .unwrap_or(u64::MAX);
     real.moves(width.wide().saturating_mul(rows));
-    let reservation = account.reserve(expected, symbol)?;
-    real.call()?;
+    let charged = granted(account, &real, expected)?;
     let pitch = pitch.get().map_or(0, Amount::wide);
     let Some(bytes) = pitch.checked_mul(rows).filter(|bytes| *bytes != expected) else {
-        account.keep(place().unwrap_or(0), reservation.commit(), Kind::Linear);
+        account.keep(place().unwrap_or(0), charged, Kind::Linear);
         return Ok(());
     };
     PITCH_UNIT.store(1 << pitch.trailing_zeros().min(20), Relaxed);
     if bytes < expected {
-        account.ledger().release(reservation.commit() - bytes);
+        account.ledger().release(charged - bytes);
     } else {
         let rest = account.reserve(bytes - expected, symbol).inspect_err(|_| {
             let _ = place().map(ask::free);
+            account.ledger().release(charged);
         })?;
         rest.commit();
-        reservation.commit();
     }
     account.keep(place().unwrap_or(0), bytes, Kind::Linear);
     Ok(())

@@ -22,10 +22,11 @@ use crate::guest::guest;
 use crate::real::Real;
 
 use super::account;
+use super::allocate::granted;
 
 /// `cuMemCreate`.
 pub fn create(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     handle: Out<CUmemGenericAllocationHandle>,
     bytes: usize,
     prop: In<CUmemAllocationProp>,
@@ -40,14 +41,10 @@ pub fn create(
     let bytes = bytes as u64;
     real.moves(bytes);
     let kind = if on_device { Kind::Linear } else { Kind::Host };
-    let reservation = if on_device {
-        Some(account.reserve(bytes, real.symbol())?)
+    if on_device {
+        granted(account, &real, bytes)?;
     } else {
-        None
-    };
-    real.call()?;
-    if let Some(reservation) = reservation {
-        reservation.commit();
+        real.call()?;
     }
     let record = account.enter(bytes, kind);
     if let Some(handle) = handle.get() {

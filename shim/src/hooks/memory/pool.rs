@@ -27,6 +27,7 @@ use crate::guest::guest;
 use crate::real::Real;
 
 use super::account::{self, Account};
+use super::allocate::allocate;
 use super::graph;
 
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
@@ -34,7 +35,7 @@ const RELEASE_THRESHOLD: u32 = 4;
 
 /// `cuMemAllocAsync`.
 pub fn alloc(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<CUdeviceptr>,
     bytes: usize,
     stream: CUstream,
@@ -45,7 +46,7 @@ pub fn alloc(
 
 /// `cuMemAllocFromPoolAsync`.
 pub fn alloc_from(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     dptr: Out<CUdeviceptr>,
     bytes: usize,
     pool: CUmemoryPool,
@@ -76,7 +77,7 @@ pub fn alloc_from(
 }
 
 fn charge(
-    real: Real<'_, impl FnOnce() -> CUresult>,
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
     account: Option<Account>,
     dptr: Out<CUdeviceptr>,
     bytes: usize,
@@ -84,13 +85,13 @@ fn charge(
 ) -> CUresult {
     let account = account.map(Account::out_of_pool);
     let Some(account) = account.filter(|_| any_capturing()) else {
-        return account::allocate(real, account, Some(bytes as u64), Kind::Pooled, || {
+        return allocate(real, account, Some(bytes as u64), Kind::Pooled, || {
             dptr.get()
         });
     };
     match ask::capturing_graph(stream, real.per_thread()) {
         Some(graph) => graph::captured(real, account, graph, bytes, dptr),
-        None => account::allocate(
+        None => allocate(
             real,
             Some(account),
             Some(bytes as u64),

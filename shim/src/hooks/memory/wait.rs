@@ -1,0 +1,164 @@
+//! Allocations that find no room and wait for some (`on-full=wait`).
+//!
+//! What the program may rely on: it gets its memory when there is some, or the error that it would have got at once. It
+//! waits in a call of its own that allocates, and nowhere else:
+//!
+//! | not | because |
+//! |---|---|
+//! | while this thread captures a stream | what is captured must not depend on when it is |
+//! | in a callback of the driver | the driver's own thread would stand still, and with it the work whose end would free memory |
+//! | in a launch or an upload of a graph | a launch is not expected to wait, and may be inside the gate |
+//! | when a context's stacks and heaps are resized | it is not told from the settings of a launch |
+//! | for more than there could ever be | nobody could make room |
+//! | in a library that empties its own cache first | it is refused once, frees, and waits at its next try: see [`caches`] |
+//!
+//! The process holds no turn while it waits: who it waits for may wait for that. The driver is asked again when the
+//! accounts say that it may have room by now, and once a second.
+
+use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror};
+use shm_layout::{Denial, Limit, Look, Place, Reason, Reservation, Want, WantKind, clock};
+
+use crate::ask::{memory as ask, stream};
+use crate::driver::Symbol;
+use crate::place;
+use crate::sys::no_cancel::Uncancelled;
+
+use super::account::Account;
+use super::caches;
+
+/// Room for an allocation: its bytes, charged, and its place in the line where it had to wait.
+#[must_use = "room that is dropped is given back"]
+pub struct Room {
+    bytes: Reservation<'static>,
+    /// Kept until the driver has granted the bytes too. Boxed, for most allocations have none.
+    place: Option<Box<Place<'static>>>,
+}
+
+impl From<Reservation<'static>> for Room {
+    #[inline(always)]
+    fn from(bytes: Reservation<'static>) -> Self {
+        Self { bytes, place: None }
+    }
+}
+
+impl Room {
+    /// The driver has granted it. How many bytes stay charged.
+    #[inline(always)]
+    pub fn granted(self) -> u64 {
+        if let Some(place) = self.place {
+            place.ends_well();
+        }
+        self.bytes.commit()
+    }
+}
+
+/// What one who waits has to let go first, though there may be room.
+#[cold]
+pub fn is_behind(account: Account, bytes: u64) -> Option<Denial> {
+    let registration = account.guest().registration;
+    let waits = registration.on_full().waits();
+    waits.then(|| account.ledger().is_behind(bytes, clock::now()))?
+}
+
+/// A limit denied it: waits for room under the limit, if this process waits here and now.
+#[cold]
+#[inline(never)]
+pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Room, CUerror> {
+    if !may_wait(account, &denial) {
+        return Err(account.deny(&denial, symbol));
+    }
+    let want = Want {
+        bytes: denial.asked,
+        kind: WantKind::Allocation,
+    };
+    let place = account.ledger().line_up(want, denial, clock::now());
+    in_line(account, Box::new(place)).map_err(|denial| account.deny(&denial, symbol))
+}
+
+/// The driver refused what the limits allowed: waits until it may have room.
+#[cold]
+#[inline(never)]
+pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, CUerror> {
+    let bytes = room.bytes.bytes();
+    let place = room.place;
+    // Given back before anything else: others may fit into less.
+    drop(room.bytes);
+    let denial = Denial {
+        limit: Limit::Device,
+        used: account.ledger().used(),
+        quota: account.total_bytes(),
+        asked: bytes,
+    };
+    let place = match place {
+        Some(place) if place.is_over(clock::now()) => return Err(CUDA_ERROR_OUT_OF_MEMORY),
+        Some(place) => place,
+        None if !may_wait(account, &denial) => return Err(CUDA_ERROR_OUT_OF_MEMORY),
+        None => {
+            let kind = WantKind::Allocation;
+            let ledger = account.ledger();
+            Box::new(ledger.line_up(Want { bytes, kind }, denial, clock::now()))
+        }
+    };
+    if let Some(Ok(free)) = free_of(account) {
+        account.ledger().say_free(free);
+    }
+    place.refused_by_device(clock::now());
+    in_line(account, place).map_err(|denial| match denial.limit {
+        Limit::Device => CUDA_ERROR_OUT_OF_MEMORY,
+        Limit::Process | Limit::Group => account.deny(&denial, symbol),
+    })
+}
+
+/// Waits until the bytes are charged, or it is refused for good.
+fn in_line(account: Account, place: Box<Place<'static>>) -> Result<Room, Denial> {
+    let _uncancelled = Uncancelled::enter();
+    let guest = account.guest();
+    for device in &guest.devices {
+        if device.turn.is_held() {
+            device.turn.give_way(guest, device, Reason::Explicit);
+        }
+    }
+    loop {
+        // Each time anew: the operator may have changed it.
+        let until = guest.registration.on_full().until(place.began_ns());
+        place.allow_until(if guest.is_leaving() { Some(0) } else { until });
+        let now = clock::now();
+        match place.look(now) {
+            Look::Granted(bytes) => {
+                let place = Some(place);
+                return Ok(Room { bytes, place });
+            }
+            Look::Refused(denial) => {
+                caches::forget(guest, account.thread());
+                return Err(denial);
+            }
+            Look::Wait => place.sleep(now),
+        }
+    }
+}
+
+/// Whether this process, and this call, waits for what was just denied.
+fn may_wait(account: Account, denial: &Denial) -> bool {
+    let guest = account.guest();
+    guest.registration.on_full().waits()
+        && !guest.is_leaving()
+        && account.ledger().could_ever(denial.asked).is_ok()
+        && !is_the_drivers_thread()
+        && !stream::is_capturing_here()
+        && free_of(account).is_none_or(|free| free.is_ok())
+        && !caches::is_to_be_refused(guest, account)
+}
+
+/// What the driver says is free where the calling thread is, if that is the account's device. An error says that the driver
+/// can do nothing for this thread just now: it is in a callback, or its context is lost.
+fn free_of(account: Account) -> Option<Result<u64, CUerror>> {
+    let here = place::place(account.guest(), account.thread());
+    let (_, ordinal) = here.filter(|(context, _)| *context != 0)?;
+    (ordinal == account.ordinal()).then(ask::free_bytes)
+}
+
+/// Whether the calling thread is one that the driver started, on which it runs callbacks.
+fn is_the_drivers_thread() -> bool {
+    let name = crate::sys::own_thread::name();
+    name.starts_with(b"cuda") || name.starts_with(b"simulated gpu")
+}
