@@ -128,7 +128,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         .map(Recorder::create)
         .transpose()?;
     let dir = segment_dir()?;
-    if options.once || options.batch {
+    if options.once || options.batch || is_dumb() {
         return print(options, state, recorder, &dir, pace);
     }
     if !io::stdout().is_terminal() {
@@ -175,6 +175,12 @@ fn segment_dir() -> Result<PathBuf> {
         Err(OpenError::Missing { path }) => Ok(path),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Is the output a terminal that cannot place text? It gets lines, as with `-b`.
+fn is_dumb() -> bool {
+    let term = std::env::var("TERM").unwrap_or_default();
+    io::stdout().is_terminal() && matches!(term.as_str(), "" | "dumb")
 }
 
 /// `--once` and `-b`.

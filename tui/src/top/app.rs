@@ -1,6 +1,6 @@
 //! What a key or a piece of news does to the state.
 
-use crossterm::event::{Event, KeyCode, KeyEvent};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use shm_layout::SlotId;
 use tui_input::backend::crossterm::EventHandler;
 
@@ -70,6 +70,11 @@ pub fn paste(state: &mut State, text: &str) {
 }
 
 fn pressed(state: &mut State, key: KeyEvent) -> Next {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    if control && key.code == KeyCode::Char('c') && state.overlay.take().is_some() {
+        say(state, "closed; ^C again quits", false);
+        return Next::Continue;
+    }
     match state.overlay.take() {
         Some(Overlay::Help(scroll)) => {
             let lines = super::view::help_lines();

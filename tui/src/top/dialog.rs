@@ -259,9 +259,6 @@ impl Dialog {
         let buttons = self.fields.len() + 2;
         match key.code {
             KeyCode::Esc => return Outcome::Close,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return Outcome::Close;
-            }
             KeyCode::Tab | KeyCode::Down => self.go_to((self.focus + 1) % buttons),
             KeyCode::BackTab | KeyCode::Up => self.go_to((self.focus + buttons - 1) % buttons),
             KeyCode::Enter if self.focus == self.fields.len() + 1 => return Outcome::Close,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -14,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::app::{self, Next};
 use super::operator::{News, Operator, Task};
 use super::state::State;
-use super::terminal::Screen;
+use super::terminal::{Screen, hangup};
 use super::view::{self, Look};
 use crate::sample::Origin;
 use crate::source::Source;
@@ -48,10 +49,26 @@ pub enum End {
     Signal(u8),
 }
 
+/// What asks it to end, and would end it without giving the terminal back.
+const DEADLY: [rustix::process::Signal; 8] = {
+    use rustix::process::Signal as S;
+    [
+        S::INT,
+        S::TERM,
+        S::HUP,
+        S::QUIT,
+        S::USR1,
+        S::USR2,
+        S::ALARM,
+        S::XCPU,
+    ]
+};
+
+/// The terminal has gone: the end is that of a hang-up.
+const LOST: End = End::Signal(1);
+
 struct Signals {
-    term: Signal,
-    hangup: Signal,
-    interrupt: Signal,
+    deadly: Vec<(u8, Signal)>,
     stop: Signal,
     go_on: Signal,
 }
@@ -61,13 +78,26 @@ impl Signals {
         let of =
             |signal: rustix::process::Signal| self::signal(SignalKind::from_raw(signal.as_raw()));
         use rustix::process::Signal as S;
+        let deadly = DEADLY.into_iter().map(|signal| {
+            let number = u8::try_from(signal.as_raw()).unwrap_or(0);
+            Ok((number, of(signal)?))
+        });
         Ok(Self {
-            term: of(S::TERM)?,
-            hangup: of(S::HUP)?,
-            interrupt: of(S::INT)?,
+            deadly: deadly.collect::<io::Result<_>>()?,
             stop: of(S::TSTP)?,
             go_on: of(S::CONT)?,
         })
+    }
+
+    /// The number of the next that asks it to end.
+    async fn deadly(deadly: &mut [(u8, Signal)]) -> u8 {
+        std::future::poll_fn(|context| {
+            let mut came = deadly.iter_mut().filter_map(|(number, signal)| {
+                signal.poll_recv(context).is_ready().then_some(*number)
+            });
+            came.next().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 
@@ -97,7 +127,16 @@ impl Dashboard {
         let operator = Operator::start(self.dir.clone(), sender);
         // The first sample before the terminal is taken: a segment that cannot be used is said in plain text.
         let mut over = !self.sample()?;
-        let mut screen = Screen::take()?;
+        let mut hangup = hangup::watch()?;
+        let mut screen = match Screen::take() {
+            Ok(screen) => screen,
+            Err(_) if hangup.try_recv().is_ok() => return Ok(LOST),
+            Err(error) => return Err(error.into()),
+        };
+        // Where there is nothing to read from, the stream below would panic.
+        if crossterm::event::poll(Duration::ZERO).is_err() {
+            return Ok(LOST);
+        }
         let mut terminal = EventStream::new();
         let mut ticks = interval(self.pace);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -111,9 +150,8 @@ impl Dashboard {
             let goes_on = !stopped;
             let woken = tokio::select! {
                 biased;
-                _ = signals.term.recv() => Woken::End(15),
-                _ = signals.hangup.recv() => Woken::End(1),
-                _ = signals.interrupt.recv() => Woken::End(2),
+                _ = &mut hangup => return Ok(LOST),
+                number = Signals::deadly(&mut signals.deadly) => Woken::End(number),
                 _ = signals.stop.recv() => Woken::Stop,
                 _ = signals.go_on.recv() => Woken::GoOn,
                 () = sleep_until(next_frame), if dirty => Woken::Frame,
@@ -122,8 +160,15 @@ impl Dashboard {
                 _ = ticks.tick(), if goes_on => Woken::Tick,
             };
             match woken {
+                Woken::Frame if !screen.is_ready() => {
+                    next_frame = Instant::now() + FRAME;
+                    continue;
+                }
                 Woken::Frame => {
-                    screen.draw(|frame| view::draw(frame, &self.state, &self.look))?;
+                    let drawn = screen.draw(|frame| view::draw(frame, &self.state, &self.look));
+                    if drawn.is_err() {
+                        return Ok(LOST);
+                    }
                     dirty = false;
                     next_frame = Instant::now() + FRAME;
                     continue;
@@ -139,7 +184,7 @@ impl Dashboard {
                     dirty |= !self.state.is_frozen();
                     continue;
                 }
-                Woken::Terminal(None | Some(Err(_))) => return Ok(End::Signal(1)),
+                Woken::Terminal(None | Some(Err(_))) => return Ok(LOST),
                 Woken::Terminal(Some(Ok(event))) => match self.event(event, &operator) {
                     Next::Quit => return Ok(End::Quit),
                     Next::Suspend => screen.suspend()?,

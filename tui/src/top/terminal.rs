@@ -1,8 +1,9 @@
 //! The terminal, taken over and always given back: at the end, on a panic, on a signal, on a stop.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
@@ -16,12 +17,21 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal};
 
+pub mod hangup;
+mod out;
+
+use out::{Drain, Out};
+
+/// So long the terminal may take to read what gives it back; one that does not read at all must not keep us.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the dashboard has it. Dropping it gives it back.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Out>>,
+    drain: Drain,
 }
 
 impl Screen {
@@ -30,11 +40,17 @@ impl Screen {
         // The palette decides about colours; crossterm's own reading of NO_COLOR would drop bold as well.
         force_color_output(true);
         restore_on_panic();
-        enter()?;
-        let backend = CrosstermBackend::new(io::stdout());
+        enter(&mut io::stdout())?;
+        let (out, drain) = Out::new()?;
         Ok(Self {
-            terminal: Terminal::new(backend)?,
+            terminal: Terminal::new(CrosstermBackend::new(out))?,
+            drain,
         })
+    }
+
+    /// Has the terminal taken the last frame? Until then there is no use in another.
+    pub fn is_ready(&self) -> bool {
+        self.drain.is_ready()
     }
 
     /// Draws one frame, shown at once.
@@ -55,28 +71,39 @@ impl Screen {
 
     /// Asks the terminal to put this into its clipboard (OSC 52); one that does not know how passes over it.
     pub fn copy(&mut self, text: &str) -> io::Result<()> {
-        let mut out = io::stdout();
+        let out = self.terminal.backend_mut();
         write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
         out.flush()
     }
 
     /// Gives the terminal back, stops this process as the shell's ^Z would, and takes it again when it goes on.
     pub fn suspend(&mut self) -> io::Result<()> {
-        restore();
+        self.restore();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         self.resume()
     }
 
     /// Takes the terminal again after a stop.
     pub fn resume(&mut self) -> io::Result<()> {
-        enter()?;
+        self.drain.close(false);
+        enter(self.terminal.backend_mut())?;
         self.forget()
+    }
+
+    fn restore(&mut self) {
+        if TAKEN.swap(false, Ordering::Relaxed) {
+            let _ = leave(self.terminal.backend_mut());
+            self.drain.settle(PATIENCE);
+            let _ = disable_raw_mode();
+        }
+        // ratatui shows the cursor once more when it ends, and panics where that fails and nobody reads the complaint.
+        self.drain.close(true);
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        restore();
+        self.restore();
     }
 }
 
@@ -97,11 +124,11 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-fn enter() -> io::Result<()> {
+fn enter(out: &mut impl Write) -> io::Result<()> {
     enable_raw_mode()?;
     TAKEN.store(true, Ordering::Relaxed);
     execute!(
-        io::stdout(),
+        out,
         EnterAlternateScreen,
         DisableLineWrap,
         Hide,
@@ -109,17 +136,21 @@ fn enter() -> io::Result<()> {
     )
 }
 
+fn leave(out: &mut impl Write) -> io::Result<()> {
+    execute!(
+        out,
+        EndSynchronizedUpdate,
+        DisableBracketedPaste,
+        EnableLineWrap,
+        LeaveAlternateScreen,
+        Show
+    )
+}
+
 /// Gives the terminal back if we have it. Errors cannot be told to a terminal that is gone.
 pub fn restore() {
     if TAKEN.swap(false, Ordering::Relaxed) {
-        let _ = execute!(
-            io::stdout(),
-            EndSynchronizedUpdate,
-            DisableBracketedPaste,
-            EnableLineWrap,
-            LeaveAlternateScreen,
-            Show
-        );
+        let _ = leave(&mut io::stdout());
         let _ = disable_raw_mode();
     }
 }

@@ -25,12 +25,77 @@ fn q_gives_the_terminal_back() {
 }
 
 #[test]
-fn sigterm_and_sighup_give_the_terminal_back() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+fn every_signal_that_ends_it_gives_the_terminal_back() {
+    for (signal, code) in [
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::QUIT, 131),
+        (Signal::USR1, 138),
+        (Signal::USR2, 140),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let mut session = drawn(&dir);
         session.send(signal);
         assert_eq!(session.end().code(), Some(code));
+    }
+}
+
+/// The dashboard, not started yet.
+fn dashboard() -> Command {
+    let mut dashboard = Command::new(env!("CARGO_BIN_EXE_gpushare-top"));
+    dashboard.args(["--no-nvml", "-d", "0.05"]);
+    dashboard
+}
+
+#[test]
+fn a_terminal_that_does_not_read_does_not_keep_it_from_ending() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::deaf(dashboard(), dir.path());
+    eventually("it has the terminal", LIMIT, || !session.is_as_before());
+    // Whole screens, until the terminal has no room for more.
+    for _ in 0..40 {
+        session.press("\x0c");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    session.send(Signal::TERM);
+    assert_eq!(session.gone().code(), Some(143));
+    assert!(session.is_as_before(), "the modes are as they were");
+}
+
+#[test]
+fn a_terminal_that_has_gone_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::deaf(dashboard(), dir.path());
+    eventually("it has the terminal", LIMIT, || !session.is_as_before());
+    session.hang_up();
+    assert_eq!(session.gone().code(), Some(129), "as after a hang-up");
+}
+
+#[test]
+fn a_dumb_terminal_gets_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut dashboard = dashboard();
+    dashboard.env("TERM", "dumb");
+    let mut session = Session::of(dashboard, dir.path());
+    eventually("it prints again and again", LIMIT, || {
+        session.count("gpushare-top") > 2
+    });
+    session.send(Signal::TERM);
+    assert!(
+        session.gone().code().is_none(),
+        "it has nothing to give back"
+    );
+    assert!(!session.seen().contains('\x1b'), "{}", session.seen());
+}
+
+#[test]
+fn interrupt_quits_or_says_how() {
+    let dir = tempfile::tempdir().unwrap();
+    for overlay in ["?", "/", "a", "!", "/user=", "p"] {
+        let mut session = drawn(&dir);
+        session.press(overlay);
+        session.press("\x03\x03");
+        assert_eq!(session.end().code(), Some(0), "{overlay}");
     }
 }
 

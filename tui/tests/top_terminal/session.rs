@@ -43,8 +43,15 @@ impl Session {
     }
 
     /// Starts a program in a terminal of its own, for the segments in `dir`.
-    pub fn of(mut program: Command, dir: &Path) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    pub fn of(program: Command, dir: &Path) -> Self {
+        let session = Self::deaf(program, dir);
+        session.listen();
+        session
+    }
+
+    /// The same with a terminal that does not read what it is told.
+    pub fn deaf(mut program: Command, dir: &Path) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap();
@@ -59,25 +66,25 @@ impl Session {
         tcsetwinsize(&theirs, size).unwrap();
         let modes = tcgetattr(&theirs).unwrap().local_modes;
         let end = || Stdio::from(theirs.try_clone().unwrap());
+        if !program.get_envs().any(|(name, _)| name == "TERM") {
+            program.env("TERM", "xterm-256color");
+        }
         let child = program
             .env_remove("NO_COLOR")
             .env("GPUSHARE_DIR", dir)
-            .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")
             .stdin(end())
             .stdout(end())
             .stderr(end())
             .spawn()
             .unwrap();
-        let session = Self {
+        Self {
             child,
             ours: File::from(ours),
             theirs,
             seen: Arc::default(),
             modes,
-        };
-        session.listen();
-        session
+        }
     }
 
     /// Collects what is drawn, so that the dashboard never has to wait for a reader.
@@ -113,6 +120,11 @@ impl Session {
         tcgetattr(&self.theirs).unwrap().local_modes == self.modes
     }
 
+    /// Closes our end of the terminal: nobody may listen to it.
+    pub fn hang_up(&mut self) {
+        self.ours = File::open("/dev/null").unwrap();
+    }
+
     pub fn press(&mut self, keys: &str) {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
@@ -145,20 +157,26 @@ impl Session {
         rest.chars().next().unwrap()
     }
 
-    /// Waits for the end; then the terminal must be as it was.
-    pub fn end(&mut self) -> ExitStatus {
+    /// Waits for the end of the program, whatever the terminal looks like then.
+    pub fn gone(&mut self) -> ExitStatus {
         let mut status = None;
         eventually("the dashboard ends", LIMIT, || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
+        status.unwrap()
+    }
+
+    /// Waits for the end; then the terminal must be as it was.
+    pub fn end(&mut self) -> ExitStatus {
+        let status = self.gone();
         eventually("the screen is given back", LIMIT, || {
             let seen = self.seen();
             seen.rfind(LEAVE) > seen.rfind(ENTER)
         });
         assert!(self.count(SHOW_CURSOR) > 0, "the cursor is shown");
         assert!(self.is_as_before(), "the modes are as they were");
-        status.unwrap()
+        status
     }
 }
 

@@ -1,0 +1,142 @@
+//! What is drawn goes to the terminal through a thread of its own: a terminal that does not read blocks that thread and
+//! not the loop, which goes on hearing keys and signals.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Collects what is written and hands it over when it is flushed.
+#[derive(Debug)]
+pub struct Out {
+    buffer: Vec<u8>,
+    pipe: Arc<Pipe>,
+}
+
+#[derive(Debug, Default)]
+struct Pipe {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<u8>,
+    /// The thread writes now.
+    busy: bool,
+    /// The terminal has gone.
+    lost: bool,
+    /// Nothing that is written matters any more.
+    closed: bool,
+    /// The thread should end.
+    over: bool,
+}
+
+impl Pipe {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is a single assignment: a panic leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Out {
+    /// A way to standard output.
+    pub fn new() -> io::Result<(Self, Drain)> {
+        let pipe = Arc::<Pipe>::default();
+        let theirs = Arc::clone(&pipe);
+        thread::Builder::new()
+            .name("screen".into())
+            .stack_size(64 << 10)
+            .spawn(move || write(&theirs))?;
+        let drain = Drain(Arc::clone(&pipe));
+        let buffer = Vec::new();
+        Ok((Self { buffer, pipe }, drain))
+    }
+}
+
+/// How far the terminal has come.
+#[derive(Debug)]
+pub struct Drain(Arc<Pipe>);
+
+impl Drain {
+    /// Has the terminal taken all that was drawn?
+    pub fn is_ready(&self) -> bool {
+        let state = self.0.lock();
+        state.waiting.is_empty() && !state.busy
+    }
+
+    /// From now on what is written is dropped, or is not.
+    pub fn close(&self, closed: bool) {
+        self.0.lock().closed = closed;
+    }
+
+    /// Waits until the terminal has taken all, at most `limit`; whether it has.
+    pub fn settle(&self, limit: Duration) -> bool {
+        let state = self.0.lock();
+        let unfinished =
+            |state: &mut State| (!state.waiting.is_empty() || state.busy) && !state.lost;
+        let waited = self.0.changed.wait_timeout_while(state, limit, unfinished);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        self.pipe.lock().over = true;
+        self.pipe.changed.notify_all();
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut state = self.pipe.lock();
+        if state.closed {
+            self.buffer.clear();
+            return Ok(());
+        }
+        if state.lost {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if state.waiting.is_empty() {
+            // The two take turns, so that nothing is allocated for each frame.
+            std::mem::swap(&mut state.waiting, &mut self.buffer);
+        } else {
+            state.waiting.append(&mut self.buffer);
+        }
+        self.pipe.changed.notify_all();
+        Ok(())
+    }
+}
+
+fn write(pipe: &Pipe) {
+    let mut bytes = Vec::new();
+    loop {
+        let mut state = pipe.lock();
+        while state.waiting.is_empty() && !state.over {
+            state = pipe
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.waiting.is_empty() {
+            return;
+        }
+        bytes.clear();
+        std::mem::swap(&mut bytes, &mut state.waiting);
+        state.busy = true;
+        drop(state);
+        let mut out = io::stdout().lock();
+        let written = out.write_all(&bytes).and_then(|()| out.flush());
+        drop(out);
+        let mut state = pipe.lock();
+        state.busy = false;
+        state.lost |= written.is_err();
+        drop(state);
+        pipe.changed.notify_all();
+    }
+}
