@@ -221,6 +221,16 @@ impl<'r> Ledger<'r> {
         Ok(())
     }
 
+    /// Whether a process that died has an account on the device: what it held can be [given back](crate::reap()).
+    pub fn has_dead_members(&self) -> bool {
+        let state = self.seat.segments().state();
+        let mut found = false;
+        state.each_member(usize::from(self.entry.device()), None, &mut |slot, _| {
+            found |= liveness::mark_of(&slot.keeper) == Mark::Dead;
+        });
+        found
+    }
+
     fn scope(&self, blocked: Blocked) -> Scope {
         scope_of(blocked, self.seat.group())
     }

@@ -13,6 +13,7 @@ mod device;
 mod edit;
 mod event;
 pub mod keys;
+pub mod memory;
 pub mod nvml;
 mod process;
 pub mod report;

@@ -8,7 +8,7 @@ use crate::doctor;
 use crate::sample::columns::{self, Column, Row};
 use crate::sample::keys::object;
 use crate::sample::report::{self, ProcessReport};
-use crate::sample::{DeviceSample, Holding, SCHEMA_VERSION, Sample, Who};
+use crate::sample::{DeviceSample, Holding, ProcessSample, SCHEMA_VERSION, Sample, Who, memory};
 use crate::text::exit::Exit;
 
 /// Show every process on the GPUs: memory held, quota, lock, denials
@@ -45,12 +45,30 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             None => "no process uses a GPU here; start one with gpushare run -- CMD",
         });
     }
+    for line in waits(&sample) {
+        note(&line);
+    }
     if let Some(refusal) = sample.refusal() {
         note(&format!(
             "{refusal}; end some programs, or start some with another GPUSHARE_DIR"
         ));
     }
     Ok(Exit::Done)
+}
+
+/// Who waits for memory, and who holds it.
+fn waits(sample: &Sample) -> impl Iterator<Item = String> {
+    let named = |process: &ProcessSample| format!("{} {}", process.shown_pid(), process.name());
+    let holdings = sample.processes.iter().flat_map(|process| {
+        process
+            .devices
+            .iter()
+            .map(move |holding| (process, holding))
+    });
+    holdings.filter_map(move |(process, holding)| {
+        let what = memory::sentence(sample, process, holding, named)?;
+        Some(format!("{} {what}", named(process)))
+    })
 }
 
 /// The columns of the table, by key.
@@ -131,13 +149,13 @@ fn is_used(holding: &Holding) -> bool {
         || holding.launches() > 0
         || holding.counters.denials > 0
         || holding.lock.waited_ns > 0
+        || holding.memory_wait.is_some()
         || holding.used > 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::ProcessSample;
 
     #[test]
     fn the_widest_numbers_fit_eighty_columns() {

@@ -209,11 +209,14 @@ columns! {
     "behind"    "FOR"      6 11 "pid it recently waited for most; on screen its letter, and the share" |r| recent(r, behind);
     "launches"  "LNCH/s"   6  9 "kernels and graphs launched in a second"                     |r| recent(r, |recent| recent.launches_per_s.map(Value::Rate));
     "denials"   "DENY"     4  6 "allocations refused over quota, since it started"            |r| Value::Count(r.holding.counters.denials);
+    "memory_waits" "MEMWAITS" 0 0 "allocations that waited for memory, since it started"       |r| Value::Count(r.holding.counters.memory_waits);
+    "memory_waited" "MEMWAITED" 0 0 "total time they waited, ns"                              |r| managed(r, Value::Span(r.holding.counters.memory_waited_ns));
+    "on_full"   "ONFULL"   0  0 "what an allocation does that finds no room: fail, wait, wait=TIME" |r| managed(r, text(&r.process.share.on_full.to_string()));
     "weight"    "WGT"      4 11 "weight: its share relative to others, 100 is normal"         |r| managed(r, Value::Number(r.process.share.weight.into()));
     "priority"  "PRI"      3 18 "priority: under order=priority the highest gets the lock next"            |r| managed(r, Value::Number(r.process.share.priority.into()));
     "cap"       "CAP"      4 19 "upper limit of its share of the GPU's time"                      |r| r.process.share.cap.map_or(Value::None, |c| Value::Percent(c.into()));
     "policy"    "POLICY"  15 20 "lock policy: when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
-    "state"     "STATE"    7  1 "hold, wait, active, idle, paused, stopped, stuck, lost, gone; no shim: unmanaged; astray: its segments are not these" state;
+    "state"     "STATE"    7  1 "hold, wait, active, idle, memwait: waits for memory, paused, stopped, stuck, lost, gone; no shim: unmanaged; astray: its segments are not these" state;
     "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
     "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
     "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
@@ -269,11 +272,15 @@ fn state(row: &Row<'_>) -> Value<'static> {
     let word = match (row.process.state, row.holding.lock.state) {
         (ProcessState::Unmanaged, _) if row.process.elsewhere.is_some() => "astray",
         (ProcessState::Unmanaged, _) => "no shim",
+        (ProcessState::Memwait, _) if row.holding.memory_wait.is_some() => {
+            ProcessState::Memwait.word()
+        }
         (
             ProcessState::Hold
             | ProcessState::Wait
             | ProcessState::Back
             | ProcessState::Active
+            | ProcessState::Memwait
             | ProcessState::Idle,
             LockState::Idle,
         ) if row.holding.works(row.now_ns) => LockState::Active.word(),
@@ -282,6 +289,7 @@ fn state(row: &Row<'_>) -> Value<'static> {
             | ProcessState::Wait
             | ProcessState::Back
             | ProcessState::Active
+            | ProcessState::Memwait
             | ProcessState::Idle,
             lock,
         ) => lock.word(),

@@ -58,6 +58,8 @@ pub enum ProcessState {
     /// Neither.
     #[default]
     Idle,
+    /// An allocation of it waits for memory.
+    Memwait,
     /// Paused by an operator.
     Paused,
     /// Stopped by a signal or a debugger.
@@ -92,6 +94,7 @@ impl ProcessState {
             Liveness::Live if silent && view.heartbeat_ns > 0 => ProcessState::Stuck,
             _ if view.devices.iter().any(|h| h.loss.is_some()) => ProcessState::Lost,
             _ if view.share.paused => ProcessState::Paused,
+            _ if view.devices.iter().any(|h| h.memory_wait.is_some()) => ProcessState::Memwait,
             _ if any(LockState::Hold) => ProcessState::Hold,
             _ if any(LockState::Wait) => ProcessState::Wait,
             _ if any(LockState::Back) => ProcessState::Back,
@@ -109,6 +112,7 @@ impl ProcessState {
             ProcessState::Back => "back",
             ProcessState::Active => "active",
             ProcessState::Idle => "idle",
+            ProcessState::Memwait => "memwait",
             ProcessState::Paused => "paused",
             ProcessState::Stopped => "stopped",
             ProcessState::Stuck => "stuck",

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use shm_layout::trace::TraceView;
-use shm_layout::{Loss, QuotaValue};
+use shm_layout::{Loss, MemoryWait, QuotaValue};
 
 use super::keys::object;
+use super::memory::{self, Holder};
 use crate::text::{calls, losses};
 
 use super::{GroupView, Histogram, Holding, ProcessSample, Sample, SlotId, quantile};
@@ -23,11 +24,12 @@ object! {
         container: Option<&'a str> = p.container.as_deref(), "Its container, short.";
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
         gang: Option<String> = (p.gang != 0).then(|| format!("{:016x}", p.gang)), "Its job, whose processes have their turns together: a name that they share; null for none.";
-        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost), unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
+        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost), unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
         priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
         share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, operator, invalid, or another tool's variable.";
+        on_full: Option<String> = p.is_managed().then(|| p.share.on_full.to_string()), "What an allocation does that finds no room: fail, wait, or wait=TIME.";
         trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one.";
         devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see.";
     }
@@ -51,10 +53,32 @@ object! {
         quota_bytes: Option<u64> = h.quota.bytes, "Its quota; null for no limit.";
         quota_source: Option<&'static str> = p.is_managed().then(|| h.quota.source.word()), "Who set the quota, as for share_source.";
         denials: Option<u64> = p.is_managed().then_some(h.counters.denials), "Allocations that were refused.";
+        memory_wait: Option<MemoryWaitReport<'a>> = h.memory_wait.map(|wait| MemoryWaitReport::of(sample, p, h, wait)), "What an allocation of it waits for there; null while none does.";
+        memory_waits: Option<u64> = p.is_managed().then_some(h.counters.memory_waits), "Allocations that waited for memory and do no more.";
+        memory_waited_ns: Option<u64> = p.is_managed().then_some(h.counters.memory_waited_ns), "How long they waited together.";
+        memory_gave_up: Option<u64> = p.is_managed().then_some(h.counters.memory_gave_up), "How many of them were refused in the end.";
         launches: Option<u64> = p.is_managed().then(|| h.launches()), "Kernels and graphs launched.";
         mps: Option<bool> = h.mps(), "Whether MPS runs its kernels there, by the driver or NVML; null where neither says.";
         lost: Option<LossReport> = h.loss.map(|loss| LossReport::of(sample, loss)), "How its context there was lost; null while it works.";
         lock: Option<LockReport> = p.is_managed().then(|| LockReport::of(sample, h)), "Its use of the device's lock; null for an unmanaged process.";
+    }
+}
+
+object! {
+    MemoryWaitReport<'a>(sample: &'a Sample, p: &ProcessSample, h: &Holding, wait: MemoryWait) {
+        bytes: u64 = wait.bytes, "How much it asked for.";
+        limit: &'static str = wait.limit.word(), "What has no room: quota, group, limit (of the device) or device.";
+        waited_ns: u64 = sample.time_ns.saturating_sub(wait.since_ns), "How long it has waited.";
+        left_ns: Option<u64> = memory::left_ns(sample, &wait), "How long it still waits before it fails; null for as long as it takes.";
+        held_by: Vec<HolderReport<'a>> = memory::holders(sample, p, h).into_iter().map(HolderReport::of).collect(), "Who holds what it waits for, the most first.";
+    }
+}
+
+object! {
+    HolderReport<'a>(holder: Holder<'a>) {
+        pid: Option<u32> = holder.process.pid, "Its pid on this host; null if it is not visible from here.";
+        name: &'a str = holder.process.name(), "Its label, else its container, else its program.";
+        used_bytes: u64 = holder.bytes, "What it holds there.";
     }
 }
 
@@ -150,6 +174,7 @@ pub(crate) mod tests {
         holding.view.lock.releases[Reason::Sync as usize] = 1;
         holding.lock.waited_for = vec![(slot, 5)];
         holding.view.loss = Some(Loss::default());
+        holding.view.memory_wait = Some(MemoryWait::default());
         let mut process = ProcessSample::default();
         process.view.slot = slot;
         process.view.gang = 1;
@@ -157,6 +182,11 @@ pub(crate) mod tests {
         process.devices.push(holding);
         let mut sample = Sample::default();
         sample.processes.push(process);
+        // One that holds what it waits for.
+        let mut holder = sample.processes[0].clone();
+        holder.view.slot.index += 1;
+        holder.devices[0].view.used = 1;
+        sample.processes.push(holder);
         sample
     }
 

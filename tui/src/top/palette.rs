@@ -76,6 +76,8 @@ pub struct Glyphs {
     pub growing: [&'static str; 8],
     /// Waiting.
     pub wait: &'static str,
+    /// Waiting for memory.
+    pub memory: &'static str,
     /// An allocation denied.
     pub denied: &'static str,
     /// The holder.
@@ -107,6 +109,7 @@ static UNICODE: Glyphs = Glyphs {
     rising: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     growing: ["▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"],
     wait: "░",
+    memory: "▒",
     denied: "!",
     holder: "►",
     empty: "·",
@@ -137,6 +140,7 @@ static ASCII: Glyphs = Glyphs {
     rising: ["_", "_", "-", "-", "=", "=", "#", "#"],
     growing: [" ", " ", " ", "=", "=", "=", "#", "#"],
     wait: ".",
+    memory: "m",
     denied: "!",
     holder: ">",
     empty: ".",

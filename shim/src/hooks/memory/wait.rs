@@ -16,7 +16,7 @@
 //! accounts say that it may have room by now, and once a second.
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror};
-use shm_layout::{Denial, Limit, Look, Place, Reason, Reservation, Want, WantKind, clock};
+use shm_layout::{Denial, Limit, Look, Place, Reason, Reservation, Want, WantKind, clock, reap};
 
 use crate::ask::{memory as ask, stream};
 use crate::driver::Symbol;
@@ -132,7 +132,13 @@ fn in_line(account: Account, place: Box<Place<'static>>) -> Result<Room, Denial>
                 caches::forget(guest, account.thread());
                 return Err(denial);
             }
-            Look::Wait => place.sleep(now),
+            Look::Wait => {
+                // Keepers do it once a second.
+                if account.ledger().has_dead_members() {
+                    reap(guest.registration.segments(), now);
+                }
+                place.sleep(now);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lock lanes: for each process and device, how much of each moment went to holding and waiting.
+//! Lock lanes: for each process and device, how much of each moment went to holding, to waiting, and to waiting for memory.
 //!
 //! Events paint exact spans; the state in each sample corrects what lost events left wrong. Two minutes are kept in bins
 //! of [`BIN_NS`], and the last seconds in [`FINE_NS`] as well, to see short slices turn by turn.
@@ -29,6 +29,8 @@ pub struct Cell {
     pub hold: f32,
     /// Share of the time it waited or was held back.
     pub wait: f32,
+    /// Share of the time an allocation waited for memory.
+    pub memory: f32,
     /// Was an allocation refused?
     pub denied: bool,
 }
@@ -40,6 +42,8 @@ pub struct Lane {
     fine: Ring,
     denied_ns: VecDeque<u64>,
     doing: Option<Doing>,
+    /// An allocation waits for memory, whatever the lock.
+    wants_memory: bool,
     /// Up to where the bins are filled; what is older is never painted again.
     painted_ns: u64,
 }
@@ -51,6 +55,7 @@ impl Default for Lane {
             fine: Ring::new(FINE_NS, FINE_BINS),
             denied_ns: VecDeque::new(),
             doing: None,
+            wants_memory: false,
             painted_ns: 0,
         }
     }
@@ -66,12 +71,21 @@ impl Lane {
             self.coarse.paint(doing, self.painted_ns, now_ns);
             self.fine.paint(doing, self.painted_ns, now_ns);
         }
+        if self.wants_memory {
+            self.coarse.paint(Doing::Memory, self.painted_ns, now_ns);
+            self.fine.paint(Doing::Memory, self.painted_ns, now_ns);
+        }
         self.painted_ns = now_ns;
     }
 
     fn turn(&mut self, doing: Option<Doing>, at_ns: u64) {
         self.extend(at_ns);
         self.doing = doing;
+    }
+
+    fn want_memory(&mut self, wants: bool, at_ns: u64) {
+        self.extend(at_ns);
+        self.wants_memory = wants;
     }
 
     fn deny(&mut self, at_ns: u64) {
@@ -87,12 +101,17 @@ impl Lane {
             0..BIN_NS => &self.fine,
             _ => &self.coarse,
         };
-        let (hold, wait) = ring.shares(from_ns, to_ns);
+        let [hold, wait, memory] = ring.shares(from_ns, to_ns);
         let denied = self
             .denied_ns
             .iter()
             .any(|at| (from_ns..to_ns).contains(at));
-        Cell { hold, wait, denied }
+        Cell {
+            hold,
+            wait,
+            memory,
+            denied,
+        }
     }
 }
 
@@ -124,12 +143,17 @@ impl Lanes {
                     LockState::Idle | LockState::Paused => None,
                 };
                 let key = (Who::of(process), holding.gpu);
-                if doing.is_none() && !self.lanes.contains_key(&key) {
+                let wait = holding.memory_wait;
+                if doing.is_none() && wait.is_none() && !self.lanes.contains_key(&key) {
                     continue;
                 }
                 let lane = self.lanes.entry(key).or_default();
                 if lane.doing != doing {
                     lane.turn(doing, holding.lock.since_ns.max(1).min(sample.time_ns));
+                }
+                if lane.wants_memory != wait.is_some() {
+                    let since = wait.map_or(sample.time_ns, |wait| wait.since_ns);
+                    lane.want_memory(wait.is_some(), since.max(1).min(sample.time_ns));
                 }
                 lane.extend(sample.time_ns);
             }
@@ -155,6 +179,8 @@ impl Lanes {
                 lane.turn(None, at_ns);
             }
             What::Denial { .. } => lane.deny(at_ns),
+            What::MemoryWait { .. } => lane.want_memory(true, at_ns),
+            What::MemoryDone { .. } => lane.want_memory(false, at_ns),
             _ => {}
         }
     }
@@ -208,6 +234,22 @@ mod tests {
         assert_eq!((second(10).hold, second(10).wait), (0.0, 1.0));
         assert_eq!((second(11).hold, second(11).wait), (1.0, 0.0));
         assert_eq!((second(12).hold, second(12).wait), (0.0, 0.0));
+    }
+
+    #[test]
+    fn waiting_for_memory_is_painted_beside_what_the_lock_does() {
+        let mut lane = Lane::default();
+        lane.turn(Some(Doing::Hold), 10 * S);
+        lane.want_memory(true, 11 * S);
+        lane.turn(None, 12 * S);
+        lane.want_memory(false, 13 * S);
+        lane.extend(20 * S);
+        let second = |s: u64| lane.cell(s * S, (s + 1) * S);
+        let shares = |cell: Cell| (cell.hold, cell.memory);
+        assert_eq!(shares(second(10)), (1.0, 0.0));
+        assert_eq!(shares(second(11)), (1.0, 1.0));
+        assert_eq!(shares(second(12)), (0.0, 1.0));
+        assert_eq!(shares(second(13)), (0.0, 0.0));
     }
 
     #[test]

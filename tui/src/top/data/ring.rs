@@ -1,4 +1,4 @@
-//! A ring of time bins: how much of each went to holding and to waiting.
+//! A ring of time bins: how much of each went to holding, to waiting for the lock, and to waiting for memory.
 //!
 //! Bins are counted from boot, so every ring of one width shares one axis. A bin keeps time in 2 µs steps.
 
@@ -11,12 +11,14 @@ const STEP_NS: u64 = 2_000;
 pub(super) enum Doing {
     Hold,
     Wait,
+    Memory,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Bin {
     hold: u16,
     wait: u16,
+    memory: u16,
 }
 
 /// The recent past in bins of one width.
@@ -68,6 +70,7 @@ impl Ring {
                 let word = match doing {
                     Doing::Hold => &mut bin.hold,
                     Doing::Wait => &mut bin.wait,
+                    Doing::Memory => &mut bin.memory,
                 };
                 *word = word.saturating_add(steps);
             }
@@ -75,20 +78,22 @@ impl Ring {
         }
     }
 
-    /// The shares of `from_ns..to_ns` that went to holding and to waiting. Both ends are taken down to whole bins.
-    pub(super) fn shares(&self, from_ns: u64, to_ns: u64) -> (f32, f32) {
+    /// The shares of `from_ns..to_ns` that went to holding, to waiting for the lock, and to waiting for memory. Both ends are
+    /// taken down to whole bins.
+    pub(super) fn shares(&self, from_ns: u64, to_ns: u64) -> [f32; 3] {
         let (from, to) = (from_ns / self.bin_ns, to_ns / self.bin_ns);
         let index = |number: u64| {
             let at = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
             at.min(self.bins.len())
         };
-        let (mut hold, mut wait) = (0.0_f32, 0.0_f32);
+        let mut sums = [0.0_f32; 3];
         for bin in self.bins.range(index(from)..index(to).max(index(from))) {
-            hold += f32::from(bin.hold);
-            wait += f32::from(bin.wait);
+            for (sum, steps) in sums.iter_mut().zip([bin.hold, bin.wait, bin.memory]) {
+                *sum += f32::from(steps);
+            }
         }
         let whole = (to.saturating_sub(from).max(1) * self.bin_ns / STEP_NS) as f32;
-        ((hold / whole).min(1.0), (wait / whole).min(1.0))
+        sums.map(|sum| (sum / whole).min(1.0))
     }
 
     /// How many bins are kept now.
@@ -109,11 +114,11 @@ mod tests {
         let mut ring = Ring::new(S / 8, 64);
         ring.paint(Doing::Hold, 0, 1000 * S);
         assert_eq!(ring.len(), 64);
-        assert_eq!(ring.shares(999 * S, 1000 * S), (1.0, 0.0));
+        assert_eq!(ring.shares(999 * S, 1000 * S), [1.0, 0.0, 0.0]);
         ring.paint(Doing::Hold, 100_000 * S, 100_001 * S);
         assert!(ring.len() <= 64);
-        assert_eq!(ring.shares(100_000 * S, 100_001 * S), (1.0, 0.0));
-        assert_eq!(ring.shares(0, S), (0.0, 0.0));
+        assert_eq!(ring.shares(100_000 * S, 100_001 * S), [1.0, 0.0, 0.0]);
+        assert_eq!(ring.shares(0, S), [0.0; 3]);
     }
 
     #[test]
@@ -121,6 +126,6 @@ mod tests {
         let mut ring = Ring::new(S / 8, 4);
         ring.paint(Doing::Wait, 10 * S, 10 * S + S / 2);
         ring.paint(Doing::Hold, 2 * S, 3 * S);
-        assert_eq!(ring.shares(10 * S, 10 * S + S / 2), (0.0, 1.0));
+        assert_eq!(ring.shares(10 * S, 10 * S + S / 2), [0.0, 1.0, 0.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The weight, priority and cap of one process.
+//! The weight, priority and cap of one process, and what it does when memory is full.
 
 use shm_layout::Set;
 
@@ -71,6 +71,11 @@ impl ShareSubject {
                     "-20 to 19, the highest is next, or inherit",
                 ),
                 Field::text("Cap", cap, "1% to 100% of the GPU's time, none or inherit"),
+                Field::text(
+                    "When full",
+                    process.share.on_full.to_string(),
+                    "fail, wait or wait=10m for memory, or inherit",
+                ),
                 Field::choice("Paused", &["no", "yes"], process.share.paused.into()),
                 Field::text("Reason", "", "for the audit log"),
             ],
@@ -122,6 +127,7 @@ impl ShareSubject {
             ("Weight", "weight"),
             ("Priority", "priority"),
             ("Cap", "cap"),
+            ("When full", "on-full"),
         ] {
             let value = dialog.value(label);
             share.set(key, if value.is_empty() { INHERIT } else { value })?;

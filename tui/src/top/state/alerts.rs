@@ -50,6 +50,7 @@ rules! {
     "hog"          "HOG"     Warning "a process holds the lock of an idle GPU while others wait"    lock::hog;
     "over_quota"   "OVER"    Warning "a process holds more than its quota"                          memory::over_quota;
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    memory::denials;
+    "memwait"      "MEMWAIT" Note    "an allocation waits for memory"                               memory::waits;
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          lock::forced;
     "late"         "LATE"    Warning "a process released the lock while its work still ran"         lock::late;
     "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       process::invalid;

@@ -89,8 +89,16 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         short_time(axis.column_ns)
     );
     let glyphs = pen.glyphs();
+    let waited = |who: &Who| {
+        let holding = state.data().process(*who)?.on(state.choices.gpu)?;
+        Some(holding.memory_wait.is_some() || holding.counters.memory_waits > 0)
+    };
+    let memory = match all.iter().any(|who| waited(who) == Some(true)) {
+        true => format!("{} memory ", glyphs.memory),
+        false => String::new(),
+    };
     let legend = format!(
-        "{} hold {} part {} wait {} denied {} holder",
+        "{} hold {} part {} wait {memory}{} denied {} holder",
         glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
     );
     let mut inside = pen.pane(&title, &legend);
@@ -196,6 +204,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
                 cell if cell.hold >= 0.06 => (part(pen, cell), colour),
                 cell if cell.denied => (pen.glyphs().denied, bad),
                 // In the colour of the holds: turns alternate, and each change of style costs a terminal ten bytes.
+                cell if cell.memory >= 0.06 => (pen.glyphs().memory, colour),
                 cell if cell.wait >= 0.06 => (pen.glyphs().wait, colour),
                 _ => continue,
             };
@@ -232,6 +241,13 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         (_, ProcessState::Stuck) => ("STUCK".to_owned(), Role::Bad),
         (LockState::Hold, ProcessState::Stopped) => ("STOPPED".to_owned(), Role::Bad),
         (_, ProcessState::Stopped) => ("stopped".to_owned(), Role::Warn),
+        (_, ProcessState::Memwait) if let Some(wait) = holding.memory_wait => (
+            format!(
+                "mem  {:>6}",
+                short_time(data.sample.time_ns.saturating_sub(wait.since_ns))
+            ),
+            Role::Warn,
+        ),
         (LockState::Hold, _) => (format!("HOLD {:>6}", short_time(since)), Role::Title),
         (LockState::Wait, _) => (format!("wait {:>6}", short_time(since)), Role::Text),
         (LockState::Active, _) => (format!("runs {:>6}", short_time(since)), Role::Text),

@@ -155,7 +155,10 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
         ("left", Value::Span(_)) => Role::Warn,
         ("state", _) => match row.process.state {
             ProcessState::Stuck | ProcessState::Gone | ProcessState::Lost => Role::Bad,
-            ProcessState::Unmanaged | ProcessState::Paused | ProcessState::Stopped => Role::Warn,
+            ProcessState::Unmanaged
+            | ProcessState::Paused
+            | ProcessState::Memwait
+            | ProcessState::Stopped => Role::Warn,
             ProcessState::Hold => Role::Title,
             ProcessState::Wait
             | ProcessState::Back

@@ -1,7 +1,7 @@
 //! Memory over quota, refused, promised twice or not counted.
 
 use super::{Finding, NEWS_NS, about, each, name, some, some_of};
-use crate::sample::Who;
+use crate::sample::{ProcessSample, Who, memory};
 use crate::text::units::short_size;
 use crate::top::data::Data;
 
@@ -56,6 +56,19 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
                 short_size(*last),
             ),
         ));
+    });
+}
+
+pub(super) fn waits(data: &Data, found: &mut Vec<Finding>) {
+    each(data, |process, holding| {
+        let named = |process: &ProcessSample| name(data, process);
+        if let Some(what) = memory::sentence(&data.sample, process, holding, named) {
+            found.push(about(
+                process,
+                holding,
+                format!("{} {what}", name(data, process)),
+            ));
+        }
     });
 }
 
