@@ -1460,7 +1460,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__pause)
-            opts="-h --reason --dry-run --help"
+            opts="-h --evict --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1744,7 +1744,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__run)
-            opts="-h --gpu --memory --on-full --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --trace --help"
+            opts="-h --gpu --memory --on-full --evict-after --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --trace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1759,6 +1759,10 @@ _gpushare() {
                     return 0
                     ;;
                 --on-full)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --evict-after)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2110,7 +2114,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__wrap)
-            opts="-h --gpu --memory --on-full --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --help"
+            opts="-h --gpu --memory --on-full --evict-after --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2125,6 +2129,10 @@ _gpushare() {
                     return 0
                     ;;
                 --on-full)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --evict-after)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -31,8 +31,8 @@ complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "ps" -d 'Show ever
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "quota" -d 'Set or show memory quotas'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "policy" -d 'Set or show lock policies'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "group" -d 'Create, change, remove or show groups of processes that share a quota'
-complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "set" -d 'Change weight, priority or cap of a running process, or what it does when memory is refused'
-complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "pause" -d 'Keep a process off the GPU until it is resumed; its memory stays allocated'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "set" -d 'Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted'
+complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "pause" -d 'Keep a process off the GPU until it is resumed; its memory stays allocated, or leaves the GPU with --evict'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "resume" -d 'Let a paused process use the GPU again'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "undo" -d 'Undo the newest edits'
 complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "audit" -d 'Show who changed what, when and why, newest last'
@@ -54,6 +54,7 @@ complete -c gpushare -n "__fish_gpushare_needs_command" -f -a "help" -d 'Print t
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l gpu -d 'Run on one device: its number, its UUID, or `auto` for the least busy one' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l memory -d 'Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l on-full -d 'What an allocation does that finds no room: fail at once, wait for it, or wait=TIME (wait=10m) [default: fail]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l evict-after -d 'When it has not called the driver for this long, evict its memory to the host until its next call [default: never]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l weight -d 'Share of the device\'s time relative to others under order=fair, 1 to 1000 [default: 100]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l priority -d 'Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l cap -d 'Upper limit of its share of the device\'s time, 1% to 100%' -r
@@ -123,8 +124,9 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l reason -d 'Why
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -s h -l help -d 'Print help'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l reason -d 'Why, for the audit log' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l evict -d 'Move its memory to the host, so that others can use the room; it comes back at its first call after resume'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
-complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -s h -l help -d 'Print help'
@@ -198,6 +200,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand mps; and __fish_seen_s
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l gpu -d 'Run on one device: its number, its UUID, or `auto` for the least busy one' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l memory -d 'Quota: a size (8GiB, 512M), a share of the device (25%), none, or one per device (0:8GiB,1:50%)' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l on-full -d 'What an allocation does that finds no room: fail at once, wait for it, or wait=TIME (wait=10m) [default: fail]' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l evict-after -d 'When it has not called the driver for this long, evict its memory to the host until its next call [default: never]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l weight -d 'Share of the device\'s time relative to others under order=fair, 1 to 1000 [default: 100]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l priority -d 'Priority under order=priority, -20 to 19; the highest gets the lock next [default: 0]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l cap -d 'Upper limit of its share of the device\'s time, 1% to 100%' -r
@@ -245,8 +248,8 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_s
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "quota" -d 'Set or show memory quotas'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "policy" -d 'Set or show lock policies'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "group" -d 'Create, change, remove or show groups of processes that share a quota'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "set" -d 'Change weight, priority or cap of a running process, or what it does when memory is refused'
-complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "pause" -d 'Keep a process off the GPU until it is resumed; its memory stays allocated'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "set" -d 'Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted'
+complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "pause" -d 'Keep a process off the GPU until it is resumed; its memory stays allocated, or leaves the GPU with --evict'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "resume" -d 'Let a paused process use the GPU again'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "undo" -d 'Undo the newest edits'
 complete -c gpushare -n "__fish_gpushare_using_subcommand help; and not __fish_seen_subcommand_from run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help" -f -a "audit" -d 'Show who changed what, when and why, newest last'

@@ -6,11 +6,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use gpushare_abi::errors::CUerror;
+
 use crate::{
     ask::stream,
     bypass::Bypass,
     guest::{self, Device, Guest, guest},
-    life, place,
+    life, place, residence,
     thread::{self, Thread, Used, Work, add},
     trace,
 };
@@ -20,8 +22,12 @@ use crate::{
 pub enum Admission {
     /// To the driver, unmanaged.
     Aside(Bypass),
+    /// The same; until the driver has answered the thread is in no gate, and inside as far as the door is concerned.
+    Marked(&'static Thread),
     /// To the driver, inside the gate.
     Inside(Pass),
+    /// Not to the driver: it is gone, and this is the answer.
+    Refused(CUerror),
 }
 
 /// A submission inside a gate.
@@ -46,7 +52,15 @@ impl Admission {
     pub fn ordinal(&self) -> Option<u8> {
         match self {
             Self::Inside(pass) => Some(pass.device.ordinal),
-            Self::Aside(_) => None,
+            Self::Aside(_) | Self::Marked(_) | Self::Refused(_) => None,
+        }
+    }
+
+    /// The answer, if the driver is not to be asked.
+    pub fn refusal(&self) -> Option<CUerror> {
+        match self {
+            Self::Refused(error) => Some(*error),
+            _ => None,
         }
     }
 }
@@ -55,6 +69,27 @@ impl Admission {
 #[cold]
 #[inline(never)]
 pub fn admit(key: usize, work: Work) -> Admission {
+    loop {
+        let admission = try_to_admit(key, work);
+        let Admission::Aside(why) = admission else {
+            return admission;
+        };
+        let thread = match why {
+            Bypass::Reentrant | Bypass::Unmanaged | Bypass::Leaving => return admission,
+            _ => thread::attached(),
+        };
+        if why != Bypass::Away && thread.step_aside() {
+            return Admission::Marked(thread);
+        }
+        match catch_unwind(residence::wait) {
+            Ok(Err(error)) => return Admission::Refused(error),
+            Ok(Ok(())) => {}
+            Err(_) => guest::fault(),
+        }
+    }
+}
+
+fn try_to_admit(key: usize, work: Work) -> Admission {
     match catch_unwind(|| decide(key, work)) {
         Ok(Ok(pass)) => Admission::Inside(pass),
         Ok(Err(why)) => {
@@ -74,12 +109,15 @@ pub fn admit(key: usize, work: Work) -> Admission {
 /// The driver has answered.
 #[inline(never)]
 pub fn finish(admission: Admission) {
-    let Admission::Inside(pass) = admission else {
-        return;
+    let pass = match admission {
+        Admission::Inside(pass) => pass,
+        Admission::Marked(thread) => return thread.end(),
+        Admission::Aside(_) | Admission::Refused(_) => return,
     };
     pass.work.count(pass.thread.tally(pass.device.ordinal));
     pass.thread.end();
-    if pass.counted {
+    // What comes now may ask the driver. A turn that ends because the process is evicted needs none of it.
+    if pass.counted && pass.thread.step_aside() {
         let after = || {
             pass.device
                 .turn
@@ -88,6 +126,7 @@ pub fn finish(admission: Admission) {
         if catch_unwind(AssertUnwindSafe(after)).is_err() {
             guest::fault();
         }
+        pass.thread.end();
     }
 }
 
@@ -104,6 +143,9 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
     let thread = thread::attached();
     if thread.is_in_a_hook() {
         return Err(Bypass::Reentrant);
+    }
+    if residence::is_away() {
+        return Err(Bypass::Away);
     }
     let Some(guest) = life::guest_or_arrive() else {
         if let Some(page) = guest::page().filter(|page| page.unmanaged.is_open()) {
@@ -131,15 +173,13 @@ fn decide(key: usize, work: Work) -> Result<Pass, Bypass> {
             counted: false,
         });
     }
-    let used = locate(guest, thread, key)?;
-    let device = guest
-        .device(used.ordinal.into())
-        .ok_or(Bypass::UnknownDevice)?;
-    if stream::is_capturing(key) {
-        let tally = thread.tally(used.ordinal);
-        add(&tally.captured, 1);
-        return Err(Bypass::Capturing);
+    // The driver is asked where it goes: not while its door is closed.
+    if !thread.step_aside() {
+        return Err(Bypass::Away);
     }
+    let found = find(guest, thread, key);
+    thread.end();
+    let (device, used) = found?;
     let counted = enter(guest, device, thread)?;
     thread.remember(used);
     Ok(Pass {
@@ -162,6 +202,24 @@ fn known(guest: &'static Guest, thread: &Thread, key: usize) -> Option<(&'static
         ordinal,
     };
     thread.begin_known(key).then_some((device, used))
+}
+
+/// The device, and the stream as the driver has it, if that does not capture.
+fn find(
+    guest: &'static Guest,
+    thread: &Thread,
+    key: usize,
+) -> Result<(&'static Device, Used), Bypass> {
+    let used = locate(guest, thread, key)?;
+    let device = guest
+        .device(used.ordinal.into())
+        .ok_or(Bypass::UnknownDevice)?;
+    if stream::is_capturing(key) {
+        let tally = thread.tally(used.ordinal);
+        add(&tally.captured, 1);
+        return Err(Bypass::Capturing);
+    }
+    Ok((device, used))
 }
 
 /// Which context, and so which device, the submission is for.

@@ -11,7 +11,7 @@ pub mod pool;
 pub mod record;
 pub mod sparse;
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CUdevice;
@@ -34,6 +34,12 @@ pub struct Books {
     pub caches: cache::Book,
     /// Which graph allocates what.
     pub graphs: graph::Book,
+    /// Allocations of managed memory.
+    pub managed: AtomicU64,
+    /// Memory or an event was shown to other processes.
+    pub shown: AtomicBool,
+    /// Another process's was taken.
+    pub taken: AtomicBool,
     /// Which of our devices an NVML handle is.
     pub nvml: nvml::Book,
     /// The devices' primary contexts, by ordinal, once retained.

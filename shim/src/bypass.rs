@@ -9,6 +9,8 @@ pub enum Bypass {
     Reentrant,
     /// The process is ending.
     Leaving,
+    /// The process is evicted: the call waits until it is back.
+    Away,
     /// No context is current: the driver will say so itself.
     NoContext,
     /// The device has no entry in our slot.

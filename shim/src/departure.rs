@@ -8,6 +8,7 @@ use std::{
 use crate::{
     guest::{self, Guest, guest},
     notice::{self, Cause},
+    residence,
     sys::futex::{self, Watch},
     trace,
 };
@@ -35,6 +36,7 @@ pub extern "C" fn leave() {
         return;
     }
     guest.leaving.store(true, Relaxed);
+    residence::leave(guest);
     guest.ring();
     // The keeper gives the lock up and leaves. It is not waited for long: the process has to end.
     let until = Instant::now() + Duration::from_millis(500);
@@ -51,7 +53,10 @@ pub extern "C" fn leave() {
     guest.tracer.wait_for_files();
     // What still runs runs as if we were not there: static destructors that free, threads that launch.
     if let Some(page) = guest::page() {
-        page.unmanaged.open(trace::is_on());
+        // Nothing runs any more on a device that the process is not on: its door stays shut.
+        if !residence::is_away() {
+            page.unmanaged.open(trace::is_on());
+        }
         page.guest.store(std::ptr::null_mut(), Relaxed);
     }
     guest.registration.leave();

@@ -4,4 +4,5 @@ pub mod dlsym;
 pub mod exports;
 pub mod fast;
 pub mod proc_address;
+pub mod through;
 mod trampoline;

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Counters, Entry, Ledger, Registration, environment::Environment};
 
-use crate::{books::Books, sys::futex, tracer::state::Tracer, turn::state::Turn};
+use crate::{
+    books::Books, residence::state::Residence, sys::futex, tracer::state::Tracer, turn::state::Turn,
+};
 
 pub use page::{gate_of, guest, page};
 
@@ -27,6 +29,8 @@ pub struct Device {
     pub ledger: Ledger<'static>,
     /// What it is known by.
     pub uuid: [u8; 16],
+    /// [`shm_layout::DEVICE_MIG`] and the like.
+    pub flags: u32,
     /// All its memory, as the driver says.
     pub total_bytes: u64,
     /// The right to submit to it.
@@ -43,6 +47,8 @@ pub struct Guest {
     pub environment: Environment,
     /// What the memory side keeps.
     pub memory: Books,
+    /// Where its memory is.
+    pub residence: Residence,
     /// What is traced.
     pub tracer: Tracer,
     /// Wakes the keeper: bump, then futex wake.

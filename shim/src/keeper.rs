@@ -22,6 +22,7 @@ use crate::{
     departure,
     guest::{self, Device, Guest},
     notice::{self, Cause},
+    residence,
     sys::{
         futex::{self, Watch},
         own_thread,
@@ -60,7 +61,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
 
 fn keep(guest: &'static Guest) {
     // The keeper's own driver calls are no submissions.
-    let _inside = thread::Inside::enter();
+    let _inside = thread::Inside::enter_as_ours();
     let mark = guest.registration.attach_keeper();
     if let Err(error) = &mark {
         notice::once(
@@ -87,6 +88,7 @@ fn keep(guest: &'static Guest) {
             guest.registration.heartbeat(now);
             guest.memory.live.grow_if_wanted();
             guest.tracer.tick(guest, now);
+            residence::look(guest, now);
             beat_at = now + BEAT;
         }
         if now >= reap_at {

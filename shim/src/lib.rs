@@ -14,17 +14,18 @@
 //! life        life                  how a process becomes a guest
 //! keeper      keeper                the thread that watches the clock
 //! departure   departure             the end of a guest
+//! residence   residence             where the process's memory is: evicted, and brought back
 //! tracer      tracer                a trace is switched on and off
 //! turn        turn                  who may submit, and when: the lock of each device
 //! loss        loss                  the application's context is lost
 //! subjects    trace, place, real    calls are written down; which device a thread is on; the caller's own call
 //! guest       guest                 the registration, the devices, what is kept for them; the page that a fork wipes
-//! state       books, turn::state, tracer::state    what a guest keeps, as plain data
+//! state       books, turn::state, tracer::state, residence::state    what a guest keeps, as plain data
 //! drain       turn::drain, turn::ahead, turn::gap    waiting until submitted work is done, and how much is queued
 //! event       turn::event           an event that we record on our own account
 //! ask         ask                   what we ask the driver on our own account
 //! thread      thread                one thread's record
-//! gate        gate                  the word that a submission looks at
+//! gate        gate, door            the words that a submission and any other call look at
 //! driver      driver                the driver's functions: the table, addresses, typed calls
 //! sys         sys                   the kernel, libc and the dynamic linker
 //! protocol    protocol              how threads agree by words (loom)
@@ -71,6 +72,7 @@ mod ask;
 pub mod books;
 pub mod bypass;
 pub mod departure;
+mod door;
 pub mod driver;
 mod face;
 pub mod gate;
@@ -84,6 +86,7 @@ pub mod place;
 mod primitive;
 pub mod protocol;
 pub mod real;
+pub mod residence;
 mod sys;
 pub mod thread;
 pub mod trace;

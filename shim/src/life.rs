@@ -30,6 +30,7 @@ use crate::{
     keeper,
     notice::{self, Cause},
     real::{Here, Real},
+    residence::state::Residence,
     sys::{
         barrier,
         futex::{self, Watch},
@@ -214,6 +215,7 @@ fn make_guest() -> Option<Guest> {
         devices,
         environment,
         memory: Books::default(),
+        residence: Residence::default(),
         tracer: Tracer::default(),
         doorbell: AtomicU32::new(0),
         leaving: AtomicBool::new(false),
@@ -284,6 +286,7 @@ fn enter_device(registration: &'static Registration, ordinal: i32) -> Option<Dev
         entry,
         ledger: registration.ledger(entry),
         uuid,
+        flags,
         total_bytes: total as u64,
         turn: Turn::default(),
     })

@@ -30,6 +30,8 @@ pub enum Cause {
     Trace,
     /// `GPUSHARE_LOG=info`: we are there.
     Arrival,
+    /// Its memory was lost on the way.
+    Evicted,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);

@@ -4,6 +4,7 @@ pub mod barrier;
 pub mod elf;
 pub mod errno;
 pub mod futex;
+pub mod host_memory;
 pub mod libc_dl;
 pub mod no_cancel;
 mod old_libc;

@@ -31,7 +31,7 @@ use std::{
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Acquire, DeviceLock, PolicyKind, Reason, clock};
 
-use state::{Phase, State, Turn, is_counted, is_locked};
+use state::{Phase, State, Turn, is_counted, is_evicted, is_locked};
 
 use crate::{
     bypass::Bypass,
@@ -51,6 +51,9 @@ impl Turn {
         let mut state = self.lock();
         let mut decided = false;
         loop {
+            if is_evicted() {
+                return Err(Bypass::Away);
+            }
             if guest.is_leaving() {
                 return Err(Bypass::Leaving);
             }
@@ -193,6 +196,15 @@ impl Turn {
         }
     }
 
+    /// The process is locked from now on, by itself: no submission passes the gate. Says whether none holds a turn.
+    pub fn shut(&self, device: &Device) -> bool {
+        let state = self.lock();
+        gate_of(device).close();
+        self.think_again.store(true, Relaxed);
+        self.changed.notify_all();
+        state.phase == Phase::Free
+    }
+
     /// Waits for a change, but not long: who waits here also wants to hear that the process ends.
     fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         let since = trace::begin_wait();
@@ -206,9 +218,12 @@ fn gate_of(device: &Device) -> &'static gate::Gate {
     guest::gate_of(device.ordinal).unwrap_or(gate::always_closed())
 }
 
-/// Lets submissions to a device through; while a trace is on, on the path where they are timed.
+/// Lets submissions to a device through; while a trace is on, on the path where they are timed. Not while the process is
+/// locked: behind its turn's mutex no gate opens any more.
 fn open_gate(device: &Device) {
-    gate_of(device).open(trace::is_on());
+    if !is_locked() {
+        gate_of(device).open(trace::is_on());
+    }
 }
 
 /// Streams that are about to vanish are no longer asked about; waits for a drain that uses them.

@@ -30,7 +30,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
         "shown to other hosts is what `cuMemCreate` made and what is charged; what an endpoint keeps alive after its last handle is not known",
     ),
     (
-        "`cuMemPoolImport…`, `cuExternalMemoryGetMapped…`, `cuGraphics…`",
+        "`cuExternalMemoryGetMapped…`, `cuGraphics…`",
         "show memory that its maker is charged for",
     ),
     (
@@ -47,7 +47,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ),
     (
         "`cuCheckpointProcessCheckpoint`, `cuCheckpointProcessRestore`",
-        "what a checkpoint takes off a device stays charged: it comes back to the same addresses",
+        "what a program's own checkpoint takes off a device stays charged: it comes back to the same addresses",
     ),
     (
         "`cuGraphKernelNodeSetParams`, `cuGraphExecUpdate` and other changes to graphs",
@@ -104,7 +104,7 @@ fn document() -> String {
     let mut text = String::from(
         "<!-- Generated from the tables by `BLESS=1 cargo test -p gpushare-shim documented`; do not edit. -->\n\n\
          # What we do at each function of the driver\n\n\
-         A function that is not here passes through untouched. *Since* is the version `cuGetProcAddress` is asked for.\n\n\
+         A function that is not here passes through untouched; only while the process is evicted it waits, as all do. *Since* is the version `cuGetProcAddress` is asked for.\n\n\
          | function | since | per-thread form | what we do |\n|---|---|---|---|\n",
     );
     let abouts = abouts();

@@ -7,7 +7,7 @@ mod policy;
 mod words;
 
 pub(crate) use context::{loss_of, loss_word, mps_of, mps_word};
-pub(crate) use launch::{LaunchShare, on_full_of, on_full_word};
+pub(crate) use launch::{LaunchShare, evict_after_of, evict_after_word, on_full_of, on_full_word};
 pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
 pub(crate) use words::{NameWords, key_of, name_words, text_of, text_words, uuid_of, uuid_words};
 
@@ -15,8 +15,8 @@ use crate::{
     control::{SLOT_WORDS, SMALL_WORDS},
     state::POLICY_WORDS,
     value::{
-        Boost, DEVICES_PER_PROCESS, LockPolicy, OnFull, QuotaValue, RECORDS, TraceOrder, Until,
-        Uuid, valid_cap, valid_priority, valid_weight,
+        Boost, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, OnFull, QuotaValue, RECORDS,
+        TraceOrder, Until, Uuid, valid_cap, valid_priority, valid_weight,
     },
 };
 
@@ -74,6 +74,8 @@ pub(crate) struct SlotSettings {
     pub(crate) quotas: [QuotaSetting; DEVICES_PER_PROCESS + 1],
     pub(crate) trace: Option<TraceOrder>,
     pub(crate) on_full: Option<OnFull>,
+    pub(crate) evict: Option<bool>,
+    pub(crate) evict_after: Option<EvictAfter>,
 }
 
 /// The part of a process's record that is about its share.
@@ -85,6 +87,8 @@ pub(crate) struct ShareSettings {
     pub(crate) paused: Option<bool>,
     pub(crate) boost: Option<Boost>,
     pub(crate) on_full: Option<OnFull>,
+    pub(crate) evict: Option<bool>,
+    pub(crate) evict_after: Option<EvictAfter>,
 }
 
 /// Index of the quota that holds for every device.
@@ -184,6 +188,8 @@ fn halves(word: u64) -> (u32, u32) {
 const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
 /// What it does when memory is refused.
 const ON_FULL: usize = TRACE + 2;
+/// After which idle time it is evicted.
+const EVICT_AFTER: usize = TRACE + 1;
 const _: () = assert!(ON_FULL < SLOT_WORDS);
 
 const WEIGHT: u32 = 1;
@@ -192,6 +198,8 @@ const CAP: u32 = 4;
 const PAUSED_SET: u32 = 8;
 const PAUSED: u32 = 16;
 const BOOST: u32 = 32;
+const EVICT_SET: u32 = 64;
+const EVICT: u32 = 128;
 
 /// A trace order's word; zero is none.
 fn order_words(order: Option<TraceOrder>) -> u64 {
@@ -215,6 +223,8 @@ impl SlotSettings {
             paused,
             boost,
             on_full,
+            evict,
+            evict_after,
             ..
         } = *self;
         ShareSettings {
@@ -224,6 +234,8 @@ impl SlotSettings {
             paused,
             boost,
             on_full,
+            evict,
+            evict_after,
         }
     }
 
@@ -237,6 +249,8 @@ impl SlotSettings {
         flag(self.paused.is_some(), PAUSED_SET);
         flag(self.paused == Some(true), PAUSED);
         flag(self.boost.is_some(), BOOST);
+        flag(self.evict.is_some(), EVICT_SET);
+        flag(self.evict == Some(true), EVICT);
         words[0] = pair(self.epoch, flags);
         words[1] = pair(self.weight.unwrap_or(0), self.cap.unwrap_or(0));
         let boost = self.boost.unwrap_or(Boost {
@@ -247,6 +261,7 @@ impl SlotSettings {
         words[3] = boost.until_ns;
         words[TRACE] = order_words(self.trace);
         words[ON_FULL] = on_full_word(self.on_full);
+        words[EVICT_AFTER] = evict_after_word(self.evict_after);
         for (quota, words) in self.quotas.iter().zip(words[4..].chunks_exact_mut(4)) {
             let (kind, amount) = quota_words(quota.value);
             let (then_kind, then_amount) = quota_words(quota.then);
@@ -282,6 +297,8 @@ impl SlotSettings {
             quotas,
             trace: order_of(words[TRACE]),
             on_full: on_full_of(words[ON_FULL]),
+            evict: Some(has(EVICT)).filter(|_| has(EVICT_SET)),
+            evict_after: evict_after_of(words[EVICT_AFTER]),
         }
     }
 

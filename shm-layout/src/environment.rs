@@ -101,6 +101,7 @@ impl Environment {
         let limits = &mut environment.limits;
         memory(&mut reader, limits);
         limits.on_full = reader.own(variables::ON_FULL, str::parse);
+        limits.evict_after = reader.own(variables::EVICT_AFTER, str::parse);
         share(&mut reader, limits);
         policy(&mut reader, limits);
         limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));

@@ -83,6 +83,7 @@ fn what(event: &Event) -> u64 {
         EventKind::Lost => (17, 0),
         EventKind::MemoryWait => (18, 0),
         EventKind::MemoryDone => (19, 0),
+        EventKind::Residence => (20, 0),
     };
     kind | reason << 8 | u64::from(event.device) << 16 | u64::from(event.call) << 32
 }
@@ -127,6 +128,7 @@ fn kind_of(what: u64) -> Option<EventKind> {
         17 => EventKind::Lost,
         18 => EventKind::MemoryWait,
         19 => EventKind::MemoryDone,
+        20 => EventKind::Residence,
         _ => return None,
     })
 }

@@ -247,6 +247,47 @@ impl<'r> Ledger<'r> {
         self.device.came_back();
     }
 
+    /// The process's memory has left the device, and so much besides that is in no account: its bytes are its own still, and
+    /// others may use the room. Says how many.
+    pub fn evict(&self, besides: u64) -> u64 {
+        let bytes = self.words.used.load(Ordering::Relaxed);
+        // First the new place, then the old one: who dies in between is cleared of both.
+        self.words.evicted.store(bytes, Ordering::Relaxed);
+        crash_point!("evict:noted");
+        account::release(&self.device.outside, besides);
+        self.release(bytes);
+        bytes
+    }
+
+    /// Bytes of this process that are not on the device.
+    pub fn evicted(&self) -> u64 {
+        self.words.evicted.load(Ordering::Relaxed)
+    }
+
+    /// It is on the device again: of what was reserved for that, so much is in no account.
+    pub fn returned(&self, besides: u64) {
+        self.words.evicted.store(0, Ordering::Relaxed);
+        self.device.outside.fetch_add(besides, Ordering::Relaxed);
+        self.release(besides);
+    }
+
+    /// The same as [`say_free`](Self::say_free) by one who knows it about `late_ns` late: as long as the accounts have not stood
+    /// still for that time, what is outside may turn out more, but not less. `seen` is kept from one call to the next.
+    pub fn say_free_late(&self, free: u64, late_ns: u64, seen: &mut (u64, u64)) {
+        let now = clock::now();
+        let device = usize::from(self.entry.device());
+        let held = self.seat.segments().state().held_together(device, None);
+        if seen.0 != held {
+            *seen = (held, now);
+        }
+        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        let outside = total.saturating_sub(free).saturating_sub(held);
+        if now.saturating_sub(seen.1) >= late_ns || outside > self.outside() {
+            self.device.outside.store(outside, Ordering::Relaxed);
+            self.device.outside_ns.store(now, Ordering::Relaxed);
+        }
+    }
+
     /// Charges bytes the driver has granted already, whatever the quota.
     pub fn charge_unchecked(&self, bytes: u64) {
         let mut used = self.words.used.load(Ordering::Relaxed);

@@ -145,7 +145,9 @@ pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use map::map;
 pub use reap::reap;
-pub use register::{DevicesFull, KeeperMark, RegisterError, Registration, register};
+pub use register::{
+    DevicesFull, KeeperMark, Moved, RegisterError, Registration, ask_to_evict, register,
+};
 pub use segment::{Control, Segments, State};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
@@ -153,9 +155,10 @@ pub use snapshot::{
 };
 pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,
-    Denial, EVENT_RING, Edit, Entry, Event, EventKind, Gang, HISTOGRAM, Histogram, Identity,
-    LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MemoryLimit,
-    MemoryWait, OnFull, OneQuota, Order, Outlook, PolicyKind, Quota, QuotaValue, Reason, Set,
-    Share, SlotId, Source, Until, Uuid, What, bucket_start_ns, format_uuid, parse_uuid, quantile,
+    Denial, EVENT_RING, Edit, Entry, Event, EventKind, EvictAfter, Gang, HISTOGRAM, Histogram,
+    Identity, LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
+    MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, Phase, PolicyKind, Quota,
+    QuotaValue, Reason, Residence, Set, Share, SlotId, Source, Until, Uuid, What, Why,
+    bucket_start_ns, format_uuid, parse_uuid, quantile,
 };
 pub use variables::ALIASES;

@@ -117,6 +117,14 @@ impl Slot {
             &self.trace_state,
             &self.trace_records,
             &self.trace_dropped,
+            &self.launch_evict_after,
+            &self.residence,
+            &self.residence_since,
+            &self.residence_expected,
+            &self.host_bytes,
+            &self.used_ns,
+            &self.evict_asked,
+            &self.swap_ns,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -145,6 +153,7 @@ impl DeviceEntry {
             &self.peak,
             &self.launch_quota,
             &self.launch_bytes,
+            &self.evicted,
             &self.lock_since,
         ] {
             word.store(0, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 mod context;
 mod enter;
 mod error;
+mod residence;
 
 use std::{
     io,
@@ -16,6 +17,7 @@ use std::{
 pub use self::{
     enter::register,
     error::{DevicesFull, RegisterError},
+    residence::{Moved, ask_to_evict},
 };
 use crate::{
     book::Seat,
@@ -35,6 +37,7 @@ use crate::{
     },
 };
 pub use crate::{reap::reap, value::Identity};
+pub(crate) use residence::view as residence_of;
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {

@@ -6,7 +6,7 @@ use crate::{
     counters::CounterView,
     value::{
         ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Loss, MemoryWait, Quota, QuotaValue, REASONS,
-        Reason, Share, SlotId, Source, TraceView, Uuid,
+        Reason, Residence, Share, SlotId, Source, TraceView, Uuid,
     },
 };
 
@@ -111,6 +111,8 @@ pub struct ProcessView<D = ProcessDeviceView> {
     pub invalid: bool,
     /// Its trace.
     pub trace: TraceView,
+    /// Where its memory is.
+    pub residence: Residence,
     /// Its devices.
     pub devices: Vec<D>,
 }
@@ -130,6 +132,7 @@ impl<D> ProcessView<D> {
             acked: self.acked,
             invalid: self.invalid,
             trace: self.trace,
+            residence: self.residence,
             devices,
         }
     }
@@ -152,6 +155,9 @@ pub struct ProcessDeviceView {
     /// Bytes held.
     #[cfg_attr(feature = "serde", serde(rename = "used_bytes"))]
     pub used: u64,
+    /// Bytes that are its own and not on the device: evicted.
+    #[cfg_attr(feature = "serde", serde(rename = "evicted_bytes"))]
+    pub evicted: u64,
     /// The most it ever held.
     #[cfg_attr(feature = "serde", serde(rename = "peak_bytes"))]
     pub peak: u64,

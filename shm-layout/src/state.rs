@@ -166,10 +166,24 @@ shared! {
         832 trace_state: AtomicU64,
         840 trace_records: AtomicU64,
         848 trace_dropped: AtomicU64,
-        856 _reserved1: AtomicU64,
+        /// After which idle time it is evicted, as launched (`codec::evict_after_word`).
+        856 launch_evict_after: AtomicU64,
         /// What it does when memory is refused, as launched (`codec::on_full_word`).
         864 launch_on_full: AtomicU64,
-        872 _reserved: [AtomicU64; 11],
+        /// Where its memory is, why not elsewhere, and the driver's code (`register::residence`); since when.
+        872 residence: AtomicU64,
+        880 residence_since: AtomicU64,
+        /// How long a step under way takes.
+        888 residence_expected: AtomicU64,
+        /// Bytes of the host that its copy takes, or will take.
+        896 host_bytes: AtomicU64,
+        /// When the application last called the driver.
+        904 used_ns: AtomicU64,
+        /// Another process asks it to give its memory up: when. That process writes; its own keeper clears.
+        912 evict_asked: AtomicU64,
+        /// What its last way out and back took.
+        920 swap_ns: AtomicU64,
+        928 _reserved: [AtomicU64; 4],
         960 entries: [DeviceEntry; DEVICES_PER_PROCESS],
     }
 }
@@ -192,7 +206,8 @@ shared! {
         /// Whether its contexts are MPS's, as the driver said: 0 not told, 1 no, 2 yes.
         48 mps: AtomicU32,
         52 _reserved1: AtomicU32,
-        56 _reserved0: AtomicU64,
+        /// Bytes that are its own and not on the device: evicted.
+        56 evicted: AtomicU64,
         /// Futex word: changes when a turn is given to us, or we are to look again. The giver adds, and the operator.
         64 grant: AtomicU32,
         /// 0 idle, 1 waits, 2 holds, 3 is active, 4 is held back.

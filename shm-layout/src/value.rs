@@ -14,6 +14,7 @@ mod memory_wait;
 mod on_full;
 mod policy;
 mod quota;
+mod residence;
 mod share;
 mod sizes;
 mod source;
@@ -33,6 +34,7 @@ pub use memory_wait::{Blocked, MemoryWait};
 pub use on_full::OnFull;
 pub use policy::{LockPolicy, Order, PolicyKind};
 pub use quota::{Denial, Limit, Outlook, Quota, QuotaValue};
+pub use residence::{EvictAfter, Phase, Residence, Why};
 pub use share::Share;
 pub(crate) use share::{Pace, valid_cap, valid_priority, valid_weight};
 pub use sizes::{

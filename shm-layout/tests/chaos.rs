@@ -135,6 +135,8 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
             paused: Set::To(dice.roll(6) == 0),
             boost: Set::Keep,
             on_full: Set::Keep,
+            evict: Set::Keep,
+            evict_after: Set::Keep,
         },
     };
     // The target may be gone by now; that is an answer, too.
@@ -224,6 +226,8 @@ fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
             paused: Set::Inherit,
             boost: Set::Inherit,
             on_full: Set::Keep,
+            evict: Set::Keep,
+            evict_after: Set::Keep,
         };
         operator.edit(None, &plain, clock::now()).expect("it lives");
     }

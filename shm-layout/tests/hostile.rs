@@ -175,6 +175,8 @@ fn a_pipe_put_in_the_place_of_a_segment_in_use_holds_up_neither_tools_nor_worklo
             paused: Set::To(true),
             boost: Set::Keep,
             on_full: Set::Keep,
+            evict: Set::Keep,
+            evict_after: Set::Keep,
         };
         assert!(operator.edit(None, &pause, clock::now()).is_err());
     });
@@ -252,6 +254,8 @@ fn pause_and_limit(dir: &Dir, slot: SlotId) {
         paused: Set::To(true),
         boost: Set::Keep,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     let limit = Change::ProcessQuota {
         slot,

@@ -101,6 +101,8 @@ fn a_stored_edit_is_the_same_edit_again() {
             until_ns: 99,
         }),
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     let group = Change::Group {
         name: "team".into(),

@@ -39,6 +39,8 @@ fn pause(dir: &Dir, process: &Registration, paused: bool) {
         paused: Set::To(paused),
         boost: Set::Keep,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     dir.operator()
         .edit(None, &change, clock::now())

@@ -44,6 +44,8 @@ fn share(operator: &Operator, process: &Registration, change: impl FnOnce(&mut W
         paused: wish.paused,
         boost: wish.boost,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     operator.edit(None, &change, clock::now()).expect("edited");
 }

@@ -21,6 +21,7 @@ mod doctor;
 mod documents;
 mod edits;
 mod events;
+mod evictions;
 mod examples;
 mod experiment;
 mod group;

@@ -9,6 +9,7 @@ pub mod memory;
 pub mod names;
 pub mod plain;
 pub mod refused;
+pub mod residence;
 pub mod units;
 pub mod users;
 pub mod uuids;

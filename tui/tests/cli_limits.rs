@@ -20,6 +20,8 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "GPUSHARE_MEMORY" => ("8Q", "use "),
         "GPUSHARE_WEIGHT" => ("0", "between 1 and 1000"),
         "GPUSHARE_PRIORITY" => ("20", "between -20 and 19"),
+        "GPUSHARE_EVICT_AFTER" => ("soon", "a time such as"),
+        "GPUSHARE_ON_FULL" => ("later", "wait"),
         "GPUSHARE_CAP" => ("101%", "between 1% and 100%"),
         "GPUSHARE_GROUP" => ("a group's name of thirty-two bytes", "at most 31 bytes"),
         "GPUSHARE_NAME" | "GPUSHARE_GANG" => ("a\u{202e}b", "U+202E"),

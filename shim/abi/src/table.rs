@@ -86,6 +86,9 @@ macro_rules! driver_table {
             "cuStreamBeginCaptureToCig" 13020 call stream::begin_capture(stream) fn cuStreamBeginCaptureToCig(stream: CUstream, params: *mut c_void) twin cuStreamBeginCaptureToCig_ptsz;
             "cuStreamBeginRecaptureToGraph" 13030 call stream::begin_capture(stream) fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *const c_void, data: *mut c_void) twin cuStreamBeginRecaptureToGraph_ptsz;
 
+            /// the capture is over
+            "cuStreamEndCapture" 10000 call stream::end_capture(stream) fn cuStreamEndCapture(stream: CUstream, graph: Out<CUgraph>) twin cuStreamEndCapture_ptsz;
+
             // ---- explicit synchronisations: release points ----
             /// a release point of the lock
             "cuCtxSynchronize" 2000 call sync::wait() fn cuCtxSynchronize();
@@ -196,6 +199,9 @@ macro_rules! driver_table {
             "cuMemsetD2D16" 2000 submit memset::now() fn cuMemsetD2D16(dst: u32, pitch: u32, value: u16, width: u32, height: u32);
             "cuMemsetD2D32" 2000 submit memset::now() fn cuMemsetD2D32(dst: u32, pitch: u32, value: u32, width: u32, height: u32);
         } used {
+            fn cuCheckpointProcessGetState(pid: i32, state: Out<u32>);
+            fn cuCheckpointProcessCheckpoint(pid: i32, args: *mut c_void);
+            fn cuCheckpointProcessRestore(pid: i32, args: *mut c_void);
             fn cuDeviceGetCount(count: Out<i32>);
             fn cuDeviceGet(device: Out<CUdevice>, ordinal: i32);
             fn cuDeviceGetName(name: *mut c_char, len: i32, device: CUdevice);

@@ -325,6 +325,9 @@ structs! {
 
     /// NVML's memory info, second version: what the driver keeps for itself is told apart.
     nvmlMemory_v2_t: 40 { version: c_uint, total: u64, reserved: u64, free: u64, used: u64, }
+
+    /// A process on a device, as NVML lists it.
+    nvmlProcessInfo_t: 24 { pid: c_uint, usedGpuMemory: u64, gpuInstanceId: c_uint, computeInstanceId: c_uint, }
 }
 
 structs! {

@@ -8,7 +8,10 @@ use std::sync::{
 
 use gpushare_abi::{
     Out,
-    types::{CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CUstream},
+    types::{
+        CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD,
+        CUstream,
+    },
 };
 
 use crate::{driver::call, thread};
@@ -73,6 +76,22 @@ pub fn is_capturing_here() -> bool {
         .map(|(stream, _)| *stream)
         .collect();
     mine.into_iter().any(is_capturing)
+}
+
+/// A capture has ended, or did not begin. The default streams of threads have one key.
+pub fn capture_ends(key: usize) {
+    if any_capturing() {
+        let this = (key, me());
+        begun().retain(|other| match key == CU_STREAM_PER_THREAD as usize {
+            true => *other != this,
+            false => other.0 != key,
+        });
+    }
+}
+
+/// Whether a stream is capturing now, as the calls that begin and end captures say.
+pub fn is_any_capturing() -> bool {
+    any_capturing() && !begun().is_empty()
 }
 
 /// Runs `work` with the calling thread in relaxed capture mode.

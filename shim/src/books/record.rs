@@ -9,6 +9,8 @@ use super::live::Record;
 pub enum Kind {
     /// Device memory with an address.
     Linear,
+    /// The same, which the host may touch too.
+    Managed,
     /// Device memory of a pool.
     Pooled,
     /// An array.
@@ -48,9 +50,12 @@ impl Kind {
     /// Where such an allocation is counted.
     pub const fn counted(self) -> Counted {
         match self {
-            Self::Linear | Self::Pooled | Self::Array | Self::Mipmapped | Self::Limit => {
-                Counted::Ledger
-            }
+            Self::Linear
+            | Self::Managed
+            | Self::Pooled
+            | Self::Array
+            | Self::Mipmapped
+            | Self::Limit => Counted::Ledger,
             Self::Host | Self::PooledHost | Self::Registered => Counted::Pinned,
             Self::PoolShared | Self::Shared | Self::External => Counted::Imported,
         }
@@ -100,7 +105,7 @@ fn is_one_of(record: &Record, kinds: u64) -> bool {
 /// Whether `cuMemFree` and `cuMemFreeAsync` may free it: it is linear memory, or of a pool.
 #[inline]
 pub fn is_linear(record: &Record) -> bool {
-    const ALL: u64 = set(&[Kind::Linear, Kind::Host]) | OF_POOLS;
+    const ALL: u64 = set(&[Kind::Linear, Kind::Managed, Kind::Host]) | OF_POOLS;
     is_one_of(record, ALL)
 }
 
@@ -136,6 +141,7 @@ mod tests {
     fn a_record_tells_what_it_was_made_of() {
         for (kind, place) in [
             (Kind::Linear, Counted::Ledger),
+            (Kind::Managed, Counted::Ledger),
             (Kind::Pooled, Counted::Ledger),
             (Kind::Array, Counted::Ledger),
             (Kind::Mipmapped, Counted::Ledger),
@@ -157,7 +163,7 @@ mod tests {
             assert_eq!(is(&record, Kind::Linear), kind == Kind::Linear);
             let pooled = matches!(kind, Kind::Pooled | Kind::PooledHost | Kind::PoolShared);
             assert_eq!(is_of_a_pool(&record), pooled);
-            let linear = pooled || matches!(kind, Kind::Linear | Kind::Host);
+            let linear = pooled || matches!(kind, Kind::Linear | Kind::Managed | Kind::Host);
             assert_eq!(is_linear(&record), linear);
         }
     }

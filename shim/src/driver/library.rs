@@ -105,6 +105,15 @@ fn path_of(address: usize) -> Option<&'static CStr> {
     Some(unsafe { CStr::from_ptr(path) })
 }
 
+/// Whether an address lies in the driver's library, by its usual name: whatever version of it, wherever it is installed.
+pub fn is_drivers(address: usize) -> bool {
+    let Some(path) = path_of(address) else {
+        return false;
+    };
+    let file = path.to_bytes().rsplit(|byte| *byte == b'/').next();
+    file.is_some_and(|file| file.starts_with(b"libcuda.so"))
+}
+
 /// Whether the code at `caller` was loaded after us, so that RTLD_NEXT looks behind us anyway.
 pub fn is_behind_us(caller: usize) -> bool {
     let ours = is_behind_us as *const () as usize;

@@ -64,6 +64,12 @@ impl Symbol {
         PER_THREAD[self as usize]
     }
 
+    /// Whether a call needs what is on the device, and so waits while the process is evicted.
+    #[inline(always)]
+    pub const fn needs_the_device(self) -> bool {
+        NEEDS_THE_DEVICE[self as usize]
+    }
+
     /// The hooked symbol of this exported name.
     pub fn by_name(name: &[u8]) -> Option<Symbol> {
         index::by_name(name)
@@ -85,6 +91,20 @@ const PER_THREAD: [bool; COUNT] = {
     let mut i = 0;
     while i < COUNT {
         flags[i] = INFO[i].per_thread;
+        i += 1;
+    }
+    flags
+};
+
+/// All but what is not the driver's, and what finds functions or starts it.
+const NEEDS_THE_DEVICE: [bool; COUNT] = {
+    let mut flags = [false; COUNT];
+    let mut i = 0;
+    while i < COUNT {
+        let asks = INFO[i].since == 0 || i == Symbol::cuInit as usize;
+        let looks_up =
+            i == Symbol::cuGetProcAddress as usize || i == Symbol::cuGetProcAddress_v2 as usize;
+        flags[i] = !asks && !looks_up;
         i += 1;
     }
     flags

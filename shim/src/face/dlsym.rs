@@ -13,7 +13,7 @@ use std::{
     ptr::without_provenance,
 };
 
-use super::exports::export;
+use super::{exports::export, through};
 use crate::{
     driver::{Symbol, addresses, library},
     sys::{errno::Errno, libc_dl},
@@ -47,11 +47,30 @@ pub extern "C" fn answer(
 ) -> Answer {
     libc_dl::prepare();
     let Some(symbol) = hooked(name) else {
-        return jump(name);
+        return through_the_door(handle, name);
     };
     let _errno = Errno::keep();
     let looked = catch_unwind(|| look(handle, symbol, caller));
     looked.ok().flatten().map_or_else(|| jump(name), found)
+}
+
+/// A function of the driver's that we do not hook: its stub, where a handle finds it. All else is libc's affair.
+fn through_the_door(handle: *mut c_void, name: *const c_char) -> Answer {
+    if name.is_null() || !begins_with(name, b"cu") || is_pseudo(handle) {
+        return jump(name);
+    }
+    // SAFETY: the caller of dlsym promises a C string.
+    let named = unsafe { CStr::from_ptr(name) };
+    if !through::is_drivers(named) {
+        return jump(name);
+    }
+    let _errno = Errno::keep();
+    let real = libc_dl::dlsym(handle, named);
+    if real.is_null() {
+        // Asked again, so that `dlerror` is libc's own.
+        return jump(name);
+    }
+    found(through::stub_of(real))
 }
 
 /// `dlvsym(handle, name, version)`: the driver has no versions, but a caller may ask all the same.

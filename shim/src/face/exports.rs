@@ -14,6 +14,7 @@ use gpushare_abi::{In, Out, errors::CUresult, types::*};
 
 use super::proc_address;
 use crate::{
+    door,
     driver::{self, Symbol},
     guest,
     hooks::{
@@ -21,6 +22,7 @@ use crate::{
     },
     life, loss,
     real::{Real, Submission},
+    residence,
     sys::errno::Errno,
     thread, trace,
 };
@@ -50,6 +52,12 @@ where
     let Some(inside) = thread::Inside::enter() else {
         return forward();
     };
+    if symbol.needs_the_device() {
+        inside.thread().count_call();
+        if !door::is_open() {
+            residence::stand(&inside)?;
+        }
+    }
     let here = life::here(&inside);
     let began = trace::begin();
     let (answer, bytes) = (Cell::new(None), Cell::new(0));

@@ -14,6 +14,7 @@ use gpushare_abi::{
     Out, errors::CUresult, types::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM as PER_THREAD,
 };
 
+use super::through;
 use crate::{
     driver::{Symbol, addresses, library, symbols::HOOKED},
     real::Real,
@@ -39,8 +40,10 @@ pub fn answer(
     }
     // SAFETY: the driver has just read the same C string.
     let name = unsafe { CStr::from_ptr(name) };
-    if let Some(symbol) = recognise(name, theirs, version, flags) {
-        pfn.set(export(symbol));
+    match recognise(name, theirs, version, flags) {
+        Some(symbol) => pfn.set(export(symbol)),
+        None if through::is_drivers(name) => pfn.set(through::stub_of(theirs)),
+        None => {}
     }
     Ok(())
 }

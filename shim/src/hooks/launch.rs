@@ -46,6 +46,9 @@ pub fn submit(
         return answer;
     }
     let submission = SlowSubmission::begin(symbol, key, work.to_parts());
+    if let Some(error) = submission.admission.refusal() {
+        return Err(error);
+    }
     let answer = real.call();
     submission.end();
     if let Err(error) = answer {

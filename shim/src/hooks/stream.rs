@@ -20,7 +20,22 @@ pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream
     let key = stream_key(stream as usize, real.per_thread());
     ask::stream::capture_begins(key);
     forget(key);
-    real.call()
+    real.call().inspect_err(|_| ended(key))
+}
+
+/// `cuStreamEndCapture`, which ends an invalid capture too.
+pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
+    let key = stream_key(stream as usize, real.per_thread());
+    let answer = real.call();
+    ended(key);
+    answer
+}
+
+/// The stream captures no more, if the driver says so.
+fn ended(key: usize) {
+    if !ask::stream::is_capturing(key) {
+        ask::stream::capture_ends(key);
+    }
 }
 
 /// The stream is not asked about any more; the next submission to it looks again. Waits for a drain that is

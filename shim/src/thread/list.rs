@@ -17,7 +17,7 @@ use super::{
     slot::{set_slot, slot},
     tracing::Tracing,
 };
-use crate::{gate, protocol::submission::OUTSIDE};
+use crate::{door, gate, protocol::submission::OUTSIDE};
 
 /// All records that were ever made. Those of another [`generation`] are kept for leak checkers alone, which look for what
 /// is in reach of a static.
@@ -75,6 +75,13 @@ impl Inside {
         thread.inside.store(ELSEWHERE, Relaxed);
         Some(Self(thread))
     }
+
+    /// The same for a thread of ours.
+    pub fn enter_as_ours() -> Option<Self> {
+        let inside = Self::enter()?;
+        inside.0.ours.store(true, Relaxed);
+        Some(inside)
+    }
 }
 
 impl Inside {
@@ -83,13 +90,23 @@ impl Inside {
     pub fn thread(&self) -> &'static Thread {
         self.0
     }
+
+    /// Runs `wait` outside: nothing in there may ask the driver.
+    pub fn outside<T>(&self, wait: impl FnOnce() -> T) -> T {
+        // ORDER: pairs with the Acquire in `is_inside_anything`; what was asked until now was answered.
+        self.0.inside.store(OUTSIDE, Release);
+        let waited = wait();
+        self.0.inside.store(ELSEWHERE, Relaxed);
+        waited
+    }
 }
 
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         // A fork within the call leaves the child with a fresh record; only ours is ours to leave.
-        self.0.inside.store(OUTSIDE, Relaxed);
+        // ORDER: pairs with the Acquire in `is_inside_anything`; the call has been made.
+        self.0.inside.store(OUTSIDE, Release);
     }
 }
 
@@ -107,6 +124,8 @@ fn attach() -> &'static Thread {
         .unwrap_or_else(make);
     thread.unsettle();
     thread.forget_recent();
+    thread.stranger.store(!door::is_open(), Relaxed);
+    thread.ours.store(false, Relaxed);
     thread.inside.store(OUTSIDE, Relaxed);
     thread.tracing.begins();
     let record = std::ptr::from_ref(thread).cast_mut();
@@ -129,6 +148,9 @@ fn make() -> &'static Thread {
         context: Cell::new(0),
         home: Cell::new(0),
         streams: Mutex::new(Vec::new()),
+        calls: AtomicU64::new(0),
+        stranger: AtomicBool::new(false),
+        ours: AtomicBool::new(false),
         tracing: Tracing::default(),
         in_use: AtomicBool::new(true),
         generation: generation::now(),

@@ -17,6 +17,7 @@ use super::{
     tracing::Tracing,
 };
 use crate::{
+    door,
     driver::{Symbol, addresses},
     gate::{self, Gate},
     protocol::submission::{self, OUTSIDE, SUBMITTING},
@@ -61,6 +62,12 @@ pub struct Thread {
     /// Its context while it is settled on that and not on another stream's; else 0.
     pub(super) home: Cell<usize>,
     pub(super) streams: Mutex<Vec<Used>>,
+    /// Calls of the driver but submissions.
+    pub(super) calls: AtomicU64,
+    /// It was first seen while the door was closed: it may be one of the driver's own.
+    pub(super) stranger: AtomicBool,
+    /// It is a thread of ours.
+    pub(super) ours: AtomicBool,
     /// What the thread keeps for a trace.
     pub tracing: Tracing,
     pub(super) in_use: AtomicBool,
@@ -83,6 +90,7 @@ pub mod offset {
     pub const RETURN_ADDRESS: usize = offset_of!(Thread, return_address);
     pub const SAVED_REGISTER: usize = offset_of!(Thread, saved_register);
     pub const LAUNCHED: usize = offset_of!(Thread, launched);
+    pub const CALLS: usize = offset_of!(Thread, calls);
 }
 
 /// Set in `here` while a thread submits to several devices at once; the other bits are those it was admitted to.
@@ -212,6 +220,59 @@ impl Thread {
     /// Whether the thread is in a hook of ours.
     pub fn is_in_a_hook(&self) -> bool {
         self.inside.load(Relaxed) != OUTSIDE
+    }
+
+    /// Whether it is in the driver, or about to be, as far as the door is concerned.
+    pub fn is_inside_anything(&self) -> bool {
+        // ORDER: pairs with the Release in `Inside`'s drop and in `step_out`; the call has been made.
+        self.in_use.load(Relaxed) && self.inside.load(Acquire) != OUTSIDE
+    }
+
+    /// Another call of the driver that submits nothing.
+    #[inline(always)]
+    pub fn count_call(&self) {
+        add(&self.calls, 1);
+    }
+
+    /// Calls of the driver, with kernels launched the fast way; grows whenever the application needs its device.
+    pub fn calls(&self) -> u64 {
+        let launched = self.launched.load(Relaxed);
+        let tallies = self.tallies.iter().flat_map(|tally| {
+            [
+                &tally.launches,
+                &tally.graphs,
+                &tally.copies,
+                &tally.memsets,
+            ]
+        });
+        tallies
+            .chain([&self.calls])
+            .fold(launched, |sum, word| sum.wrapping_add(word.load(Relaxed)))
+    }
+
+    /// Whether it may be a thread of the driver's own: it was first seen while the door was closed.
+    pub fn is_stranger(&self) -> bool {
+        self.stranger.load(Relaxed)
+    }
+
+    /// The door is open again: it is the application's.
+    pub fn is_known_now(&self) {
+        self.stranger.store(false, Relaxed);
+    }
+
+    /// Whether it is a thread of ours, which asks the driver behind the door.
+    pub fn is_ours(&self) -> bool {
+        self.ours.load(Relaxed)
+    }
+
+    /// It goes to the driver for a named reason, in no gate. Says whether the door is open: else it is outside again.
+    pub fn step_aside(&self) -> bool {
+        self.inside.store(ELSEWHERE, Relaxed);
+        if door::is_open() {
+            return true;
+        }
+        submission::step_back(&self.inside);
+        false
     }
 
     /// What the thread did on a device.

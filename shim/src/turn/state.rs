@@ -17,9 +17,22 @@ const MOST_AHEAD: u64 = 2_000_000;
 /// Set while this process is locked for a checkpoint that it takes itself: the driver lets no call in then.
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process has locked itself for a checkpoint.
+/// The same, of our own accord: submissions wait at the door.
+static IS_EVICTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has locked itself for a checkpoint, or we have.
 pub fn is_locked() -> bool {
-    IS_LOCKED.load(Relaxed)
+    IS_LOCKED.load(Relaxed) || is_evicted()
+}
+
+/// Whether it is evicted, or about to be.
+pub fn is_evicted() -> bool {
+    IS_EVICTED.load(Relaxed)
+}
+
+/// Says whether it is.
+pub fn set_evicted(evicted: bool) {
+    IS_EVICTED.store(evicted, Relaxed);
 }
 
 /// Says whether it has, and whether it had before.

@@ -4,6 +4,7 @@
  * No header of the driver is used, so this compiles anywhere; every function is found by dlsym. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,15 @@ static struct { u64 address, bytes; int code; } asked;
 static void ask_in_callback(void *context) {
     asked.code = CALL(cuCtxSetCurrent, context);
     if (!asked.code) asked.code = CALL(cuMemAlloc_v2, &asked.address, (size_t)asked.bytes);
+}
+
+struct words { int argc; char **argv, *more; int code; };
+static int run(int argc, char **argv, char *more);
+
+static void *run_words(void *argument) {
+    struct words *words = argument;
+    words->code = run(words->argc, words->argv, words->more);
+    return NULL;
 }
 
 static int run(int argc, char **argv, char *more) {
@@ -370,6 +380,21 @@ static int run(int argc, char **argv, char *more) {
         code = NVML(nvmlDeviceGetMemoryInfo_v2, device, &v2);
         sprintf(more, " %llu %llu %llu %llu %llu %llu %llu", v1.total, v1.free, v1.used, v2.total, v2.reserved, v2.free, v2.used);
         return code;
+    }
+    if (IS("write")) return CALL(cuMemsetD32_v2, V(1), (unsigned)NUM(2), (size_t)NUM(3)); /* write A WORD HOW-MANY */
+    if (IS("read")) { /* the word at A, and the last one of so many */
+        unsigned words[2] = {0};
+        if ((code = CALL(cuMemcpyDtoH_v2, &words[0], V(1), (size_t)4))) return code;
+        code = CALL(cuMemcpyDtoH_v2, &words[1], V(1) + 4 * (NUM(2) - 1), (size_t)4);
+        sprintf(more, " %u %u", words[0], words[1]);
+        return code;
+    }
+    if (IS("in-a-thread")) { /* the rest of the line, by a thread that did nothing before */
+        pthread_t thread;
+        struct words words = {argc - 1, argv + 1, more, 0};
+        if (pthread_create(&thread, NULL, run_words, &words)) return 9997;
+        pthread_join(thread, NULL);
+        return words.code;
     }
     if (IS("fork-free")) {
         int status = 0;

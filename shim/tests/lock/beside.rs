@@ -241,6 +241,8 @@ fn a_paused_process_submits_nothing_though_it_has_work_on_the_device() {
         paused: Set::To(paused),
         boost: Set::Keep,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     stage.edit(&pause(true));
     let before = stage.kernels().len();

@@ -47,6 +47,8 @@ fn share(slot: SlotId, paused: Set<bool>, cap: Set<u32>) -> Change {
         paused,
         boost: Set::Keep,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     }
 }
 

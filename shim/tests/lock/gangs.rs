@@ -124,6 +124,8 @@ fn ranks_hold_back_together_under_overlap_and_get_on() {
         paused: Set::Keep,
         boost: Set::Keep,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     });
     let waited = |one: &Watched| -> u64 {
         let devices = stage.process(one.pid()).devices;

@@ -44,7 +44,7 @@ impl<'b> Client<'b> {
 
     /// Starts the client; it has not touched CUDA yet.
     pub fn start_bare(bed: &'b Testbed, variables: &[(&str, &str)]) -> Self {
-        let mut command = bed.preloaded(cc(&app("memory.c"), "memory", &["-ldl"]));
+        let mut command = bed.preloaded(cc(&app("memory.c"), "memory", &["-ldl", "-pthread"]));
         command.envs(variables.iter().copied());
         Self {
             bed,

@@ -31,6 +31,8 @@ fn set(bed: &Testbed, client: &Client<'_>, paused: Set<bool>, on_full: Set<OnFul
         paused,
         boost: Set::Keep,
         on_full,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     edit(bed, &change);
 }

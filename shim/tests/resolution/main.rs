@@ -42,7 +42,7 @@ const BY_PROC_ADDRESS: [&str; 12] = [
     "cuDriverGetVersion driver",
     "cuMemAlloc ours as by dlsym",
     "its first form ours",
-    "its next form driver",
+    "its next form ours",
     "per-thread ours as by dlsym",
     "legacy ours as by dlsym",
     "cuNoSuch null status 1",

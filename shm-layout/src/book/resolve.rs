@@ -6,7 +6,7 @@ use crate::{
     },
     primitive::Ordering,
     state::DeviceEntry,
-    value::{LockPolicy, Quota, Share, Source},
+    value::{EvictAfter, LockPolicy, Quota, Share, Source},
 };
 
 /// The quota of a process on a device: operator before launch.
@@ -64,6 +64,7 @@ pub(crate) fn resolve_share(
         share.source = launch.source;
     }
     share.on_full = launch.on_full.unwrap_or_default();
+    share.evict_after = launch.evict_after.and_then(EvictAfter::ns);
     let Some(control) = control else { return share };
     share.on_full = control.on_full.unwrap_or(share.on_full);
     let boost = control.boost.filter(|boost| boost.until_ns > now_ns);
@@ -71,6 +72,10 @@ pub(crate) fn resolve_share(
     share.priority = control.priority.unwrap_or(share.priority);
     share.cap = control.cap.or(share.cap);
     share.paused = control.paused.unwrap_or(false);
+    share.evict = share.paused && control.evict.unwrap_or(false);
+    if let Some(after) = control.evict_after {
+        share.evict_after = after.ns();
+    }
     if let Some(boost) = boost {
         share.priority = boost.priority;
         share.boost_until_ns = Some(boost.until_ns);

@@ -24,9 +24,15 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             cap,
             boost,
             on_full,
+            evict_after,
             ..
         } => {
             shares(weight, cap)?;
+            if let Set::To(value) = evict_after
+                && !value.is_valid()
+            {
+                return Err(invalid("evict-after", format!("cannot be {value}")));
+            }
             if let Set::To(value) = on_full
                 && !value.is_valid()
             {

@@ -190,6 +190,8 @@ impl Operator {
             paused,
             boost,
             on_full,
+            evict,
+            evict_after,
         } = change
         else {
             return Err(EditError::NoSuchTarget);
@@ -211,6 +213,8 @@ impl Operator {
             paused: paused.apply(&mut settings.paused),
             boost: boost.apply(&mut settings.boost),
             on_full: on_full.apply(&mut settings.on_full),
+            evict: evict.apply(&mut settings.evict),
+            evict_after: evict_after.apply(&mut settings.evict_after),
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(slot.index)),

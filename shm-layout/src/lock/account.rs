@@ -106,6 +106,8 @@ mod tests {
             paused: crate::Set::To(paused),
             boost: crate::Set::Keep,
             on_full: crate::Set::Keep,
+            evict: crate::Set::Keep,
+            evict_after: crate::Set::Keep,
         };
         let start = clock::now();
         assert!(holder.lock(entry).try_acquire(start));

@@ -131,6 +131,8 @@ impl World {
             paused,
             boost: Set::Keep,
             on_full: Set::Keep,
+            evict: Set::Keep,
+            evict_after: Set::Keep,
         });
     }
 

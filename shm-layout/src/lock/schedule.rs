@@ -175,6 +175,8 @@ fn enter(segments: &Segments, operator: &Operator, wish: &Wish) -> (Registration
         paused: Set::Keep,
         boost: Set::Keep,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     operator.edit(None, &change, 0).expect("edited");
     (process, entry)

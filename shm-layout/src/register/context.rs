@@ -19,6 +19,16 @@ impl Registration {
         self.words(entry).mps.store(word, Ordering::Relaxed);
     }
 
+    /// Whether it was said that they are.
+    pub fn is_mps(&self, entry: Entry) -> bool {
+        codec::mps_of(self.words(entry).mps.load(Ordering::Relaxed)) == Some(true)
+    }
+
+    /// Whether the context on this device is lost.
+    pub fn is_lost(&self, entry: Entry) -> bool {
+        self.words(entry).lost_ns.load(Ordering::Relaxed) != 0
+    }
+
     /// Says that the context on this device is lost. Only the first loss counts; says whether this one was.
     pub fn lose(&self, entry: Entry, code: u16, call: Option<u16>, idle_ms: u32) -> bool {
         let words = self.words(entry);

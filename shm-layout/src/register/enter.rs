@@ -37,6 +37,7 @@ pub fn register(
         cap: limits.cap,
         source: limits.share_source,
         on_full: limits.on_full,
+        evict_after: limits.evict_after,
     };
     let launch_policy = limits.policy.filter(|policy| policy.check().is_ok());
     // A policy that makes no sense is refused in the open.
@@ -50,6 +51,8 @@ pub fn register(
     slot.launch_share.store(words[0], Ordering::Relaxed);
     slot.launch_priority.store(words[1], Ordering::Relaxed);
     slot.launch_on_full.store(words[2], Ordering::Relaxed);
+    slot.launch_evict_after.store(words[3], Ordering::Relaxed);
+    slot.used_ns.store(now, Ordering::Relaxed);
     for (word, value) in slot
         .launch_policy
         .iter()

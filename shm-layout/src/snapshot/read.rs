@@ -13,6 +13,7 @@ use crate::{
     primitive::{AtomicU64, Ordering},
     protocol::{claim, seqlock, turn::who},
     records::RecordId,
+    register,
     segment::Segments,
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
     text,
@@ -180,6 +181,7 @@ impl<'s> Reading<'s> {
                 wanted: order.and_then(TraceOrder::room),
                 progress: slot.trace_progress(),
             },
+            residence: register::residence_of(slot),
             devices,
         })
     }
@@ -240,6 +242,7 @@ impl<'s> Reading<'s> {
             device: device_index as u8,
             uuid: device.uuid(),
             used: words.used.load(Ordering::Relaxed),
+            evicted: words.evicted.load(Ordering::Relaxed),
             peak: words.peak.load(Ordering::Relaxed),
             quota,
             quota_until_ns: reverts,

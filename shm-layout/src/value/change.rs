@@ -6,7 +6,7 @@ mod stored;
 #[cfg(feature = "serde")]
 pub(crate) use stored::uuid as uuid_text;
 
-use super::{LockPolicy, OnFull, QuotaValue, SlotId, Uuid};
+use super::{EvictAfter, LockPolicy, OnFull, QuotaValue, SlotId, Uuid};
 
 /// What an edit does to one setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +169,18 @@ pub enum Change {
             serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
         )]
         on_full: Set<OnFull>,
+        /// Whether its memory leaves its devices while it is paused.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        evict: Set<bool>,
+        /// After which idle time it is evicted.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        evict_after: Set<EvictAfter>,
     },
     /// A device's lock policy.
     Policy {

@@ -1,6 +1,6 @@
 //! What happened, and why a hold ended.
 
-use super::{Blocked, SlotId};
+use super::{Blocked, Phase, SlotId, Why};
 
 /// Why a holder released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +106,9 @@ pub enum EventKind {
     MemoryWait,
     /// Waits for it no more: `arg0` ns waited, `arg1` 1 if it got it.
     MemoryDone,
+    /// Its memory moved, or was to move: `arg0` phase, reason above 8 bits, driver's code above 16, milliseconds that it took
+    /// above 32; `arg1` bytes.
+    Residence,
 }
 
 /// One record of the ring.
@@ -206,6 +209,13 @@ impl Event {
             EventKind::MemoryDone => What::MemoryDone {
                 waited_ns: self.arg0,
                 granted: self.arg1 == 1,
+            },
+            EventKind::Residence => What::Residence {
+                phase: Phase::of_byte(self.arg0 as u8),
+                why: Why::of_byte((self.arg0 >> 8) as u8),
+                code: (self.arg0 >> 16) as u16,
+                took_ms: (self.arg0 >> 32) as u32,
+                bytes: self.arg1,
             },
         }
     }
@@ -310,6 +320,19 @@ pub enum What {
         waited_ns: u64,
         /// It got it.
         granted: bool,
+    },
+    /// Its memory moved between its devices and the host, or was to.
+    Residence {
+        /// Where it is now.
+        phase: Phase,
+        /// Why it is not elsewhere.
+        why: Option<Why>,
+        /// The driver's error code that goes with it; 0 for none.
+        code: u16,
+        /// How long it was in the phase before.
+        took_ms: u32,
+        /// How many bytes it is about.
+        bytes: u64,
     },
     /// An operator changed something.
     Edit {

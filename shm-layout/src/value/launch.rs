@@ -1,6 +1,6 @@
 //! What a process asked for at its launch.
 
-use super::{DEVICES_PER_PROCESS, LockPolicy, OnFull, Source};
+use super::{DEVICES_PER_PROCESS, EvictAfter, LockPolicy, OnFull, Source};
 
 /// A memory limit named at launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct LaunchLimits {
     pub share_source: Source,
     /// What to do when memory is refused.
     pub on_full: Option<OnFull>,
+    /// After which idle time it is evicted.
+    pub evict_after: Option<EvictAfter>,
     /// The group to join.
     pub group: Option<String>,
     /// What names the job whose processes have their turns together: see `environment::job`.

@@ -23,6 +23,11 @@ pub struct Share {
     pub boost_until_ns: Option<u64>,
     /// What it does when memory is refused.
     pub on_full: OnFull,
+    /// While it is paused its memory is to leave its devices.
+    pub evict: bool,
+    /// Nanoseconds of idleness after which it is evicted.
+    #[cfg_attr(feature = "serde", serde(rename = "evict_after_ns"))]
+    pub evict_after: Option<u64>,
     /// Who set it.
     #[cfg_attr(feature = "serde", serde(rename = "share_source"))]
     pub source: Source,
@@ -37,6 +42,8 @@ impl Default for Share {
             paused: false,
             boost_until_ns: None,
             on_full: OnFull::Fail,
+            evict: false,
+            evict_after: None,
             source: Source::Default,
         }
     }

@@ -140,6 +140,8 @@ fn senseless_values_are_refused_and_change_nothing() {
         paused: Set::Keep,
         boost: Set::Keep,
         on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
     };
     let policy = |change: &dyn Fn(&mut LockPolicy)| {
         let mut policy = LockPolicy::default();

@@ -44,6 +44,8 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
                 paused,
                 boost: Set::Keep,
                 on_full: Set::Keep,
+                evict: Set::Keep,
+                evict_after: Set::Keep,
             },
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });

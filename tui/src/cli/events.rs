@@ -64,7 +64,7 @@ const EVERY: [(&str, &str); 8] = [
     ("kind", "What happened, in a word."),
     ("sentence", "What happened; the process is the subject."),
 ];
-const SOME: [(&str, &str); 12] = [
+const SOME: [(&str, &str); 17] = [
     (
         "waited_ns",
         "hold, active, memory_done: after waiting or being held back this long.",
@@ -93,6 +93,20 @@ const SOME: [(&str, &str); 12] = [
         "call",
         "denial: the driver call that asked; null if unknown.",
     ),
+    (
+        "phase",
+        "residence: where its memory is now, as residence.state of gpushare ps --json.",
+    ),
+    (
+        "why",
+        "residence: why it is not elsewhere; null where nothing is in the way.",
+    ),
+    (
+        "code",
+        "residence: the driver's error code that goes with it; 0 for none.",
+    ),
+    ("took_ms", "residence: how long it was in the phase before."),
+    ("bytes", "residence: how many bytes it is about."),
     ("generation", "edit: its generation, as in gpushare audit."),
     (
         "reaped",
@@ -247,7 +261,7 @@ fn object(sample: &Sample, event: &EventLine) -> Result<Map<String, Value>, Fail
 mod tests {
     use std::collections::BTreeSet;
 
-    use shm_layout::{Blocked, Reason, What};
+    use shm_layout::{Blocked, Phase, Reason, What};
 
     use super::*;
     use crate::sample::keys;
@@ -288,6 +302,13 @@ mod tests {
             What::MemoryDone {
                 waited_ns: 1,
                 granted: true,
+            },
+            What::Residence {
+                phase: Phase::Evicted,
+                why: None,
+                code: 0,
+                took_ms: 1,
+                bytes: 1,
             },
             What::Other,
         ];

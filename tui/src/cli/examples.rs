@@ -20,7 +20,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("group rm", "gpushare group rm team-a"),
     ("group show", "gpushare group show team-a"),
     ("set", "gpushare set name:train weight=200 priority=5 cap=30%"),
-    ("pause", "gpushare pause name:train"),
+    ("pause", "gpushare pause name:notebook --evict"),
     ("resume", "gpushare resume name:train"),
     ("undo", "gpushare undo 2"),
     ("audit", "gpushare audit -n 50"),

@@ -1,18 +1,18 @@
-//! `gpushare set`, `pause` and `resume`: a process's share of the device.
+//! `gpushare set`, `pause` and `resume`: a process's share of the device, and where its memory is.
 
 use std::io::Write;
 
-use shm_layout::{Boost, Set};
+use shm_layout::{Boost, Set, SlotId};
 
 use super::edits::EditOptions;
-use super::{Done, segments};
+use super::{Done, evictions, segments};
 use crate::edit::audit::Place;
 use crate::edit::share::ShareEdit;
 use crate::edit::targets::Target;
 use crate::edit::{EditRequest, quota};
 use crate::text::exit::{Exit, Failure};
 
-/// Change weight, priority or cap of a running process, or what it does when memory is refused
+/// Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "With --for the priority is a boost that ends by itself: gpushare set 4711 priority=10 --for 30s\n\
@@ -21,7 +21,7 @@ use crate::text::exit::{Exit, Failure};
 pub struct SetArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
-    /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME; the value inherit unsets one
+    /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME, evict-after=TIME|never; the value inherit unsets one
     #[arg(required = true, value_name = "KEY=VALUE")]
     values: Vec<String>,
     /// Boost: the priority holds for this time and then reverts by itself
@@ -31,11 +31,17 @@ pub struct SetArgs {
     edit: EditOptions,
 }
 
-/// Keep a process off the GPU until it is resumed; its memory stays allocated
+/// Keep a process off the GPU until it is resumed; its memory stays allocated, or leaves the GPU with --evict
 #[derive(Debug, clap::Args)]
 pub struct PauseArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
+    /// Move its memory to the host, so that others can use the room; it comes back at its first call after resume
+    ///
+    /// It needs that much memory of the host. What the driver cannot evict and restore (managed memory, memory shared with
+    /// other processes, clients of MPS, MIG) stays where it is, and the answer says why; the process is paused all the same.
+    #[arg(long)]
+    evict: bool,
     #[command(flatten)]
     edit: EditOptions,
 }
@@ -61,37 +67,48 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         };
         (share.priority, share.boost) = (Set::Keep, Set::To(Boost { priority, until_ns }));
     }
-    edit(&args.target, share, &args.edit, out)
+    edit(&args.target, share, &args.edit, out).map(|_| Exit::Done)
 }
 
 pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
     let share = ShareEdit {
         paused: Set::To(true),
+        evict: if args.evict { Set::To(true) } else { Set::Keep },
         ..ShareEdit::default()
     };
-    edit(&args.target, share, &args.edit, out)
+    let slots = edit(&args.target, share, &args.edit, out)?;
+    if args.evict && !args.edit.dry_run {
+        return evictions::report(&segments::dir()?, &slots, out);
+    }
+    Ok(Exit::Done)
 }
 
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
     let share = ShareEdit {
         paused: Set::To(false),
+        evict: Set::Inherit,
         ..ShareEdit::default()
     };
-    edit(&args.target, share, &args.edit, out)
+    edit(&args.target, share, &args.edit, out).map(|_| Exit::Done)
 }
 
-fn edit(target: &str, share: ShareEdit, options: &EditOptions, out: &mut dyn Write) -> Done {
+/// Makes the edit for each process of the target; which they are.
+fn edit(
+    target: &str,
+    share: ShareEdit,
+    options: &EditOptions,
+    out: &mut dyn Write,
+) -> Result<Vec<SlotId>, Failure> {
     let target: Target = target.parse().map_err(Failure::usage)?;
     let dir = segments::dir()?;
     let sample = segments::sample_to_edit(&dir)?;
-    let requests = target
-        .resolve(&sample)?
-        .into_iter()
-        .map(|chosen| EditRequest {
-            target_start_time: Some(chosen.start_time),
-            ..EditRequest::new(share.change(chosen.slot), chosen.title, Place::Ctl)
-                .because(options.reason.clone())
-        });
+    let chosen = target.resolve(&sample)?;
+    let slots = chosen.iter().map(|chosen| chosen.slot).collect();
+    let requests = chosen.into_iter().map(|chosen| EditRequest {
+        target_start_time: Some(chosen.start_time),
+        ..EditRequest::new(share.change(chosen.slot), chosen.title, Place::Ctl)
+            .because(options.reason.clone())
+    });
     options.submit(&segments::editor(&dir), requests.collect(), &sample, out)?;
-    Ok(Exit::Done)
+    Ok(slots)
 }

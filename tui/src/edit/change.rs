@@ -21,6 +21,8 @@ pub fn summary(change: &Change) -> String {
             paused,
             boost,
             on_full,
+            evict,
+            evict_after,
             ..
         } => {
             // The end is on the segments' clock, which means nothing to a reader.
@@ -32,6 +34,8 @@ pub fn summary(change: &Change) -> String {
                 word("paused", paused),
                 word("boost", &boost),
                 word("on-full", on_full),
+                word("evict", evict),
+                word("evict-after", evict_after),
             ])
         }
         Change::Policy { policy: None, .. } => "policy inherit".into(),
@@ -124,6 +128,8 @@ pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
             paused: Set::Keep,
             boost: Set::To(boost),
             on_full: Set::Keep,
+            evict: Set::Keep,
+            evict_after: Set::Keep,
             ..
         } => boost.until_ns <= now_ns,
         _ => false,
@@ -186,6 +192,8 @@ mod tests {
                     until_ns: 99,
                 }),
                 on_full: Set::To(OnFull::WaitFor(600_000_000_000)),
+                evict: Set::Keep,
+                evict_after: Set::Keep,
             },
             Change::Policy {
                 device: None,

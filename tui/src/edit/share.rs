@@ -1,6 +1,7 @@
-//! A process's settings as they are typed: `weight=200`, `priority=5`, `cap=30%`, `on-full=wait`.
+//! A process's settings as they are typed: `weight=200`, `priority=5`, `cap=30%`, `on-full=wait`,
+//! `evict-after=15m`.
 
-use shm_layout::{Boost, Change, OnFull, Set, SlotId};
+use shm_layout::{Boost, Change, EvictAfter, OnFull, Set, SlotId};
 
 use super::quota::INHERIT;
 use crate::text::exit::Failure;
@@ -21,10 +22,14 @@ pub struct ShareEdit {
     pub boost: Set<Boost>,
     /// What it does when memory is refused.
     pub on_full: Set<OnFull>,
+    /// Whether its memory leaves its devices while it is paused.
+    pub evict: Set<bool>,
+    /// After which idle time it is evicted.
+    pub evict_after: Set<EvictAfter>,
 }
 
 /// The keys, as a message names them.
-const KEYS: &str = "weight=, priority=, cap= or on-full=";
+const KEYS: &str = "weight=, priority=, cap=, on-full= or evict-after=";
 
 impl ShareEdit {
     /// The edit for one process.
@@ -36,6 +41,8 @@ impl ShareEdit {
             paused,
             boost,
             on_full,
+            evict,
+            evict_after,
         } = self;
         Change::ProcessShare {
             slot,
@@ -45,6 +52,8 @@ impl ShareEdit {
             paused,
             boost,
             on_full,
+            evict,
+            evict_after,
         }
     }
 
@@ -59,6 +68,7 @@ impl ShareEdit {
             "weight" => before.weight != Set::Keep,
             "priority" => before.priority != Set::Keep,
             "on-full" => before.on_full != Set::Keep,
+            "evict-after" => before.evict_after != Set::Keep,
             _ => before.cap != Set::Keep,
         };
         if twice {
@@ -83,6 +93,7 @@ impl ShareEdit {
             "cap" if text == "none" => self.cap = Set::To(100),
             "cap" => self.cap = value(key, text, parse_percent)?,
             "on-full" => self.on_full = value(key, text, str::parse)?,
+            "evict-after" => self.evict_after = value(key, text, str::parse)?,
             _ => return Err(format!("{key:?} is unknown; use {KEYS}")),
         }
         Ok(())
@@ -139,6 +150,8 @@ mod tests {
             "speed=1",
             "on-full=later",
             "on-full=wait=5",
+            "evict-after=soon",
+            "evict-after=1ms",
             "weight",
         ] {
             assert!(read(&[text]).is_err(), "{text}");

@@ -230,6 +230,8 @@ columns! {
     "late"      "LATE"     0  0 "times it released the lock while its work still ran"         |r| Value::Count(r.holding.counters.drain_timeouts);
     "trace"     "TRACE"    0  0 "whether its calls are recorded: on, off, or why not"         |r| r.process.trace().map_or(Value::None, |t| text(t.progress.state.word()));
     "forced"    "FORCED"   0  0 "times the lock was taken from it"                            |r| Value::Count(r.holding.lock.forced);
+    "evicted"   "EVICTED"  0  0 "memory of its own that is evicted to the host, bytes"           |r| managed(r, Value::Bytes(r.holding.evicted));
+    "evicts_in" "EVICTS"   0  0 "time until it is evicted, if it stays idle, ns"                 |r| span(r.process.evicts_in_ns(r.now_ns));
     "mps"       "MPS"      0  0 "whether MPS runs its kernels there"                          |r| r.holding.mps().map_or(Value::None, |mps| text(if mps { "yes" } else { "no" }));
     "status"    "STATUS"   0  0 "state, a stopped process that holds, over: more memory than its quota, mps: under MPS" status;
 }

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 use shm_layout::trace::TraceView;
-use shm_layout::{Liveness, LockState, PolicyKind, ProcessDeviceView, ProcessView, SlotId};
+use shm_layout::{Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, ProcessView, SlotId};
 
 use super::nvml;
 
@@ -68,8 +68,16 @@ pub enum ProcessState {
     Stuck,
     /// Gone, not yet cleaned up.
     Gone,
-    /// Its context is lost: nothing works in it any more.
+    /// Its context is lost, or its memory while it was evicted: nothing works in it any more.
     Lost,
+    /// Its memory leaves its devices.
+    Evicting,
+    /// Its memory is on the host.
+    Evicted,
+    /// The same, and it waits for room to come back.
+    Returning,
+    /// Its memory comes back.
+    Restoring,
     /// NVML sees it, no shim does.
     Unmanaged,
     /// NVIDIA's MPS server, which runs the kernels of its clients.
@@ -93,6 +101,7 @@ impl ProcessState {
             _ if stopped => ProcessState::Stopped,
             Liveness::Live if silent && view.heartbeat_ns > 0 => ProcessState::Stuck,
             _ if view.devices.iter().any(|h| h.loss.is_some()) => ProcessState::Lost,
+            _ if let Some(state) = Self::away(view.residence.phase) => state,
             _ if view.share.paused => ProcessState::Paused,
             _ if view.devices.iter().any(|h| h.memory_wait.is_some()) => ProcessState::Memwait,
             _ if any(LockState::Hold) => ProcessState::Hold,
@@ -102,6 +111,29 @@ impl ProcessState {
             _ if view.devices.iter().any(|h| h.works(now_ns)) => ProcessState::Active,
             _ => ProcessState::Idle,
         }
+    }
+
+    /// Where its memory is not on its devices, that is what it is doing.
+    fn away(phase: Phase) -> Option<Self> {
+        Some(match phase {
+            Phase::Resident => return None,
+            Phase::Evicting => ProcessState::Evicting,
+            Phase::Evicted => ProcessState::Evicted,
+            Phase::Returning => ProcessState::Returning,
+            Phase::Restoring => ProcessState::Restoring,
+            Phase::Lost => ProcessState::Lost,
+        })
+    }
+
+    /// Whether its memory is not on its devices.
+    pub fn is_away(self) -> bool {
+        matches!(
+            self,
+            ProcessState::Evicting
+                | ProcessState::Evicted
+                | ProcessState::Returning
+                | ProcessState::Restoring
+        )
     }
 
     /// The word in tables and JSON.
@@ -118,6 +150,10 @@ impl ProcessState {
             ProcessState::Stuck => "stuck",
             ProcessState::Gone => "gone",
             ProcessState::Lost => "lost",
+            ProcessState::Evicting => "evicting",
+            ProcessState::Evicted => "evicted",
+            ProcessState::Returning => "returning",
+            ProcessState::Restoring => "restoring",
             ProcessState::Unmanaged => "unmanaged",
             ProcessState::Server => "server",
         }
@@ -175,6 +211,24 @@ impl Holding {
 }
 
 impl ProcessSample {
+    /// Bytes that are its own and not on its devices.
+    pub fn evicted_bytes(&self) -> u64 {
+        let evicted = self.devices.iter().map(|h| h.evicted);
+        evicted.fold(0, u64::saturating_add)
+    }
+
+    /// Until it is evicted, if it stays idle and nothing is in the way.
+    pub fn evicts_in_ns(&self, now_ns: u64) -> Option<u64> {
+        let after = self.share.evict_after?;
+        let resident = self.residence.phase == Phase::Resident && self.residence.why.is_none();
+        resident.then(|| {
+            self.residence
+                .used_ns
+                .saturating_add(after)
+                .saturating_sub(now_ns)
+        })
+    }
+
     /// Its slot; `None` for an unmanaged one.
     pub fn slot(&self) -> Option<SlotId> {
         // The first life of a slot is number 1.

@@ -24,14 +24,29 @@ object! {
         container: Option<&'a str> = p.container.as_deref(), "Its container, short.";
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
         gang: Option<String> = (p.gang != 0).then(|| format!("{:016x}", p.gang)), "Its job, whose processes have their turns together: a name that they share; null for none.";
-        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost), unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
+        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost, or its memory), evicting, evicted, returning (evicted, and waits for room), restoring, unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
         priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
         share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, operator, invalid, or another tool's variable.";
         on_full: Option<String> = p.is_managed().then(|| p.share.on_full.to_string()), "What an allocation does that finds no room: fail, wait, or wait=TIME.";
+        residence: Option<ResidenceReport> = p.is_managed().then(|| ResidenceReport::of(sample, p)), "Where its memory is; null for an unmanaged process.";
         trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one.";
         devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see.";
+    }
+}
+
+object! {
+    ResidenceReport(sample: &Sample, p: &ProcessSample) {
+        state: &'static str = p.residence.phase.word().unwrap_or("resident"), "resident, evicting, evicted, returning (waits for room), restoring or lost.";
+        since_unix_ms: Option<i64> = (p.residence.since_ns != 0).then(|| sample.unix_ms_at(p.residence.since_ns)), "Since when; null if it has always been resident.";
+        refused: Option<&'static str> = p.residence.why.map(|why| why.sentence()), "Why it is not evicted though it is to be, or what became of an attempt; null where nothing is in the way.";
+        driver_error: Option<u32> = (p.residence.code != 0).then_some(p.residence.code.into()), "The driver's error code that goes with it.";
+        progress_percent: Option<u8> = p.residence.progress(sample.time_ns), "How far it is on its way, by time; null while it does not move.";
+        host_bytes: u64 = p.residence.host_bytes, "Memory of the host that its copy takes.";
+        swap_ns: u64 = p.residence.swap_ns, "What its last way out and back took.";
+        evict_after_ns: Option<u64> = p.share.evict_after, "The idle time after which it is evicted; null for never.";
+        evicts_in_ns: Option<u64> = p.evicts_in_ns(sample.time_ns), "Until it is evicted, if it stays idle; null for never.";
     }
 }
 
@@ -49,6 +64,7 @@ object! {
         gpu: usize = h.gpu, "The device's number, as --gpu takes it.";
         uuid: &'a str = sample.devices.get(h.gpu).map_or("", |d| &d.uuid), "The device's UUID.";
         used_bytes: u64 = h.used, "Memory it holds; for an unmanaged process NVML's figure.";
+        evicted_bytes: Option<u64> = p.is_managed().then_some(h.evicted), "Memory that is its own and not on the device: evicted to the host.";
         peak_bytes: Option<u64> = p.is_managed().then_some(h.peak), "The peak of memory_used_bytes.";
         quota_bytes: Option<u64> = h.quota.bytes, "Its quota; null for no limit.";
         quota_source: Option<&'static str> = p.is_managed().then(|| h.quota.source.word()), "Who set the quota, as for share_source.";

@@ -1,9 +1,9 @@
 //! What happened, in words: a word for the kind of an event and a sentence for the rest.
 
-use shm_layout::What;
+use shm_layout::{Phase, What};
 
 use super::units::{short_size, short_time};
-use super::{calls, losses, memory};
+use super::{calls, losses, memory, residence};
 
 /// How an event reads where there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +132,22 @@ pub fn say(what: &What) -> Said {
             Tone::Warn,
             format!("gave up waiting for memory after {}", short_time(waited_ns)),
         ),
+        What::Residence {
+            phase,
+            why,
+            code,
+            took_ms,
+            bytes,
+        } => {
+            let (word, text) = residence::event(phase, why, code, took_ms, bytes);
+            let tone = match (phase, why) {
+                (Phase::Lost, _) => Tone::Bad,
+                (Phase::Resident, Some(_)) => Tone::Warn,
+                (Phase::Resident, None) => Tone::Good,
+                _ => Tone::Title,
+            };
+            (word, tone, text)
+        }
         What::OverQuota {
             used_bytes,
             quota_bytes,

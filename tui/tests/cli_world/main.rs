@@ -3,6 +3,7 @@
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
 mod devices;
+mod evictions;
 mod memory;
 mod shows;
 mod workloads;

@@ -17,7 +17,8 @@ macro_rules! memory_rows {
             /// charged: the driver's pitch × height
             "cuMemAllocPitch" 2000 call memory::linear::alloc_pitch(dptr, pitch, width, height) fn cuMemAllocPitch(dptr: Out<u32>, pitch: Out<u32>, width: u32, height: u32, element: u32);
             "cuMemAllocPitch" 3020 call memory::linear::alloc_pitch(dptr, pitch, width, height) fn cuMemAllocPitch_v2(dptr: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32);
-            "cuMemAllocManaged" 6000 call memory::linear::alloc(dptr, bytes) fn cuMemAllocManaged(dptr: Out<CUdeviceptr>, bytes: usize, flags: u32);
+            /// charged to the current device, where it is first at home; keeps the process from being evicted
+            "cuMemAllocManaged" 6000 call memory::linear::alloc_managed(dptr, bytes) fn cuMemAllocManaged(dptr: Out<CUdeviceptr>, bytes: usize, flags: u32);
             /// given back
             "cuMemFree" 2000 call memory::linear::free fn cuMemFree(dptr: u32);
             "cuMemFree" 3020 call memory::linear::free fn cuMemFree_v2(dptr: CUdeviceptr);
@@ -53,9 +54,9 @@ macro_rules! memory_rows {
             "cuMemUnmap" 10020 call memory::physical::unmap fn cuMemUnmap(ptr: CUdeviceptr, bytes: usize);
             /// keeps the memory charged
             "cuMemRetainAllocationHandle" 11000 call memory::physical::retain fn cuMemRetainAllocationHandle(handle: Out<CUmemGenericAllocationHandle>, addr: *mut c_void);
-            /// notes the name on the fabric, by which an import is known as our own
+            /// notes the name on the fabric, by which an import is known as our own; keeps the process from being evicted
             "cuMemExportToShareableHandle" 10020 call memory::physical::export(shareable, handle, kind) fn cuMemExportToShareableHandle(shareable: Out<[u64; 8]>, handle: CUmemGenericAllocationHandle, kind: u32, flags: u64);
-            /// its maker stays charged; mappings of another process's memory are counted as imported
+            /// its maker stays charged; mappings of another process's memory are counted as imported, and keep it from being evicted
             "cuMemImportFromShareableHandle" 10020 call memory::physical::import(handle, shareable, kind) fn cuMemImportFromShareableHandle(handle: Out<CUmemGenericAllocationHandle>, shareable: In<[u64; 8]>, kind: u32);
             /// keeps the memory charged
             "cuMemMapArrayAsync" 11010 call memory::sparse::map(list, count) fn cuMemMapArrayAsync(list: In<CUarrayMapInfo>, count: u32, stream: CUstream) twin cuMemMapArrayAsync_ptsz;
@@ -99,6 +100,16 @@ macro_rules! memory_rows {
             "cuMemHostRegister" 6050 call memory::host::register(ptr, bytes) fn cuMemHostRegister_v2(ptr: *mut c_void, bytes: usize, flags: u32);
             /// counted off
             "cuMemHostUnregister" 4000 call memory::host::unregister fn cuMemHostUnregister(ptr: *mut c_void);
+
+            // ---- what is shown to other processes: such a process is not evicted ----
+            /// notes that the process is not to be evicted: others use what is its own
+            "cuIpcGetMemHandle" 4010 call memory::import::shown() fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, dptr: CUdeviceptr);
+            "cuIpcGetEventHandle" 4010 call memory::import::shown() fn cuIpcGetEventHandle(handle: Out<CUipcEventHandle>, event: CUevent);
+            "cuIpcOpenEventHandle" 4010 call memory::import::shown() fn cuIpcOpenEventHandle(event: Out<CUevent>, handle: CUipcEventHandle);
+            "cuMemPoolExportToShareableHandle" 11020 call memory::import::shown() fn cuMemPoolExportToShareableHandle(handle: *mut c_void, pool: CUmemoryPool, kind: u32, flags: u64);
+            "cuMemPoolExportPointer" 11020 call memory::import::shown() fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, dptr: CUdeviceptr);
+            /// notes that the process is not to be evicted: it uses what is another one's
+            "cuMemPoolImportFromShareableHandle" 11020 call memory::import::taken() fn cuMemPoolImportFromShareableHandle(pool: Out<CUmemoryPool>, handle: *mut c_void, kind: u32, flags: u64);
 
             // ---- memory that another process or interface holds: shown, not charged ----
             /// counted as imported; its maker is charged

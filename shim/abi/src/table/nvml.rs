@@ -15,6 +15,10 @@ macro_rules! nvml_rows {
             /// agrees with the quota, unless GPUSHARE_NVML_VIEW=0
             "nvmlDeviceGetMemoryInfo_v2" 0 call memory::nvml::memory_info_v2 fn nvmlDeviceGetMemoryInfo_v2(device: nvmlDevice_t, memory: Out<nvmlMemory_v2_t>);
         } used { $($used)*
+            fn nvmlInit_v2();
+            fn nvmlSystemGetDriverVersion(version: *mut c_char, len: u32);
+            fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: Out<nvmlDevice_t>);
+            fn nvmlDeviceGetComputeRunningProcesses_v3(device: nvmlDevice_t, count: Out<u32>, processes: *mut nvmlProcessInfo_t);
             fn nvmlDeviceGetUUID(device: nvmlDevice_t, uuid: *mut c_char, len: u32);
         } }
     };

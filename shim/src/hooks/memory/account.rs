@@ -408,6 +408,9 @@ fn give_back(guest: &Guest, thread: &Thread, record: &Record) {
     match record::counted(record) {
         Counted::Ledger => {
             device.ledger.release(bytes);
+            if record::is(record, Kind::Managed) {
+                guest.memory.managed.fetch_sub(1, Relaxed);
+            }
             thread::add(&thread.tally(device.ordinal).frees, 1);
         }
         Counted::Pinned => _ = counters().host_pinned_bytes.fetch_sub(bytes, Relaxed),

@@ -1,5 +1,7 @@
 //! Memory that another process or another interface allocated: shown as imported, charged to the process that made it.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr, CUexternalMemory};
 use gpushare_abi::{In, Out};
@@ -43,4 +45,20 @@ pub fn destroy_external(
     memory: CUexternalMemory,
 ) -> CUresult {
     account::free(real, memory as u64, Kind::External)
+}
+
+/// A call after which other processes may use what is this one's.
+pub fn shown(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
+    if let Some(guest) = real.guest() {
+        guest.memory.shown.store(true, Relaxed);
+    }
+    real.call()
+}
+
+/// A call after which this process may use what is another one's.
+pub fn taken(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
+    if let Some(guest) = real.guest() {
+        guest.memory.taken.store(true, Relaxed);
+    }
+    real.call()
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gpushare_abi::errors::CUresult;
+use gpushare_abi::types::CUdeviceptr;
 use gpushare_abi::{Amount, Out};
 
 use crate::ask::memory as ask;
@@ -15,7 +16,7 @@ use super::allocate::{allocate, granted};
 /// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
 
-/// `cuMemAlloc`, `cuMemAllocManaged`: charged to the current device, where managed memory is first at home.
+/// `cuMemAlloc`: charged to the current device.
 #[inline(always)]
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
@@ -26,6 +27,21 @@ pub fn alloc(
     allocate(real, account, Some(bytes.wide()), Kind::Linear, || {
         Some(dptr.get()?.wide())
     })
+}
+
+/// `cuMemAllocManaged`: charged to the current device, where it is first at home.
+pub fn alloc_managed(
+    real: Real<'_, impl FnOnce() -> CUresult + Copy>,
+    dptr: Out<CUdeviceptr>,
+    bytes: usize,
+) -> CUresult {
+    let account = account::of_caller(&real);
+    let bytes = Some(bytes as u64);
+    allocate(real, account, bytes, Kind::Managed, || dptr.get())?;
+    if let Some(account) = account {
+        account.guest().memory.managed.fetch_add(1, Relaxed);
+    }
+    Ok(())
 }
 
 /// `cuMemAllocPitch`: rows of the driver's own pitch, which is known only afterwards.

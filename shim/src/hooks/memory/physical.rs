@@ -9,6 +9,8 @@
 
 use std::ffi::c_void;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
     CU_MEM_HANDLE_TYPE_FABRIC, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle,
@@ -152,6 +154,9 @@ pub fn export(
     handle: CUmemGenericAllocationHandle,
     kind: u32,
 ) -> CUresult {
+    if let Some(guest) = guest() {
+        guest.memory.shown.store(true, Relaxed);
+    }
     real.call()?;
     if kind == CU_MEM_HANDLE_TYPE_FABRIC
         && let (Some(guest), Some(fabric)) = (guest(), shareable.get())
@@ -170,6 +175,7 @@ pub fn import(
 ) -> CUresult {
     real.call()?;
     if let (Some(guest), Some(handle)) = (guest(), handle.get()) {
+        guest.memory.taken.store(true, Relaxed);
         let named = kind == CU_MEM_HANDLE_TYPE_FABRIC;
         let fabric = named.then(|| shareable.get()).flatten();
         guest.memory.physical.lock().import(handle, fabric);

@@ -79,6 +79,8 @@ impl World {
             paused: Set::Keep,
             boost: Set::Keep,
             on_full: Set::Keep,
+            evict: Set::Keep,
+            evict_after: Set::Keep,
         };
         self.operator.edit(None, &change, self.now).expect("edited");
     }

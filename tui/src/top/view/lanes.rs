@@ -3,7 +3,7 @@
 
 use super::pen::Pen;
 use crate::sample::Who;
-use crate::sample::{LockState, ProcessState};
+use crate::sample::{LockState, ProcessSample, ProcessState};
 use crate::text::units::short_time;
 use crate::top::data::lanes::Cell;
 use crate::top::palette::Role;
@@ -239,6 +239,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         (_, ProcessState::Server) => ("server".to_owned(), Role::Dim),
         (_, ProcessState::Lost) => ("LOST".to_owned(), Role::Bad),
         (_, ProcessState::Stuck) => ("STUCK".to_owned(), Role::Bad),
+        (_, state) if state.is_away() => (away(process, data.sample.time_ns), Role::Title),
         (LockState::Hold, ProcessState::Stopped) => ("STOPPED".to_owned(), Role::Bad),
         (_, ProcessState::Stopped) => ("stopped".to_owned(), Role::Warn),
         (_, ProcessState::Memwait) if let Some(wait) = holding.memory_wait => (
@@ -259,6 +260,15 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
         (LockState::Idle, _) => ("idle".to_owned(), Role::Dim),
     };
     pen.put(x + 1, y, &word, pen.style(role));
+}
+
+/// Where its memory is, with how far it is on its way.
+fn away(process: &ProcessSample, now_ns: u64) -> String {
+    let word = process.state.word();
+    match process.residence.progress(now_ns) {
+        Some(percent) => format!("{word} {percent}%"),
+        None => word.to_owned(),
+    }
 }
 
 fn part(pen: &Pen<'_>, cell: Cell) -> &'static str {

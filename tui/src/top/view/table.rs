@@ -159,7 +159,11 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
             | ProcessState::Paused
             | ProcessState::Memwait
             | ProcessState::Stopped => Role::Warn,
-            ProcessState::Hold => Role::Title,
+            ProcessState::Hold
+            | ProcessState::Evicting
+            | ProcessState::Evicted
+            | ProcessState::Returning
+            | ProcessState::Restoring => Role::Title,
             ProcessState::Wait
             | ProcessState::Back
             | ProcessState::Active

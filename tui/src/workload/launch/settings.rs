@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use shm_layout::environment::Environment;
-use shm_layout::{MemoryLimit, OnFull, PolicyKind};
+use shm_layout::{EvictAfter, MemoryLimit, OnFull, PolicyKind};
 
 use crate::text::exit::Failure;
 use crate::text::names::{check_group, check_label};
@@ -28,6 +28,12 @@ pub struct Settings {
     /// it fails as it would have. gpushare set TARGET on-full=… changes it while the program runs.
     #[arg(long, value_name = "fail|wait[=TIME]")]
     pub on_full: Option<String>,
+    /// When it has not called the driver for this long, evict its memory to the host until its next call [default: never]
+    ///
+    /// The driver copies all it has on its devices to the host, others use the room, and its next call waits until it is back.
+    /// What the driver cannot evict is left where it is; gpushare ps --json says why.
+    #[arg(long, value_name = "TIME")]
+    pub evict_after: Option<String>,
     /// Share of the device's time relative to others under order=fair, 1 to 1000 [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub weight: Option<String>,
@@ -107,6 +113,7 @@ macro_rules! carried {
 carried! {
     "--memory" MEMORY memory Limit |what, text| right(what, units::parse_memory_list(text));
     "--on-full" ON_FULL on_full Wish |what, text| right(what, text.parse::<OnFull>());
+    "--evict-after" EVICT_AFTER evict_after Wish |what, text| right(what, text.parse::<EvictAfter>());
     "--weight" WEIGHT weight Wish |what, text| right(what, units::parse_integer(text, 1, 1000));
     "--priority" PRIORITY priority Wish |what, text| right(what, units::parse_integer(text, -20, 19));
     "--cap" CAP cap Limit |what, text| right(what, units::parse_percent(text));

@@ -1,0 +1,225 @@
+//! Functions of the driver that we do not hook, as applications reach them while our library is preloaded: through the door.
+//!
+//! While a process is evicted a call would be stuck in the driver, and nothing would tell us that the application wants its
+//! device back. So what `dlsym` and `cuGetProcAddress` answer for a function without a hook is a stub of our own that steps
+//! inside, looks at the door, and calls the driver with all arguments as they came. There is one for each function that was
+//! asked for, whatever its name and its signature; what has none because there are too many goes straight to the driver.
+//!
+//! The stub is the assembly of [`fast`](super::fast) without the gate: the return address and one register lie in the thread's record
+//! for the length of the call, so that arguments on the stack stay where they are.
+#![allow(unsafe_code, reason = "calls the driver by address, from assembly")]
+
+use std::{
+    ffi::{CStr, c_void},
+    panic::catch_unwind,
+    ptr::null_mut,
+    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+};
+
+use crate::{door, driver::library, residence, sys::errno::Errno, thread};
+
+/// How many functions can have a stub. A driver exports about 500.
+const STUBS: usize = 1024;
+#[cfg(target_arch = "x86_64")]
+const STUB_BYTES: usize = 16;
+
+/// Where each stub leads.
+static TARGETS: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(null_mut()) }; STUBS];
+
+/// What these answer does not depend on the device, and they never wait.
+const NEVER_WAIT: [&[u8]; 5] = [
+    b"cuDriverGetVersion",
+    b"cuGetErrorName",
+    b"cuGetErrorString",
+    b"cuGetExportTable",
+    b"cuProfilerInitialize",
+];
+
+/// Whether a name is one of the driver's; `cuda…`, `cublas…` and `cudbg…` are not.
+pub fn is_drivers(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    matches!(name, [b'c', b'u', third, ..] if third.is_ascii_uppercase())
+        && !NEVER_WAIT.contains(&name)
+}
+
+/// What the application is given for a function of the driver that we do not hook.
+pub fn stub_of(target: *mut c_void) -> *mut c_void {
+    if !door::SEES_ALL || !library::is_drivers(target as usize) {
+        return target;
+    }
+    let first = (target as usize >> 4).wrapping_mul(0x9e37_79b9) % STUBS;
+    for step in 0..STUBS {
+        let at = (first + step) % STUBS;
+        let place = &TARGETS[at];
+        let known = match place.compare_exchange(null_mut(), target, Relaxed, Relaxed) {
+            Ok(_) => target,
+            Err(known) => known,
+        };
+        if known == target {
+            return stub(at);
+        }
+    }
+    target
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stub(at: usize) -> *mut c_void {
+    unsafe extern "C" {
+        static gpushare_stubs: u8;
+    }
+    let first = &raw const gpushare_stubs;
+    first.wrapping_add(at * STUB_BYTES).cast_mut().cast()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn stub(at: usize) -> *mut c_void {
+    TARGETS[at].load(Relaxed)
+}
+
+/// A stub found no record of the thread, or the door closed. Returns when it may try again, or what to answer.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "there are no stubs")
+)]
+extern "C" fn clear_the_way() -> u32 {
+    let _errno = Errno::keep();
+    let cleared = catch_unwind(|| {
+        let Some(inside) = thread::Inside::enter() else {
+            return Ok(());
+        };
+        if door::is_open() {
+            return Ok(());
+        }
+        inside.outside(residence::wait)
+    });
+    match cleared {
+        Ok(Err(error)) => error.code(),
+        _ => 0,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.gpushare_stubs,\"ax\",@progbits",
+    ".balign 64",
+    ".hidden gpushare_stubs",
+    ".globl gpushare_stubs",
+    ".type gpushare_stubs, @function",
+    "gpushare_stubs:",
+    ".set .Lgpushare_stub, 0",
+    ".rept {stubs}",
+    "mov r11d, .Lgpushare_stub",
+    "jmp .Lgpushare_through",
+    ".balign 16",
+    ".set .Lgpushare_stub, .Lgpushare_stub + 1",
+    ".endr",
+    ".balign 64",
+    ".Lgpushare_through:",
+    ".cfi_startproc",
+    "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
+    "mov rax, qword ptr fs:[rax]",
+    "lea r10, [rip + {targets}]",
+    "test rax, rax",
+    "je 3f",
+    "cmp dword ptr [rax + {inside}], 0",
+    "jne 4f", // within a call already: straight on
+    "mov dword ptr [rax + {inside}], {elsewhere}",
+    "cmp dword ptr [rip + {door}], 0",
+    "jne 2f",
+    "inc qword ptr [rax + {calls}]",
+    "pop qword ptr [rax + {return_address}]",
+    ".cfi_def_cfa_offset 0",
+    ".cfi_escape 0x10, 16, 2, 0x70, {return_address}", // return address at [rax + …]
+    "mov qword ptr [rax + {saved_register}], rbx",
+    "mov rbx, rax",
+    ".cfi_escape 0x10, 16, 2, 0x73, {return_address}", // return address at [rbx + …]
+    ".cfi_escape 0x10, 3, 2, 0x73, {saved_register}", // rbx at [rbx + …]
+    "call qword ptr [r10 + 8*r11]",
+    "push qword ptr [rbx + {return_address}]",
+    ".cfi_def_cfa_offset 8",
+    ".cfi_offset 16, -8",
+    "mov rdx, rbx",
+    "mov rbx, qword ptr [rdx + {saved_register}]",
+    ".cfi_restore 3",
+    "mov dword ptr [rdx + {inside}], 0",
+    "ret",
+    "4:",
+    "jmp qword ptr [r10 + 8*r11]",
+    "2:",
+    "mov dword ptr [rax + {inside}], 0",
+    "3:",
+    "push rdi",
+    ".cfi_adjust_cfa_offset 8",
+    "push rsi",
+    ".cfi_adjust_cfa_offset 8",
+    "push rdx",
+    ".cfi_adjust_cfa_offset 8",
+    "push rcx",
+    ".cfi_adjust_cfa_offset 8",
+    "push r8",
+    ".cfi_adjust_cfa_offset 8",
+    "push r9",
+    ".cfi_adjust_cfa_offset 8",
+    "push r11",
+    ".cfi_adjust_cfa_offset 8",
+    "sub rsp, 64",
+    ".cfi_adjust_cfa_offset 64",
+    "movups xmmword ptr [rsp], xmm0",
+    "movups xmmword ptr [rsp + 16], xmm1",
+    "movups xmmword ptr [rsp + 32], xmm2",
+    "movups xmmword ptr [rsp + 48], xmm3",
+    "call {clear_the_way}",
+    "movups xmm0, xmmword ptr [rsp]",
+    "movups xmm1, xmmword ptr [rsp + 16]",
+    "movups xmm2, xmmword ptr [rsp + 32]",
+    "movups xmm3, xmmword ptr [rsp + 48]",
+    "add rsp, 64",
+    ".cfi_adjust_cfa_offset -64",
+    "pop r11",
+    ".cfi_adjust_cfa_offset -8",
+    "pop r9",
+    ".cfi_adjust_cfa_offset -8",
+    "pop r8",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rcx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdi",
+    ".cfi_adjust_cfa_offset -8",
+    "test eax, eax",
+    "je .Lgpushare_through",
+    "ret",
+    ".cfi_endproc",
+    ".popsection",
+    stubs = const STUBS,
+    targets = sym TARGETS,
+    door = sym crate::door::DOOR,
+    clear_the_way = sym clear_the_way,
+    inside = const thread::offset::INSIDE,
+    elsewhere = const u32::MAX,
+    calls = const thread::offset::CALLS,
+    return_address = const thread::offset::RETURN_ADDRESS,
+    saved_register = const thread::offset::SAVED_REGISTER,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_driver_is_told_from_those_of_its_libraries() {
+        for (name, is) in [
+            (c"cuEventQuery", true),
+            (c"cuNoSuch", true),
+            (c"cuDriverGetVersion", false),
+            (c"cudaMalloc", false),
+            (c"cublasCreate_v2", false),
+            (c"cu", false),
+        ] {
+            assert_eq!(is_drivers(name), is, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! The thread that takes the process's memory off its devices, and brings it back. It lives from the one to the other.
+//!
+//! It is no application's thread: it asks the driver while the door is closed. A panic in it leaves the process as it was, or
+//! with what the driver makes of it ([`put_right`]).
+#![allow(unsafe_code, reason = "gives the thread its name")]
+
+use std::{
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_NOT_READY, CUDA_ERROR_NOT_SUPPORTED, CUerror,
+};
+use shm_layout::{
+    Denial, Limit, Moved, Phase, Reason, Reservation, Why, clock,
+    line::{Look, Place, Want, WantKind},
+};
+
+use super::{
+    Cause,
+    eligible::{self, Footprint, Refusal},
+    state,
+};
+use crate::{
+    ask::checkpoint::{self, State},
+    door,
+    guest::{self, Guest},
+    notice,
+    protocol::residence as protocol,
+    sys::{
+        barrier,
+        futex::{self, Watch},
+        own_thread,
+    },
+    thread,
+    turn::state::set_evicted,
+};
+
+/// How long calls and work under way may take to end.
+const PATIENCE: u64 = 10_000_000_000;
+/// The same where nothing has happened for long: what is still under way will stay so.
+const BRIEFLY: u64 = 1_000_000_000;
+/// Between two looks at what will end by itself.
+const NAP: Duration = Duration::from_millis(1);
+/// Bytes a second, until they were measured (H100, 580.159.04).
+const OUT: u64 = 2_000_000_000;
+const BACK: u64 = 5_000_000_000;
+/// NVML is a second behind; what it says of the time after a step is read so much later.
+const BEHIND: u64 = 1_500_000_000;
+/// What a context may take where nothing could be measured.
+const A_CONTEXT: u64 = 640 << 20;
+/// More than one context takes: what is measured beyond it is another program's.
+const MANY_CONTEXTS: u64 = 2 << 30;
+
+/// Starts it; from here on the process is on its way.
+pub fn start(guest: &'static Guest, cause: Cause) {
+    let residence = &guest.residence;
+    residence.unwant();
+    residence.set_phase(Phase::Evicting);
+    residence.set_cause(cause);
+    if !own_thread::start(guest, body) {
+        residence.set_phase(Phase::Resident);
+        super::refuse(guest, (Why::NoThread, 0), cause);
+    }
+}
+
+extern "C" fn body(guest: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` passes a guest, which is never freed.
+    let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
+    // SAFETY: a C string of less than 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-mover".as_ptr()) };
+    let _inside = thread::Inside::enter_as_ours();
+    if catch_unwind(AssertUnwindSafe(|| Mover::new(guest).run())).is_err() {
+        guest::fault();
+        put_right(guest);
+    }
+    std::ptr::null_mut()
+}
+
+/// A panic came in between: what the driver says decides.
+fn put_right(guest: &'static Guest) {
+    let restored = || {
+        if checkpoint::state() == Ok(State::Checkpointed) {
+            checkpoint::restore()?;
+        }
+        if checkpoint::state() == Ok(State::Locked) {
+            checkpoint::unlock()?;
+        }
+        Ok(())
+    };
+    let result: Result<(), CUerror> = restored();
+    match result {
+        Ok(()) => open(guest),
+        Err(error) => lose(guest, Why::RestoreFailed, error),
+    }
+}
+
+/// Calls go on.
+fn open(guest: &Guest) {
+    let residence = &guest.residence;
+    residence.set_phase(Phase::Resident);
+    residence.back_ns.store(clock::now(), Relaxed);
+    thread::all().for_each(thread::Thread::is_known_now);
+    set_evicted(false);
+    protocol::open(&door::DOOR);
+    futex::wake_private(&door::DOOR);
+}
+
+/// What was on the devices is gone: calls are answered with the driver's own error from here on.
+fn lose(guest: &Guest, why: Why, error: CUerror) {
+    let bytes = super::held(guest).max(guest.registration.evicted_bytes());
+    guest.residence.set_phase(Phase::Lost);
+    guest.registration.say_moved(&Moved {
+        phase: Phase::Lost,
+        why: Some(why),
+        code: error.code() as u16,
+        bytes,
+        expected_ns: 0,
+    });
+    notice::once(
+        notice::Cause::Evicted,
+        format_args!(
+            "{} ({bytes} bytes, driver error {}); its calls of the driver fail from here on; start the program again",
+            why.sentence(),
+            error.code()
+        ),
+    );
+    state::ANSWER.store(error.code(), Relaxed);
+    super::shut_for_good();
+}
+
+struct Mover {
+    guest: &'static Guest,
+    cause: Cause,
+    began_ns: u64,
+    /// Held while the driver answers nothing but our own calls.
+    asking: Option<MutexGuard<'static, ()>>,
+}
+
+impl Mover {
+    fn new(guest: &'static Guest) -> Self {
+        Self {
+            guest,
+            cause: guest.residence.cause(),
+            began_ns: clock::now(),
+            asking: None,
+        }
+    }
+
+    fn run(mut self) {
+        match self.evict() {
+            Ok(footprints) => self.stay_away(&footprints),
+            Err(Stopped::Refused(refusal)) => {
+                open(self.guest);
+                self.guest.registration.say_host_bytes(0);
+                self.guest.residence.remember(refusal);
+                super::refuse(self.guest, refusal, self.cause);
+            }
+            Err(Stopped::Lost(why, error)) => lose(self.guest, why, error),
+        }
+    }
+
+    /// Out.
+    fn evict(&mut self) -> Result<Vec<Footprint<'static>>, Stopped> {
+        let residence = &self.guest.residence;
+        let held = super::held(self.guest);
+        self.say(Phase::Evicting, held, residence.out_ns(held, OUT));
+        self.shut()?;
+        self.asking = Some(
+            residence
+                .asking
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        eligible::look(self.guest)?;
+        let footprints = eligible::look_closely(self.guest)?;
+        let patience = self.left() / 1_000_000;
+        checkpoint::lock(patience.max(1) as u32).map_err(|error| match error {
+            CUDA_ERROR_NOT_READY => (Why::Busy, 0),
+            CUDA_ERROR_ILLEGAL_STATE => (Why::Locked, 0),
+            CUDA_ERROR_NOT_SUPPORTED => (Why::Managed, error.code() as u16),
+            error => (Why::Refused, error.code() as u16),
+        })?;
+        if self.is_called_off() {
+            unlock()?;
+            return Err((Why::Wanted, 0).into());
+        }
+        let out_ns = clock::now();
+        if let Err(error) = checkpoint::checkpoint() {
+            // What the driver does not support it refuses before it begins, and then the process goes on.
+            unlock().map_err(|_| Stopped::Lost(Why::CheckpointFailed, error))?;
+            let why = match error {
+                CUDA_ERROR_NOT_SUPPORTED => Why::Managed,
+                _ => Why::Refused,
+            };
+            return Err((why, error.code() as u16).into());
+        }
+        let bytes = footprints
+            .iter()
+            .map(|footprint| {
+                let besides = footprint.besides.unwrap_or(0);
+                footprint.device.ledger.evict(besides)
+            })
+            .fold(0, u64::saturating_add);
+        let took = clock::now().saturating_sub(out_ns);
+        residence.measured_out(bytes, took);
+        self.guest
+            .registration
+            .say_swap(residence.swap_ns.load(Relaxed));
+        residence.set_phase(Phase::Evicted);
+        self.say(Phase::Evicted, bytes, 0);
+        Ok(footprints)
+    }
+
+    /// Nothing more goes to the driver, and what went there has come back.
+    fn shut(&self) -> Result<(), Stopped> {
+        let guest = self.guest;
+        // Before the gates: behind its turn's mutex no gate opens any more.
+        state::SHUT_BY.store(std::process::id(), Relaxed);
+        set_evicted(true);
+        protocol::close(&door::DOOR);
+        for device in &guest.devices {
+            device.turn.shut(device);
+        }
+        barrier::heavy();
+        if !barrier::is_cheap() {
+            return Err((Why::System, 0).into());
+        }
+        loop {
+            let mut free = true;
+            for device in &guest.devices {
+                if !device.turn.shut(device) {
+                    device.turn.give_way(guest, device, Reason::Paused);
+                    free &= device.turn.shut(device);
+                }
+            }
+            if free && self.is_empty() {
+                return Ok(());
+            }
+            if self.left() == 0 {
+                return Err((Why::Busy, 0).into());
+            }
+            if self.is_called_off() {
+                return Err((Why::Wanted, 0).into());
+            }
+            futex::nap(NAP);
+        }
+    }
+
+    /// Whether no thread but ours and the keeper's is in the driver.
+    fn is_empty(&self) -> bool {
+        !thread::all().any(|thread| thread.is_inside_anything() && !thread.is_ours())
+    }
+
+    /// How long it may still take.
+    fn left(&self) -> u64 {
+        let patience = match self.cause {
+            Cause::Operator => PATIENCE,
+            Cause::Idle | Cause::Asked => BRIEFLY,
+        };
+        let until = self.began_ns.saturating_add(patience);
+        until.saturating_sub(clock::now())
+    }
+
+    /// Whether it is not to be evicted any more: the application wants its device, or the operator has changed their mind.
+    fn is_called_off(&self) -> bool {
+        let share = self.guest.registration.share();
+        self.guest.is_leaving()
+            || match self.cause {
+                Cause::Operator => !share.evict,
+                Cause::Idle | Cause::Asked => self.guest.residence.is_wanted() && !share.evict,
+            }
+    }
+
+    /// On the host, until it is wanted.
+    fn stay_away(&mut self, footprints: &[Footprint<'static>]) {
+        let residence = &self.guest.residence;
+        let out_ns = clock::now();
+        let mut besides: Vec<Option<u64>> = footprints.iter().map(|f| f.besides).collect();
+        loop {
+            // ORDER: what is rung for after a look ends the sleep.
+            let rung = residence.bell().load(std::sync::atomic::Ordering::Acquire);
+            if residence.ended.load(Relaxed) {
+                return;
+            }
+            if clock::now() >= out_ns.saturating_add(BEHIND) {
+                measure(footprints, &mut besides);
+            }
+            if self.is_stuck() {
+                residence.want();
+            }
+            if self.may_come_back() {
+                match self.come_back(footprints, &besides) {
+                    Return::Done | Return::Leaving | Return::Lost => return,
+                    Return::NotNow => {}
+                }
+            }
+            let watch = Watch {
+                word: residence.bell(),
+                seen: rung,
+                private: true,
+            };
+            futex::wait_any(&[watch], Duration::from_millis(100));
+        }
+    }
+
+    /// Whether it is wanted and the operator lets it. What runs on unmanaged comes back as well.
+    fn may_come_back(&self) -> bool {
+        self.guest.is_leaving()
+            || self.guest.residence.is_wanted() && !self.guest.registration.share().evict
+    }
+
+    /// A thread of the application's went to the driver as a stranger, and is stuck there.
+    fn is_stuck(&self) -> bool {
+        thread::all()
+            .any(|thread| thread.is_stranger() && thread.is_inside_anything() && !thread.is_ours())
+    }
+
+    /// Back, once there is room for all of it.
+    fn come_back(&mut self, footprints: &[Footprint<'static>], besides: &[Option<u64>]) -> Return {
+        let (guest, residence) = (self.guest, &self.guest.residence);
+        let bytes = guest.registration.evicted_bytes();
+        residence.set_phase(Phase::Returning);
+        self.say(Phase::Returning, bytes, 0);
+        let mut places = Vec::new();
+        for (footprint, besides) in footprints.iter().zip(besides) {
+            match self.reserve(footprint, besides.unwrap_or(A_CONTEXT)) {
+                Ok(place) => places.push(place),
+                Err(why_not) => {
+                    if matches!(why_not, Return::NotNow) {
+                        residence.set_phase(Phase::Evicted);
+                        self.say(Phase::Evicted, bytes, 0);
+                    }
+                    return why_not;
+                }
+            }
+        }
+        let began = clock::now();
+        residence.set_phase(Phase::Restoring);
+        self.say(Phase::Restoring, bytes, residence.back_ns(bytes, BACK));
+        if let Err(error) = checkpoint::restore().and_then(|()| checkpoint::unlock()) {
+            lose(guest, Why::RestoreFailed, error);
+            return Return::Lost;
+        }
+        let took = clock::now().saturating_sub(began);
+        residence.measured_back(bytes, took);
+        guest.registration.say_swap(residence.swap_ns.load(Relaxed));
+        for (footprint, (place, reservation)) in footprints.iter().zip(places) {
+            let ledger = &footprint.device.ledger;
+            ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
+            place.ends_well();
+        }
+        guest.registration.say_host_bytes(0);
+        self.say(Phase::Resident, bytes, 0);
+        self.asking = None;
+        open(guest);
+        Return::Done
+    }
+
+    /// Waits in line for room on one device: what the limits that are shared with others leave, and what the card has.
+    fn reserve(&self, footprint: &Footprint<'static>, besides: u64) -> Result<Room, Return> {
+        let ledger = &footprint.device.ledger;
+        let bytes = ledger.evicted().saturating_add(besides);
+        let want = Want {
+            bytes,
+            kind: WantKind::Return {
+                margin: margin(bytes),
+            },
+        };
+        let denial = Denial {
+            limit: Limit::Device,
+            used: ledger.used(),
+            quota: footprint.device.total_bytes,
+            asked: bytes,
+        };
+        let mut seen = (0, 0);
+        let place = ledger.line_up(want, denial, clock::now());
+        loop {
+            if self.guest.residence.ended.load(Relaxed) {
+                return Err(Return::Leaving);
+            }
+            if !self.may_come_back() {
+                return Err(Return::NotNow);
+            }
+            let free = footprint.card.free_bytes().unwrap_or(0);
+            ledger.say_free_late(free, BEHIND, &mut seen);
+            let now = clock::now();
+            if let Look::Granted(reservation) = place.look(now) {
+                // Programs that we do not manage are in no account.
+                if free >= bytes.saturating_add(margin(bytes)) {
+                    return Ok((place, reservation));
+                }
+                place.refused_by_device(now);
+                drop(reservation);
+            }
+            place.sleep(now);
+        }
+    }
+
+    fn say(&self, phase: Phase, bytes: u64, expected_ns: u64) {
+        self.guest.registration.say_moved(&Moved {
+            phase,
+            bytes,
+            expected_ns,
+            ..Moved::default()
+        });
+    }
+}
+
+/// A restore without room is final, and programs that we do not manage take memory whenever they like.
+fn margin(bytes: u64) -> u64 {
+    (bytes / 64).saturating_add(16 << 20)
+}
+
+/// A place in a device's line, and the bytes that it was for.
+type Room = (Place<'static>, Reservation<'static>);
+
+/// What contexts took, where NVML did not name the process: what became free besides our allocations.
+fn measure(footprints: &[Footprint<'_>], besides: &mut [Option<u64>]) {
+    for (footprint, besides) in footprints.iter().zip(besides) {
+        if besides.is_none()
+            && let Some(free) = footprint.card.free_bytes()
+        {
+            let freed = free.saturating_sub(footprint.free);
+            *besides = Some(freed.saturating_sub(footprint.used).min(MANY_CONTEXTS));
+        }
+    }
+}
+
+fn unlock() -> Result<(), Stopped> {
+    checkpoint::unlock().map_err(|error| Stopped::Lost(Why::CheckpointFailed, error))
+}
+
+/// What came of an attempt to come back.
+enum Return {
+    Done,
+    /// The operator wants it to stay where it is.
+    NotNow,
+    /// The process ends.
+    Leaving,
+    Lost,
+}
+
+/// Why it was not evicted.
+enum Stopped {
+    /// It goes on as before.
+    Refused(Refusal),
+    /// It does not go on.
+    Lost(Why, CUerror),
+}
+
+impl From<Refusal> for Stopped {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}

@@ -1,0 +1,75 @@
+//! A process's memory leaves its devices and comes back, on the simulator: the program notices nothing, others use the room.
+
+#[allow(dead_code, reason = "not all of its helpers are used here")]
+#[path = "../memory/client.rs"]
+mod client;
+mod ends;
+mod refusals;
+mod room;
+mod there_and_back;
+
+use gpushare_testbed::{Testbed, eventually};
+use shm_layout::{Change, EvictAfter, Operator, Phase, Residence, Set, Why, clock};
+
+use client::{Client, PATIENCE};
+
+/// What the operator wants of the process.
+#[derive(Clone, Copy)]
+enum Wish {
+    Evict,
+    Resume,
+    After(EvictAfter),
+}
+
+impl Client<'_> {
+    /// Edits the process's settings, as `gpushare pause --evict`, `resume` and `set` do.
+    fn wish(&self, bed: &Testbed, wish: Wish) {
+        let (paused, evict, evict_after) = match wish {
+            Wish::Evict => (Set::To(true), Set::To(true), Set::Keep),
+            Wish::Resume => (Set::To(false), Set::Inherit, Set::Keep),
+            Wish::After(after) => (Set::Keep, Set::Keep, Set::To(after)),
+        };
+        let change = Change::ProcessShare {
+            slot: self.process().slot,
+            weight: Set::Keep,
+            priority: Set::Keep,
+            cap: Set::Keep,
+            paused,
+            boost: Set::Keep,
+            on_full: Set::Keep,
+            evict,
+            evict_after,
+        };
+        let operator = Operator::open(bed.dir()).expect("our own segment");
+        operator
+            .edit(None, &change, clock::now())
+            .expect("a valid edit");
+    }
+
+    fn residence(&self) -> Residence {
+        self.process().residence
+    }
+
+    fn reaches(&self, phase: Phase) {
+        eventually(&format!("it is {phase:?}"), PATIENCE, || {
+            self.residence().phase == phase
+        });
+    }
+
+    fn is_refused(&self, why: Why) {
+        eventually(&format!("it is refused: {why:?}"), PATIENCE, || {
+            self.residence().why == Some(why)
+        });
+        assert_eq!(self.residence().phase, Phase::Resident);
+    }
+
+    /// Evicts it and waits until it is.
+    fn evict(&self, bed: &Testbed) {
+        self.wish(bed, Wish::Evict);
+        self.reaches(Phase::Evicted);
+    }
+
+    fn evicted_bytes(&self) -> u64 {
+        self.process().devices[0].evicted
+    }
+}

@@ -1,0 +1,132 @@
+//! What the driver would lose is not evicted: it is refused, the reason is seen, and the process goes on.
+
+use std::io::Write;
+
+use gpushare_testbed::Testbed;
+use shm_layout::Why;
+
+use crate::Wish;
+use crate::client::{Client, GIB, MIB};
+
+/// A world of this scenario; the file must live as long.
+pub fn world(text: &str) -> (tempfile::NamedTempFile, Testbed) {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(text.as_bytes()).expect("written");
+    let bed = Testbed::with_scenario(file.path().to_str().expect("a path in UTF-8"));
+    (file, bed)
+}
+
+/// It is refused for this reason, and works on.
+fn refused(bed: &Testbed, client: &mut Client<'_>, why: Why) {
+    client.wish(bed, Wish::Evict);
+    client.is_refused(why);
+    client.wish(bed, Wish::Resume);
+    client.ok("alloc z 4096");
+}
+
+#[test]
+fn managed_memory_is_refused_until_it_is_freed() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok(&format!("alloc a {MIB}"));
+    client.ok(&format!("managed m {MIB}"));
+    refused(&bed, &mut client, Why::Managed);
+    client.ok("free m");
+    client.evict(&bed);
+}
+
+#[test]
+fn memory_that_others_use_or_that_is_theirs_is_refused() {
+    let bed = Testbed::new();
+    let (mut one, mut two) = (Client::start(&bed, &[]), Client::start(&bed, &[]));
+    one.ok(&format!("alloc a {MIB}"));
+    two.ok(&format!("alloc a {MIB}"));
+    let (code, handle) = one.ask("ipc-get a");
+    assert_eq!(code, 0);
+    two.ok(&format!("ipc-open b {}", handle[0]));
+    refused(&bed, &mut one, Why::Exported);
+    refused(&bed, &mut two, Why::Imported);
+    let mut three = Client::start(&bed, &[]);
+    three.ok(&format!("create p {} 0", 2 * MIB));
+    three.ok("export x p");
+    refused(&bed, &mut three, Why::Exported);
+}
+
+#[test]
+fn a_capture_is_not_disturbed() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    client.ok(&format!("alloc a {MIB}"));
+    client.ok("stream s");
+    client.ok("capture s");
+    client.wish(&bed, Wish::Evict);
+    client.is_refused(Why::Capturing);
+    client.ok("capture-end s g");
+    client.reaches(shm_layout::Phase::Evicted);
+}
+
+#[test]
+fn a_process_without_memory_has_nothing_to_give() {
+    let bed = Testbed::new();
+    let mut client = Client::start(&bed, &[]);
+    refused(&bed, &mut client, Why::Nothing);
+}
+
+#[test]
+fn a_driver_that_is_not_known_to_do_it_is_not_asked() {
+    for version in ["565.10", "610.20.01"] {
+        let (_file, bed) = world(&format!(
+            "[driver]\nversion = \"{version}\"\n[[device]]\nmemory = \"1GiB\""
+        ));
+        let mut client = Client::start(&bed, &[]);
+        client.ok(&format!("alloc a {MIB}"));
+        refused(&bed, &mut client, Why::Driver);
+    }
+}
+
+#[test]
+fn without_nvml_it_could_not_see_whether_there_is_room_to_come_back() {
+    let bed = Testbed::with_scenario("no-nvml");
+    let mut client = Client::start(&bed, &[]);
+    client.ok(&format!("alloc a {MIB}"));
+    refused(&bed, &mut client, Why::NoNvml);
+}
+
+#[test]
+fn a_mig_instance_is_refused() {
+    let bed = Testbed::with_scenario("mig");
+    let mut client = Client::start(&bed, &[("CUDA_VISIBLE_DEVICES", "0")]);
+    client.ok(&format!("alloc a {MIB}"));
+    refused(&bed, &mut client, Why::Mig);
+}
+
+#[test]
+fn a_host_without_room_for_the_copy_is_left_alone() {
+    let (_file, bed) = world("[[device]]\nmemory = \"4096GiB\"");
+    let mut client = Client::start(&bed, &[]);
+    // Not touched, so it takes nothing of the host here.
+    client.ok(&format!("alloc a {}", 2048 * GIB));
+    refused(&bed, &mut client, Why::HostMemory);
+}
+
+#[test]
+fn a_process_that_another_program_has_locked_is_refused() {
+    let bed = Testbed::new();
+    let (mut client, mut other) = (Client::start(&bed, &[]), Client::start(&bed, &[]));
+    client.ok(&format!("alloc a {MIB}"));
+    let pid = client.watched.pid();
+    other.ok(&format!("lock {pid}"));
+    client.wish(&bed, Wish::Evict);
+    client.is_refused(Why::Locked);
+    other.ok(&format!("unlock {pid}"));
+    client.reaches(shm_layout::Phase::Evicted);
+}
+
+#[test]
+fn what_does_not_come_to_rest_is_left_alone() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[mishaps]\ncheckpoint = \"lock\"");
+    let mut client = Client::start(&bed, &[("GPUSHARE_EVICT_AFTER", "200ms")]);
+    client.ok(&format!("alloc a {MIB}"));
+    client.is_refused(Why::Busy);
+    client.ok("alloc b 4096");
+}

@@ -1,0 +1,97 @@
+//! Others use the room, and it comes back only when there is room for all of it.
+
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, eventually};
+use shm_layout::{Phase, QuotaValue};
+
+use crate::Wish;
+use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE};
+use crate::refusals::world;
+
+const CARD: &str = "[[device]]\nmemory = \"1GiB\"";
+
+#[test]
+fn a_card_is_filled_twice_and_who_comes_back_waits_until_there_is_room() {
+    let (_file, bed) = world(CARD);
+    let (mut one, mut two) = (Client::start(&bed, &[]), Client::start(&bed, &[]));
+    one.ok(&format!("alloc a {}", 800 * MIB));
+    one.ok("write a 5 1000");
+    assert_eq!(two.code(&format!("alloc a {}", 800 * MIB)), OUT_OF_MEMORY);
+    one.evict(&bed);
+    two.ok(&format!("alloc a {}", 800 * MIB));
+    one.wish(&bed, Wish::Resume);
+    one.watched.say("read a 1000");
+    one.reaches(Phase::Returning);
+    assert_eq!(one.watched.line_within(Duration::from_millis(300)), None);
+    assert_eq!(one.residence().phase, Phase::Returning, "and not lost");
+    two.ok("free a");
+    assert_eq!(one.watched.line(), "0 5 5");
+    assert_eq!(one.used(), 800 * MIB);
+}
+
+#[test]
+fn a_quota_of_the_group_is_kept_on_the_way_back_and_a_lowered_one_of_its_own_is_not_asked() {
+    let bed = Testbed::new();
+    let operator = shm_layout::Operator::open(bed.dir()).expect("made at need");
+    let change = shm_layout::Change::Group {
+        name: "g".into(),
+        memory: shm_layout::Set::To(QuotaValue::Bytes(100 * MIB)),
+        weight: shm_layout::Set::Keep,
+        cap: shm_layout::Set::Keep,
+        remove: false,
+    };
+    operator
+        .edit(None, &change, shm_layout::clock::now())
+        .expect("a valid edit");
+    let member = [("GPUSHARE_GROUP", "g")];
+    let (mut one, mut two) = (Client::start(&bed, &member), Client::start(&bed, &member));
+    one.ok(&format!("alloc a {}", 80 * MIB));
+    one.evict(&bed);
+    two.ok(&format!("alloc a {}", 80 * MIB));
+    let change = shm_layout::Change::ProcessQuota {
+        slot: one.process().slot,
+        device: None,
+        value: QuotaValue::Bytes(MIB),
+        until: None,
+    };
+    operator
+        .edit(None, &change, shm_layout::clock::now())
+        .expect("a valid edit");
+    one.wish(&bed, Wish::Resume);
+    one.watched.say("info");
+    one.reaches(Phase::Returning);
+    two.ok("free a");
+    assert!(one.watched.line().starts_with("0 "));
+    assert_eq!(one.used(), 80 * MIB);
+    one.denied("alloc b 1");
+}
+
+#[test]
+fn several_that_come_back_at_once_come_one_after_the_other() {
+    let (_file, bed) = world(CARD);
+    let mut clients: Vec<Client<'_>> = (0..3).map(|_| Client::start(&bed, &[])).collect();
+    for client in &mut clients {
+        client.ok(&format!("alloc a {}", 600 * MIB));
+        client.ok("write a 9 100");
+        client.evict(&bed);
+    }
+    for client in &mut clients {
+        client.wish(&bed, Wish::Resume);
+        client.watched.say("read a 100");
+    }
+    // Each has the card in turn: who is back gives it up again.
+    let mut waiting: Vec<usize> = vec![0, 1, 2];
+    while !waiting.is_empty() {
+        eventually("one of them is back", PATIENCE, || {
+            let back = waiting
+                .iter()
+                .position(|at| clients[*at].residence().phase == Phase::Resident);
+            let Some(back) = back else { return false };
+            let at = waiting.remove(back);
+            assert_eq!(clients[at].watched.line(), "0 9 9");
+            clients[at].ok("free a");
+            true
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! Out and back: what the program had is where it was, whatever it calls first.
+
+use gpushare_testbed::Testbed;
+use shm_layout::{EventKind, EventReader, EvictAfter, Phase, Segments, What};
+
+use crate::client::{Client, MIB};
+use crate::{Wish, eventually};
+
+const WORDS: u64 = 16 * MIB / 4;
+
+fn with_memory<'b>(bed: &'b Testbed, variables: &[(&str, &str)]) -> Client<'b> {
+    let mut client = Client::start(bed, variables);
+    client.ok(&format!("alloc a {}", 16 * MIB));
+    client.ok(&format!("write a 77 {WORDS}"));
+    client.ok("synchronize");
+    client
+}
+
+#[test]
+fn a_process_that_is_paused_and_evicted_leaves_the_card_to_others_and_finds_its_memory_again() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[]);
+    client.evict(&bed);
+    assert_eq!((client.used(), client.evicted_bytes()), (0, 16 * MIB));
+    assert!(client.residence().host_bytes >= 16 * MIB);
+    client.wish(&bed, Wish::Resume);
+    assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
+    assert_eq!((client.used(), client.evicted_bytes()), (16 * MIB, 0));
+    assert_eq!(client.residence().phase, Phase::Resident);
+    assert_eq!(client.residence().host_bytes, 0);
+    assert!(client.residence().swap_ns > 0);
+    client.ok("alloc b 4096");
+    client.ok("free a");
+    assert_eq!(client.used(), 4096);
+}
+
+#[test]
+fn calls_wait_until_a_process_that_was_paused_and_evicted_is_resumed() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[]);
+    client.evict(&bed);
+    client.watched.say(&format!("read a {WORDS}"));
+    let long = std::time::Duration::from_millis(300);
+    assert_eq!(client.watched.line_within(long), None);
+    assert_eq!(client.residence().phase, Phase::Evicted);
+    client.wish(&bed, Wish::Resume);
+    assert_eq!(client.watched.line(), "0 77 77");
+}
+
+#[test]
+fn whatever_is_called_first_brings_it_back() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[]);
+    client.ok("stream s");
+    // A launch, a call with a hook, calls without one, and each by a thread that did nothing before.
+    for first in [
+        "submit a",
+        "submit a s",
+        "alloc b 4096",
+        "info",
+        "call cuStreamQuery 0",
+        "call cuCtxGetApiVersion 0 0",
+        "in-a-thread info",
+        "in-a-thread call cuProfilerStop 0",
+    ] {
+        client.evict(&bed);
+        client.wish(&bed, Wish::Resume);
+        let _ = client.code(first);
+        assert_eq!(client.residence().phase, Phase::Resident, "{first}");
+        assert_eq!(client.evicted_bytes(), 0, "{first}");
+    }
+    assert_eq!(client.ok(&format!("read a {WORDS}"))[1], 77);
+}
+
+#[test]
+fn an_idle_process_is_evicted_and_its_next_call_brings_it_back() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")]);
+    for _ in 0..2 {
+        client.reaches(Phase::Evicted);
+        assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
+        assert_eq!(client.used(), 16 * MIB);
+    }
+    client.wish(&bed, Wish::After(EvictAfter::Never));
+    assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
+    std::thread::sleep(std::time::Duration::from_millis(900));
+    assert_eq!(client.residence().phase, Phase::Resident);
+}
+
+#[test]
+fn a_process_in_use_is_not_idle() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "5s")]);
+    let began = std::time::Instant::now();
+    while began.elapsed() < std::time::Duration::from_millis(1500) {
+        // A call that submits nothing and that has no hook.
+        client.code("call cuStreamQuery 0");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let residence = client.residence();
+    assert_eq!(residence.phase, Phase::Resident);
+    let now = shm_layout::clock::now();
+    assert!(
+        now - residence.used_ns < 4_000_000_000,
+        "seen by its keeper"
+    );
+}
+
+#[test]
+fn a_holder_of_the_lock_gives_it_up_before_it_is_evicted() {
+    let policy = "timeslice=60s idle=60s max-hold=60s";
+    let bed = Testbed::new();
+    let mut holder = with_memory(&bed, &[("GPUSHARE_POLICY", policy)]);
+    let mut other = Client::start(&bed, &[("GPUSHARE_POLICY", policy)]);
+    other.ok("alloc a 4096");
+    holder.ok("submit a");
+    holder.evict(&bed);
+    other.ok("submit a");
+    holder.wish(&bed, Wish::Resume);
+    holder.watched.say("submit a");
+    drop(other);
+    assert_eq!(holder.watched.line(), "0");
+}
+
+#[test]
+fn its_way_is_told_by_events() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[]);
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    client.ok(&format!("read a {WORDS}"));
+    let segments = Segments::open_viewer(bed.dir()).expect("there");
+    let mut reader = EventReader::from_start(segments.state());
+    let mut phases = Vec::new();
+    while let Some(event) = reader.next(segments.state()) {
+        let Ok(event) = event else { continue };
+        if event.kind == EventKind::Residence
+            && let What::Residence {
+                phase, bytes, why, ..
+            } = event.what()
+        {
+            assert_eq!((bytes, why), (16 * MIB, None), "{phase:?}");
+            phases.push(phase);
+        }
+    }
+    let expected = [
+        Phase::Evicting,
+        Phase::Evicted,
+        Phase::Returning,
+        Phase::Restoring,
+        Phase::Resident,
+    ];
+    assert_eq!(phases, expected);
+}
+
+#[test]
+fn a_forked_child_has_a_door_of_its_own() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")]);
+    client.reaches(Phase::Evicted);
+    // What the driver answers in a forked child, and at once.
+    assert_eq!(client.code("fork-free a"), 3);
+    eventually("the parent is there still", crate::PATIENCE, || {
+        client.process().devices[0].evicted == 16 * MIB
+    });
+    assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
+}

@@ -1,0 +1,120 @@
+//! What a process says of where its memory is, and what it is asked to do about it.
+//!
+//! `residence` is one word: phase, reason, the driver's code. The words beside it belong to it and may be a moment older.
+
+use super::Registration;
+use crate::{
+    clock,
+    primitive::Ordering,
+    segment::Segments,
+    state::Slot,
+    value::{DEVICES_PER_PROCESS, Event, EventKind, Phase, Residence, SlotId, Why},
+};
+
+/// What happened to a process's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Where it is now.
+    pub phase: Phase,
+    /// Why it is not elsewhere.
+    pub why: Option<Why>,
+    /// The driver's error code that goes with it; 0 for none.
+    pub code: u16,
+    /// How many bytes it is about.
+    pub bytes: u64,
+    /// How long the step will take, by what is known.
+    pub expected_ns: u64,
+}
+
+fn word(phase: Phase, why: Option<Why>, code: u16) -> u64 {
+    phase as u64 | u64::from(Why::byte(why)) << 8 | u64::from(code) << 16
+}
+
+impl Registration {
+    /// Says where the memory is now, with an event: it has moved, or an attempt has failed.
+    pub fn say_moved(&self, moved: &Moved) {
+        let (words, now) = (self.seat.words(), clock::now());
+        let since = words.residence_since.load(Ordering::Relaxed);
+        self.say(moved.phase, moved.why, moved.code);
+        words.residence_since.store(now, Ordering::Relaxed);
+        words
+            .residence_expected
+            .store(moved.expected_ns, Ordering::Relaxed);
+        let took_ms = now.saturating_sub(since) / 1_000_000;
+        self.segments().state().publish(Event {
+            arg0: word(moved.phase, moved.why, moved.code) | took_ms.min(u64::from(u32::MAX)) << 32,
+            arg1: moved.bytes,
+            ..Event::of(now, self.slot(), EventKind::Residence)
+        });
+    }
+
+    /// Says why it would not be evicted just now, or that nothing is in the way.
+    pub fn say_why(&self, why: Option<Why>, code: u16) {
+        self.say(Phase::Resident, why, code);
+    }
+
+    fn say(&self, phase: Phase, why: Option<Why>, code: u16) {
+        let word = word(phase, why, code);
+        self.seat.words().residence.store(word, Ordering::Relaxed);
+    }
+
+    /// Says how many bytes of the host its copy takes, or is about to take.
+    pub fn say_host_bytes(&self, bytes: u64) {
+        self.seat.words().host_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says when the application last called the driver.
+    pub fn say_used(&self, at_ns: u64) {
+        self.seat.words().used_ns.store(at_ns, Ordering::Relaxed);
+    }
+
+    /// Says what its way out and back took.
+    pub fn say_swap(&self, ns: u64) {
+        self.seat.words().swap_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// Whether another process has asked for its memory since the last look.
+    pub fn take_request(&self) -> bool {
+        self.seat.words().evict_asked.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Bytes of the host that other processes' copies are about to take: they are not seen in what the host has left.
+    pub fn host_bytes_under_way(&self) -> u64 {
+        let slots = self.segments().state().slots.iter().enumerate();
+        let others = slots.filter(|(index, _)| *index != usize::from(self.slot().index));
+        others
+            .filter(|(_, slot)| view(slot).phase == Phase::Evicting)
+            .map(|(_, slot)| slot.host_bytes.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of this process that are evicted, over all its devices.
+    pub fn evicted_bytes(&self) -> u64 {
+        let entries = self.seat.words().entries.iter().take(DEVICES_PER_PROCESS);
+        entries
+            .map(|entry| entry.evicted.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// Asks a process to give its memory up. It does so if it is idle and may; its `residence` says what came of it.
+pub fn ask_to_evict(segments: &Segments, id: SlotId, now_ns: u64) {
+    if let Some(slot) = segments.state().slots.get(usize::from(id.index)) {
+        slot.evict_asked.store(now_ns.max(1), Ordering::Relaxed);
+    }
+}
+
+/// What a slot says of its memory, whatever its bytes.
+pub(crate) fn view(slot: &Slot) -> Residence {
+    let word = slot.residence.load(Ordering::Relaxed);
+    Residence {
+        phase: Phase::of_byte(word as u8),
+        why: Why::of_byte((word >> 8) as u8),
+        code: (word >> 16) as u16,
+        since_ns: slot.residence_since.load(Ordering::Relaxed),
+        expected_ns: slot.residence_expected.load(Ordering::Relaxed),
+        host_bytes: slot.host_bytes.load(Ordering::Relaxed),
+        used_ns: slot.used_ns.load(Ordering::Relaxed),
+        swap_ns: slot.swap_ns.load(Ordering::Relaxed),
+    }
+}

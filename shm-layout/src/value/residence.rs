@@ -1,0 +1,285 @@
+//! Where a process's memory is: on its devices, or evicted to the host.
+
+use std::{fmt, str::FromStr};
+
+use crate::text::{TextError, format_duration, parse_duration};
+
+/// After which idle time a process is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictAfter {
+    /// Never by itself.
+    Never,
+    /// When the application has called nothing of the driver for so many nanoseconds.
+    Idle(u64),
+}
+
+/// The shortest and the longest idle time.
+const LEAST: u64 = 100_000_000;
+const MOST: u64 = 30 * 24 * 3_600_000_000_000;
+
+impl EvictAfter {
+    /// The idle time, if there is one.
+    pub fn ns(self) -> Option<u64> {
+        match self {
+            EvictAfter::Never => None,
+            EvictAfter::Idle(ns) => Some(ns),
+        }
+    }
+
+    /// Whether it makes sense.
+    pub(crate) fn is_valid(self) -> bool {
+        self.ns().is_none_or(|ns| (LEAST..=MOST).contains(&ns))
+    }
+}
+
+impl fmt::Display for EvictAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EvictAfter::Never => f.write_str("never"),
+            EvictAfter::Idle(ns) => f.write_str(&format_duration(*ns)),
+        }
+    }
+}
+
+impl FromStr for EvictAfter {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        if text == "never" {
+            return Ok(EvictAfter::Never);
+        }
+        let after = EvictAfter::Idle(parse_duration(text)?);
+        after
+            .is_valid()
+            .then_some(after)
+            .ok_or_else(|| TextError::OutOfRange {
+                text: text.to_owned(),
+                least: format_duration(LEAST),
+                most: format_duration(MOST),
+            })
+    }
+}
+
+/// Where a process's memory is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+#[repr(u8)]
+pub enum Phase {
+    /// On its devices.
+    #[default]
+    Resident,
+    /// On its way to the host.
+    Evicting,
+    /// On the host.
+    Evicted,
+    /// On the host, and wanted back: it waits for room.
+    Returning,
+    /// On its way back.
+    Restoring,
+    /// Gone: a step failed.
+    Lost,
+}
+
+impl Phase {
+    /// In one word, as tables and JSON show it; a process that is on its devices has no such word.
+    pub fn word(self) -> Option<&'static str> {
+        Some(match self {
+            Phase::Resident => return None,
+            Phase::Evicting => "evicting",
+            Phase::Evicted => "evicted",
+            Phase::Returning => "returning",
+            Phase::Restoring => "restoring",
+            Phase::Lost => "lost",
+        })
+    }
+
+    pub(crate) fn of_byte(byte: u8) -> Phase {
+        const ALL: [Phase; 6] = [
+            Phase::Resident,
+            Phase::Evicting,
+            Phase::Evicted,
+            Phase::Returning,
+            Phase::Restoring,
+            Phase::Lost,
+        ];
+        ALL.get(usize::from(byte)).copied().unwrap_or_default()
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $sentence:literal;)*) => {
+        /// Why a process is not evicted, or what became of an attempt.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(
+            feature = "serde",
+            derive(serde::Serialize, serde::Deserialize),
+            serde(rename_all = "snake_case")
+        )]
+        #[repr(u8)]
+        pub enum Why {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Why {
+            const ALL: &'static [Why] = &[$(Why::$name,)*];
+
+            /// As a clause: "not evicted: …".
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(Why::$name => $sentence,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// It has nothing to evict.
+    Nothing = "it holds no memory on its devices";
+    /// The driver has no checkpoint calls for managed memory.
+    Managed = "it has managed memory, which the driver does not evict";
+    /// Memory of another process is mapped.
+    Imported = "it uses memory of another process, which would not come back";
+    /// Another process may have its memory mapped.
+    Exported = "it has shown its memory to other processes";
+    /// Its contexts are MPS's.
+    Mps = "it is a client of MPS, whose memory the driver does not evict";
+    /// One of its devices is a MIG instance.
+    Mig = "it runs on a MIG instance, whose memory the driver does not evict";
+    /// The driver is too old, or not known to do it right.
+    Driver = "the driver is not one that is known to evict and restore (570 to 609)";
+    /// The room on the card cannot be looked at.
+    NoNvml = "NVML does not answer in it, so it could not see whether there is room to come back";
+    /// The host has no room for the copy.
+    HostMemory = "the host, or its memory cgroup, has too little memory for the copy";
+    /// A stream is capturing.
+    Capturing = "it is capturing a graph";
+    /// Work or calls did not end in time.
+    Busy = "it is busy: its work or a call of the driver did not end in time";
+    /// The process is locked by something else.
+    Locked = "another program has locked it for a checkpoint";
+    /// The kernel or the processor lacks what is needed.
+    System = "this system lacks what is needed to stop its calls";
+    /// It has lost its context.
+    LostContext = "it has lost its context";
+    /// It was wanted back before it was away.
+    Wanted = "it was used meanwhile";
+    /// It came back so recently that evicting it again would be thrashing.
+    TooSoon = "it came back a short while ago";
+    /// A step failed and was undone.
+    Refused = "the driver refused";
+    /// The checkpoint failed and cannot be undone.
+    CheckpointFailed = "the driver failed to evict it; its memory on the devices is lost";
+    /// The restore failed.
+    RestoreFailed = "the driver failed to bring it back; its memory on the devices is lost";
+    /// No thread could be started.
+    NoThread = "no thread could be started in it";
+}
+
+impl Why {
+    pub(crate) fn of_byte(byte: u8) -> Option<Why> {
+        Why::ALL.get(usize::from(byte.checked_sub(1)?)).copied()
+    }
+
+    pub(crate) fn byte(why: Option<Why>) -> u8 {
+        why.map_or(0, |why| why as u8 + 1)
+    }
+
+    /// Whether trying again soon may help.
+    pub fn may_pass(self) -> bool {
+        matches!(
+            self,
+            Why::Nothing
+                | Why::HostMemory
+                | Why::Capturing
+                | Why::Busy
+                | Why::Locked
+                | Why::Wanted
+                | Why::TooSoon
+                | Why::NoThread
+        )
+    }
+}
+
+/// Where a process's memory is, with what belongs to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct Residence {
+    /// Where it is.
+    pub phase: Phase,
+    /// Why it is not evicted though it was asked to be, or would be after its idle time.
+    pub why: Option<Why>,
+    /// The driver's error code that goes with it; 0 for none.
+    pub code: u16,
+    /// Since when it is there.
+    pub since_ns: u64,
+    /// How long a step under way takes by what is known of this machine; 0 where none is.
+    pub expected_ns: u64,
+    /// Bytes of the host that the copy takes.
+    pub host_bytes: u64,
+    /// When the application last called the driver, as its keeper saw it.
+    pub used_ns: u64,
+    /// What its last way out and back took together.
+    pub swap_ns: u64,
+}
+
+impl Residence {
+    /// How much of a step under way is done, by time, in per cent; it says 99 until it is over.
+    pub fn progress(&self, now_ns: u64) -> Option<u8> {
+        let under_way = matches!(self.phase, Phase::Evicting | Phase::Restoring);
+        if !under_way || self.expected_ns == 0 {
+            return None;
+        }
+        let elapsed = now_ns.saturating_sub(self.since_ns);
+        let percent = u128::from(elapsed) * 100 / u128::from(self.expected_ns);
+        Some(percent.min(99) as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back_and_nonsense_is_refused() {
+        for text in ["never", "15m", "1.5s"] {
+            let read: EvictAfter = text.parse().expect("well formed");
+            assert_eq!(read.to_string().parse(), Ok(read));
+        }
+        for text in ["", "Never", "0", "5", "10ms", "31d", "15 apples"] {
+            assert!(text.parse::<EvictAfter>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn any_byte_is_some_phase_and_some_reason_or_none() {
+        for byte in 0..=u8::MAX {
+            let phase = Phase::of_byte(byte);
+            assert!(phase as u8 == byte || phase == Phase::Resident);
+            let why = Why::of_byte(byte);
+            assert!(why.is_none() || Why::byte(why) == byte);
+        }
+    }
+
+    #[test]
+    fn progress_is_told_by_time_and_never_done_too_early() {
+        let mut residence = Residence {
+            phase: Phase::Evicting,
+            since_ns: 100,
+            expected_ns: 1000,
+            ..Residence::default()
+        };
+        assert_eq!(residence.progress(600), Some(50));
+        assert_eq!(residence.progress(9000), Some(99));
+        residence.phase = Phase::Evicted;
+        assert_eq!(residence.progress(600), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! What became of an eviction that was asked for: waits for it, and says it.
+
+use std::io::Write;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use shm_layout::{Phase, SegmentDir, SlotId};
+
+use super::{Done, segments};
+use crate::sample::ProcessSample;
+use crate::text::exit::Exit;
+use crate::text::residence;
+use crate::text::units::{short_size, short_time};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// A process looks at what it is to do twice a second; a busy machine may keep it from that.
+const TO_BEGIN: Duration = Duration::from_secs(15);
+/// A reason must stand so long: the process may not have looked yet since the edit.
+const TO_REFUSE: Duration = Duration::from_millis(1500);
+
+/// Reports each process once it is evicted, refused, or gone. Fails if one is not evicted.
+pub fn report(dir: &SegmentDir, slots: &[SlotId], out: &mut dyn Write) -> Done {
+    let began = Instant::now();
+    let mut left = slots.to_vec();
+    let mut all = true;
+    while !left.is_empty() {
+        let sample = segments::sample(dir)?;
+        let mut waiting = Vec::new();
+        for slot in left {
+            let Some(process) = sample.process(slot) else {
+                continue;
+            };
+            match look(process, began.elapsed()) {
+                Look::Evicted => {
+                    let took = short_time(process.residence.swap_ns);
+                    let size = short_size(process.evicted_bytes());
+                    writeln!(out, "{}: evicted, {size} in {took}", process.shown_pid())?;
+                }
+                Look::Stays(why) => {
+                    all = false;
+                    writeln!(out, "{}: paused, {why}", process.shown_pid())?;
+                }
+                Look::Wait => waiting.push(slot),
+            }
+        }
+        left = waiting;
+        if !left.is_empty() {
+            sleep(LOOK);
+        }
+    }
+    Ok(if all { Exit::Done } else { Exit::Failed })
+}
+
+enum Look {
+    Evicted,
+    Stays(String),
+    Wait,
+}
+
+fn look(process: &ProcessSample, elapsed: Duration) -> Look {
+    let at = &process.residence;
+    match (at.phase, at.why) {
+        (Phase::Evicted, _) => Look::Evicted,
+        // This ends by itself, one way or the other.
+        (Phase::Evicting, _) => Look::Wait,
+        (Phase::Resident, Some(why)) if elapsed >= TO_REFUSE => {
+            let later = if why.may_pass() {
+                "; it will be when that has passed"
+            } else {
+                ""
+            };
+            Look::Stays(format!("{}{later}", residence::refusal(why, at.code)))
+        }
+        (Phase::Lost, why) => Look::Stays(residence::lost(why, at.code, process.evicted_bytes())),
+        _ if elapsed >= TO_BEGIN => Look::Stays(
+            "not evicted: its keeper does not answer; is it stopped, or older than this program?"
+                .to_owned(),
+        ),
+        _ => Look::Wait,
+    }
+}

@@ -1,0 +1,111 @@
+//! Where a process's memory is, in words.
+
+use shm_layout::{Phase, Residence, Why};
+
+use super::units::{short_size, short_time};
+
+/// An event about it: the word of its column, and the sentence.
+pub fn event(
+    phase: Phase,
+    why: Option<Why>,
+    code: u16,
+    took_ms: u32,
+    bytes: u64,
+) -> (&'static str, String) {
+    let size = short_size(bytes);
+    let took = short_time(u64::from(took_ms) * 1_000_000);
+    match (phase, why) {
+        (Phase::Resident, Some(why)) => ("resident", refusal(why, code)),
+        (Phase::Resident, None) => ("resident", format!("{size} are back after {took}")),
+        (Phase::Evicting, _) => ("evicting", format!("{size} leave the device")),
+        (Phase::Evicted, _) => ("evicted", format!("{size} left the device in {took}")),
+        (Phase::Returning, _) => (
+            "returning",
+            format!("wants its {size} back after {took}, and waits for room"),
+        ),
+        (Phase::Restoring, _) => ("restoring", format!("{size} come back")),
+        (Phase::Lost, why) => ("LOST", lost(why, code, bytes)),
+    }
+}
+
+/// Why it stays where it is.
+pub fn refusal(why: Why, code: u16) -> String {
+    format!("not evicted: {}{}", why.sentence(), driver(code))
+}
+
+/// What is lost.
+pub fn lost(why: Option<Why>, code: u16, bytes: u64) -> String {
+    let why = why.map_or("its memory is lost", Why::sentence);
+    format!("{} of it: {why}{}", short_size(bytes), driver(code))
+}
+
+fn driver(code: u16) -> String {
+    match code {
+        0 => String::new(),
+        code => format!(" (driver error {code})"),
+    }
+}
+
+/// One line on where it is, if there is anything to say: `evicting 12G, 40 %`.
+pub fn line(residence: &Residence, bytes: u64, now_ns: u64) -> Option<String> {
+    let word = match (residence.phase, residence.why) {
+        (Phase::Resident, why) => return why.map(|why| refusal(why, residence.code)),
+        (Phase::Lost, why) => return Some(lost(why, residence.code, bytes)),
+        (phase, _) => phase.word()?,
+    };
+    let size = short_size(bytes);
+    let since = short_time(now_ns.saturating_sub(residence.since_ns));
+    Some(match (residence.progress(now_ns), residence.phase) {
+        (Some(percent), _) => format!(
+            "{word} {size}, {percent} % of about {}",
+            short_time(residence.expected_ns)
+        ),
+        (None, Phase::Evicted) => format!(
+            "{word} for {since}: {size}, which take {} of the host",
+            short_size(residence.host_bytes)
+        ),
+        (None, Phase::Returning) => format!("{word} for {since}: waits for room for {size}"),
+        (None, _) => format!("{word} {size}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_is_told_in_a_line() {
+        let second = 1_000_000_000;
+        let at = |phase| Residence {
+            phase,
+            since_ns: 10 * second,
+            host_bytes: 3 << 30,
+            ..Residence::default()
+        };
+        let told = |residence| line(&residence, 2 << 30, 20 * second);
+        assert_eq!(told(at(Phase::Resident)), None);
+        let mut going = at(Phase::Evicting);
+        going.expected_ns = 40 * second;
+        assert_eq!(
+            told(going).as_deref(),
+            Some("evicting 2.0G, 25 % of about 40.0s")
+        );
+        assert_eq!(
+            told(at(Phase::Evicted)).as_deref(),
+            Some("evicted for 10.0s: 2.0G, which take 3.0G of the host")
+        );
+        let mut refused = at(Phase::Resident);
+        refused.why = Some(Why::Managed);
+        assert_eq!(
+            told(refused).as_deref(),
+            Some("not evicted: it has managed memory, which the driver does not evict")
+        );
+        let mut gone = at(Phase::Lost);
+        (gone.why, gone.code) = (Some(Why::RestoreFailed), 2);
+        let gone = told(gone).expect("said");
+        assert!(
+            gone.contains("2.0G") && gone.ends_with("(driver error 2)"),
+            "{gone}"
+        );
+    }
+}

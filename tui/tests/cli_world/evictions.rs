@@ -1,0 +1,75 @@
+//! Memory that leaves the device and comes back, as an operator sees it.
+
+use super::*;
+
+fn process(bed: &Testbed, name: &str) -> Value {
+    let ps = gpushare(bed, &["ps", "--json"]).done().json();
+    let processes = ps["processes"].as_array().expect("a list").clone();
+    let mut own = processes.into_iter();
+    own.find(|process| process["name"] == name)
+        .unwrap_or(Value::Null)
+}
+
+#[test]
+fn a_workload_is_evicted_by_hand_and_comes_back_at_its_next_call() {
+    let bed = Testbed::new();
+    let mut workload = start(&bed, &["--name", "w"]);
+    assert_eq!(workload.ask("alloc 48M"), "ok");
+    let said = gpushare(&bed, &["pause", "name:w", "--evict"]).done();
+    assert!(said.out.contains("evicted, 48M in "), "{said:?}");
+    let seen = process(&bed, "w");
+    assert_eq!(seen["state"], "evicted");
+    assert_eq!(seen["residence"]["state"], "evicted");
+    assert_eq!(seen["devices"][0]["used_bytes"], 0);
+    assert_eq!(seen["devices"][0]["evicted_bytes"], 48 * MIB);
+    let table = gpushare(&bed, &["ps"]).done();
+    assert!(table.out.contains("evicted"), "{table:?}");
+    gpushare(&bed, &["resume", "name:w"]).done();
+    assert_eq!(process(&bed, "w")["state"], "evicted", "until it calls");
+    assert_eq!(workload.ask("alloc 1M"), "ok");
+    let seen = process(&bed, "w");
+    assert_eq!(seen["devices"][0]["used_bytes"], 49 * MIB);
+    assert_eq!(seen["devices"][0]["evicted_bytes"], 0);
+    let events = gpushare(&bed, &["events", "-n", "100"]).out;
+    for word in ["evicting", "evicted", "returning", "restoring", "resident"] {
+        assert!(events.contains(word), "{word}: {events}");
+    }
+    let audit = gpushare(&bed, &["audit"]).done();
+    assert!(audit.out.contains("evict=true"), "{audit:?}");
+}
+
+#[test]
+fn what_cannot_be_evicted_is_the_answer_of_the_verb() {
+    let bed = Testbed::new();
+    let mut workload = start(&bed, &["--name", "w"]);
+    let said = gpushare(&bed, &["pause", "name:w", "--evict"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.out.contains("paused, not evicted: it holds no memory"),
+        "{said:?}"
+    );
+    assert_eq!(process(&bed, "w")["state"], "paused");
+    let why = process(&bed, "w")["residence"]["refused"].clone();
+    assert!(why.as_str().is_some_and(|why| why.contains("no memory")));
+    gpushare(&bed, &["resume", "name:w"]).done();
+    assert_eq!(workload.ask("alloc 1M"), "ok");
+}
+
+#[test]
+fn an_idle_workload_is_evicted_by_itself_and_the_seconds_are_counted() {
+    let bed = Testbed::new();
+    let mut workload = start(&bed, &["--name", "w", "--evict-after", "10m"]);
+    assert_eq!(workload.ask("alloc 48M"), "ok");
+    eventually("it counts down", LIMIT, || {
+        let left = process(&bed, "w")["residence"]["evicts_in_ns"].as_u64();
+        left.is_some_and(|left| (1..600_000_000_000).contains(&left))
+    });
+    gpushare(&bed, &["set", "name:w", "evict-after=200ms"]).done();
+    eventually("it is evicted", LIMIT, || {
+        process(&bed, "w")["state"] == "evicted"
+    });
+    gpushare(&bed, &["set", "name:w", "evict-after=never"]).done();
+    assert_eq!(workload.ask("alloc 1M"), "ok");
+    assert_eq!(process(&bed, "w")["residence"]["state"], "resident");
+    gpushare(&bed, &["set", "name:w", "evict-after=soon"]).refused(2, &["evict-after"]);
+}
