@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use rustix::time::{ClockId, clock_gettime};
-use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Segments, register};
+use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Reason, Registration, Segments, register};
 
 use gpushare_tui::sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
@@ -32,6 +32,11 @@ const HZ: u64 = 4;
 const NVML: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "stage") {
+        let dir = arguments.get(at + 1).map(Path::new);
+        return stage(dir.ok_or_else(|| anyhow::anyhow!("stage wants a directory"))?);
+    }
     let out = &mut std::io::stdout().lock();
     let mut state = State::default();
     let look = Look {
@@ -80,17 +85,52 @@ fn looking() -> Result<f64> {
     measured
 }
 
-fn looking_at(dir: &Path) -> Result<f64> {
-    let segments = Segments::open_workload(dir)?;
+/// Every process of the made-up machine with all its devices.
+fn register_all(segments: &Segments) -> Result<Vec<Registration>> {
     let mut registrations = Vec::new();
     for index in 0..PROCESSES {
         let identity = Identity::of_self(&format!("worker-{index}"));
-        let registration = register(&segments, &identity, &LaunchLimits::default())?;
+        let registration = register(segments, &identity, &LaunchLimits::default())?;
         for gpu in 0..DEVICES as u8 {
             let _ = registration.add_device([gpu; 16], gpu, "Made-up GPU", 141 << 30, DEVICE_SIM);
         }
         registrations.push(registration);
     }
+    Ok(registrations)
+}
+
+/// Keeps a made-up machine going in `dir` until it is killed, for `beside.py`: each device is handed on every 10 ms.
+fn stage(dir: &Path) -> Result<()> {
+    let segments = Segments::open_workload(dir)?;
+    let registrations = register_all(&segments)?;
+    let mut turn = 0;
+    loop {
+        for gpu in 0..DEVICES as u8 {
+            let of = |turn: usize| &registrations[(turn + usize::from(gpu)) % registrations.len()];
+            for (turn, begins) in [(turn, false), (turn + 1, true)] {
+                let registration = of(turn);
+                let Some(entry) = registration.entry(gpu) else {
+                    continue;
+                };
+                let now = shm_layout::clock::now();
+                match begins {
+                    true => drop(registration.lock(entry).try_acquire(now)),
+                    false => drop(registration.lock(entry).release(Reason::Slice, now)),
+                }
+            }
+        }
+        turn += 1;
+        if turn % 10 == 0 {
+            let now = shm_layout::clock::now();
+            registrations.iter().for_each(|one| one.heartbeat(now));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn looking_at(dir: &Path) -> Result<f64> {
+    let segments = Segments::open_workload(dir)?;
+    let _registrations = register_all(&segments)?;
     let mut live = Live::new(dir, false);
     live.look()?;
     let start = cpu_us();

@@ -88,7 +88,8 @@ object! {
         severity: &'static str = alert.severity.word(), "warning or note.";
         pid: Option<u32> = alert.who.and_then(|who| pid(state, who)), "Which process, if it is about one.";
         gpu: Option<usize> = alert.gpu, "Which device, if it is about one.";
-        sentence: &'a str = &alert.sentence, "What is wrong, and what to do.";
+        sentence: &'a str = &alert.sentence, "What is wrong.";
+        remedy: Option<&'a str> = alert.remedy.as_ref().map(|remedy| remedy.text.as_str()), "What helps, in few words.";
     }
 }
 

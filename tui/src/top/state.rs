@@ -50,7 +50,8 @@ impl State {
         if let Some(news) = news {
             self.choices.say(news, false, &self.live);
         }
-        self.live.alerts = alerts::find(&self.live);
+        let before = std::mem::take(&mut self.live.alerts);
+        self.live.alerts = alerts::find(&self.live, &before);
         self.choices
             .settle(self.frozen.as_deref().unwrap_or(&self.live));
     }

@@ -521,7 +521,7 @@ fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
     assert!(
         advice
             .sentence
-            .starts_with("timeslice=5ms order=fair would serve the jobs of GPU0 better [p]"),
+            .starts_with("timeslice=5ms order=fair would serve the jobs of GPU0 better"),
         "{advice:?}"
     );
 }
@@ -575,19 +575,47 @@ fn story_of_short_turns(order: shm_layout::Order) -> State {
 #[test]
 fn who_waits_nearly_always_is_seen_to_starve_however_short_each_wait_is() {
     let state = story_of_short_turns(shm_layout::Order::Priority);
-    let starving: Vec<&str> = state
-        .data()
-        .alerts
-        .iter()
-        .filter(|alert| alert.kind == "starving")
-        .map(|alert| alert.sentence.as_str())
-        .collect();
+    let alerts = state.data().alerts.iter();
+    let starving: Vec<_> = alerts.filter(|alert| alert.kind == "starving").collect();
     assert_eq!(starving.len(), 2, "{starving:?}");
     assert!(
-        starving[0].contains("waits 98% of its time"),
+        starving[0].sentence.contains("waits 98% of its time"),
         "{starving:?}"
     );
-    assert!(starving[0].ends_with("set order=fair [p]"), "{starving:?}");
+    let remedy = starving[0].remedy.as_ref().unwrap().shown();
+    assert_eq!(remedy, "[p] set order=fair");
+}
+
+#[test]
+fn an_alert_keeps_its_age_and_does_not_flicker() {
+    const S: u64 = 1_000_000_000;
+    let mut state = state();
+    let mut sample = story().last().unwrap();
+    let over = |state: &State| {
+        let mut alerts = state.data().alerts.iter();
+        alerts.find(|alert| alert.kind == "over_quota").cloned()
+    };
+    let start = sample.time_ns;
+    for second in 1..=6 {
+        sample.time_ns = start + second * S;
+        // Over, under, over, under …
+        sample.processes[1].devices[0].used = (39 + second % 2 * 2) << 30;
+        state.update(sample.clone());
+        let alert = over(&state).expect("it stays");
+        assert_eq!(alert.since_ns, start + S, "{second}");
+    }
+    sample.time_ns = start + 11 * S;
+    state.update(sample.clone());
+    assert_eq!(over(&state), None, "it has not been so for a while");
+    // Of a process that has gone nothing is said any more.
+    sample.time_ns += S;
+    sample.processes[1].devices[0].used = 41 << 30;
+    state.update(sample.clone());
+    assert!(over(&state).is_some());
+    sample.time_ns += S;
+    sample.processes.remove(1);
+    state.update(sample);
+    assert_eq!(over(&state), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::sample::{Holding, ProcessSample, Who};
 use crate::top::data::Data;
-use crate::top::data::alert::{Alert, Severity};
+use crate::top::data::alert::{Alert, Remedy, Severity, settled};
 
 mod advice;
 mod lock;
@@ -26,6 +26,7 @@ struct Finding {
     who: Option<Who>,
     gpu: Option<usize>,
     sentence: String,
+    remedy: Option<Remedy>,
 }
 
 macro_rules! rules {
@@ -67,8 +68,17 @@ rules! {
     "lost"         "LOST"    Note    "events were overwritten before they were read"                process::lost;
 }
 
-/// Every alert, worst first.
-pub(super) fn find(data: &Data) -> Vec<Alert> {
+/// Every alert, worst first, with those of a moment ago that were not found once.
+pub(super) fn find(data: &Data, before: &[Alert]) -> Vec<Alert> {
+    let now_ns = data.sample.time_ns;
+    let found = found(data);
+    let mut alerts = settled(found, before, now_ns, |who| data.process(who).is_some());
+    let rank = |alert: &Alert| RULES.iter().position(|rule| rule.kind == alert.kind);
+    alerts.sort_by_key(|alert| (alert.severity, rank(alert)));
+    alerts
+}
+
+fn found(data: &Data) -> Vec<Alert> {
     let mut alerts = Vec::new();
     let mut findings = Vec::new();
     for rule in RULES {
@@ -80,9 +90,11 @@ pub(super) fn find(data: &Data) -> Vec<Alert> {
             who: finding.who,
             gpu: finding.gpu,
             sentence: finding.sentence,
+            remedy: finding.remedy,
+            since_ns: data.sample.time_ns,
+            seen_ns: data.sample.time_ns,
         }));
     }
-    alerts.sort_by_key(|alert| alert.severity);
     alerts
 }
 
@@ -91,7 +103,7 @@ const NEWS_NS: u64 = 30_000_000_000;
 
 fn name(data: &Data, process: &ProcessSample) -> String {
     let letter = data.letter(Who::of(process));
-    format!("{letter} {} {}", process.shown_pid(), process.name())
+    format!("{letter} {}", process.name())
 }
 
 fn each(data: &Data, mut one: impl FnMut(&ProcessSample, &Holding)) {
@@ -102,11 +114,17 @@ fn each(data: &Data, mut one: impl FnMut(&ProcessSample, &Holding)) {
     }
 }
 
-fn about(process: &ProcessSample, holding: &Holding, sentence: String) -> Finding {
+fn about(
+    process: &ProcessSample,
+    holding: &Holding,
+    sentence: String,
+    remedy: Option<Remedy>,
+) -> Finding {
     Finding {
         who: Some(Who::of(process)),
         gpu: Some(holding.gpu),
         sentence,
+        remedy,
     }
 }
 

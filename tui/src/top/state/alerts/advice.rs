@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::top::data::Data;
+use crate::top::data::alert::Remedy;
 
 pub(super) fn advice(data: &Data, found: &mut Vec<Finding>) {
     for gpu in data.sample.gpus() {
@@ -10,9 +11,10 @@ pub(super) fn advice(data: &Data, found: &mut Vec<Finding>) {
                 who: None,
                 gpu: Some(gpu),
                 sentence: format!(
-                    "{} would serve the jobs of GPU{gpu} better [p]; gpushare advise says why, and what it costs",
+                    "{} would serve the jobs of GPU{gpu} better; gpushare advise says why, and what it costs",
                     advice.policy
                 ),
+                remedy: Remedy::key('p', "set it"),
             });
         }
     }

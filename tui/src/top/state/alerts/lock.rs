@@ -5,6 +5,7 @@ use crate::sample::Who;
 use crate::sample::{LockState, Order, PolicyKind, ProcessSample, ProcessState};
 use crate::text::units::short_time;
 use crate::top::data::Data;
+use crate::top::data::alert::Remedy;
 
 /// A process that has waited less does not starve.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -51,21 +52,24 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
         };
         let policy = data.sample.devices.get(holding.gpu).map(|d| d.policy.0);
         let remedy = match policy.unwrap_or_default() {
-            policy if policy.order != Order::Fair => "; set order=fair [p]",
-            policy if !matches!(policy.kind, PolicyKind::Timeslice(_)) => "; set a time slice [p]",
-            _ => "; raise its weight [w]",
+            policy if policy.order != Order::Fair => Remedy::key('p', "set order=fair"),
+            policy if !matches!(policy.kind, PolicyKind::Timeslice(_)) => {
+                Remedy::key('p', "set a time slice")
+            }
+            _ => Remedy::key('w', "raise its weight"),
         };
         found.push(about(
             process,
             holding,
             format!(
-                "{} waits {:.0}% of its time{now}, gets {:.0}% of GPU{}, fair is {:.0}%{remedy}",
+                "{} waits {:.0}% of its time{now}, gets {:.0}% of GPU{}, fair is {:.0}%",
                 name(data, process),
                 spent.wait * 100.0,
                 spent.hold * 100.0,
                 holding.gpu,
                 fair * 100.0
             ),
+            remedy,
         ));
     });
 }
@@ -96,9 +100,10 @@ pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
             who: None,
             gpu: Some(gpu),
             sentence: format!(
-                "GPU{gpu} has more to do than it can: {}{more} of their time wait; move one to another GPU, or weigh them [w]",
+                "GPU{gpu} has more to do than it can: {}{more} of their time wait",
                 waits[..waits.len().min(4)].join(", ")
             ),
+            remedy: Remedy::advice("move one to another GPU"),
         });
     }
 }
@@ -130,11 +135,12 @@ pub(super) fn hog(data: &Data, found: &mut Vec<Finding>) {
             who: Some(Who::of(owner)),
             gpu: Some(gpu),
             sentence: format!(
-                "{} has held GPU{gpu} for {} while it is idle and {} wait; set a time slice [p]",
+                "{} has held GPU{gpu} for {} while it is idle and {} wait",
                 name(data, owner),
                 short_time(held),
                 device.waiters.len()
             ),
+            remedy: Remedy::key('p', "set a time slice"),
         });
     }
 }
@@ -152,6 +158,7 @@ pub(super) fn forced(data: &Data, found: &mut Vec<Finding>) {
                     holding.gpu,
                     some(*count, "time")
                 ),
+                Remedy::key('p', "raise grace or max-hold"),
             ));
         }
     });
@@ -170,11 +177,12 @@ pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
                 process,
                 holding,
                 format!(
-                    "{} released GPU{} while its work still ran beside the next holder's ({} so far); raise grace [p]",
+                    "{} released GPU{} while its work still ran beside the next holder's ({} so far)",
                     name(data, process),
                     holding.gpu,
                     some_of(holding.counters.drain_timeouts, "time")
                 ),
+                Remedy::key('p', "raise grace"),
             ));
         }
     });
@@ -192,9 +200,10 @@ pub(super) fn violation(data: &Data, found: &mut Vec<Finding>) {
             who: None,
             gpu: Some(gpu),
             sentence: format!(
-                "GPU{gpu}: two holders of its lock were seen {} times; please report it with a --record file",
+                "GPU{gpu}: two holders of its lock were seen {} times",
                 device.violations
             ),
+            remedy: Remedy::advice("please report it with a --record file"),
         });
     }
 }

@@ -4,6 +4,7 @@ use super::{Finding, NEWS_NS, about, each, name, some, some_of};
 use crate::sample::{ProcessSample, Who, memory};
 use crate::text::units::short_size;
 use crate::top::data::Data;
+use crate::top::data::alert::Remedy;
 
 /// What the driver itself takes on a device and for each process on it.
 const OVERHEAD_BYTES: u64 = 1 << 30;
@@ -24,6 +25,7 @@ pub(super) fn over_quota(data: &Data, found: &mut Vec<Finding>) {
                 holding.gpu,
                 short_size(holding.used - quota)
             ),
+            Remedy::key('e', "raise its quota"),
         ));
     });
 }
@@ -39,7 +41,7 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
         // What it holds by now says little: a process that is refused frees what it has.
         let limit = match (holding.quota.bytes, &process.group) {
             (Some(quota), _) => {
-                format!("over its quota of {}; raise it [e]", short_size(quota))
+                format!("over its quota of {}", short_size(quota))
             }
             (None, Some(group)) => {
                 format!("over the quota of group {group} or the limit of the GPU")
@@ -55,6 +57,10 @@ pub(super) fn denials(data: &Data, found: &mut Vec<Finding>) {
                 some(*count, "allocation"),
                 short_size(*last),
             ),
+            holding
+                .quota
+                .bytes
+                .and_then(|_| Remedy::key('e', "raise its quota")),
         ));
     });
 }
@@ -94,6 +100,7 @@ pub(super) fn overcommit(data: &Data, found: &mut Vec<Finding>) {
                 short_size(quotas),
                 short_size(device.total_bytes)
             ),
+            remedy: None,
         });
     }
 }
@@ -111,6 +118,7 @@ pub(super) fn of_unknown_size(data: &Data, found: &mut Vec<Finding>) {
                     some_of(unknown, "allocation"),
                     holding.gpu,
                 ),
+                None,
             ));
         }
     });
@@ -135,6 +143,7 @@ pub(super) fn unaccounted(data: &Data, found: &mut Vec<Finding>) {
                     short_size(known),
                     short_size(nvml)
                 ),
+                remedy: None,
             });
         }
     }

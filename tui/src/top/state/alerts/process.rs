@@ -6,6 +6,7 @@ use crate::sample::{DELETED, ProcessState, STUCK_NS, TraceState, crashes};
 use crate::text::refused;
 use crate::text::units::{short_count, short_size, short_time};
 use crate::top::data::Data;
+use crate::top::data::alert::Remedy;
 
 pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
     for process in &data.sample.processes {
@@ -19,16 +20,13 @@ pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
         };
         let advice = match process.state {
             ProcessState::Stopped => format!("kill -CONT {} resumes it", process.shown_pid()),
-            _ => format!("it may be stopped (kill -CONT {})", process.shown_pid()),
+            _ => format!("if it is stopped: kill -CONT {}", process.shown_pid()),
         };
         found.push(Finding {
             who: Some(Who::of(process)),
             gpu: None,
-            sentence: format!(
-                "{} {what} {}; {advice}",
-                name(data, process),
-                short_time(silent)
-            ),
+            sentence: format!("{} {what} {}", name(data, process), short_time(silent)),
+            remedy: Remedy::advice(advice),
         });
     }
 }
@@ -41,6 +39,7 @@ pub(super) fn crash(data: &Data, found: &mut Vec<Finding>) {
         who: Some(crash.who),
         gpu: Some(crash.gpu),
         sentence: crash.sentence,
+        remedy: None,
     }));
 }
 
@@ -53,6 +52,7 @@ pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
                 "{} was started with an invalid GPUSHARE_ value and runs without it; its stderr says which",
                 name(data, process)
             ),
+            remedy: Remedy::advice("start it again with a right value"),
         });
     }
 }
@@ -69,6 +69,7 @@ pub(super) fn faults(data: &Data, found: &mut Vec<Finding>) {
                     name(data, process),
                     some_of(faults, "internal fault"),
                 ),
+                None,
             ));
         }
     });
@@ -84,19 +85,24 @@ pub(super) fn traced(data: &Data, found: &mut Vec<Finding>) {
             short_count(trace.progress.records),
             short_count(trace.progress.dropped)
         );
-        let sentence = match (trace.progress.state, trace.wanted) {
-            (TraceState::On, _) => format!("is traced: {written}; t stops it"),
+        let (sentence, remedy) = match (trace.progress.state, trace.wanted) {
+            (TraceState::On, _) => (format!("is traced: {written}"), Remedy::key('t', "stop it")),
             // No trace, but the files of PFLOG.
-            (_, None) => format!("writes logs of its calls, as its launch asked: {written}"),
-            (TraceState::Off, Some(_)) => "has not started the requested trace".into(),
-            (state, Some(_)) => {
-                format!("cannot be traced: {}; t cancels the request", state.word())
-            }
+            (_, None) => (
+                format!("writes logs of its calls, as its launch asked: {written}"),
+                None,
+            ),
+            (TraceState::Off, Some(_)) => ("has not started the requested trace".into(), None),
+            (state, Some(_)) => (
+                format!("cannot be traced: {}", state.word()),
+                Remedy::key('t', "cancel the request"),
+            ),
         };
         found.push(Finding {
             who: Some(Who::of(process)),
             gpu: None,
             sentence: format!("{} {sentence}", name(data, process)),
+            remedy,
         });
     }
 }
@@ -106,6 +112,7 @@ pub(super) fn refused(data: &Data, found: &mut Vec<Finding>) {
         who: None,
         gpu: None,
         sentence,
+        remedy: None,
     }));
 }
 
@@ -116,11 +123,12 @@ pub(super) fn unmanaged(data: &Data, found: &mut Vec<Finding>) {
                 process,
                 holding,
                 format!(
-                    "{} uses {} on GPU{} without gpushare; start it with gpushare run",
+                    "{} uses {} on GPU{} without gpushare",
                     name(data, process),
                     short_size(holding.used),
                     holding.gpu
                 ),
+                Remedy::advice("start it with gpushare run"),
             ));
         }
     });
@@ -131,21 +139,28 @@ pub(super) fn elsewhere(data: &Data, found: &mut Vec<Finding>) {
         let Some(dir) = &process.elsewhere else {
             return;
         };
-        let remedy = match dir.strip_suffix(DELETED) {
-            Some(dir) => format!(
-                "whose segments in {dir} were removed: it keeps its limits, and no edit reaches it until it is started again"
+        let (which, remedy) = match dir.strip_suffix(DELETED) {
+            Some(dir) => (
+                format!(
+                    "whose segments in {dir} were removed: it keeps its limits, and no edit reaches it"
+                ),
+                Remedy::advice("start it again"),
             ),
-            None => format!("on the segments in {dir}; GPUSHARE_DIR={dir} gpushare-top shows it"),
+            None => (
+                format!("on the segments in {dir}"),
+                Remedy::advice(format!("GPUSHARE_DIR={dir} gpushare-top shows it")),
+            ),
         };
         found.push(about(
             process,
             holding,
             format!(
-                "{} uses {} on GPU{} with gpushare, {remedy}",
+                "{} uses {} on GPU{} with gpushare, {which}",
                 name(data, process),
                 short_size(holding.used),
                 holding.gpu
             ),
+            remedy,
         ));
     });
 }
@@ -169,6 +184,7 @@ pub(super) fn unobeyed(data: &Data, found: &mut Vec<Finding>) {
                 name(data, process),
                 process.acked
             ),
+            remedy: None,
         });
     }
 }
@@ -184,6 +200,7 @@ pub(super) fn lost(data: &Data, found: &mut Vec<Finding>) {
                 data.log.lost,
                 short_time(ago)
             ),
+            remedy: None,
         });
     }
 }
