@@ -76,6 +76,9 @@ _gpushare() {
             gpushare,run)
                 cmd="gpushare__subcmd__run"
                 ;;
+            gpushare,serve)
+                cmd="gpushare__subcmd__serve"
+                ;;
             gpushare,set)
                 cmd="gpushare__subcmd__set"
                 ;;
@@ -180,6 +183,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,run)
                 cmd="gpushare__subcmd__help__subcmd__run"
+                ;;
+            gpushare__subcmd__help,serve)
+                cmd="gpushare__subcmd__help__subcmd__serve"
                 ;;
             gpushare__subcmd__help,set)
                 cmd="gpushare__subcmd__help__subcmd__set"
@@ -356,7 +362,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -696,7 +702,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment init completions man help"
+            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1130,6 +1136,20 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__serve)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1803,6 +1823,32 @@ _gpushare() {
                     return 0
                     ;;
                 --trace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__serve)
+            opts="-h --group --admin-group --per-user --upgrade --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --per-user)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

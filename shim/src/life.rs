@@ -11,9 +11,14 @@ use std::{
     time::Duration,
 };
 
-use gpushare_abi::{Out, errors::CUresult, types::CUdevice};
+use gpushare_abi::{
+    Out,
+    errors::{self, CUresult},
+    types::CUdevice,
+};
 use shm_layout::{
-    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, Registration, Segments, clock,
+    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, OpenError, RegisterError, Registration, Segments,
+    clock,
     environment::{Environment, Log},
     locate, register,
 };
@@ -50,6 +55,8 @@ const DECIDED: u32 = 2;
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// The process that arrived last; a child finds its parent here.
 static ARRIVED_PID: AtomicU32 = AtomicU32::new(0);
+/// A limit was asked for, and the machine's broker does not manage this process: `cuInit` says so.
+static REFUSED: AtomicBool = AtomicBool::new(false);
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
 /// The last guest, never read: guests are not freed, and leak checkers look for what is in reach of a static.
 static KEPT: AtomicPtr<Guest> = AtomicPtr::new(std::ptr::null_mut());
@@ -61,7 +68,10 @@ pub fn init(real: Real<'_, impl FnOnce() -> CUresult>, _flags: u32) -> CUresult 
     trace::early::initialised(began);
     INITIALISED.store(true, Relaxed);
     guest_or_arrive();
-    Ok(())
+    match REFUSED.load(Relaxed) {
+        true => Err(errors::CUDA_ERROR_SYSTEM_NOT_READY),
+        false => Ok(()),
+    }
 }
 
 /// The guest. A process that has initialised CUDA and is not decided about arrives now.
@@ -184,10 +194,11 @@ fn make_guest() -> Option<Guest> {
     let segments = match locate().and_then(|found| Segments::open_workload(&found.path)) {
         Ok(segments) => segments,
         Err(error) => {
-            notice::once(
-                Cause::Segment,
-                format_args!("{error}; this process runs unmanaged"),
+            let broker = matches!(
+                error,
+                OpenError::NoBroker { .. } | OpenError::Refused { .. }
             );
+            unmanaged(Cause::Segment, &error, broker && environment.limits.asks());
             return None;
         }
     };
@@ -195,9 +206,11 @@ fn make_guest() -> Option<Guest> {
     let registration = match register(&segments, &identity, &environment.limits) {
         Ok(registration) => Box::leak(Box::new(registration)),
         Err(error) => {
-            notice::once(
+            let broker = matches!(error, RegisterError::Refused(_));
+            unmanaged(
                 Cause::SlotsFull,
-                format_args!("{error}; this process runs unmanaged"),
+                &error,
+                broker && environment.limits.asks(),
             );
             return None;
         }
@@ -223,6 +236,19 @@ fn make_guest() -> Option<Guest> {
         pid: std::process::id(),
         applied: AtomicU64::new(u64::MAX),
     })
+}
+
+/// The process runs on without us, or where a limit would be lost by that, not at all.
+fn unmanaged(cause: Cause, why: &dyn std::fmt::Display, refused: bool) {
+    if refused {
+        REFUSED.store(true, Relaxed);
+        notice::once(
+            cause,
+            format_args!("{why}; a limit was asked for, so CUDA is not initialised"),
+        );
+    } else {
+        notice::once(cause, format_args!("{why}; this process runs unmanaged"));
+    }
 }
 
 /// Says on one line what the environment asks for in vain.

@@ -15,29 +15,29 @@
 //! a process whose files were removed applies the settings it has mapped and meets only those who mapped the same. Who
 //! comes later makes or finds another pair, and never applies the earlier one's settings.
 //!
-//! **In a system installation** nothing is made or replaced but by `gpushare init`, and the header of `state` is not
-//! believed at all: members of the group may write it. `control`, which root alone may write, is checked for both.
+//! Where the machine has a broker, it makes and finds them ([`vault`](crate::vault)).
 
 mod header;
 
 use std::{
     fs::{File, Permissions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, fchown},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-pub(crate) use header::{Instance, boot_id};
+pub(crate) use header::{Instance, boot_id, write as write_header};
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::{
     control::Control,
     crash::crash_point,
-    dir::{CONTROL, Dir, Mode, Names},
+    dir::{CONTROL, Dir},
     error::OpenError,
     liveness::FileId,
+    roll::Roll,
     state::State,
 };
 
@@ -46,11 +46,12 @@ pub(crate) const SET_ASIDE: &str = "control.set-aside-";
 /// How many of them are kept.
 const KEPT_ASIDE: usize = 3;
 
-/// Which of the two files.
+/// Which of the segments; a broker alone has the third.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     State,
     Control,
+    Identity,
 }
 
 /// Whether a missing or stale file is made.
@@ -65,14 +66,7 @@ impl Kind {
         match self {
             Kind::State => "state",
             Kind::Control => CONTROL,
-        }
-    }
-
-    /// Members of the group may link the state of a system installation elsewhere.
-    pub(crate) fn names(self, mode: Mode) -> Names {
-        match (self, mode) {
-            (Kind::State, Mode::System) => Names::Any,
-            _ => Names::One,
+            Kind::Identity => "identity",
         }
     }
 
@@ -80,13 +74,15 @@ impl Kind {
         u64::from_le_bytes(match self {
             Kind::State => *b"gpushare",
             Kind::Control => *b"gpushctl",
+            Kind::Identity => *b"gpushidt",
         })
     }
 
-    fn size(self) -> u64 {
+    pub(crate) fn size(self) -> u64 {
         match self {
             Kind::State => size_of::<State>() as u64,
             Kind::Control => size_of::<Control>() as u64,
+            Kind::Identity => size_of::<Roll>() as u64,
         }
     }
 }
@@ -95,7 +91,7 @@ impl Kind {
 pub(crate) struct Mapped {
     pub(crate) map: MmapRaw,
     pub(crate) id: FileId,
-    instance: Instance,
+    pub(crate) instance: Instance,
 }
 
 /// Two files that belong together.
@@ -108,17 +104,9 @@ pub(crate) struct Pair {
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
+pub(crate) enum Access {
     Read,
     Write,
-}
-
-/// Whether a file's header is believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Header {
-    Checked,
-    /// Others may write it: only the file itself is checked.
-    Ignored,
 }
 
 /// Maps both files of `dir`, after making them where that is wanted and allowed.
@@ -128,13 +116,12 @@ pub(crate) fn open(
     state_rw: bool,
     control_rw: bool,
 ) -> Result<Pair, OpenError> {
-    let mode = dir.mode();
     let access = |write| if write { Access::Write } else { Access::Read };
-    let make = want == Want::Make && mode == Mode::User;
+    let make = want == Want::Make;
     let mut set_aside = None;
     let mut attempts = 0;
     loop {
-        let error = match both(dir, mode, access(state_rw), access(control_rw)) {
+        let error = match both(dir, access(state_rw), access(control_rw)) {
             Ok((state, control)) => {
                 return Ok(Pair {
                     state,
@@ -158,19 +145,9 @@ pub(crate) fn open(
     }
 }
 
-fn both(
-    dir: &Dir,
-    mode: Mode,
-    state: Access,
-    control: Access,
-) -> Result<(Mapped, Mapped), OpenError> {
-    if mode == Mode::System {
-        let control = open_checked(dir, Kind::Control, control, mode, Header::Checked)?;
-        let state = open_checked(dir, Kind::State, state, mode, Header::Ignored)?;
-        return Ok((state, control));
-    }
-    let state = open_checked(dir, Kind::State, state, mode, Header::Checked)?;
-    let control = open_checked(dir, Kind::Control, control, mode, Header::Checked)?;
+fn both(dir: &Dir, state: Access, control: Access) -> Result<(Mapped, Mapped), OpenError> {
+    let state = open_checked(dir, Kind::State, state)?;
+    let control = open_checked(dir, Kind::Control, control)?;
     if state.instance != control.instance {
         return Err(OpenError::OtherInstance {
             path: dir.path().join(CONTROL),
@@ -191,8 +168,8 @@ fn settle(dir: &Dir, set_aside: &mut Option<PathBuf>) -> Result<(), OpenError> {
             path: dir.path().join(kind.name()),
         }),
     };
-    let look = |kind| open_checked(dir, kind, Access::Read, Mode::User, Header::Checked);
-    let make = |kind, instance, replace| publish(dir, kind, Mode::User, None, instance, replace);
+    let look = |kind| open_checked(dir, kind, Access::Read);
+    let make = |kind, instance, replace| publish(dir, kind, instance, replace);
     let instance = match look(Kind::State) {
         Ok(state) => state.instance,
         Err(error @ (OpenError::Missing { .. } | OpenError::StaleBoot { .. })) => {
@@ -251,106 +228,58 @@ fn is_set_aside(name: &str) -> bool {
     instance.is_some_and(|hex| hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Makes both files of a system installation; the `control` that was in the way, if so.
-pub(crate) fn system(path: &Path, group: Option<u32>) -> Result<Option<PathBuf>, OpenError> {
-    let mut maker = std::fs::DirBuilder::new();
-    maker.recursive(true).mode(0o755);
-    maker
-        .create(path)
-        .map_err(failed(path, "create the directory"))?;
-    let dir = Dir::open(path)?;
-    dir.set_bits(0o755)
-        .map_err(failed(path, "set the mode of"))?;
-    // Any user may hold this lock; that is no reason to wait for good, and two who make the same do no harm.
-    let _lock = dir.lock().ok().flatten();
-    let look = |kind, header| open_checked(&dir, kind, Access::Write, Mode::System, header);
-    let make = |kind, instance, replace| {
-        publish(&dir, kind, Mode::System, group, instance, replace).map(drop)
-    };
-    // What control says of the boot holds for both: a tenant may have written over the state's word.
-    let mut control = look(Kind::Control, Header::Checked);
-    let stale = matches!(control, Err(OpenError::StaleBoot { .. }));
-    let mut set_aside = None;
-    let instance = match look(Kind::State, Header::Ignored) {
-        Ok(state) if !stale => state.instance,
-        Ok(_) | Err(OpenError::Missing { .. }) => {
-            if let Ok(earlier) = &control {
-                // Before the state: a process that finds a control may rely on it.
-                set_aside = Some(put_aside(&dir, earlier.instance)?);
-                crash_point!("pair:set-aside");
-                control = look(Kind::Control, Header::Checked);
-            }
-            let instance = Instance::fresh();
-            make(Kind::State, instance, stale)?;
-            instance
-        }
-        Err(other) => return Err(other),
-    };
-    match control {
-        Ok(_) => {}
-        Err(OpenError::Missing { .. }) => make(Kind::Control, instance, false)?,
-        Err(OpenError::StaleBoot { .. }) => make(Kind::Control, instance, true)?,
-        Err(other) => return Err(other),
-    }
-    Ok(set_aside)
-}
-
-fn failed(path: &Path, op: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+pub(crate) fn failed(path: &Path, op: &'static str) -> impl FnOnce(io::Error) -> OpenError {
     let path = path.to_path_buf();
     move |source| OpenError::Io { path, op, source }
 }
 
-fn open_checked(
-    dir: &Dir,
+/// A file that is what it should be, mapped.
+pub(crate) fn open_checked(dir: &Dir, kind: Kind, access: Access) -> Result<Mapped, OpenError> {
+    let path = dir.path().join(kind.name());
+    let file = dir.existing(kind.name(), access == Access::Write)?;
+    checked(path, file, kind, access)
+}
+
+/// The same of a file that is open already.
+pub(crate) fn checked(
+    path: PathBuf,
+    mut file: File,
     kind: Kind,
     access: Access,
-    mode: Mode,
-    header: Header,
 ) -> Result<Mapped, OpenError> {
-    let path = dir.path().join(kind.name());
-    let write = access == Access::Write;
-    let mut file = dir.existing(kind.name(), write, kind.names(mode))?;
     let meta = file.metadata().map_err(failed(&path, "look at"))?;
-    if kind == Kind::Control && mode == Mode::System && meta.mode() & 0o022 != 0 {
-        let why = "other users may write to it; run chmod go-w on it";
-        return Err(OpenError::Unsafe { path, why });
-    }
     let mut bytes = [0u8; header::BYTES];
     let got = header::read_up_to(&mut file, &mut bytes).map_err(failed(&path, "read"))?;
-    let instance = match header {
-        Header::Checked => header::check(&path, kind, &bytes, got, meta.len())?,
-        Header::Ignored if meta.len() < kind.size() => {
-            return Err(OpenError::Truncated {
-                path,
-                len: meta.len(),
-                want: kind.size(),
-            });
-        }
-        Header::Ignored => header::instance(&bytes),
-    };
+    let instance = header::check(&path, kind, &bytes, got, meta.len())?;
+    map(path, &file, kind, access, instance)
+}
+
+/// A file whose header says nothing, because others may write it.
+pub(crate) fn map(
+    path: PathBuf,
+    file: &File,
+    kind: Kind,
+    access: Access,
+    instance: Instance,
+) -> Result<Mapped, OpenError> {
     let mut options = MmapOptions::new();
     options.len(kind.size() as usize);
-    let map = if write {
-        options.map_raw(&file)
+    let map = if access == Access::Write {
+        options.map_raw(file)
     } else {
-        options.map_raw_read_only(&file)
+        options.map_raw_read_only(file)
     };
     Ok(Mapped {
         map: map.map_err(failed(&path, "map"))?,
-        id: FileId {
-            dev: meta.dev(),
-            ino: meta.ino(),
-        },
+        id: FileId::of(file).map_err(failed(&path, "look at"))?,
         instance,
     })
 }
 
 /// Makes a whole file and gives it its name; false if another file has it.
-fn publish(
+pub(crate) fn publish(
     dir: &Dir,
     kind: Kind,
-    mode: Mode,
-    group: Option<u32>,
     instance: Instance,
     replace: bool,
 ) -> Result<bool, OpenError> {
@@ -360,29 +289,26 @@ fn publish(
         .map_err(failed(&path, "create"))?;
     let file = &scratch.file;
     crash_point!("create:made");
-    allocate(file, kind.size()).map_err(|source| match source.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => OpenError::NoSpace {
-            path: path.clone(),
-            want: kind.size(),
-        },
-        _ => failed(&path, "allocate")(source),
-    })?;
+    make_room(&path, file, kind)?;
     crash_point!("create:allocated");
-    let bits = match (mode, kind) {
-        (Mode::User, _) => 0o600,
-        (Mode::System, Kind::State) => 0o664,
-        (Mode::System, Kind::Control) => 0o644,
-    };
-    file.set_permissions(Permissions::from_mode(bits))
+    file.set_permissions(Permissions::from_mode(0o600))
         .map_err(failed(&path, "set the mode of"))?;
     header::write(file, kind, instance).map_err(failed(&path, "initialise"))?;
     crash_point!("create:initialised");
-    if let (Some(group), Kind::State) = (group, kind) {
-        fchown(file, None, Some(group)).map_err(failed(&path, "give to the group"))?;
-    }
     let named = scratch.publish(kind.name(), replace);
     crash_point!("create:named");
     named.map_err(failed(&path, "name"))
+}
+
+/// Gives every byte of a segment its place.
+pub(crate) fn make_room(path: &Path, file: &File, kind: Kind) -> Result<(), OpenError> {
+    allocate(file, kind.size()).map_err(|source| match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => OpenError::NoSpace {
+            path: path.to_path_buf(),
+            want: kind.size(),
+        },
+        _ => failed(path, "allocate")(source),
+    })
 }
 
 /// The largest file this process may write; where a sandbox does not say, there is none.

@@ -15,7 +15,7 @@ use std::{
     fs::{File, Permissions},
     io,
     os::{
-        fd::{AsFd, AsRawFd as _, OwnedFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::fs::{MetadataExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
@@ -32,9 +32,9 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{clock, error::OpenError};
+use crate::{clock, error::OpenError, procfs, socket::SOCKET};
 
-/// The directory made by `gpushare init`.
+/// The directory of the broker, `gpushare serve`.
 pub const SYSTEM_DIR: &str = "/run/gpushare";
 
 /// Whose segments a directory holds.
@@ -42,13 +42,13 @@ pub const SYSTEM_DIR: &str = "/run/gpushare";
 pub enum Mode {
     /// One user's own: directory 0700, files 0600.
     User,
-    /// Made by root for all users: `gpushare init`, directory 0755, `control` 0644.
+    /// The machine's: root's directory with the broker's socket in it.
     System,
 }
 
 /// A user who may write a directory may put any file into it under any name.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
-/// Where the operator's settings are; in a system installation its owner and mode say that it is one.
+/// Where the operator's settings are.
 pub const CONTROL: &str = "control";
 
 /// A directory that only its owner may write, who is the effective user or root.
@@ -58,16 +58,6 @@ pub struct Dir {
     path: PathBuf,
     owner: u32,
     bits: u32,
-}
-
-/// How many names a file may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
-    /// One: a second one, which another user made, may lie where others write.
-    One,
-    /// Any number: members of a group may write the file, and so may link it elsewhere. That must not make it
-    /// unusable.
-    Any,
 }
 
 impl Dir {
@@ -141,7 +131,7 @@ impl Dir {
         };
         let stat = fstat(&fd).map_err(|errno| failed(&path, "look at", errno))?;
         let us = geteuid().as_raw();
-        if stat.st_uid != us && stat.st_uid != 0 {
+        if stat.st_uid != us && stat.st_uid != 0 && !is_roots_outside(&path, stat.st_uid) {
             return Err(OpenError::WrongOwner {
                 path,
                 owner: stat.st_uid,
@@ -172,32 +162,27 @@ impl Dir {
         })
     }
 
+    /// The directory itself, to be mounted again.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     /// Its name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whose segments it holds. Told from what only its owner can have made: no byte that a tenant may write has a
-    /// say in it.
+    /// Whose segments it holds. Told by what only its owner can have made: no byte that a tenant may write has a say in
+    /// it. A broker that is gone leaves its socket, so that nothing falls back to other segments in silence.
     pub fn mode(&self) -> Mode {
-        let us = geteuid().as_raw();
-        if self.owner != us || us == 0 && (self.path == Path::new(SYSTEM_DIR) || self.is_shared()) {
-            Mode::System
-        } else {
-            Mode::User
+        let socket = self.stat(SOCKET.as_ref()).is_ok_and(|socket| {
+            FileType::from_raw_mode(socket.st_mode) == FileType::Socket
+                && socket.st_uid == self.owner
+        });
+        match socket {
+            true => Mode::System,
+            false => Mode::User,
         }
-    }
-
-    /// Whether root made this directory for others too, as [`init_system`](crate::Segments::init_system) does: all may
-    /// enter it and read `control`.
-    fn is_shared(&self) -> bool {
-        self.stat(CONTROL.as_ref()).is_ok_and(|control| {
-            FileType::from_raw_mode(control.st_mode) == FileType::RegularFile
-                && control.st_uid == self.owner
-                && control.st_mode & WRITTEN_BY_OTHERS == 0
-                && control.st_mode & 0o004 != 0
-                && self.bits & 0o005 == 0o005
-        })
     }
 
     /// Whether it belongs to the effective user; else it is root's.
@@ -217,42 +202,29 @@ impl Dir {
 
     /// Opens a file to read it.
     pub fn read(&self, name: &str) -> Result<File, OpenError> {
-        self.file(name, OFlags::RDONLY, 0, Names::One)
+        self.file(name, OFlags::RDONLY, 0)
     }
 
     /// Opens a file to read and write it, made with this mode where it is missing.
     pub fn write(&self, name: &str, bits: u32) -> Result<File, OpenError> {
-        self.file(name, OFlags::RDWR | OFlags::CREATE, bits, Names::One)
+        self.file(name, OFlags::RDWR | OFlags::CREATE, bits)
     }
 
     /// Opens a file to add to its end, made with this mode where it is missing.
     pub fn append(&self, name: &str, bits: u32) -> Result<File, OpenError> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-        self.file(name, flags, bits, Names::One)
+        self.file(name, flags, bits)
     }
 
     /// Opens what is there, for reading and perhaps writing.
-    pub(crate) fn existing(
-        &self,
-        name: &str,
-        write: bool,
-        names: Names,
-    ) -> Result<File, OpenError> {
+    pub(crate) fn existing(&self, name: &str, write: bool) -> Result<File, OpenError> {
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        self.file(name, flags, 0, names)
+        self.file(name, flags, 0)
     }
 
-    fn file(&self, name: &str, flags: OFlags, bits: u32, names: Names) -> Result<File, OpenError> {
+    fn file(&self, name: &str, flags: OFlags, bits: u32) -> Result<File, OpenError> {
         let path = self.path.join(name);
-        file_at(
-            &self.fd,
-            name.as_ref(),
-            path,
-            flags,
-            bits,
-            self.owner,
-            names,
-        )
+        file_at(&self.fd, name.as_ref(), path, flags, bits, self.owner)
     }
 
     fn wrong_owner(&self, path: PathBuf, owner: u32) -> OpenError {
@@ -408,12 +380,22 @@ impl Drop for Scratch<'_> {
     }
 }
 
+/// Whether this is the machine's directory in a container with a user namespace, in which root of the host has no number.
+/// Who mounted it there is who made the container; what others could plant has another name.
+fn is_roots_outside(path: &Path, owner: u32) -> bool {
+    const NO_NUMBER_HERE: u32 = 65_534;
+    owner == NO_NUMBER_HERE
+        && path == Path::new(SYSTEM_DIR)
+        && procfs::text("/proc/self/uid_map")
+            .is_ok_and(|map| !map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
+}
+
 /// Opens (and makes, with this mode) a file in a directory that the user named for files of theirs, and that others may
 /// write too: it must be ours.
 pub(crate) fn file_of_ours(path: &Path, flags: OFlags, bits: u32) -> Result<File, OpenError> {
     let us = geteuid().as_raw();
     let whole = path.to_path_buf();
-    file_at(CWD, path.as_os_str(), whole, flags, bits, us, Names::One)
+    file_at(CWD, path.as_os_str(), whole, flags, bits, us)
 }
 
 fn file_at(
@@ -423,7 +405,6 @@ fn file_at(
     flags: OFlags,
     bits: u32,
     owner: u32,
-    names: Names,
 ) -> Result<File, OpenError> {
     let op = if flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
         "open for writing"
@@ -446,12 +427,12 @@ fn file_at(
         }
         Err(errno) => return Err(failed(&path, op, errno)),
     };
-    judge(&file, path, owner, names)?;
+    judge(&file, path, owner)?;
     Ok(file)
 }
 
 /// By the open file, which no renaming changes.
-fn judge(file: &File, path: PathBuf, owner: u32, names: Names) -> Result<(), OpenError> {
+fn judge(file: &File, path: PathBuf, owner: u32) -> Result<(), OpenError> {
     let meta = match file.metadata() {
         Ok(meta) => meta,
         Err(source) => {
@@ -470,7 +451,7 @@ fn judge(file: &File, path: PathBuf, owner: u32, names: Names) -> Result<(), Ope
             want: owner,
         });
     }
-    if meta.nlink() != 1 && names == Names::One {
+    if meta.nlink() != 1 {
         let why = "it has a second name (a hard link); remove it";
         return Err(OpenError::Unsafe { path, why });
     }

@@ -36,10 +36,16 @@ pub struct Operator {
 const EDITOR: usize = 0;
 
 impl Operator {
-    /// Opens both segments read-write; creates them in user mode where missing or stale.
+    /// Opens both segments read-write; creates them in user mode where missing or stale. Where there is a broker, the
+    /// settings are its to change: this one looks and says what a change would do.
     pub fn open(dir: &Path) -> Result<Operator, OpenError> {
         let segments = Segments::open(dir, Want::Make, true, true)?;
         Ok(Operator { segments })
+    }
+
+    pub(crate) fn of(segments: &Segments) -> Operator {
+        let segments = segments.clone();
+        Operator { segments }
     }
 
     /// The segments.
@@ -66,8 +72,15 @@ impl Operator {
         now_ns: u64,
     ) -> Result<Edit, EditError> {
         check::ranges(change)?;
+        if !self.segments.may_edit() {
+            return Err(EditError::NotPermitted);
+        }
         let control = self.segments.control();
-        let _lock = self.lock()?;
+        // A broker is the only editor there is.
+        let _lock = match self.segments.is_brokered() {
+            true => None,
+            false => Some(self.lock()?),
+        };
         crash_point!("edit:locked");
         self.repair();
         let found = control.generation();
@@ -172,11 +185,11 @@ impl Operator {
     /// The live processes that have not applied this generation yet.
     pub fn unacknowledged(&self, generation: u64) -> Vec<SlotId> {
         let state = self.segments.state();
-        let bytes = self.segments.slot_bytes(false).ok();
+        let probe = self.segments.probe().ok();
         let gone = |index: usize| {
             matches!(
-                bytes.as_ref().map(|bytes| bytes.is_locked(index)),
-                Some(Ok(false))
+                probe.as_ref().map(|probe| probe.is_gone(index)),
+                Some(Ok(true))
             )
         };
         let slots = state.slots.iter().enumerate();
@@ -189,6 +202,7 @@ impl Operator {
                     epoch,
                 })
             })
+            .filter(|slot| self.segments.lives(*slot))
             .collect()
     }
 

@@ -74,6 +74,22 @@ pub enum OpenError {
         /// The bytes needed.
         want: u64,
     },
+    /// The machine has a broker, and it does not answer.
+    NoBroker {
+        /// Its socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The broker refused.
+    Refused {
+        /// Its socket.
+        path: PathBuf,
+        /// Why, as a sentence.
+        why: String,
+        /// The code a tool should end with.
+        exit: Option<u8>,
+    },
     /// Anything else the system said.
     Io {
         /// The file or directory.
@@ -90,7 +106,7 @@ impl OpenError {
     pub fn not_permitted(&self) -> bool {
         match self {
             Self::WrongOwner { .. } | Self::Unsafe { .. } => true,
-            Self::Io { source, .. } => matches!(
+            Self::Io { source, .. } | Self::NoBroker { source, .. } => matches!(
                 source.kind(),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
             ),
@@ -154,6 +170,19 @@ impl fmt::Display for OpenError {
                 "no room for {}: {want} bytes are needed; free some, or set GPUSHARE_DIR to another file system",
                 path.shown()
             ),
+            Self::NoBroker { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+                write!(
+                    f,
+                    "you may not use {}; ask to join its group, or set GPUSHARE_DIR to a directory of your own",
+                    path.shown()
+                )
+            }
+            Self::NoBroker { path, source } => write!(
+                f,
+                "the broker at {} does not answer ({source}); start it as root: systemctl restart gpushare, or gpushare serve",
+                path.shown()
+            ),
+            Self::Refused { why, .. } => f.write_str(why),
             Self::Io { path, op, source } => {
                 write!(f, "cannot {op} {}: {source}", path.shown())?;
                 if source.kind() == io::ErrorKind::PermissionDenied {
@@ -170,7 +199,7 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::NoBroker { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -183,7 +212,7 @@ impl From<OpenError> for io::Error {
             OpenError::WrongOwner { .. } | OpenError::Unsafe { .. } => {
                 io::ErrorKind::PermissionDenied
             }
-            OpenError::Io { source, .. } => source.kind(),
+            OpenError::Io { source, .. } | OpenError::NoBroker { source, .. } => source.kind(),
             _ => io::ErrorKind::InvalidData,
         };
         io::Error::new(kind, error)

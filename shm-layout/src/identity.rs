@@ -5,7 +5,12 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use crate::{codec, procfs, state::IDENTITY_WORDS, value::Identity};
+use crate::{
+    codec, procfs,
+    roll::ROLL_WORDS,
+    state::IDENTITY_WORDS,
+    value::{Identity, Vouched},
+};
 
 const EXE: usize = 4;
 const CGROUP: usize = EXE + 32;
@@ -29,6 +34,31 @@ impl Identity {
             cgroup: tail(&cgroup(&read("cgroup")), 255),
             label: label.to_owned(),
         }
+    }
+
+    /// A process's, as the host sees it: for a broker, which may look at every process.
+    pub fn of_process(pid: u32, uid: u32, label: &str) -> Option<Identity> {
+        let dir = std::path::PathBuf::from(format!("/proc/{pid}"));
+        let read = |name: &str| procfs::text(dir.join(name)).unwrap_or_default();
+        let inode =
+            |name: &str| fs::metadata(dir.join("ns").join(name)).map_or(0, |meta| meta.ino());
+        let status = read("status");
+        let numbers = status
+            .lines()
+            .find_map(|line| line.strip_prefix("NSpid:"))?;
+        let start_time = procfs::start_time(&read("stat"))?;
+        let exe = fs::read_link(dir.join("exe")).unwrap_or_default();
+        let identity = Identity {
+            pid: numbers.split_ascii_whitespace().next_back()?.parse().ok()?,
+            pid_ns: inode("pid"),
+            time_ns: inode("time"),
+            start_time,
+            uid,
+            exe: tail(&exe.to_string_lossy(), 255),
+            cgroup: tail(&cgroup(&read("cgroup")), 255),
+            label: label.to_owned(),
+        };
+        Some(identity)
     }
 
     pub(crate) fn encode(&self) -> [u64; IDENTITY_WORDS] {
@@ -55,6 +85,38 @@ impl Identity {
             label: codec::text_of(&words[LABEL..END]),
         }
     }
+}
+
+/// Where the kernel's account has its texts; the words before are those of [`Identity::encode`], and the host's numbers.
+const HOST: usize = END;
+const CONTAINER: usize = HOST + 2;
+const JOB: usize = CONTAINER + 16;
+const ROLL_END: usize = JOB + 8;
+
+/// An entry of the broker's roll.
+pub(crate) fn encode_vouched(who: &Identity, vouched: &Vouched) -> [u64; ROLL_WORDS] {
+    let mut words = [0; ROLL_WORDS];
+    let own = who.encode();
+    words[..END].copy_from_slice(&own[..END]);
+    words[HOST] = u64::from(vouched.pid) | u64::from(vouched.gid) << 32;
+    words[HOST + 1] = vouched.start_time;
+    codec::text_words(&vouched.container, &mut words[CONTAINER..JOB]);
+    codec::text_words(&vouched.job, &mut words[JOB..ROLL_END]);
+    words
+}
+
+/// What an entry says.
+pub(crate) fn decode_vouched(words: &[u64; ROLL_WORDS]) -> (Identity, Vouched) {
+    let mut own = [0; IDENTITY_WORDS];
+    own[..END].copy_from_slice(&words[..END]);
+    let vouched = Vouched {
+        pid: words[HOST] as u32,
+        gid: (words[HOST] >> 32) as u32,
+        start_time: words[HOST + 1],
+        container: codec::text_of(&words[CONTAINER..JOB]),
+        job: codec::text_of(&words[JOB..ROLL_END]),
+    };
+    (Identity::decode(&own), vouched)
 }
 
 /// The unified hierarchy's path, else the first one.

@@ -1,7 +1,8 @@
 //! The shared memory that gpushare is made of: two segments, and the protocols on them.
 //!
 //! Workloads publish what they do with a GPU and apply the operator's settings; the tools read and edit. Both sides meet
-//! here and nowhere else. There is no daemon: the processes that live clean up after those that died.
+//! here and nowhere else. There is no daemon: the processes that live clean up after those that died. A machine of many
+//! users has one ([`broker`]), with a third segment, the roll of who is who.
 //!
 //! ```text
 //!                  state (workloads write)                    control (only the operator writes)
@@ -37,7 +38,7 @@
 //!   `GPUSHARE_DIR` names another directory and does not weaken the rule.
 //! * **One pair.** `state` and `control` carry one random instance id. A `control` of another instance is set aside, so that
 //!   no old edit reaches a new process. Whether an installation is one user's or the machine's follows from the directory
-//!   and `control`, never from bytes that a workload may write.
+//!   and the socket in it, never from bytes that a workload may write.
 //! * **Harmless to its host.** A fresh segment changes nothing. Nothing here panics in a workload, prints, installs signal
 //!   handlers, or keeps a file descriptor.
 //!
@@ -45,11 +46,11 @@
 //!
 //! * **A file that shrinks in use.** A user who may write `state` and truncates it takes the pages from every process that
 //!   has it mapped, and the kernel ends them with SIGBUS; we install no signal handlers, so nothing here can prevent
-//!   that. We never truncate. To start anew, end the programs and remove the file.
+//!   that; a broker's state is sealed. We never truncate. To start anew, end the programs and remove the file.
 //! * **The contents of `state`.** Every workload of the installation may write all of it. Tools and workloads survive any
 //!   bytes in it. A workload whose slot is no longer its own (`Registration::is_ours`) says so and runs on unmanaged. In
-//!   one user's directory a header that was written over is refused, by its sentence, until the file is removed; in a
-//!   system installation the header of `state` is not read at all. `gpushare doctor` names slots that were written over.
+//!   one user's directory a header that was written over is refused, by its sentence, until the file is removed; where there
+//!   is a broker, the header of `state` is not read at all. `gpushare doctor` names slots that were written over.
 //!
 //! # Why not the `shared_memory` crate
 //!
@@ -61,6 +62,7 @@
 //! # Floors
 //!
 //! ```text
+//! broker     broker                         what one process does for a machine of many users
 //! faces      edit, environment, events, snapshot, map    what the tools call, and what a launch says
 //! process    register                       a process's slot
 //! leaving    reap
@@ -73,8 +75,10 @@
 //! meaning    codec
 //! mapped     segment
 //! files      create, locate
-//! access     dir, liveness
+//! access     dir, liveness, readonly, peer
+//! way        socket
 //! kernel     futex, clock, procfs, error
+//! roll       roll
 //! protocol   protocol
 //! control    control
 //! state      state
@@ -82,7 +86,7 @@
 //! layout     layout
 //! ground     primitive, crash, text
 //! values     value
-//! names      variables
+//! names      variables, wire
 //! ```
 //!
 //! # How it is proved
@@ -94,10 +98,11 @@
 //!
 //! # Where `unsafe` is
 //!
-//! `segment.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs` and
-//! `create/header.rs` (system calls). All other files are written as if it did not exist.
+//! `segment.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs`,
+//! `create/header.rs`, `peer.rs` and `readonly.rs` (system calls). All other files are written as if it did not exist.
 
 mod book;
+pub mod broker;
 pub mod clock;
 mod codec;
 mod control;
@@ -119,20 +124,25 @@ mod liveness;
 pub mod locate;
 pub mod lock;
 mod map;
+pub mod peer;
 mod primitive;
 pub mod procfs;
 pub mod protocol;
+mod readonly;
 mod reap;
 mod records;
 pub mod register;
+mod roll;
 pub mod segment;
 pub mod snapshot;
+pub mod socket;
 mod state;
 mod tables;
 pub mod text;
 pub mod trace;
 pub mod value;
 pub mod variables;
+pub mod wire;
 
 pub use book::{control_bell, wait_bell};
 pub use counters::{CounterView, Counters};
@@ -158,7 +168,7 @@ pub use value::{
     Denial, EVENT_RING, Edit, Entry, Event, EventKind, EvictAfter, Gang, HISTOGRAM, Histogram,
     Identity, LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
     MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, Phase, PolicyKind, Quota,
-    QuotaValue, Reason, Residence, Set, Share, SlotId, Source, Until, Uuid, What, Why,
+    QuotaValue, Reason, Residence, Set, Share, SlotId, Source, Until, Uuid, Vouched, What, Why,
     bucket_start_ns, format_uuid, parse_uuid, quantile,
 };
 pub use variables::ALIASES;

@@ -1,4 +1,5 @@
-//! Where the segments are: `$GPUSHARE_DIR`, else the system's `/run/gpushare` if its `state` may be written, else
+//! Where the segments are: `$GPUSHARE_DIR`, else the machine's `/run/gpushare` if it has a broker whose socket this user may
+//! write, else
 //! the user's own `/dev/shm/gpushare-UID`. Not `$XDG_RUNTIME_DIR`: cron and batch systems lack it, and it goes at the last
 //! logout, so one user's programs would not meet. What is found there is judged by [`Dir`].
 
@@ -10,7 +11,7 @@ use rustix::{
 };
 
 pub use crate::dir::{Mode, SYSTEM_DIR};
-use crate::{dir::Dir, error::OpenError};
+use crate::{dir::Dir, error::OpenError, socket::SOCKET};
 
 /// A directory with segments in it.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ fn choose() -> PathBuf {
         return path.into();
     }
     let system = Path::new(SYSTEM_DIR);
-    if access(system.join("state"), Access::READ_OK | Access::WRITE_OK).is_ok() {
+    if access(system.join(SOCKET), Access::WRITE_OK).is_ok() {
         return system.to_path_buf();
     }
     format!("/dev/shm/gpushare-{}", geteuid().as_raw()).into()

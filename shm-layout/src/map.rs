@@ -6,7 +6,7 @@
 #![doc = include_str!("../tests/layout.txt")]
 //! ```
 
-use crate::{control, counters::Counters, layout::Field, state, trace, value::ABI_VERSION};
+use crate::{control, counters::Counters, layout::Field, roll, state, trace, value::ABI_VERSION};
 
 /// The whole layout as text: what a second implementation would need, and what the golden test compares.
 pub fn map() -> String {
@@ -42,6 +42,7 @@ pub fn map() -> String {
         control::SlotRecord,
         control::SmallRecord
     );
+    print!(roll::Roll, roll::RollEntry);
     print!(
         trace::Tables,
         trace::Head,

@@ -29,7 +29,7 @@ pub fn reap(segments: &Segments, now_ns: u64) -> usize {
     let taken: Vec<usize> = (0..state.slots.len())
         .filter(|index| !claim::is_free(&state.slots[*index].claim))
         .collect();
-    if taken.is_empty() || !segments.may_write() {
+    if taken.is_empty() || !segments.may_reap() {
         return 0;
     }
     let Ok(probe) = segments.slot_bytes(false) else {

@@ -218,13 +218,23 @@ impl Registration {
         Some(Entry { index, device })
     }
 
-    /// Whether the slot is ours still. It stays so until we leave, unless another program wrote over the segment.
+    /// Whether the slot is ours still. It stays so until we leave, unless another program wrote over the segment; where a
+    /// broker vouches for us, that is repaired.
     pub fn is_ours(&self) -> bool {
-        claim::live(&self.seat.words().claim) == Some(self.slot().epoch)
+        let words = self.seat.words();
+        let stands = claim::live(&words.claim) == Some(self.slot().epoch);
+        let Some(roll) = self.segments().roll() else {
+            return stands;
+        };
+        let ours = roll.lives(self.slot());
+        if ours && !stands {
+            claim::publish(&words.claim, self.slot().epoch);
+        }
+        ours
     }
 
     /// Gives the slot back at the end of the process, whatever its other threads are doing. No other process can claim the
-    /// slot before the process is gone (its byte stays locked), so what they still write does no harm.
+    /// slot before the process is gone (its byte stays locked, or the broker sees it), so what they still write does no harm.
     pub fn leave(&self) {
         if self.is_ours() {
             give_back(self.segments(), self.slot(), clock::now(), Cause::Exit);

@@ -1,37 +1,87 @@
-//! Both segments, mapped.
+//! The segments, mapped.
 //!
 //! A caller may rely on this: what is mapped has the right magic, version, size, owner and boot, is backed by real
 //! pages, and stays where it is as long as any clone of [`Segments`] lives. What its bytes say is another matter;
 //! every reader checks.
+//!
+//! On a machine with a broker they come through its socket: a state that nothing can cut short, settings and the roll of
+//! who is who that we cannot write.
 
 #![expect(
     unsafe_code,
-    reason = "the two casts from mapped bytes to the segments' types"
+    reason = "the three casts from mapped bytes to the segments' types"
 )]
 
 use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 pub use crate::{control::Control, state::State};
 use crate::{
-    create::{self, Kind, Mapped, Pair, Want},
+    create::{self, Access, Kind, Mapped, Pair, Want},
     dir::Dir,
     error::OpenError,
     liveness::Bytes,
     locate::Mode,
+    protocol::claim,
+    roll::Roll,
+    socket::{self, Connection},
+    value::{ABI_VERSION, SlotId},
+    wire::{self, Field, Message, Verb},
 };
 
-/// Both segments of a directory. Cloning is cheap.
+/// The segments of a directory. Cloning is cheap.
 #[derive(Clone)]
 pub struct Segments(Arc<Inner>);
 
 struct Inner {
     dir: PathBuf,
-    mode: Mode,
     pair: Pair,
     may_write: bool,
+    broker: Option<Brokered>,
+}
+
+/// An identity segment, mapped.
+pub(crate) struct RollMap(Mapped);
+
+impl RollMap {
+    pub(crate) fn of(mapped: Mapped) -> RollMap {
+        RollMap(mapped)
+    }
+
+    pub(crate) fn words(&self) -> &Roll {
+        // SAFETY: create::checked checked kind and length, a mapping is page-aligned and lives as long as `self`, and Roll
+        // is Shared: atomics only, any bytes valid.
+        unsafe { &*self.0.map.as_ptr().cast::<Roll>() }
+    }
+}
+
+/// What there is besides on a machine with a broker.
+struct Brokered {
+    roll: RollMap,
+    /// The connection they came by, until the process registers.
+    connection: Mutex<Option<Connection>>,
+    /// We are the broker.
+    ours: bool,
+}
+
+/// The three segments of a broker, mapped.
+pub(crate) struct Three {
+    pub(crate) state: Mapped,
+    pub(crate) control: Mapped,
+    pub(crate) roll: RollMap,
+}
+
+/// Says which slots' processes are gone.
+pub(crate) enum Probe<'s> {
+    /// By the bytes that they have locked.
+    Bytes(Bytes),
+    /// By the broker's roll.
+    Roll(&'s Segments),
 }
 
 impl Segments {
@@ -40,15 +90,9 @@ impl Segments {
         Self::open(dir, Want::Make, true, false)
     }
 
-    /// For a viewer: both read-only; never creates. Do not [publish](State::publish) through it.
+    /// For a viewer: all read-only; never creates. Do not [publish](State::publish) through it.
     pub fn open_viewer(dir: &Path) -> Result<Segments, OpenError> {
         Self::open(dir, Want::Find, false, false)
-    }
-
-    /// Creates a system installation: directory 0755, state 0664 `group`, control 0644. Needs root. Where `state` was
-    /// removed, the `control` that belonged to it is set aside; its new name.
-    pub fn init_system(dir: &Path, group: Option<u32>) -> Result<Option<PathBuf>, OpenError> {
-        create::system(dir, group)
     }
 
     pub(crate) fn open(
@@ -58,13 +102,58 @@ impl Segments {
         control_rw: bool,
     ) -> Result<Segments, OpenError> {
         let dir = Dir::open(dir)?;
+        if dir.mode() == Mode::System {
+            return Self::of_broker(dir.path(), state_rw);
+        }
         let pair = create::open(&dir, want, state_rw, control_rw)?;
         Ok(Segments(Arc::new(Inner {
-            mode: dir.mode(),
             dir: dir.path().to_path_buf(),
             pair,
             may_write: state_rw,
+            broker: None,
         })))
+    }
+
+    /// What a broker hands out.
+    fn of_broker(dir: &Path, state_rw: bool) -> Result<Segments, OpenError> {
+        let connection = Connection::to(dir)?;
+        let access = if state_rw {
+            wire::WORKLOAD
+        } else {
+            wire::VIEWER
+        };
+        let question = Message::new(Verb::Open)
+            .with(Field::Abi, ABI_VERSION)
+            .with(Field::Access, access);
+        let (_, handed) = connection.ask(&question)?;
+        let three = three(dir, handed, state_rw)?;
+        // Only a workload asks for more.
+        let kept = state_rw.then_some(connection);
+        Ok(Self::of_three(dir, three, state_rw, kept, false))
+    }
+
+    /// The broker's own.
+    pub(crate) fn of_three(
+        dir: &Path,
+        three: Three,
+        may_write: bool,
+        connection: Option<Connection>,
+        ours: bool,
+    ) -> Segments {
+        Segments(Arc::new(Inner {
+            dir: dir.to_path_buf(),
+            pair: Pair {
+                state: three.state,
+                control: three.control,
+                set_aside: None,
+            },
+            may_write,
+            broker: Some(Brokered {
+                roll: three.roll,
+                connection: Mutex::new(connection),
+                ours,
+            }),
+        }))
     }
 
     /// The state segment.
@@ -80,7 +169,23 @@ impl Segments {
         unsafe { &*self.0.pair.control.map.as_ptr().cast::<Control>() }
     }
 
-    /// The directory both are in.
+    /// Who is who, where a broker says so.
+    pub(crate) fn roll(&self) -> Option<&Roll> {
+        Some(self.0.broker.as_ref()?.roll.words())
+    }
+
+    /// Whether they come from a broker.
+    pub fn is_brokered(&self) -> bool {
+        self.0.broker.is_some()
+    }
+
+    /// Whether the broker has made another state meanwhile, because all who had this one were gone.
+    pub fn is_outdated(&self) -> bool {
+        let newest = self.roll().map(|roll| roll.state());
+        newest.is_some_and(|inode| inode != self.0.pair.state.id.ino)
+    }
+
+    /// The directory they are of.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
@@ -90,25 +195,116 @@ impl Segments {
         self.0.may_write
     }
 
+    /// Whether it is for us to give back what the dead held: where there is a broker, it is the broker's alone.
+    pub(crate) fn may_reap(&self) -> bool {
+        self.0.may_write && self.0.broker.is_none()
+    }
+
+    /// Whether edits are ours to make.
+    pub(crate) fn may_edit(&self) -> bool {
+        self.0.broker.as_ref().is_none_or(|broker| broker.ours)
+    }
+
+    /// The connection they came by, once.
+    pub(crate) fn connection(&self) -> Option<Connection> {
+        let kept = &self.0.broker.as_ref()?.connection;
+        kept.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Settings of earlier segments that were found here and set aside, by the file's new name: its `state` had been
     /// removed. No process applies them.
     pub fn set_aside(&self) -> Option<&Path> {
         self.0.pair.set_aside.as_deref()
     }
 
-    /// The slots' bytes, to lock (`write`) or only to look at them.
-    pub(crate) fn slot_bytes(&self, write: bool) -> std::io::Result<Bytes> {
+    /// Whether this life of a slot goes on.
+    pub(crate) fn lives(&self, slot: SlotId) -> bool {
+        match self.roll() {
+            Some(roll) => roll.lives(slot),
+            None => {
+                let slots = &self.state().slots;
+                let words = slots.get(usize::from(slot.index));
+                words.and_then(|words| claim::live(&words.claim)) == Some(slot.epoch)
+            }
+        }
+    }
+
+    /// A look at who is gone.
+    pub(crate) fn probe(&self) -> io::Result<Probe<'_>> {
+        match self.is_brokered() {
+            true => Ok(Probe::Roll(self)),
+            false => self.slot_bytes(false).map(Probe::Bytes),
+        }
+    }
+
+    /// The slots' bytes, to lock (`write`) or only to look at them. A broker's clients have none.
+    pub(crate) fn slot_bytes(&self, write: bool) -> io::Result<Bytes> {
         self.bytes(Kind::State, &self.0.pair.state, write)
     }
 
     /// The control file, to keep other operators out.
-    pub(crate) fn control_bytes(&self) -> std::io::Result<Bytes> {
+    pub(crate) fn control_bytes(&self) -> io::Result<Bytes> {
         self.bytes(Kind::Control, &self.0.pair.control, true)
     }
 
-    fn bytes(&self, kind: Kind, mapped: &Mapped, write: bool) -> std::io::Result<Bytes> {
+    fn bytes(&self, kind: Kind, mapped: &Mapped, write: bool) -> io::Result<Bytes> {
+        if self.is_brokered() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let dir = Dir::open(&self.0.dir)?;
-        let file = dir.existing(kind.name(), write, kind.names(self.0.mode))?;
+        let file = dir.existing(kind.name(), write)?;
         Bytes::of(file, mapped.id)
     }
+}
+
+impl Probe<'_> {
+    /// Whether the process of a slot is gone.
+    pub(crate) fn is_gone(&self, index: usize) -> io::Result<bool> {
+        match self {
+            Probe::Bytes(bytes) => bytes.is_locked(index).map(|locked| !locked),
+            Probe::Roll(segments) => {
+                let entry = segments.roll().and_then(|roll| roll.entry(index));
+                Ok(entry.and_then(|entry| entry.live()).is_none())
+            }
+        }
+    }
+}
+
+/// What was handed to us, if it is what it should be.
+fn three(dir: &Path, handed: Vec<OwnedFd>, state_rw: bool) -> Result<Three, OpenError> {
+    let path = |kind: Kind| dir.join(socket::SOCKET).join(kind.name());
+    let [state, control, roll] =
+        <[OwnedFd; 3]>::try_from(handed).map_err(|_| OpenError::Foreign {
+            path: dir.join(socket::SOCKET),
+        })?;
+    let state = File::from(state);
+    if !socket::is_sealed(&state, Kind::State.size()) {
+        let why =
+            "the state that the broker handed out can be cut short; use a broker of this release";
+        let path = path(Kind::State);
+        return Err(OpenError::Unsafe { path, why });
+    }
+    let access = if state_rw {
+        Access::Write
+    } else {
+        Access::Read
+    };
+    let read = |kind: Kind, file: OwnedFd| {
+        create::checked(path(kind), File::from(file), kind, Access::Read)
+    };
+    let control = read(Kind::Control, control)?;
+    let roll = read(Kind::Identity, roll)?;
+    // Tenants write its header too: it says nothing.
+    let state = create::map(
+        path(Kind::State),
+        &state,
+        Kind::State,
+        access,
+        control.instance,
+    )?;
+    Ok(Three {
+        state,
+        control,
+        roll: RollMap::of(roll),
+    })
 }

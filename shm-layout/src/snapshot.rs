@@ -6,7 +6,7 @@ use crate::{
     counters::CounterView,
     value::{
         ALL_REASONS, HISTOGRAM, Identity, LockPolicy, Loss, MemoryWait, Quota, QuotaValue, REASONS,
-        Reason, Residence, Share, SlotId, Source, TraceView, Uuid,
+        Reason, Residence, Share, SlotId, Source, TraceView, Uuid, Vouched,
     },
 };
 
@@ -89,8 +89,12 @@ pub enum Liveness {
 pub struct ProcessView<D = ProcessDeviceView> {
     /// Its slot.
     pub slot: SlotId,
-    /// Who it is, by its own account.
+    /// Who it is: by the kernel's account where a broker vouches for it, else by its own.
     pub identity: Identity,
+    /// What the broker knows besides.
+    pub vouched: Option<Vouched>,
+    /// Its slot says something else than the broker, or was taken without it: another program wrote over it.
+    pub forged: bool,
     /// When it registered.
     pub registered_ns: u64,
     /// Its keeper's last tick.
@@ -123,6 +127,8 @@ impl<D> ProcessView<D> {
         ProcessView {
             slot: self.slot,
             identity: self.identity,
+            vouched: self.vouched,
+            forged: self.forged,
             registered_ns: self.registered_ns,
             heartbeat_ns: self.heartbeat_ns,
             alive: self.alive,

@@ -92,7 +92,7 @@ pub(crate) fn join_group(segments: &Segments, slot: &Slot, name: &NameWords) -> 
 }
 
 impl State {
-    fn enter_group(&self, name: &NameWords) -> Option<usize> {
+    pub(crate) fn enter_group(&self, name: &NameWords) -> Option<usize> {
         let known = self
             .groups
             .iter()
@@ -124,9 +124,7 @@ impl State {
 impl Segments {
     /// Whether a slot's process is gone; an error where the byte cannot be looked at.
     pub(crate) fn is_gone(&self, slot: usize) -> std::io::Result<bool> {
-        self.slot_bytes(false)?
-            .is_locked(slot)
-            .map(|locked| !locked)
+        self.probe()?.is_gone(slot)
     }
 }
 

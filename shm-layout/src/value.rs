@@ -26,7 +26,7 @@ pub use change::{Boost, Change, Edit, OneQuota, Set, Until};
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub(crate) use histogram::bucket;
 pub use histogram::{Histogram, bucket_start_ns, quantile};
-pub use identity::Identity;
+pub use identity::{Identity, Vouched};
 pub use ids::{Entry, SlotId, Uuid, format_uuid, parse_uuid};
 pub use launch::{Gang, LaunchLimits, MemoryLimit};
 pub use loss::Loss;

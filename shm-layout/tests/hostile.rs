@@ -3,8 +3,8 @@
 mod common;
 
 use std::{
-    fs::{self, OpenOptions, Permissions},
-    os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink},
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::{Path, PathBuf},
     sync::mpsc,
     time::Duration,
@@ -370,93 +370,4 @@ fn who_holds_the_directory_locked_keeps_nobody_from_starting() {
         let path = dir.path().to_path_buf();
         move || Segments::open_workload(&path).expect("segments")
     }));
-}
-
-/// A tenant of a system installation: in its group, in a program of its own.
-fn tenant(dir: &Path) {
-    let state = dir.join("state");
-    let file = OpenOptions::new()
-        .write(true)
-        .open(&state)
-        .expect("a tenant may write");
-    // The words that once said whose it is and of which boot, and then all of the header.
-    file.write_all_at(&[0; 4], 12).expect("written");
-    file.write_all_at(&[9; 16], 24).expect("written");
-    let first = Segments::open_workload(dir).err();
-    file.write_all_at(&[0xa5; 128], 0).expect("written");
-    let all = openings(dir).map(|error| error.map(|error| error.to_string()));
-    say(&format!(
-        "workload {first:?}, then {:?} {:?}",
-        all[0], all[1]
-    ));
-    say(&format!("edited {}", all[2].is_none()));
-    let linked = fs::hard_link(&state, format!("{}-linked", dir.display())).is_ok();
-    say(&format!("linked {linked}"));
-}
-
-#[test]
-fn a_tenant_who_overwrites_the_states_header_has_nothing_replaced_and_nobody_kept_out() {
-    if let Some((_, dir)) = role() {
-        return tenant(&dir);
-    }
-    let dir = Dir::new();
-    if may_be_others() {
-        Segments::init_system(dir.path(), Some(STRANGER)).expect("made");
-    }
-    let test = "a_tenant_who_overwrites_the_states_header_has_nothing_replaced_and_nobody_kept_out";
-    let Some(said) = as_user(STRANGER, test, &dir) else {
-        return;
-    };
-    let link = PathBuf::from(format!("{}-linked", dir.path().display()));
-    let inodes = || {
-        ["state", "control"].map(|name| fs::metadata(dir.path().join(name)).expect("there").ino())
-    };
-    let before = inodes();
-    let opened = openings(dir.path());
-    let again = Segments::init_system(dir.path(), Some(STRANGER));
-    let mode = dir::Dir::open(dir.path()).expect("ours").mode();
-    let _ = fs::remove_file(&link);
-    assert!(said.contains("workload None, then None None"), "{said}");
-    assert!(said.contains("edited false"), "{said}");
-    assert!(opened.iter().all(Option::is_none), "{opened:?}");
-    assert!(matches!(again, Ok(None)), "{again:?}");
-    assert_eq!(inodes(), before, "nothing was replaced");
-    assert_eq!(mode, Mode::System);
-}
-
-#[test]
-fn a_system_installation_whose_state_root_removed_begins_anew_with_init_alone() {
-    if !may_be_others() {
-        return;
-    }
-    let dir = Dir::new();
-    Segments::init_system(dir.path(), Some(0)).expect("made");
-    pause_and_limit(&dir, process(&dir.open(), "").0.slot());
-    fs::remove_file(dir.path().join("state")).expect("ours");
-    all_refuse(dir.path(), "without a state", |error| {
-        matches!(error, OpenError::Missing { .. })
-    });
-    let found = Segments::init_system(dir.path(), Some(0)).expect("made");
-    assert_eq!(aside(&dir), [found.expect("it says so")]);
-    assert_eq!(look(&dir.open()).generation, 0);
-}
-
-#[test]
-fn settings_that_others_may_write_make_no_system_installation() {
-    if !may_be_others() {
-        return;
-    }
-    let dir = Dir::new();
-    Segments::init_system(dir.path(), Some(0)).expect("made");
-    let control = dir.path().join("control");
-    let mode = || dir::Dir::open(dir.path()).expect("ours").mode();
-    assert_eq!(mode(), Mode::System);
-    fs::set_permissions(&control, Permissions::from_mode(0o666)).expect("ours");
-    assert_eq!(mode(), Mode::User);
-    fs::set_permissions(&control, Permissions::from_mode(0o600)).expect("ours");
-    assert_eq!(
-        mode(),
-        Mode::User,
-        "root's own, in a directory that others may look into"
-    );
 }

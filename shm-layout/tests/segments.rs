@@ -254,55 +254,6 @@ fn every_refusal_says_what_to_do() {
 }
 
 #[test]
-fn a_system_installation_has_its_own_modes() {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let dir = Dir::new();
-    Segments::init_system(dir.path(), Some(0)).expect("made");
-    let mode = |name: &str| {
-        fs::metadata(dir.path().join(name))
-            .expect("there")
-            .permissions()
-            .mode()
-            & 0o777
-    };
-    assert_eq!(
-        (mode("."), mode("state"), mode("control")),
-        (0o755, 0o664, 0o644)
-    );
-    Segments::init_system(dir.path(), None).expect("a second time changes nothing");
-    let (_process, _) = process(&dir.open(), "");
-}
-
-#[test]
-fn strangers_may_look_at_a_system_installation_and_change_nothing() {
-    if let Some((_, dir)) = role() {
-        let looked = Segments::open_viewer(&dir).map(|viewer| look(&viewer).processes.len());
-        let worked = Segments::open_workload(&dir).map(drop);
-        let edited = shm_layout::Operator::open(&dir).map(drop);
-        say(&format!(
-            "looked {looked:?}\nworked {}\nedited {}",
-            worked.is_ok(),
-            edited.is_ok()
-        ));
-        return;
-    }
-    let dir = Dir::new();
-    if rustix::process::geteuid().is_root() {
-        Segments::init_system(dir.path(), Some(0)).expect("made");
-    }
-    let test = "strangers_may_look_at_a_system_installation_and_change_nothing";
-    let Some(said) = as_user(NOBODY, test, &dir) else {
-        return;
-    };
-    assert!(
-        said.contains("looked Ok(0)\nworked false\nedited false"),
-        "{said}"
-    );
-}
-
-#[test]
 fn a_directory_of_another_user_is_refused() {
     if let Some((_, dir)) = role() {
         say(&format!(

@@ -33,6 +33,7 @@ mod ps;
 mod quota;
 mod run;
 mod segments;
+mod serve;
 mod share;
 mod table;
 pub(crate) mod trace;
@@ -88,6 +89,7 @@ enum Verb {
     Advise(advise::Args),
     Demo(demo::Args),
     Experiment(experiment::Args),
+    Serve(serve::Args),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
@@ -148,6 +150,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Advise(args) => advise::run(&args, out),
         Verb::Demo(args) => demo::run(&args, out),
         Verb::Experiment(args) => experiment::run(&args, out),
+        Verb::Serve(args) => serve::run(&args, out),
         Verb::Init(args) => init::run(&args, out),
         Verb::Completions(args) => documents::completions(&args, out),
         Verb::Man(args) => documents::man(&args, out),

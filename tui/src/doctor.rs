@@ -12,6 +12,7 @@ use shm_layout::SegmentDir;
 
 use crate::sample::keys::{Keys, object};
 
+mod broker;
 mod coverage;
 mod driver;
 mod install;
@@ -103,6 +104,7 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
     let mut findings = install::check(patient);
     findings.extend(program::check(patient));
     findings.extend(machine::check(patient));
+    findings.extend(broker::check(patient));
     let (segments, snapshot) = segments::check(patient);
     findings.extend(segments);
     if patient.dir.is_ok() {

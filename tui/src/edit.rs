@@ -5,6 +5,7 @@
 //! resolves what a user typed to processes and devices; [`quota`], [`policy`], [`share`] and [`group`] read the values,
 //! [`manifest`] the file of `gpushare apply`; [`preview`] tells what an edit would do before it is made.
 
+pub mod ask;
 pub mod audit;
 pub mod change;
 mod editor;
@@ -13,8 +14,9 @@ pub mod manifest;
 pub mod policy;
 pub mod preview;
 pub mod quota;
+pub mod request;
 pub mod share;
 pub mod targets;
 pub mod trace;
 
-pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor, set_aside};
+pub use editor::{ACKNOWLEDGEMENT, Applied, EditFailure, EditRequest, Editor, set_aside, sound};

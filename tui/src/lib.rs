@@ -10,6 +10,7 @@
 //! ```text
 //! cli        cli                  the control program: one file for each verb
 //! programs   doctor, top          what the verbs start: the checks, the dashboard
+//! broker     broker               what one process does for a machine of many users
 //! work       traces, workload     traces as files; programs started under gpushare
 //! advice     advice               which policy would serve better
 //! source     source               where samples come from
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod broker;
 pub mod cli;
 pub mod doctor;
 pub mod edit;

@@ -2,7 +2,7 @@
 //!
 //! A source is asked once a tick and answers at once with what it knows: nothing here waits for a driver.
 
-mod container;
+pub mod container;
 mod edits;
 mod events;
 mod join;

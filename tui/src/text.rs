@@ -4,6 +4,7 @@ pub mod calls;
 pub mod edits;
 pub mod events;
 pub mod exit;
+pub mod groups;
 pub mod losses;
 pub mod memory;
 pub mod names;

@@ -72,7 +72,7 @@ pub(super) fn check(
     Ok(instance(bytes))
 }
 
-pub(super) fn instance(bytes: &[u8; BYTES]) -> Instance {
+fn instance(bytes: &[u8; BYTES]) -> Instance {
     let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
     Instance([word(56), word(64)])
 }
@@ -94,7 +94,7 @@ pub(crate) fn boot_id() -> [u64; 2] {
 pub(crate) struct Instance(pub(crate) [u64; 2]);
 
 impl Instance {
-    pub(super) fn fresh() -> Instance {
+    pub(crate) fn fresh() -> Instance {
         let mut bytes = [0u8; 16];
         let flags = libc::GRND_NONBLOCK;
         #[expect(unsafe_code, reason = "of rustix we use no random numbers")]
@@ -113,7 +113,7 @@ impl Instance {
 
 /// The header by plain writes, the version word by one of its own at the end: no process has mapped the file yet, and
 /// `link` publishes it.
-pub(super) fn write(file: &File, kind: Kind, instance: Instance) -> io::Result<()> {
+pub(crate) fn write(file: &File, kind: Kind, instance: Instance) -> io::Result<()> {
     let boot = boot_id();
     let word = |at: u64, value: u64| file.write_all_at(&value.to_ne_bytes(), at);
     word(0, kind.magic())?;

@@ -8,7 +8,6 @@ use crate::{
     },
     control::SMALL_WORDS,
     primitive::Ordering,
-    protocol::claim,
     records::RecordId,
     value::{
         Change, DEVICES_PER_PROCESS, LockPolicy, OneQuota, QuotaValue, Set, SlotId, TraceOrder,
@@ -59,13 +58,7 @@ impl Operator {
 
     /// A living slot's settings without what has run out.
     fn slot(&self, id: SlotId, now_ns: u64) -> Result<SlotSettings, EditError> {
-        let slot = self
-            .segments
-            .state()
-            .slots
-            .get(usize::from(id.index))
-            .ok_or(EditError::NoSuchTarget)?;
-        if claim::live(&slot.claim) != Some(id.epoch) {
+        if !self.segments.lives(id) {
             return Err(EditError::NoSuchTarget);
         }
         let settings = self

@@ -65,6 +65,12 @@ pub fn claim(claim: &AtomicU64) -> Option<u32> {
         .map(|_| epoch)
 }
 
+/// Begins a life that a broker gave out: it alone gives slots, whatever stands in the word.
+pub fn begin(claim: &AtomicU64, epoch: u32) {
+    // ORDER: Release; the roll names the process before it is told, so nothing reads this one's words too early.
+    claim.store(word(epoch, Phase::Claiming), Ordering::Release);
+}
+
 /// Publishes a claimed slot.
 pub fn publish(claim: &AtomicU64, epoch: u32) {
     // ORDER: pairs with the Acquire in live; publishes the slot's words.

@@ -8,13 +8,18 @@ use crate::{
     clock,
     codec::{self, LaunchShare},
     crash::crash_point,
+    error::OpenError,
+    identity::decode_vouched,
     liveness::Alive,
     primitive::Ordering,
     protocol::{claim, seqlock},
     reap::reap,
+    roll::Roll,
     segment::Segments,
+    socket::Connection,
     tables,
     value::{Event, EventKind, Gang, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
+    wire::{Field, Message, Verb},
 };
 
 /// Claims a slot and publishes who we are.
@@ -25,12 +30,26 @@ pub fn register(
 ) -> Result<Registration, RegisterError> {
     let now = clock::now();
     let state = segments.state();
-    let (alive, id) = claim_slot(segments, now)?;
+    let group_name = limits.group.as_deref().and_then(codec::name_words);
+    let Place {
+        alive,
+        id,
+        member,
+        identity,
+    } = match segments.roll() {
+        None => claim_slot(segments, now, identity)?,
+        Some(roll) => ask_broker(segments, roll, identity, limits)?,
+    };
     let slot = &state.slots[usize::from(id.index)];
     crash_point!("register:claimed");
     slot.clear();
-    let group_name = limits.group.as_deref().and_then(codec::name_words);
-    let group = group_name.map_or(0, |name| tables::join_group(segments, slot, &name));
+    let group = match member {
+        Some(member) => {
+            slot.group.store(member, Ordering::Relaxed);
+            member
+        }
+        None => group_name.map_or(0, |name| tables::join_group(segments, slot, &name)),
+    };
     let launch = LaunchShare {
         weight: limits.weight,
         priority: limits.priority,
@@ -66,7 +85,7 @@ pub fn register(
     let gang = limits
         .gang
         .as_ref()
-        .map_or(0, |gang| gang_word(gang, identity));
+        .map_or(0, |gang| gang_word(gang, &identity));
     slot.gang.store(gang, Ordering::Relaxed);
     slot.registered_ns.store(now, Ordering::Relaxed);
     slot.heartbeat_ns.store(now, Ordering::Relaxed);
@@ -85,7 +104,7 @@ pub fn register(
             book::launch_policy(launch_policy, policy_source),
         ),
         pid: std::process::id(),
-        alive: Some(alive),
+        alive,
         memory: limits.memory,
         memory_source: limits.memory_source,
         keeper: Mutex::new(None),
@@ -110,8 +129,58 @@ fn gang_word(gang: &Gang, identity: &Identity) -> u64 {
     hash.max(1)
 }
 
+/// A claimed slot.
+struct Place {
+    /// Keeps its byte locked; where there is a broker, it watches the process.
+    alive: Option<Alive>,
+    id: SlotId,
+    /// Our group's index + 1, where the broker entered it.
+    member: Option<u32>,
+    /// Who we are; by the kernel's account where there is a broker.
+    identity: Identity,
+}
+
+/// The slot that the broker gives us.
+fn ask_broker(
+    segments: &Segments,
+    roll: &Roll,
+    identity: &Identity,
+    limits: &LaunchLimits,
+) -> Result<Place, RegisterError> {
+    let refused = |error: OpenError| RegisterError::Refused(error.to_string());
+    let connection = match segments.connection() {
+        Some(connection) => connection,
+        None => Connection::to(segments.dir()).map_err(refused)?,
+    };
+    let mut question = Message::new(Verb::Register).with(Field::Label, &identity.label);
+    if let Some(group) = &limits.group {
+        question = question.with(Field::Group, group);
+    }
+    let (answer, _) = connection.ask(&question).map_err(refused)?;
+    let slot = || {
+        let id = SlotId {
+            index: answer.number(Field::Slot)?,
+            epoch: answer.number(Field::Epoch)?,
+        };
+        let entry = roll.entry(usize::from(id.index))?;
+        let words = entry.read().filter(|_| roll.lives(id))?;
+        Some((id, decode_vouched(&words).0))
+    };
+    let (id, identity) = slot().ok_or_else(|| {
+        RegisterError::Refused(
+            "the broker gave us a slot that is not in its roll; restart it".to_owned(),
+        )
+    })?;
+    Ok(Place {
+        alive: None,
+        id,
+        member: Some(answer.number(Field::Member).unwrap_or(0)),
+        identity,
+    })
+}
+
 /// The first free slot whose byte we can lock; dead processes are reaped if there is none.
-fn claim_slot(segments: &Segments, now: u64) -> Result<(Alive, SlotId), RegisterError> {
+fn claim_slot(segments: &Segments, now: u64, identity: &Identity) -> Result<Place, RegisterError> {
     let state = segments.state();
     if !segments.may_write() {
         return Err(RegisterError::Io(io::ErrorKind::PermissionDenied.into()));
@@ -129,13 +198,16 @@ fn claim_slot(segments: &Segments, now: u64) -> Result<(Alive, SlotId), Register
                     claim::free(&slot.claim, epoch);
                     RegisterError::Io(error)
                 })?;
-                return Ok((
-                    alive,
-                    SlotId {
-                        index: index as u16,
-                        epoch,
-                    },
-                ));
+                let id = SlotId {
+                    index: index as u16,
+                    epoch,
+                };
+                return Ok(Place {
+                    alive: Some(alive),
+                    id,
+                    member: None,
+                    identity: identity.clone(),
+                });
             }
             // Claimed and freed in between: this descriptor's lock on it must not linger.
             bytes = segments.slot_bytes(true).map_err(RegisterError::Io)?;

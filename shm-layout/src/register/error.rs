@@ -12,6 +12,8 @@ pub enum RegisterError {
         /// How many there are.
         capacity: usize,
     },
+    /// The broker of the machine refused, or did not answer.
+    Refused(String),
     /// The system refused.
     Io(io::Error),
 }
@@ -23,6 +25,7 @@ impl fmt::Display for RegisterError {
                 f,
                 "all {capacity} process slots are taken; end another process and start this one again"
             ),
+            Self::Refused(why) => f.write_str(why),
             Self::Io(error) => write!(f, "cannot register: {error}"),
         }
     }

@@ -7,17 +7,22 @@ use crate::{
     book::{self, resolve_share},
     codec::{self, DeviceSettings, GroupSettings, LaunchShare, SlotSettings},
     control::SMALL_WORDS,
+    identity::decode_vouched,
     line,
-    liveness::{self, Bytes, Mark},
+    liveness::{self, Mark},
     lock,
     primitive::{AtomicU64, Ordering},
-    protocol::{claim, seqlock, turn::who},
+    protocol::{
+        claim::{self, Phase},
+        seqlock,
+        turn::who,
+    },
     records::RecordId,
     register,
-    segment::Segments,
+    segment::{Probe, Segments},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
     text,
-    value::{Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView},
+    value::{Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView, Vouched},
 };
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
@@ -53,6 +58,11 @@ pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
 
 /// Who was in a slot, in this life of it; also of a process that has left, until the next one claims the slot.
 pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
+    if let Some(roll) = segments.roll() {
+        let entry = roll.entry(usize::from(id.index))?;
+        let words = entry.read()?;
+        return (entry.epoch() == id.epoch).then(|| decode_vouched(&words).0);
+    }
     let slot = segments.state().slots.get(usize::from(id.index))?;
     // ORDER: pairs with the Release in publish; the words below are of this life, or the second look differs.
     let is_it = || claim::parse(slot.claim.load(Ordering::Acquire)).0 == id.epoch;
@@ -68,8 +78,8 @@ pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
 struct Reading<'s> {
     segments: &'s Segments,
     now_ns: u64,
-    /// To see whose byte is locked; `None` where the file cannot be opened.
-    bytes: Option<Bytes>,
+    /// To see who is gone; `None` where it cannot be seen.
+    probe: Option<Probe<'s>>,
     common: DeviceSettings,
     /// By device index.
     devices: Vec<DeviceSettings>,
@@ -102,11 +112,11 @@ impl<'s> Reading<'s> {
                 settings.flatten().unwrap_or_default()
             })
             .collect();
-        let bytes = segments.slot_bytes(false).ok();
+        let probe = segments.probe().ok();
         Reading {
             segments,
             now_ns,
-            bytes,
+            probe,
             common,
             devices,
             warnings,
@@ -117,22 +127,14 @@ impl<'s> Reading<'s> {
     fn process(&mut self, index: usize) -> Option<ProcessView> {
         let state = self.segments.state();
         let slot = &state.slots[index];
-        let epoch = claim::live(&slot.claim)?;
-        let id = SlotId {
-            index: index as u16,
-            epoch,
-        };
-        let mut words = [0; IDENTITY_WORDS];
-        let identity = match seqlock::read(&slot.identity_seq, &slot.identity, &mut words) {
-            Some(()) => Identity::decode(&words),
-            None => {
-                self.warnings.push(format!(
-                    "the identity of slot {index} cannot be read: it is incomplete"
-                ));
-                Identity::default()
-            }
-        };
-        if self.is_damaged(slot, &identity) {
+        let Who {
+            id,
+            identity,
+            vouched,
+            forged,
+        } = self.who(slot, index)?;
+        let is_alone = vouched.is_none();
+        if self.is_damaged(slot, &identity) || forged && vouched.is_some() {
             self.damaged.push(id.index);
         }
         let control = self.segments.control();
@@ -169,9 +171,15 @@ impl<'s> Reading<'s> {
         Some(ProcessView {
             slot: id,
             identity,
+            vouched,
+            forged,
             registered_ns: slot.registered_ns.load(Ordering::Relaxed),
             heartbeat_ns: slot.heartbeat_ns.load(Ordering::Relaxed),
-            alive: self.liveness(slot, index),
+            alive: match forged && is_alone {
+                false => self.liveness(slot, index),
+                // No process of ours: there is nothing to be dead.
+                true => Liveness::Unknown,
+            },
             share,
             group: name.map(|name| codec::text_of(&name)),
             gang: slot.gang.load(Ordering::Relaxed),
@@ -183,6 +191,61 @@ impl<'s> Reading<'s> {
             },
             residence: register::residence_of(slot),
             devices,
+        })
+    }
+
+    /// Who has a slot: by the broker's roll where there is one, else by its own account.
+    fn who(&mut self, slot: &Slot, index: usize) -> Option<Who> {
+        let said = |warnings: &mut Vec<String>| {
+            let mut words = [0; IDENTITY_WORDS];
+            match seqlock::read(&slot.identity_seq, &slot.identity, &mut words) {
+                Some(()) => Identity::decode(&words),
+                None => {
+                    warnings.push(format!(
+                        "the identity of slot {index} cannot be read: it is incomplete"
+                    ));
+                    Identity::default()
+                }
+            }
+        };
+        let index_16 = index as u16;
+        let claimed = claim::live(&slot.claim);
+        let Some(roll) = self.segments.roll() else {
+            let id = SlotId {
+                index: index_16,
+                epoch: claimed?,
+            };
+            return Some(Who::of_itself(id, said(&mut self.warnings)));
+        };
+        let entry = roll.entry(index)?;
+        let Some(epoch) = entry.live() else {
+            // Free by the roll: whoever says otherwise was given no slot.
+            let id = SlotId {
+                index: index_16,
+                epoch: claimed?,
+            };
+            return Some(Who {
+                forged: true,
+                ..Who::of_itself(id, said(&mut Vec::new()))
+            });
+        };
+        let id = SlotId {
+            index: index_16,
+            epoch,
+        };
+        // ORDER: pairs with the Release in publish.
+        let phase = claim::parse(slot.claim.load(Ordering::Acquire));
+        if matches!(phase, (of, Phase::Free | Phase::Claiming) if of == epoch) {
+            // On its way in or out.
+            return None;
+        }
+        let (identity, vouched) = decode_vouched(&entry.read()?);
+        let forged = claimed != Some(epoch) || said(&mut Vec::new()) != identity;
+        Some(Who {
+            id,
+            identity,
+            vouched: Some(vouched),
+            forged,
         })
     }
 
@@ -204,11 +267,11 @@ impl<'s> Reading<'s> {
 
     fn liveness(&self, slot: &Slot, index: usize) -> Liveness {
         let keeper = liveness::mark_of(&slot.keeper);
-        match self.bytes.as_ref().map(|bytes| bytes.is_locked(index)) {
-            Some(Ok(false)) => Liveness::Dead,
+        match self.probe.as_ref().map(|probe| probe.is_gone(index)) {
+            Some(Ok(true)) => Liveness::Dead,
             _ if keeper == Mark::Dead => Liveness::Dead,
-            Some(Ok(true)) if keeper == Mark::None => Liveness::NoKeeper,
-            Some(Ok(true)) => Liveness::Live,
+            Some(Ok(false)) if keeper == Mark::None => Liveness::NoKeeper,
+            Some(Ok(false)) => Liveness::Live,
             _ => Liveness::Unknown,
         }
     }
@@ -430,6 +493,25 @@ impl<'s> Reading<'s> {
         groups.retain(|group| group.defined || !group.members.is_empty());
         groups.sort_by(|a, b| a.name.cmp(&b.name));
         groups
+    }
+}
+
+/// Who has a slot.
+struct Who {
+    id: SlotId,
+    identity: Identity,
+    vouched: Option<Vouched>,
+    forged: bool,
+}
+
+impl Who {
+    fn of_itself(id: SlotId, identity: Identity) -> Who {
+        Who {
+            id,
+            identity,
+            vouched: None,
+            forged: false,
+        }
     }
 }
 

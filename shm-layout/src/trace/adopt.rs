@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock, codec,
     crash::crash_point,
-    create::{Kind, boot_id},
+    create::boot_id,
     dir::Dir,
     primitive::Ordering,
     value::{SlotId, Uuid},
@@ -53,8 +53,7 @@ impl Buffer {
             path: path.clone(),
             why,
         };
-        let names = Kind::State.names(dir.mode());
-        let file = dir.existing(&name_of(slot), true, names)?;
+        let file = dir.existing(&name_of(slot), true)?;
         let meta = file.metadata().map_err(TraceError::io(&path, "look at"))?;
         let least = size(*RECORDS.start());
         if meta.len() < least || meta.len() > size(*RECORDS.end()) {

@@ -23,8 +23,7 @@ use crate::{
     clock, codec,
     crash::crash_point,
     create::{self, Kind},
-    dir::Dir,
-    protocol::claim,
+    dir::{Dir, Mode},
     segment::Segments,
     value::{Identity, MAX_PROCESSES, SlotId},
 };
@@ -46,10 +45,17 @@ pub fn create(
         return Err(TraceError::Records { asked: records });
     }
     let dir = Dir::open(dir).map_err(TraceError::Dir)?;
+    if dir.mode() == Mode::System {
+        // A file that a tenant writes is one that a tenant cuts short.
+        let why = "traces are not kept where a broker serves many users; to trace a program, start it with GPUSHARE_DIR \
+                   set to a directory of its own";
+        let path = path(dir.path(), slot);
+        return Err(TraceError::Foreign { path, why });
+    }
     forget_earlier_lives(&dir, slot);
     let path = path(dir.path(), slot);
     let state = dir
-        .existing(Kind::State.name(), false, Kind::State.names(dir.mode()))
+        .existing(Kind::State.name(), false)
         .map_err(TraceError::Dir)?
         .metadata()
         .map_err(TraceError::io(&path, "look at the state beside"))?;
@@ -214,13 +220,7 @@ pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
 }
 
 fn lives(segments: &Segments, slot: SlotId) -> bool {
-    let index = usize::from(slot.index);
-    let claimed = segments
-        .state()
-        .slots
-        .get(index)
-        .and_then(|words| claim::live(&words.claim));
-    claimed == Some(slot.epoch) && !matches!(segments.is_gone(index), Ok(true))
+    segments.lives(slot) && !matches!(segments.is_gone(usize::from(slot.index)), Ok(true))
 }
 
 /// What makers left that were killed halfway: making one takes less than a minute.

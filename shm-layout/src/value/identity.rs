@@ -26,3 +26,23 @@ pub struct Identity {
     /// Its name from `gpushare run --name`.
     pub label: String,
 }
+
+/// What the broker of a machine knows of a process beyond that, from the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
+pub struct Vouched {
+    /// Its pid on the host.
+    pub pid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its start time as the host has it.
+    pub start_time: u64,
+    /// Its container; empty for none.
+    pub container: String,
+    /// Its Slurm job; empty for none.
+    pub job: String,
+}

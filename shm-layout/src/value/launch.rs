@@ -55,3 +55,11 @@ pub struct LaunchLimits {
     /// A variable had a bad value: shown as source `invalid`.
     pub invalid: bool,
 }
+
+impl LaunchLimits {
+    /// Whether the process is to be held to something.
+    pub fn asks(&self) -> bool {
+        let amount = |limit: &MemoryLimit| !matches!(limit, MemoryLimit::Unset | MemoryLimit::None);
+        self.memory.iter().any(amount) || self.cap.is_some() || self.group.is_some()
+    }
+}

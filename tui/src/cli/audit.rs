@@ -159,7 +159,7 @@ mod tests {
             change,
         };
         let entries = [Entry { number: 1, record }];
-        let log = AuditLog::of_the_system();
+        let log = AuditLog::of_the_machine(std::path::Path::new("/run/gpushare"));
         explains(&Document::of(&log, &entries));
     }
 }

@@ -44,6 +44,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("advise", "gpushare advise --apply --for 10m"),
     ("demo", "gpushare demo --seconds 60"),
     ("experiment", "gpushare experiment assets/experiments/priority.toml --svg priority.svg"),
+    ("serve", "gpushare serve --group gpu-users --admin-group wheel"),
     ("init", "gpushare init --group gpu-users"),
     ("completions", "gpushare completions bash"),
     ("man", "gpushare man --dir man1"),

@@ -1,25 +1,25 @@
 //! `gpushare init`: makes the segments ahead of the first program.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
-use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::Mode;
 use shm_layout::text::PathText as _;
-use shm_layout::{Mode, Segments};
 
 use super::{Done, segments};
-use crate::edit::audit::{AuditLog, SYSTEM_LOGS};
+use crate::edit::audit::SYSTEM_LOGS;
 use crate::text::exit::{Exit, Failure};
+use crate::text::groups;
 
-/// Make the shared segments: your own, or with --group one installation for the whole machine
+/// Make your own shared segments; with --group set up a broker for all users of the machine
 ///
 /// Not needed for your own use: the first program started with gpushare run makes them. A second
 /// init changes nothing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// As root: make /run/gpushare, shared by the users of this group; only root can change its settings
+    /// As root: install and start gpushare.service, which runs gpushare serve for the users of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
 }
@@ -36,7 +36,7 @@ fn user(out: &mut dyn Write) -> Done {
     if dir.mode == Mode::System {
         writeln!(
             out,
-            "{}: this machine has a system-wide installation; nothing to do",
+            "{}: this machine has a broker; nothing to do",
             dir.path.shown()
         )?;
         return Ok(Exit::Done);
@@ -51,59 +51,55 @@ fn user(out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
+/// The unit that starts a broker, as it is in assets.
+const UNIT: &str = include_str!("../../../assets/systemd/gpushare.service");
+/// Where it goes.
+const UNITS: &str = "/etc/systemd/system";
+
 fn system(group: &str, out: &mut dyn Write) -> Done {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::not_permitted(
-            "only root can make a system-wide installation; use sudo, or omit --group to make your own",
+            "only root can set up a machine; use sudo, or omit --group to make your own segments",
         ));
     }
-    let gid = group_number(group)?;
-    let set_aside = Segments::init_system(Path::new(SYSTEM_DIR), Some(gid))?;
-    segments::say_set_aside(set_aside.as_deref());
-    make_log().map_err(|error| {
-        Failure::failed(format!(
-            "cannot create {SYSTEM_LOGS} for the audit log: {error}"
-        ))
-    })?;
+    groups::number(group)?;
+    if group
+        .chars()
+        .any(|c| c.is_whitespace() || "\"'\\$%".contains(c))
+    {
+        return Err(Failure::usage(
+            "--group: give a name of letters, digits and dashes, or a number",
+        ));
+    }
+    let program = std::env::current_exe()?;
+    if !sd_notify::booted().unwrap_or(false) {
+        return Err(Failure::failed(format!(
+            "systemd does not run here; have {} serve --group {group} started at every boot by what does",
+            program.shown()
+        )));
+    }
+    let unit = Path::new(UNITS).join("gpushare.service");
+    let text = UNIT
+        .replace("/usr/bin/gpushare", &program.display().to_string())
+        .replace("--group gpushare", &format!("--group {group}"));
+    fs::write(&unit, text)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", unit.shown())))?;
+    for words in [
+        &["daemon-reload"][..],
+        &["enable", "--now", "gpushare.service"],
+    ] {
+        let done = Command::new("systemctl").args(words).status();
+        if !done.is_ok_and(|status| status.success()) {
+            return Err(Failure::failed(format!(
+                "systemctl {} failed; journalctl -u gpushare says why",
+                words.join(" ")
+            )));
+        }
+    }
+    writeln!(out, "{}: started, and will be at every boot", unit.shown())?;
     writeln!(
         out,
-        "{SYSTEM_DIR}: ready for the members of {group}; edits are logged in {SYSTEM_LOGS}/audit.jsonl"
-    )?;
-    writeln!(
-        out,
-        "A reboot removes it: run this at every boot, as assets/systemd/gpushare-init.service does."
+        "The members of {group} have their programs managed; edits are logged in {SYSTEM_LOGS}/audit.jsonl"
     )?;
     Ok(Exit::Done)
-}
-
-fn make_log() -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(SYSTEM_LOGS)?;
-    AuditLog::of_the_system().open_to_append().map(drop)
-}
-
-/// The number of a group given by name or number.
-fn group_number(group: &str) -> Result<u32, Failure> {
-    if group.is_empty() {
-        return Err(Failure::usage(
-            "--group: the name is empty; give a name from /etc/group or a number",
-        ));
-    }
-    if let Ok(number) = group.parse() {
-        return Ok(number);
-    }
-    let text = fs::read_to_string("/etc/group").unwrap_or_default();
-    let find = |line: &str| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(group))
-            .then(|| fields.nth(1)?.parse().ok())
-            .flatten()
-    };
-    text.lines().find_map(find).ok_or_else(|| {
-        Failure::no_such_target(format!(
-            "there is no group {group}; create it with groupadd {group} and add its users"
-        ))
-    })
 }

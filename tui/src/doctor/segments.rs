@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::socket::SOCKET;
 use shm_layout::text::PathText as _;
 use shm_layout::{Liveness, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot};
 
@@ -26,7 +27,7 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
         Finding::warn(
             "segments",
             found,
-            "ask to be added to the group that gpushare init --group was given; then log in again",
+            "ask to be added to the group of gpushare serve; then log in again",
         )
     }));
     match Segments::open_viewer(&dir.path) {
@@ -38,7 +39,7 @@ pub(super) fn check(patient: &Patient) -> (Vec<Finding>, Option<Snapshot>) {
                     dir.path.shown(),
                     match dir.mode {
                         Mode::User => "your own",
-                        Mode::System => "the machine's",
+                        Mode::System => "the machine's, from its broker",
                     },
                     shm_layout::ABI_VERSION
                 ),
@@ -78,10 +79,10 @@ pub fn may_write(dir: &Path) -> bool {
 pub fn apart(dir: &SegmentDir) -> Option<String> {
     let system = Path::new(SYSTEM_DIR);
     let chosen = std::env::var_os(variables::DIR).is_some_and(|dir| !dir.is_empty());
-    let apart = dir.mode == Mode::User && !chosen && system.join("state").exists();
+    let apart = dir.mode == Mode::User && !chosen && system.join(SOCKET).exists();
     apart.then(|| {
         format!(
-            "{SYSTEM_DIR} is there and you may not write it, so your programs use {}",
+            "{SYSTEM_DIR} has a broker that you may not use, so your programs use {}",
             dir.path.shown()
         )
     })
@@ -101,6 +102,7 @@ fn advice(error: &OpenError) -> &'static str {
         OpenError::WrongOwner { .. } | OpenError::Unsafe { .. } => {
             "set GPUSHARE_DIR to a directory of your own"
         }
+        OpenError::NoBroker { .. } => "systemctl restart gpushare, or gpushare serve as root",
         OpenError::NoSpace { .. } => "free some memory in that file system",
         _ => "see the message",
     }
@@ -118,6 +120,20 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
             )
         })
         .collect();
+    let forged = snapshot.processes.iter().filter(|process| process.forged);
+    let forged: Vec<String> = forged
+        .map(|process| process.slot.index.to_string())
+        .collect();
+    if !forged.is_empty() {
+        findings.push(Finding::fail(
+            "segments",
+            format!(
+                "forged: slots {} say something else than the broker; a user's program writes over the state",
+                forged.join(", ")
+            ),
+            "the broker repairs them within a second; if they come back, gpushare ps names the users whose programs run",
+        ));
+    }
     if !snapshot.damaged.is_empty() {
         let slots: Vec<String> = snapshot.damaged.iter().map(u16::to_string).collect();
         findings.push(Finding::fail(
@@ -126,7 +142,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
                 "damaged: another program has overwritten slots {}; their figures are wrong",
                 slots.join(", ")
             ),
-            "end the programs, remove the state file, and check which users can write to it",
+            "end the programs, and with files of your own remove the state file; check which users can write to it",
         ));
     }
     let dead = snapshot

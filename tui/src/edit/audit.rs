@@ -2,18 +2,23 @@
 //!
 //! A line is written with one `write` to a file opened for appending, so lines of several writers
 //! never mix. The log is `audit.jsonl` beside the segments, or `/var/log/gpushare/audit.jsonl` where
-//! the administrator set up one installation for all. A record holds what is needed to take the
+//! a broker serves the machine: then the broker alone writes it, and earlier parts of it are kept beside it. A record holds what is needed to take the
 //! edit back (`undo`), and the start time of the process it was meant for: a number used again by
 //! the kernel is not the same process.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
+use shm_layout::broker::private_dir;
 use shm_layout::dir::Dir;
+use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Change, Mode, OpenError, SegmentDir};
 
+use super::change::summary;
+use super::request::EditRequest;
+pub use super::request::Place;
 use crate::sample::keys::{Keys, object};
 
 /// Version of the record's shape.
@@ -23,25 +28,12 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub const SYSTEM_LOGS: &str = "/var/log/gpushare";
 /// Its name.
 const LOG: &str = "audit.jsonl";
+/// How many earlier parts of a broker's log are kept.
+const PARTS: usize = 4;
 
-/// From where an edit was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Place {
-    /// The control program.
-    Ctl,
-    /// The dashboard.
-    Tui,
-}
-
-impl Place {
-    /// As the record has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ctl => "ctl",
-            Self::Tui => "tui",
-        }
-    }
+/// The name of an earlier part; the first is the newest.
+fn earlier(part: usize) -> String {
+    format!("{LOG}.{part}")
 }
 
 /// How it ended.
@@ -78,6 +70,33 @@ object! {
     }
 }
 
+impl Record {
+    /// Of an edit that is about to be made.
+    pub fn of(request: &EditRequest, uid: u32, who: String, undoes: Option<u64>) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            time: jiff::Timestamp::now()
+                .round(jiff::Unit::Millisecond)
+                .unwrap_or_default()
+                .to_string(),
+            uid,
+            who,
+            r#where: request.place,
+            target: request.target.clone(),
+            target_start_time: request.target_start_time,
+            old: None,
+            new: summary(&request.change),
+            generation: None,
+            reason: request.reason.clone(),
+            result: Outcome::Applied,
+            refusal: None,
+            undoes,
+            change: request.change.clone(),
+            restore: None,
+        }
+    }
+}
+
 impl Keys for Place {}
 impl Keys for Outcome {}
 impl Keys for Change {}
@@ -107,7 +126,7 @@ impl AuditLog {
     /// The log that belongs to these segments.
     pub fn of(dir: &SegmentDir) -> Self {
         match dir.mode {
-            Mode::System => Self::of_the_system(),
+            Mode::System => Self::of_the_machine(&dir.path),
             Mode::User => Self {
                 dir: dir.path.clone(),
                 bits: 0o640,
@@ -146,12 +165,28 @@ impl AuditLog {
             .collect())
     }
 
-    /// The log of the installation for all.
-    pub fn of_the_system() -> Self {
-        Self {
-            dir: SYSTEM_LOGS.into(),
-            bits: 0o644,
+    /// The log of a broker: of another directory than the machine's it is beside the broker's other files.
+    pub fn of_the_machine(dir: &Path) -> Self {
+        let dir = match dir == Path::new(SYSTEM_DIR) {
+            true => SYSTEM_LOGS.into(),
+            false => private_dir(dir),
+        };
+        Self { dir, bits: 0o640 }
+    }
+
+    /// Begins a new part where this one has grown long, and removes the oldest.
+    pub fn rotate(&self, most: u64) -> io::Result<()> {
+        let dir = Dir::open(&self.dir)?;
+        let long = dir
+            .read(LOG)
+            .is_ok_and(|log| log.metadata().is_ok_and(|meta| meta.len() >= most));
+        if !long {
+            return Ok(());
         }
+        for part in (1..PARTS).rev() {
+            let _ = dir.rename(&earlier(part), &earlier(part + 1));
+        }
+        dir.rename(LOG, &earlier(1))
     }
 
     /// Where it is.
@@ -180,13 +215,21 @@ impl AuditLog {
 
     /// All records, oldest first, each with its number from 1; a damaged line is skipped and counted.
     pub fn read(&self) -> io::Result<History> {
-        let file = match Dir::open(&self.dir).and_then(|dir| dir.read(LOG)) {
-            Ok(file) => file,
+        let dir = match Dir::open(&self.dir) {
             Err(OpenError::Missing { .. }) => return Ok(History::default()),
-            Err(error) => return Err(error.into()),
+            found => found?,
         };
         let mut history = History::default();
-        for (at, line) in BufReader::new(file).split(b'\n').enumerate() {
+        let names = (1..=PARTS).rev().map(earlier).chain([LOG.to_owned()]);
+        let mut lines = Vec::new();
+        for name in names {
+            match dir.read(&name) {
+                Ok(file) => lines.extend(BufReader::new(file).split(b'\n')),
+                Err(OpenError::Missing { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for (at, line) in lines.into_iter().enumerate() {
             let line = line?;
             match serde_json::from_slice(&line) {
                 Ok(record) => history.entries.push(Entry {

@@ -9,10 +9,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, EditError, Operator, SegmentDir, SlotId, clock, snapshot, text};
+use shm_layout::{Change, Mode, Operator, SegmentDir, SlotId, clock, snapshot};
 
 use super::change::summary;
-use crate::edit::audit::{AuditLog, Outcome, Place, Record, SCHEMA_VERSION};
+pub use super::request::EditRequest;
+use crate::edit::ask::{Refusal, ask};
+use crate::edit::audit::{AuditLog, Outcome, Record};
 use crate::text::users;
 
 mod failure;
@@ -22,55 +24,6 @@ pub use failure::EditFailure;
 
 /// How long [`Editor::apply`] waits for the living to apply it.
 pub const ACKNOWLEDGEMENT: Duration = Duration::from_secs(3);
-
-/// One edit, and what the audit log should know about it.
-#[derive(Debug, Clone)]
-pub struct EditRequest {
-    /// What is to change.
-    pub change: Change,
-    /// Its target, as a person would say it: `41849 vllm-worker`, `gpu0`, `group team-a`.
-    pub target: String,
-    /// That process's start time in clock ticks.
-    pub target_start_time: Option<u64>,
-    /// Why, in the words of who does it.
-    pub reason: Option<String>,
-    /// From where.
-    pub place: Place,
-    /// Refuse unless the segments are still at this generation; `None` takes them as they are.
-    pub expected_generation: Option<u64>,
-}
-
-impl EditRequest {
-    /// An edit without a reason that takes the segments as they are.
-    pub fn new(change: Change, target: impl Into<String>, place: Place) -> Self {
-        Self {
-            change,
-            target: target.into(),
-            target_start_time: None,
-            reason: None,
-            place,
-            expected_generation: None,
-        }
-    }
-
-    /// The same with a reason.
-    pub fn because(mut self, reason: Option<String>) -> Self {
-        self.reason = reason;
-        self
-    }
-
-    /// Refuses a reason in which a character does not show: others will read it.
-    fn check_reason(&self) -> Result<(), EditFailure> {
-        let reason = self.reason.as_deref().unwrap_or_default();
-        text::visible(reason).map_err(|error| EditFailure::Edit {
-            target: self.target.clone(),
-            error: EditError::Invalid {
-                field: "reason",
-                why: error.to_string(),
-            },
-        })
-    }
-}
 
 /// A done edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +48,17 @@ pub fn set_aside(file: &Path) -> String {
         "the settings of earlier segments are no longer in force, because their state was removed; they are kept in {}",
         file.shown()
     )
+}
+
+/// That a request is one that others can read.
+pub fn sound(request: &EditRequest) -> Result<(), EditFailure> {
+    match request.fault() {
+        None => Ok(()),
+        Some(error) => Err(EditFailure::Edit {
+            target: request.target.clone(),
+            error,
+        }),
+    }
 }
 
 /// Makes edits, and records them.
@@ -155,7 +119,7 @@ impl Editor {
 
     /// Checks an edit without doing it, as doing it would, and says what it would replace.
     pub fn check(&self, request: &EditRequest) -> Result<Change, EditFailure> {
-        request.check_reason()?;
+        sound(request)?;
         self.preview(&request.change, &request.target)
     }
 
@@ -180,7 +144,20 @@ impl Editor {
     }
 
     fn submit_as(&self, request: EditRequest, undoes: Option<u64>) -> Result<Applied, EditFailure> {
-        let sound = request.check_reason();
+        let sound = sound(&request);
+        if let (Ok(()), true) = (&sound, self.is_brokered()) {
+            let answered = ask(&self.dir.path, &request, undoes);
+            let (edit, unlogged) =
+                answered.map_err(|Refusal { exit, why }| EditFailure::Broker { exit, why })?;
+            return Ok(self.refresh(Applied {
+                generation: edit.generation,
+                old: edit.old,
+                new: request.change,
+                acknowledged_by: Vec::new(),
+                missing: Vec::new(),
+                unlogged,
+            }));
+        }
         let done = sound.and_then(|()| self.operator()).and_then(|operator| {
             operator
                 .edit(request.expected_generation, &request.change, clock::now())
@@ -214,8 +191,11 @@ impl Editor {
             Err(failure) => {
                 record.result = Outcome::Refused;
                 record.refusal = Some(failure.to_string());
-                // A refused edit changed nothing; that it also could not be recorded changes nothing more.
-                let _ = self.log.append(&record);
+                // A refused edit changed nothing; that it also could not be recorded changes nothing more. On a machine
+                // with a broker the log is the broker's.
+                if self.dir.mode == Mode::User {
+                    let _ = self.log.append(&record);
+                }
                 Err(failure)
             }
         }
@@ -247,6 +227,13 @@ impl Editor {
         self.refresh(applied)
     }
 
+    /// Whether edits are asked of the machine's broker, which checks and records them.
+    fn is_brokered(&self) -> bool {
+        self.operator
+            .as_ref()
+            .is_ok_and(|operator| operator.segments().is_brokered())
+    }
+
     fn operator(&self) -> Result<&Operator, EditFailure> {
         self.operator
             .as_ref()
@@ -258,26 +245,6 @@ impl Editor {
     }
 
     fn record(&self, request: &EditRequest, undoes: Option<u64>) -> Record {
-        Record {
-            schema_version: SCHEMA_VERSION,
-            time: jiff::Timestamp::now()
-                .round(jiff::Unit::Millisecond)
-                .unwrap_or_default()
-                .to_string(),
-            uid: self.uid,
-            who: self.who.clone(),
-            r#where: request.place,
-            target: request.target.clone(),
-            target_start_time: request.target_start_time,
-            old: None,
-            new: summary(&request.change),
-            generation: None,
-            reason: request.reason.clone(),
-            result: Outcome::Applied,
-            refusal: None,
-            undoes,
-            change: request.change.clone(),
-            restore: None,
-        }
+        Record::of(request, self.uid, self.who.clone(), undoes)
     }
 }

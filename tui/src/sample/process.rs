@@ -78,6 +78,8 @@ pub enum ProcessState {
     Returning,
     /// Its memory comes back.
     Restoring,
+    /// A slot that the machine's broker gave to no process: another program wrote it.
+    Forged,
     /// NVML sees it, no shim does.
     Unmanaged,
     /// NVIDIA's MPS server, which runs the kernels of its clients.
@@ -97,6 +99,7 @@ impl ProcessState {
         let any = |state| view.devices.iter().any(|h| h.lock.state == state);
         let silent = now_ns.saturating_sub(view.heartbeat_ns) > STUCK_NS;
         match view.alive {
+            _ if view.forged && view.vouched.is_none() => ProcessState::Forged,
             Liveness::Dead => ProcessState::Gone,
             _ if stopped => ProcessState::Stopped,
             Liveness::Live if silent && view.heartbeat_ns > 0 => ProcessState::Stuck,
@@ -154,6 +157,7 @@ impl ProcessState {
             ProcessState::Evicted => "evicted",
             ProcessState::Returning => "returning",
             ProcessState::Restoring => "restoring",
+            ProcessState::Forged => "forged",
             ProcessState::Unmanaged => "unmanaged",
             ProcessState::Server => "server",
         }

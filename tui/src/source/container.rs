@@ -2,7 +2,7 @@
 
 /// `docker-9f3c…​.scope`, `/docker/9f3c…`, `libpod-…`, `cri-containerd-…` → the first twelve digits; `/lxc/NAME` and
 /// `machine-NAME.scope` → the name; anything else is not a container.
-pub(super) fn of_cgroup(path: &str) -> Option<String> {
+pub fn of_cgroup(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     parts.iter().enumerate().rev().find_map(|(at, part)| {
         let parent = at.checked_sub(1).and_then(|before| parts.get(before));

@@ -82,7 +82,10 @@ pub(super) fn process(mut view: ProcessView, devices: &[DeviceSample]) -> Proces
     let holdings = mem::take(&mut view.devices).into_iter();
     let holdings = holdings.filter_map(holding).collect();
     ProcessSample {
-        container: super::container::of_cgroup(&view.identity.cgroup),
+        container: match &view.vouched {
+            Some(vouched) => Some(vouched.container.clone()).filter(|name| !name.is_empty()),
+            None => super::container::of_cgroup(&view.identity.cgroup),
+        },
         view: view.with(holdings),
         ..ProcessSample::default()
     }

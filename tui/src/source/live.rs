@@ -97,7 +97,8 @@ impl Live {
             let meta = fs::symlink_metadata(self.dir.join(name)).ok()?;
             Some((meta.ino(), meta.len()))
         });
-        if self.open.as_ref().is_some_and(|open| open.files == files) {
+        let stands = |open: &Open| open.files == files && !open.segments.is_outdated();
+        if self.open.as_ref().is_some_and(stands) {
             return Ok(());
         }
         self.open = None;
@@ -164,7 +165,10 @@ impl Live {
         now_ns: u64,
         devices: &[DeviceSample],
     ) -> ProcessSample {
-        let pid = self.host_pid(view.slot, &view.identity, now_ns);
+        let pid = match &view.vouched {
+            Some(vouched) => Some(vouched.pid),
+            None => self.host_pid(view.slot, &view.identity, now_ns),
+        };
         let process = join::process(view, devices);
         let stopped = pid.is_some_and(pids::is_stopped);
         ProcessSample {

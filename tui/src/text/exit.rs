@@ -60,6 +60,12 @@ impl Exit {
         Self::Done
     }
 
+    /// The code of a number.
+    pub fn of_code(code: u8) -> Option<Self> {
+        let mut all = TABLE.iter();
+        all.find_map(|(exit, number, _)| (*number == code).then_some(*exit))
+    }
+
     /// The number the process ends with.
     pub fn code(self) -> u8 {
         self as u8

@@ -27,6 +27,13 @@ pub enum EditFailure {
         /// Why.
         error: EditError,
     },
+    /// The machine's broker refused, or did not answer.
+    Broker {
+        /// The code a program should end with.
+        exit: Exit,
+        /// Why, as a sentence.
+        why: String,
+    },
     /// Taking back was refused: something else has changed since.
     Undo(String),
     /// Taking back was refused: there is nothing to undo.
@@ -61,6 +68,7 @@ impl EditFailure {
                 error: EditError::Invalid { .. },
                 ..
             } => Exit::Usage,
+            Self::Broker { exit, .. } => *exit,
             _ => Exit::Failed,
         }
     }
@@ -109,7 +117,7 @@ impl fmt::Display for EditFailure {
                 "you may read the segments in {} but not edit them: {why}; run this as their owner or as root",
                 dir.shown()
             ),
-            Self::Open { why, .. } => f.write_str(why),
+            Self::Open { why, .. } | Self::Broker { why, .. } => f.write_str(why),
             Self::Edit { target, error } => Self::sentence(&plain(target), error, f),
             Self::Undo(why) | Self::NothingToUndo(why) => f.write_str(why),
         }

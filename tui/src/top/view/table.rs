@@ -154,7 +154,10 @@ fn role(key: &str, value: &Value<'_>, row: &Row<'_>) -> Role {
         ("denials", Value::Count(1..)) => Role::Bad,
         ("left", Value::Span(_)) => Role::Warn,
         ("state", _) => match row.process.state {
-            ProcessState::Stuck | ProcessState::Gone | ProcessState::Lost => Role::Bad,
+            ProcessState::Stuck
+            | ProcessState::Gone
+            | ProcessState::Lost
+            | ProcessState::Forged => Role::Bad,
             ProcessState::Unmanaged
             | ProcessState::Paused
             | ProcessState::Memwait

@@ -1,0 +1,438 @@
+//! The broker's hold on a machine's segments: makes them or finds them again, hands out descriptions of them, gives
+//! slots to processes that the kernel vouches for, and takes them back.
+//!
+//! ```text
+//!   state      a memfd without a name, sealed against shrink and grow     tenants write
+//!   control    a file in a directory that root alone may enter            tenants have read-only descriptions
+//!   identity   the same                                                   tenants have read-only descriptions
+//! ```
+//!
+//! What a tenant has of `control` and `identity` was opened through a mount that cannot be written ([`crate::readonly`]),
+//! so that root in a container cannot open it again for writing either.
+//!
+//! A broker that starts finds the files by their names and the state by its inode: among descriptors that it is given, or
+//! in the mappings of a process that the roll names. When none has it any more, nothing of it is missed: a new one is
+//! made, and the settings go on, because a slot's lives are counted in `identity`.
+
+mod find;
+
+use std::{
+    fs::{File, Permissions},
+    io,
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::fs::PermissionsExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
+
+use crate::{
+    clock, codec,
+    create::{self, Access, Instance, Kind, Mapped},
+    dir::Dir,
+    edit::Operator,
+    error::OpenError,
+    identity::{decode_vouched, encode_vouched},
+    liveness::{self, Mark},
+    primitive::Ordering,
+    protocol::{
+        claim::{self, Phase},
+        seqlock,
+    },
+    readonly::ReadOnly,
+    reap::{Cause, give_back},
+    roll::Roll,
+    segment::{RollMap, Segments, Three},
+    socket::SEALS,
+    state::{IDENTITY_WORDS, Slot},
+    value::{Event, EventKind, Identity, MAX_PROCESSES, SlotId, Vouched},
+};
+
+/// How many slots one user may have, and how many are left to users who have few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most for one user.
+    pub per_user: usize,
+}
+
+/// So many slots at the end are for users who have at most [`FEW`].
+const RESERVED: usize = 32;
+const FEW: usize = 3;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { per_user: 192 }
+    }
+}
+
+/// The segments, and what is needed to hand them out.
+pub struct Broker {
+    segments: Segments,
+    state: File,
+    private: Dir,
+    /// `None` where the kernel or a sandbox does not allow such a mount: then root in a container may write what it is
+    /// handed, and other users may not.
+    readonly: Option<ReadOnly>,
+    limits: Limits,
+    /// Who has each slot.
+    owners: Vec<Option<u32>>,
+    /// Whether the memory of an earlier broker was found.
+    resumed: bool,
+    _lock: File,
+}
+
+/// Why a broker cannot start.
+#[derive(Debug)]
+pub enum BrokerError {
+    /// Another one runs.
+    Running(PathBuf),
+    /// Processes run that use segments of another release.
+    InUse(PathBuf),
+    /// The segments cannot be made.
+    Open(OpenError),
+}
+
+impl std::fmt::Display for BrokerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use crate::text::PathText as _;
+        match self {
+            Self::Running(dir) => write!(
+                f,
+                "a broker serves {} already; gpushare serve --upgrade takes over from it",
+                dir.shown()
+            ),
+            Self::InUse(dir) => write!(
+                f,
+                "{} is of another release, and programs may still use it; end them, remove {} and start the broker again",
+                dir.shown(),
+                dir.shown()
+            ),
+            Self::Open(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BrokerError {}
+
+impl From<OpenError> for BrokerError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+/// Why a process gets no slot, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSlot(pub String);
+
+/// Where the files that tenants must not reach are: beside the directory that containers mount, not in it.
+pub fn private_dir(dir: &Path) -> PathBuf {
+    let mut name = dir.as_os_str().to_owned();
+    name.push("-private");
+    name.into()
+}
+
+impl Broker {
+    /// Makes the segments of a directory, or finds them again; `given` are descriptors among which the state may be.
+    pub fn open(dir: &Path, given: Vec<OwnedFd>, limits: Limits) -> Result<Broker, BrokerError> {
+        let private = Dir::open_or_make(&private_dir(dir))?;
+        let io = |op| create::failed(private.path(), op);
+        private.set_bits(0o700).map_err(io("set the mode of"))?;
+        let locked = private.lock().map_err(io("lock"))?;
+        let lock = locked.ok_or_else(|| BrokerError::Running(dir.to_path_buf()))?;
+        let (control, roll) = files(&private)?;
+        let roll = RollMap::of(roll);
+        let found = find::state(roll.words(), given);
+        let resumed = found.is_some();
+        let state = match found {
+            Some(state) => state,
+            None => make_state(private.path(), control.instance)?,
+        };
+        let path = private.path().join(Kind::State.name());
+        let instance = control.instance;
+        let mapped = create::map(path, &state, Kind::State, Access::Write, instance)?;
+        roll.words().begin(mapped.id.ino, std::process::id());
+        let three = Three {
+            state: mapped,
+            control,
+            roll,
+        };
+        let segments = Segments::of_three(dir, three, true, None, true);
+        let broker = Broker {
+            owners: vec![None; MAX_PROCESSES],
+            readonly: ReadOnly::of(private.fd()).ok(),
+            segments,
+            state,
+            private,
+            limits,
+            resumed,
+            _lock: lock,
+        };
+        Ok(broker)
+    }
+
+    /// The segments, all to be written.
+    pub fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Whether the memory of an earlier broker was found.
+    pub fn resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// Whether root in a container is kept from writing what it is handed to read.
+    pub fn is_tight(&self) -> bool {
+        self.readonly.is_some()
+    }
+
+    /// The state, to be kept for the next broker.
+    pub fn state(&self) -> BorrowedFd<'_> {
+        self.state.as_fd()
+    }
+
+    /// To make edits.
+    pub fn operator(&self) -> Operator {
+        Operator::of(&self.segments)
+    }
+
+    /// Descriptions of the segments for one client, of no other: state, control, identity.
+    pub fn descriptions(&self, write_state: bool) -> io::Result<[File; 3]> {
+        let again = format!("/proc/self/fd/{}", self.state.as_raw_fd());
+        let state = File::options().read(true).write(write_state).open(again)?;
+        let read = |kind: Kind| match &self.readonly {
+            Some(readonly) => readonly.open(kind.name()),
+            None => self.private.read(kind.name()).map_err(io::Error::from),
+        };
+        Ok([state, read(Kind::Control)?, read(Kind::Identity)?])
+    }
+
+    /// Who has slots by the roll, as an earlier broker left it. Each is given to us to watch, or to take back.
+    pub fn inherited(&mut self) -> Vec<(SlotId, Identity, Vouched)> {
+        let roll = roll_of(&self.segments);
+        let mut found = Vec::new();
+        for index in 0..MAX_PROCESSES {
+            let Some(entry) = roll.entry(index) else {
+                break;
+            };
+            let (Some(epoch), Some(words)) = (entry.live(), entry.read()) else {
+                // A broker that was killed while it wrote the entry gave the slot to no process.
+                continue;
+            };
+            let id = SlotId {
+                index: index as u16,
+                epoch,
+            };
+            let (identity, vouched) = decode_vouched(&words);
+            self.owners[index] = Some(identity.uid);
+            found.push((id, identity, vouched));
+        }
+        found
+    }
+
+    /// Gives a process a slot, and enters its group: the slot, and the group's index + 1.
+    pub fn assign(
+        &mut self,
+        who: &Identity,
+        vouched: &Vouched,
+        group: Option<&str>,
+    ) -> Result<(SlotId, u32), NoSlot> {
+        let index = self.room_for(who.uid)?;
+        let state = self.segments.state();
+        let slot = &state.slots[index];
+        let roll = roll_of(&self.segments);
+        let entry = roll
+            .entry(index)
+            .ok_or_else(|| NoSlot("no such slot".into()))?;
+        let epoch = entry.epoch().wrapping_add(1).max(1);
+        let id = SlotId {
+            index: index as u16,
+            epoch,
+        };
+        claim::begin(&slot.claim, epoch);
+        liveness::disown_word(&slot.keeper);
+        entry.take(epoch, &encode_vouched(who, vouched));
+        self.owners[index] = Some(who.uid);
+        let name = group.and_then(codec::name_words);
+        let member = name.and_then(|name| state.enter_group(&name));
+        // Before the next process asks: a group that no slot refers to may be written over.
+        let member = member.map_or(0, |index| index as u32 + 1);
+        slot.group.store(member, Ordering::Relaxed);
+        Ok((id, member))
+    }
+
+    /// A free slot for a user, if that user may have one more.
+    fn room_for(&self, uid: u32) -> Result<usize, NoSlot> {
+        let owners = self.owners.iter().flatten();
+        let has = owners.filter(|owner| **owner == uid).count();
+        let free = self.owners.iter().filter(|owner| owner.is_none()).count();
+        let turned_away = |why: String| {
+            let (state, now) = (self.segments.state(), clock::now());
+            state.count_unmanaged(now);
+            state.publish(Event {
+                slot: u16::MAX,
+                ..Event::of(now, SlotId { index: 0, epoch: 0 }, EventKind::Unmanaged)
+            });
+            Err(NoSlot(why))
+        };
+        if has >= self.limits.per_user {
+            return turned_away(format!(
+                "user {uid} has {has} slots, and one user may have {}; end some of that user's programs",
+                self.limits.per_user
+            ));
+        }
+        let place = self.owners.iter().position(Option::is_none);
+        match place {
+            Some(place) if free > RESERVED || has < FEW => Ok(place),
+            Some(_) => turned_away(format!(
+                "the last {free} of {MAX_PROCESSES} slots are kept for users who have less than {FEW}, and user {uid} has {has}; \
+                 end some programs"
+            )),
+            None => turned_away(format!(
+                "all {MAX_PROCESSES} process slots are taken; end another process and start this one again"
+            )),
+        }
+    }
+
+    /// Knows that a slot was [given back](Reaper::give_back).
+    pub fn forget(&mut self, slot: SlotId) {
+        self.owners[usize::from(slot.index)] = None;
+    }
+
+    /// What gives slots back, on a thread of its own: it works on words that tenants may write meanwhile.
+    pub fn reaper(&self) -> Reaper {
+        Reaper(self.segments.clone())
+    }
+
+    /// Whether a process that lives has let go of the segments: it has become another program.
+    pub fn has_let_go(&self, slot: SlotId, pid: u32) -> bool {
+        let words = &self.segments.state().slots[usize::from(slot.index)];
+        liveness::mark_of(&words.keeper) == Mark::Dead
+            && find::mapping(pid, roll_of(&self.segments).state()) == find::Mapping::None
+    }
+
+    /// Remembers that an administrator paused a process: its user may not resume it.
+    pub fn hold(&self, slot: SlotId, held: bool) {
+        if let Some(entry) = roll_of(&self.segments).entry(usize::from(slot.index)) {
+            entry.held.store(u64::from(held), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an administrator paused it.
+    pub fn is_held(&self, slot: SlotId) -> bool {
+        let entry = roll_of(&self.segments).entry(usize::from(slot.index));
+        entry.is_some_and(|entry| entry.held.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Who has a slot.
+    pub fn who(&self, slot: SlotId) -> Option<(Identity, Vouched)> {
+        let roll = roll_of(&self.segments);
+        let entry = roll
+            .entry(usize::from(slot.index))
+            .filter(|_| roll.lives(slot))?;
+        Some(decode_vouched(&entry.read()?))
+    }
+
+    /// Puts right what tenants wrote over: who has a slot, by its own words. Returns the slots that claim to be taken and
+    /// were given to no process.
+    pub fn repair(&self) -> Vec<SlotId> {
+        let (state, roll) = (self.segments.state(), roll_of(&self.segments));
+        let mut forged = Vec::new();
+        for (index, slot) in state.slots.iter().enumerate() {
+            let Some(entry) = roll.entry(index) else {
+                break;
+            };
+            // ORDER: pairs with the Release in publish.
+            let (epoch, phase) = claim::parse(slot.claim.load(Ordering::Acquire));
+            match (entry.live(), phase) {
+                (None, Phase::Free) => {}
+                (None, _) if self.owners[index].is_none() => forged.push(SlotId {
+                    index: index as u16,
+                    epoch: entry.epoch(),
+                }),
+                (Some(live), Phase::Live) if live == epoch => {
+                    let known = entry.read().map(|words| decode_vouched(&words).0);
+                    if let Some(known) = known {
+                        tell_who(slot, &known);
+                    }
+                }
+                _ => {}
+            }
+        }
+        forged
+    }
+}
+
+/// Writes who has a slot into it, unless it is there.
+fn tell_who(slot: &Slot, known: &Identity) {
+    let mut words = [0; IDENTITY_WORDS];
+    let read = seqlock::read(&slot.identity_seq, &slot.identity, &mut words);
+    if read.is_none() || words != known.encode() {
+        seqlock::write(&slot.identity_seq, &slot.identity, &known.encode());
+    }
+}
+
+/// Gives slots back.
+pub struct Reaper(Segments);
+
+impl Reaper {
+    /// Takes a dead process's slot out of every queue and sum, and frees it.
+    pub fn give_back(&self, slot: SlotId) {
+        let Some(entry) = roll_of(&self.0).entry(usize::from(slot.index)) else {
+            return;
+        };
+        give_back(&self.0, slot, clock::now(), Cause::Death);
+        entry.free();
+    }
+}
+
+/// A broker's segments have one.
+fn roll_of(segments: &Segments) -> &Roll {
+    segments.roll().expect("made with a roll")
+}
+
+/// Both files, made where they are missing, of an earlier boot, or not of one instance and used by no process.
+fn files(private: &Dir) -> Result<(Mapped, Mapped), BrokerError> {
+    let look = |kind| create::open_checked(private, kind, Access::Write);
+    for _ in 0..2 {
+        let found = (look(Kind::Control), look(Kind::Identity));
+        let replace = match found {
+            (Ok(control), Ok(roll)) => {
+                if control.instance == roll.instance {
+                    return Ok((control, roll));
+                }
+                // A broker was killed between the two: it had no clients yet.
+                true
+            }
+            (Err(error), _) | (_, Err(error)) => match error {
+                OpenError::Missing { .. } | OpenError::StaleBoot { .. } => true,
+                OpenError::WrongVersion { path, .. } => return Err(BrokerError::InUse(path)),
+                other => return Err(other.into()),
+            },
+        };
+        let instance = Instance::fresh();
+        for kind in [Kind::Identity, Kind::Control] {
+            create::publish(private, kind, instance, replace)?;
+        }
+    }
+    let path = private.path().to_path_buf();
+    Err(OpenError::NotReady { path }.into())
+}
+
+/// A state that nothing can cut short, for root alone to open.
+fn make_state(path: &Path, instance: Instance) -> Result<File, OpenError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let io = |op| create::failed(path, op);
+    let made = memfd_create(find::NAME, flags).map_err(io::Error::from);
+    let state = File::from(made.map_err(io("create a memfd for"))?);
+    let private = Permissions::from_mode(0o600);
+    state
+        .set_permissions(private)
+        .map_err(io("set the mode of"))?;
+    create::make_room(path, &state, Kind::State)?;
+    create::write_header(&state, Kind::State, instance).map_err(io("initialise"))?;
+    let sealed = fcntl_add_seals(&state, SEALS).map_err(io::Error::from);
+    sealed.map_err(io("seal"))?;
+    Ok(state)
+}

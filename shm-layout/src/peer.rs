@@ -1,0 +1,122 @@
+//! Who is at the other end of a socket, by the kernel's account at the moment of its connection: what the peer does later,
+//! dies of or becomes has no say in it.
+
+#![expect(unsafe_code, reason = "two socket options that rustix does not know")]
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt::socket_peercred,
+    process::{PidfdFlags, pidfd_open},
+};
+
+// The kernel's ABI (asm-generic/socket.h); not all libcs name them.
+const SO_PEERGROUPS: i32 = 59;
+const SO_PEERPIDFD: i32 = 77;
+
+/// The process that connected.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its pid, as we see it.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its other groups.
+    pub groups: Vec<u32>,
+    /// The process itself, whatever becomes of its number.
+    pub process: OwnedFd,
+}
+
+impl Peer {
+    /// Of a connected socket. An error where the process is gone.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+        let credentials = socket_peercred(socket)?;
+        let process = match pidfd(socket)? {
+            Some(process) => process,
+            // A kernel before 6.5. A number that passed to another process meanwhile is told by its user, below.
+            None => pidfd_open(credentials.pid, PidfdFlags::empty())?,
+        };
+        let peer = Peer {
+            pid: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
+            uid: credentials.uid.as_raw(),
+            gid: credentials.gid.as_raw(),
+            groups: groups(socket)?,
+            process,
+        };
+        if peer.has_ended() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(peer)
+    }
+
+    /// Whether the process has ended: what was read of its number in `/proc` before may be another's.
+    pub fn has_ended(&self) -> bool {
+        has_ended(&self.process)
+    }
+}
+
+/// Whether the process of a pidfd has ended.
+pub fn has_ended(process: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// `None` where the kernel has no such thing.
+fn pidfd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let mut fd: i32 = -1;
+    let mut size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the place is ours and as long as we say.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &raw mut size,
+        )
+    };
+    if result == 0 && fd >= 0 {
+        // SAFETY: the kernel made this descriptor for us just now.
+        return Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOPROTOOPT) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0_u32; 64];
+    loop {
+        let mut size = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: the place is ours and as long as we say.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut size,
+            )
+        };
+        let wanted = size as usize / size_of::<u32>();
+        if result == 0 {
+            groups.truncate(wanted);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ERANGE) if wanted > groups.len() => groups.resize(wanted, 0),
+            // A kernel before 4.13: then they are not known.
+            Some(libc::ENOPROTOOPT) => return Ok(Vec::new()),
+            _ => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The way to the broker of a machine: a socket of whole packets, beside which descriptors travel.
+//!
+//! A broker that hangs must not hang its clients: whatever is asked, the answer comes within [`PATIENCE`] or not at all.
+//! A client believes what root's socket says and checks what it is handed: a state that another process could cut short is
+//! not mapped.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{SealFlags, fcntl_get_seals},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, connect, recvmsg, sendmsg, socket_with,
+        sockopt::{self, Timeout},
+    },
+};
+
+use crate::{
+    error::OpenError,
+    wire::{self, Message, Verb},
+};
+
+/// Its name in the directory.
+pub const SOCKET: &str = "socket";
+/// How long an answer may take.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// How many descriptors an answer carries at most.
+const DESCRIPTORS: usize = 4;
+/// The seals of a state: nothing makes it shorter or longer, and no seal is added.
+pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
+/// A connection to the broker.
+pub struct Connection {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Connection {
+    /// Connects to the broker of a directory.
+    pub fn to(dir: &Path) -> Result<Self, OpenError> {
+        let path = dir.join(SOCKET);
+        match Self::connect(&path) {
+            Ok(socket) => Ok(Self { socket, path }),
+            Err(errno) => Err(no_broker(&path, errno.into())),
+        }
+    }
+
+    fn connect(path: &Path) -> rustix::io::Result<OwnedFd> {
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            allow(&socket, Timeout::Send, until)?;
+            match connect(&socket, &address) {
+                Err(Errno::INTR) => {}
+                Err(Errno::ISCONN) => return Ok(socket),
+                done => return done.map(|()| socket),
+            }
+        }
+    }
+
+    /// Asks, and waits for the answer and its descriptors.
+    pub fn ask(&self, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
+        let heard = self.exchange(question);
+        let (answer, descriptors) = heard.map_err(|error| no_broker(&self.path, error))?;
+        if answer.verb == Verb::Done {
+            return Ok((answer, descriptors));
+        }
+        let why = answer.text(wire::Field::Why);
+        Err(OpenError::Refused {
+            path: self.path.clone(),
+            why: why.unwrap_or("it did not say why").to_owned(),
+            exit: answer.number(wire::Field::Exit),
+        })
+    }
+
+    fn exchange(&self, question: &Message) -> io::Result<(Message, Vec<OwnedFd>)> {
+        let until = Instant::now() + PATIENCE;
+        let bytes = question.encode();
+        loop {
+            allow(&self.socket, Timeout::Send, until)?;
+            match send(self.socket.as_fd(), &bytes, &[]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                sent => break sent?,
+            }
+        }
+        loop {
+            allow(&self.socket, Timeout::Recv, until)?;
+            match receive(self.socket.as_fd()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                heard => {
+                    let (bytes, descriptors) = heard?;
+                    let answer = Message::decode(&bytes).map_err(io::Error::other)?;
+                    return Ok((answer, descriptors));
+                }
+            }
+        }
+    }
+}
+
+/// What is left until then is how long the next call may block.
+fn allow(socket: &OwnedFd, which: Timeout, until: Instant) -> rustix::io::Result<()> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left < Duration::from_micros(1) {
+        return Err(Errno::TIMEDOUT);
+    }
+    sockopt::set_socket_timeout(socket, which, Some(left))
+}
+
+fn no_broker(path: &Path, source: io::Error) -> OpenError {
+    OpenError::NoBroker {
+        path: path.to_path_buf(),
+        source: match source.kind() {
+            // What a time limit of a socket says.
+            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+            _ => source,
+        },
+    }
+}
+
+/// Sends a packet whole, with descriptors.
+pub fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL;
+    let sent = sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, flags)?;
+    if sent == bytes.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Receives a packet whole, and the descriptors that come with it.
+fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut bytes = vec![0; wire::MOST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut beside,
+        flags,
+    )?;
+    let mut descriptors = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(handed) = message {
+            descriptors.extend(handed);
+        }
+    }
+    match got.bytes {
+        0 => Err(io::ErrorKind::ConnectionReset.into()),
+        _ if got.flags.contains(ReturnFlags::TRUNC) => Err(io::ErrorKind::InvalidData.into()),
+        length => {
+            bytes.truncate(length);
+            Ok((bytes, descriptors))
+        }
+    }
+}
+
+/// Whether nothing can cut this file short under who has it mapped.
+pub(crate) fn is_sealed(file: &std::fs::File, size: u64) -> bool {
+    let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS));
+    sealed && file.metadata().is_ok_and(|meta| meta.len() == size)
+}

@@ -1,0 +1,264 @@
+//! What the broker and its clients say to each other: the name of each message and field, once, for both sides.
+//!
+//! One packet is one message: lines of text, each a name and a value. Any bytes may come; what is not a message is
+//! refused by a sentence. A field that one side does not know is passed over, so that fields may be added.
+//!
+//! ```text
+//!   gpushare 1 open               gpushare 1 done              gpushare 1 refused
+//!   abi 5                         abi 5                        why all slots of user 1000 are taken; end …
+//!   access workload               + state, control, identity
+//! ```
+
+use std::{fmt, str::FromStr};
+
+/// The version of the messages; it grows when one that an older side sends means something else.
+pub const VERSION: u32 = 1;
+/// The longest message.
+pub const MOST: usize = 64 << 10;
+/// What every message begins with.
+const MAGIC: &str = "gpushare";
+
+/// Declares words of the wire: the enum, its word and back.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$one:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$one])* $variant,)*
+        }
+
+        impl $name {
+            /// Its word on the wire.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            fn of_word(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+words! {
+    /// What a message is.
+    Verb {
+        /// Asks for the segments: `abi`, `access`. The answer carries three descriptors: state, control, identity.
+        Open = "open",
+        /// Asks for a slot, behind `open` on the same connection: `label`, `group`. The answer: `slot`, `epoch`, `member`.
+        Register = "register",
+        /// Asks for an edit: `json`. The answer: `json`.
+        Edit = "edit",
+        /// Asks what the broker is. The answer: `abi`, `release`, `pid`, `json`.
+        Status = "status",
+        /// Another broker takes over; root alone may ask. The answer carries two descriptors: state, the listening socket.
+        Upgrade = "upgrade",
+        /// Answers: it is done.
+        Done = "done",
+        /// Answers: it is not, and `why`.
+        Refused = "refused",
+    }
+}
+
+words! {
+    /// A value in a message.
+    Field {
+        /// The segments' version.
+        Abi = "abi",
+        /// `workload` for a state to write, `viewer` for one to read.
+        Access = "access",
+        /// The program's release.
+        Release = "release",
+        /// A process.
+        Pid = "pid",
+        /// The name of a process.
+        Label = "label",
+        /// The name of its group.
+        Group = "group",
+        /// A slot's index.
+        Slot = "slot",
+        /// A slot's life.
+        Epoch = "epoch",
+        /// The place of its group in the table, + 1.
+        Member = "member",
+        /// A document.
+        Json = "json",
+        /// Why something was refused, as a sentence.
+        Why = "why",
+        /// The exit code of a refusal.
+        Exit = "exit",
+    }
+}
+
+/// `access`: state to be written.
+pub const WORKLOAD: &str = "workload";
+/// `access`: all to be read.
+pub const VIEWER: &str = "viewer";
+
+/// One packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What it is.
+    pub verb: Verb,
+    fields: Vec<(Field, String)>,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoMessage {
+    /// They are nothing of ours.
+    Foreign,
+    /// They are of another version.
+    Version(u32),
+    /// A word that this side does not know.
+    Unknown,
+}
+
+impl fmt::Display for NoMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("this is no message of gpushare"),
+            Self::Version(theirs) => write!(
+                f,
+                "a message of version {theirs} met a program that speaks version {VERSION}; \
+                 use the library, the tools and the broker of one release"
+            ),
+            Self::Unknown => f.write_str(
+                "a message that this release does not know; use the library, the tools and the broker of one release",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoMessage {}
+
+impl Message {
+    /// A message without values.
+    pub fn new(verb: Verb) -> Self {
+        Self {
+            verb,
+            fields: Vec::new(),
+        }
+    }
+
+    /// A refusal.
+    pub fn refused(why: impl fmt::Display) -> Self {
+        Self::new(Verb::Refused).with(Field::Why, why)
+    }
+
+    /// The same with a value.
+    #[must_use]
+    pub fn with(mut self, field: Field, value: impl fmt::Display) -> Self {
+        self.fields.push((field, value.to_string()));
+        self
+    }
+
+    /// A value.
+    pub fn text(&self, field: Field) -> Option<&str> {
+        let mut fields = self.fields.iter();
+        fields.find_map(|(known, value)| (*known == field).then_some(value.as_str()))
+    }
+
+    /// A value that is a number.
+    pub fn number<T: FromStr>(&self, field: Field) -> Option<T> {
+        self.text(field)?.parse().ok()
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{MAGIC} {VERSION} {}\n", self.verb.word());
+        for (field, value) in &self.fields {
+            text.push_str(field.word());
+            text.push(' ');
+            for character in value.chars() {
+                match character {
+                    '%' => text.push_str("%25"),
+                    '\n' => text.push_str("%0A"),
+                    other => text.push(other),
+                }
+            }
+            text.push('\n');
+        }
+        text.into_bytes()
+    }
+
+    /// Out of any bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, NoMessage> {
+        let text = std::str::from_utf8(bytes).map_err(|_| NoMessage::Foreign)?;
+        // Cut off on its way, or never whole.
+        let whole = text.strip_suffix('\n').ok_or(NoMessage::Foreign)?;
+        let mut lines = whole.split('\n');
+        let mut head = lines.next().unwrap_or_default().split(' ');
+        if head.next() != Some(MAGIC) {
+            return Err(NoMessage::Foreign);
+        }
+        let version = head.next().and_then(|version| version.parse().ok());
+        match version.ok_or(NoMessage::Foreign)? {
+            VERSION => {}
+            theirs => return Err(NoMessage::Version(theirs)),
+        }
+        let verb = head.next().and_then(Verb::of_word);
+        let fields = lines.filter_map(|line| {
+            let (name, value) = line.split_once(' ')?;
+            // The percent sign last: what it begins then is not read again.
+            let value = value.replace("%0A", "\n").replace("%25", "%");
+            Some((Field::of_word(name)?, value))
+        });
+        Ok(Self {
+            verb: verb.ok_or(NoMessage::Unknown)?,
+            fields: fields.collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_heard(label in ".{0,80}", slot in any::<u16>()) {
+            let said = Message::new(Verb::Register).with(Field::Label, &label).with(Field::Slot, slot);
+            let heard = Message::decode(&said.encode()).expect("a message");
+            prop_assert_eq!(heard.text(Field::Label), Some(label.as_str()));
+            prop_assert_eq!(heard.number::<u16>(Field::Slot), Some(slot));
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Message::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_line_end_in_a_value_adds_no_field() {
+        let said = Message::new(Verb::Register).with(Field::Label, "a\nslot 7\n%0A");
+        let heard = Message::decode(&said.encode()).expect("a message");
+        assert_eq!(heard.text(Field::Label), Some("a\nslot 7\n%0A"));
+        assert_eq!(heard.text(Field::Slot), None);
+    }
+
+    #[test]
+    fn another_version_is_told_from_another_program() {
+        assert_eq!(
+            Message::decode(b"gpushare 2 open\n"),
+            Err(NoMessage::Version(2))
+        );
+        assert_eq!(
+            Message::decode(b"gpushare 1 dance\n"),
+            Err(NoMessage::Unknown)
+        );
+        assert_eq!(
+            Message::decode(b"GET / HTTP/1.1\r\n\n"),
+            Err(NoMessage::Foreign)
+        );
+        assert_eq!(
+            Message::decode(b"gpushare 1 open"),
+            Err(NoMessage::Foreign),
+            "half a message"
+        );
+        let newer = Message::decode(b"gpushare 1 open\nabi 5\nnews of tomorrow\n");
+        assert_eq!(newer.expect("a message").number(Field::Abi), Some(5));
+    }
+}

@@ -1,0 +1,24 @@
+//! The broker of a machine with many users, `gpushare serve`: hands out the shared segments, says who is who by the
+//! kernel's word, and makes the edits that it finds permitted.
+//!
+//! ```text
+//!   client ──connect──▶ socket          SO_PEERCRED, pidfd, groups: who it is
+//!          ──open─────▶ segments        descriptions of its own
+//!          ──register─▶ a slot          in the roll: uid, pid, cgroup, container, job
+//!   tool   ──edit─────▶ rights, log     made by compare-and-swap, refused ones logged too
+//! ```
+//!
+//! One thread serves, and waits for nobody: a packet is a whole message, an answer that does not fit into a client's
+//! socket ends that client, and one that says nothing is let go after a moment. Slots are given back on a second
+//! thread, which works on words that tenants may write meanwhile.
+
+mod clients;
+mod edits;
+mod household;
+mod reaping;
+mod rights;
+mod server;
+mod socket;
+
+pub use server::{Options, serve};
+pub use socket::{Standing, standing};

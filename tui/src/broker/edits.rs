@@ -1,0 +1,173 @@
+//! Edits that are asked for: checked, made, and written into the log, the refused ones too.
+
+use shm_layout::broker::Broker;
+use shm_layout::peer::Peer;
+use shm_layout::text::PathText as _;
+use shm_layout::wire::{Field, Message, Verb};
+use shm_layout::{Change, EditError, Set, SlotId, clock, procfs};
+
+use super::rights;
+use crate::edit::ask::{Answer, Ask};
+use crate::edit::audit::{AuditLog, Outcome, Record};
+use crate::edit::change::summary;
+use crate::edit::{EditFailure, EditRequest, sound};
+use crate::text::exit::Exit;
+use crate::text::users::Users;
+
+/// The log begins anew at this size.
+const LONG: u64 = 8 << 20;
+
+/// Makes an edit, or refuses it: the answer.
+pub fn make(
+    broker: &Broker,
+    log: &AuditLog,
+    admins: Option<u32>,
+    peer: &Peer,
+    words: &str,
+) -> Message {
+    let ask: Ask = match serde_json::from_str(words) {
+        Ok(ask) => ask,
+        Err(error) => {
+            return refusal(
+                Exit::Failed,
+                format!(
+                    "the broker does not understand this edit ({error}); use the tools of its release"
+                ),
+            );
+        }
+    };
+    let whom = concerned(&ask.change).and_then(|slot| Some((slot, broker.who(slot)?)));
+    let request = EditRequest {
+        target: match &whom {
+            // What a person reads in the log is not the caller's to say.
+            Some((_, (who, vouched))) => format!("{} {}", vouched.pid, who.label)
+                .trim_end()
+                .to_owned(),
+            None => ask.target,
+        },
+        target_start_time: whom.as_ref().map(|(_, (_, vouched))| vouched.start_time),
+        change: ask.change,
+        reason: ask.reason,
+        place: ask.place,
+        expected_generation: ask.expected_generation,
+    };
+    let mut record = Record::of(&request, peer.uid, name_of(peer), ask.undoes);
+    let administrator = rights::is_administrator(peer, admins);
+    let done = permitted(broker, administrator, peer, &request).and_then(|()| {
+        let made =
+            broker
+                .operator()
+                .edit(request.expected_generation, &request.change, clock::now());
+        made.map_err(|error| {
+            let failure = EditFailure::Edit {
+                target: request.target.clone(),
+                error,
+            };
+            (failure.exit(), failure.to_string())
+        })
+    });
+    let (answer, unlogged) = match done {
+        Ok(edit) => {
+            if let (Change::ProcessShare { slot, paused, .. }, true) =
+                (&request.change, administrator)
+            {
+                match paused {
+                    Set::To(paused) => broker.hold(*slot, *paused),
+                    Set::Inherit => broker.hold(*slot, false),
+                    Set::Keep => {}
+                }
+            }
+            record.old = Some(summary(&edit.old));
+            record.restore = Some(edit.old.clone());
+            record.generation = Some(edit.generation);
+            (Ok(edit), write(log, &record))
+        }
+        Err((exit, why)) => {
+            record.result = Outcome::Refused;
+            record.refusal = Some(why.clone());
+            (Err((exit, why)), write(log, &record))
+        }
+    };
+    match answer {
+        Ok(edit) => {
+            let answer = Answer {
+                generation: edit.generation,
+                old: edit.old,
+                unlogged: unlogged.map(|why| format!("the edit is in force but {why}")),
+            };
+            match serde_json::to_string(&answer) {
+                Ok(words) => Message::new(Verb::Done).with(Field::Json, words),
+                Err(error) => refusal(Exit::Failed, error.to_string()),
+            }
+        }
+        Err((exit, why)) => refusal(exit, why),
+    }
+}
+
+/// A refusal with an exit code.
+pub fn refusal(exit: Exit, why: String) -> Message {
+    Message::refused(why).with(Field::Exit, exit.code())
+}
+
+fn permitted(
+    broker: &Broker,
+    administrator: bool,
+    peer: &Peer,
+    request: &EditRequest,
+) -> Result<(), (Exit, String)> {
+    let failed = |error: EditFailure| (error.exit(), error.to_string());
+    sound(request).map_err(failed)?;
+    if matches!(request.change, Change::Trace { .. }) {
+        let why = "traces are not kept where a broker serves many users; to trace a program, start it with GPUSHARE_DIR \
+                   set to a directory of its own";
+        return Err((Exit::Failed, why.to_owned()));
+    }
+    let gone = concerned(&request.change).is_some_and(|slot| broker.who(slot).is_none());
+    if gone {
+        let target = request.target.clone();
+        let error = EditError::NoSuchTarget;
+        return Err(failed(EditFailure::Edit { target, error }));
+    }
+    if administrator {
+        return Ok(());
+    }
+    rights::check(broker, peer.uid, &request.change)
+        .map_err(|why| (Exit::NotPermitted, format!("{}: {why}", request.target)))
+}
+
+/// The process that an edit is for.
+fn concerned(change: &Change) -> Option<SlotId> {
+    match change {
+        Change::ProcessQuota { slot, .. }
+        | Change::ProcessQuotas { slot, .. }
+        | Change::ProcessShare { slot, .. }
+        | Change::Trace { slot, .. } => Some(*slot),
+        _ => None,
+    }
+}
+
+/// The caller's name, and behind `sudo` the person's who logged in, by the kernel's account.
+fn name_of(peer: &Peer) -> String {
+    let users = Users::of_this_machine();
+    let name = users.name(peer.uid);
+    let login = procfs::text(format!("/proc/{}/loginuid", peer.pid)).unwrap_or_default();
+    let login = login
+        .trim()
+        .parse()
+        .ok()
+        .filter(|uid| *uid != u32::MAX && *uid != peer.uid);
+    match login.filter(|_| !peer.has_ended()) {
+        Some(login) => format!("{name}({})", users.name(login)),
+        None => name,
+    }
+}
+
+/// Writes a line; why it could not be written, if so.
+fn write(log: &AuditLog, record: &Record) -> Option<String> {
+    let written = log.rotate(LONG).and_then(|()| log.append(record));
+    let error = written.err()?;
+    Some(format!(
+        "{} could not be written: {error}",
+        log.path().shown()
+    ))
+}

@@ -1,0 +1,110 @@
+//! What the kernel and the machine know of a process: its container and its job.
+
+use std::path::PathBuf;
+
+use shm_layout::{Identity, Vouched, procfs, text};
+
+use crate::host::pids;
+use crate::source::container;
+
+/// Who a process is. Its label is its own choice, as far as it shows. `None` where the process is gone.
+pub fn look(pid: u32, uid: u32, gid: u32, label: &str) -> Option<(Identity, Vouched)> {
+    let label: String = label.chars().filter(|c| !text::is_hidden(*c)).collect();
+    let identity = Identity::of_process(pid, uid, &label)?;
+    let container = match container::of_cgroup(&identity.cgroup) {
+        Some(id) => name_of(pid, &id).unwrap_or(id),
+        None => String::new(),
+    };
+    let vouched = Vouched {
+        pid,
+        gid,
+        start_time: identity.start_time,
+        container,
+        job: job(&identity.cgroup).unwrap_or_default().to_owned(),
+    };
+    Some((identity, vouched))
+}
+
+/// Whether the process of this number is still the one that the roll means.
+pub fn is_still(vouched: &Vouched) -> bool {
+    let dir = PathBuf::from(format!("/proc/{}", vouched.pid));
+    pids::start_time(&dir) == Some(vouched.start_time)
+}
+
+/// The Slurm job of a cgroup: `…/job_4711/step_0/…`.
+fn job(cgroup: &str) -> Option<&str> {
+    let mut parts = cgroup
+        .split('/')
+        .filter_map(|part| part.strip_prefix("job_"));
+    parts.find(|job| !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// How a container's tool calls it. Podman's monitor, which is an ancestor of the container's processes, has the name among
+/// its arguments; Docker keeps it in a file that root may read.
+fn name_of(pid: u32, id: &str) -> Option<String> {
+    let monitor = ancestors(pid).find_map(|pid| {
+        let arguments = procfs::text(format!("/proc/{pid}/cmdline")).ok()?;
+        let mut arguments = arguments.split('\0');
+        arguments.next()?.ends_with("conmon").then_some(())?;
+        let arguments: Vec<&str> = arguments.collect();
+        let behind = |option: &str| {
+            let at = arguments.iter().position(|word| *word == option)?;
+            arguments.get(at + 1).copied()
+        };
+        behind("-c").filter(|whole| whole.starts_with(id))?;
+        Some(behind("-n")?.to_owned())
+    });
+    monitor.or_else(|| docker(id)).map(|name| {
+        let shown = name.chars().filter(|c| !text::is_hidden(*c));
+        shown.take(63).collect()
+    })
+}
+
+fn docker(id: &str) -> Option<String> {
+    let mut all = std::fs::read_dir("/var/lib/docker/containers")
+        .ok()?
+        .flatten();
+    let dir = all.find(|entry| entry.file_name().to_string_lossy().starts_with(id))?;
+    let config = std::fs::read(dir.path().join("config.v2.json")).ok()?;
+    let config: serde_json::Value = serde_json::from_slice(&config).ok()?;
+    Some(config["Name"].as_str()?.trim_start_matches('/').to_owned())
+}
+
+fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
+    let parent = |pid: &u32| {
+        let stat = procfs::text(format!("/proc/{pid}/stat")).ok()?;
+        let parent = procfs::stat_fields(&stat)?.nth(1)?.parse().ok()?;
+        (parent > 1).then_some(parent)
+    };
+    // A tree of processes has an end; one that changes while it is read may not.
+    std::iter::successors(Some(pid), parent).take(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_slurm_is_known_by_its_cgroup() {
+        let of = |path| job(path);
+        assert_eq!(
+            of("/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0"),
+            Some("4711")
+        );
+        assert_eq!(of("/slurm/uid_1000/job_12/step_batch"), Some("12"));
+        assert_eq!(of("/user.slice/job_x/a"), None);
+        assert_eq!(of("/"), None);
+    }
+
+    #[test]
+    fn this_process_is_still_itself_and_has_no_hidden_label() {
+        let (identity, vouched) = look(std::process::id(), 0, 0, "a\u{1b}[2Jb\n").expect("we live");
+        assert_eq!(identity.label, "a[2Jb");
+        assert!(is_still(&vouched));
+        let other = Vouched {
+            start_time: 1,
+            ..vouched
+        };
+        assert!(!is_still(&other));
+    }
+}

@@ -1,0 +1,506 @@
+//! The broker's one thread.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
+use sd_notify::NotifyState;
+use shm_layout::broker::{Broker, Limits};
+use shm_layout::peer::{Peer, has_ended};
+use shm_layout::socket::{Connection, send};
+use shm_layout::text::PathText as _;
+use shm_layout::wire::{self, Field, Message, Verb};
+use shm_layout::{ABI_VERSION, SlotId, locate::SYSTEM_DIR};
+
+use super::clients::Clients;
+use super::reaping::Reaping;
+use super::{edits, household, socket};
+use crate::edit::audit::{AuditLog, SYSTEM_LOGS};
+use crate::text::exit::{Exit, Failure};
+
+/// How a broker is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where its socket is.
+    pub dir: PathBuf,
+    /// Who may use it, besides root.
+    pub group: Option<u32>,
+    /// Who may make every edit, besides root.
+    pub admins: Option<u32>,
+    /// The most slots for one user.
+    pub per_user: usize,
+    /// Takes over from one that runs.
+    pub upgrade: bool,
+}
+
+/// How often it looks for processes that became other programs, and for what was written over, while there are any.
+const ROUND: Duration = Duration::from_secs(1);
+/// The name of the state among the descriptors that the service manager keeps.
+const KEPT: &str = "state";
+
+/// What an event is about.
+const LISTENER: u64 = 0;
+const BELL: u64 = 1;
+const CLIENT: u64 = 1 << 62;
+const PROCESS: u64 = 1 << 63;
+
+/// A process with a slot.
+struct Tenant {
+    slot: SlotId,
+    pid: u32,
+    process: OwnedFd,
+    /// It is being given back.
+    leaving: bool,
+}
+
+impl Tenant {
+    /// Its slot is given back. Its process is not watched any more: once ended, it has said what it had to say.
+    fn leave(&mut self, poll: &OwnedFd, reaping: &Reaping) {
+        self.leaving = true;
+        let _ = epoll::delete(poll, &self.process);
+        reaping.order(self.slot);
+    }
+}
+
+struct Server {
+    options: Options,
+    broker: Broker,
+    listener: OwnedFd,
+    poll: OwnedFd,
+    clients: Clients,
+    tenants: Vec<Option<Tenant>>,
+    reaping: Reaping,
+    log: AuditLog,
+    buffer: Vec<u8>,
+    /// Another broker has taken over.
+    over: bool,
+}
+
+/// Serves until it is killed, or another broker takes over.
+pub fn serve(options: Options, ready: impl FnOnce(&str)) -> Result<(), Failure> {
+    let mut server = Server::start(options)?;
+    let resumed = match server.broker.resumed() {
+        true => "; found the memory of the earlier broker",
+        false => "",
+    };
+    let loose = match server.broker.is_tight() {
+        true => "",
+        false => {
+            "; warning: this kernel or sandbox allows no read-only mount, so root in a container may write the settings"
+        }
+    };
+    ready(&format!(
+        "{}: serving{resumed}{loose}",
+        server.options.dir.shown()
+    ));
+    let state = server.broker.state();
+    let _ =
+        sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(KEPT)], &[state]);
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    server.run().map_err(Failure::from)
+}
+
+fn failed(what: &str, dir: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::failed(format!("cannot {what} {}: {error}", dir.shown()))
+}
+
+impl Server {
+    fn start(options: Options) -> Result<Self, Failure> {
+        let dir = &options.dir;
+        raise_limit();
+        socket::make_dir(dir).map_err(|error| failed("make", dir, error))?;
+        let mut given = kept();
+        let mut listener = None;
+        if options.upgrade {
+            let mut handed = take_over(dir)?;
+            listener = handed.pop();
+            given.extend(handed);
+        }
+        let limits = Limits {
+            per_user: options.per_user,
+        };
+        let broker =
+            Broker::open(dir, given, limits).map_err(|error| Failure::failed(error.to_string()))?;
+        let listener = match listener {
+            Some(listener) => listener,
+            None => {
+                socket::make(dir, options.group).map_err(|error| failed("listen in", dir, error))?
+            }
+        };
+        if dir == Path::new(SYSTEM_DIR) {
+            let made = std::fs::create_dir_all(SYSTEM_LOGS);
+            made.map_err(|error| failed("make", Path::new(SYSTEM_LOGS), error))?;
+        }
+        let log = AuditLog::of_the_machine(dir);
+        let opened = log.open_to_append().and_then(|file| {
+            use std::os::unix::fs::{PermissionsExt as _, fchown};
+            file.set_permissions(std::fs::Permissions::from_mode(0o640))?;
+            fchown(&file, Some(0), options.admins.or(Some(0)))
+        });
+        opened.map_err(|error| failed("write", &log.path(), error))?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let reaping = Reaping::start(broker.reaper())?;
+        add(&poll, &listener, LISTENER)?;
+        add(&poll, &reaping.bell(), BELL)?;
+        let mut server = Self {
+            broker,
+            listener,
+            poll,
+            clients: Clients::default(),
+            tenants: std::iter::repeat_with(|| None)
+                .take(shm_layout::MAX_PROCESSES)
+                .collect(),
+            reaping,
+            log,
+            buffer: Vec::with_capacity(wire::MOST),
+            over: false,
+            options,
+        };
+        server.inherit();
+        Ok(server)
+    }
+
+    /// Watches those who have slots from an earlier broker; the dead ones' are given back.
+    fn inherit(&mut self) {
+        for (slot, _, vouched) in self.broker.inherited() {
+            let pid = i32::try_from(vouched.pid).ok().and_then(Pid::from_raw);
+            // The descriptor first: what the number means then is what it stays with.
+            let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            match process.filter(|_| household::is_still(&vouched)) {
+                Some(process) => self.watch(slot, vouched.pid, process),
+                None => self.reaping.order(slot),
+            }
+        }
+    }
+
+    fn watch(&mut self, slot: SlotId, pid: u32, process: OwnedFd) {
+        let index = usize::from(slot.index);
+        if add(&self.poll, &process, PROCESS | index as u64).is_err() {
+            self.reaping.order(slot);
+            return;
+        }
+        self.tenants[index] = Some(Tenant {
+            slot,
+            pid,
+            process,
+            leaving: false,
+        });
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(64);
+        let mut round = Instant::now() + ROUND;
+        loop {
+            let now = Instant::now();
+            let next_client = self.clients.sweep(now);
+            if now >= round {
+                self.look_around();
+                round = now + ROUND;
+            }
+            let next_round = self.tenants.iter().any(Option::is_some).then_some(round);
+            let until = next_client.into_iter().chain(next_round).min();
+            let left = until.map(|until| until.saturating_duration_since(now));
+            let timeout = left.and_then(|left| {
+                // Rounded up: a sleep that ends too early is a turn for nothing.
+                Timespec::try_from(left + Duration::from_millis(1)).ok()
+            });
+            events.clear();
+            match epoll::wait(&self.poll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                let about = event.data.u64();
+                match about {
+                    LISTENER => self.accept(),
+                    BELL => self.given_back(),
+                    _ if about & PROCESS != 0 => self.ended((about & !PROCESS) as usize),
+                    _ => self.hear(about & !CLIENT),
+                }
+                if self.over {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes in who waits, some at a time: others are heard in between.
+    fn accept(&mut self) {
+        for _ in 0..64 {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(socket) = accept_with(&self.listener, flags) else {
+                return;
+            };
+            let Ok(peer) = Peer::of(socket.as_fd()) else {
+                continue;
+            };
+            let number = self.clients.take_in(socket, peer, Instant::now());
+            let added = self
+                .clients
+                .get(number)
+                .map(|client| add(&self.poll, &client.socket, CLIENT | number));
+            if matches!(added, Some(Ok(()))) {
+                // What it asks for is there by now, as a rule.
+                self.hear(number);
+            } else {
+                self.clients.let_go(number);
+            }
+            if self.over {
+                return;
+            }
+        }
+    }
+
+    /// One message of a client.
+    fn hear(&mut self, number: u64) {
+        let Some(client) = self.clients.get(number) else {
+            return;
+        };
+        self.buffer.clear();
+        // Descriptors that come with it are not taken: the kernel closes them.
+        let heard = recv(
+            &client.socket,
+            spare_capacity(&mut self.buffer),
+            RecvFlags::DONTWAIT,
+        );
+        match heard {
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            Ok(_) if !self.buffer.is_empty() => {}
+            _ => {
+                self.clients.let_go(number);
+                return;
+            }
+        }
+        let message = Message::decode(&self.buffer);
+        let (answer, files) = match message {
+            Ok(message) => self.answer(number, &message),
+            Err(why) => (Message::refused(why), Vec::new()),
+        };
+        let over = answer.verb == Verb::Upgrade;
+        let answer = match over {
+            true => Message::new(Verb::Done),
+            false => answer,
+        };
+        let Some(client) = self.clients.get(number) else {
+            return;
+        };
+        let handed: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+        let sent = send(client.socket.as_fd(), &answer.encode(), &handed);
+        if sent.is_err() || answer.verb == Verb::Refused {
+            self.clients.let_go(number);
+        }
+        self.over = over && sent.is_ok();
+    }
+
+    fn answer(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
+        let alone = |message| (message, Vec::new());
+        match message.verb {
+            Verb::Open => self.open(number, message),
+            Verb::Register => alone(self.register(number, message)),
+            Verb::Edit => alone(self.edit(number, message)),
+            Verb::Status => alone(self.status()),
+            Verb::Upgrade => self.hand_over(number),
+            Verb::Done | Verb::Refused => alone(Message::refused("an answer was not asked for")),
+        }
+    }
+
+    fn open(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
+        let theirs: u32 = message.number(Field::Abi).unwrap_or(0);
+        if theirs != ABI_VERSION {
+            let why = format!(
+                "this program's gpushare uses layout version {theirs} and the broker of this machine version {ABI_VERSION}; \
+                 use the library, the tools and the broker of one release"
+            );
+            return (Message::refused(why), Vec::new());
+        }
+        let write = message.text(Field::Access) == Some(wire::WORKLOAD);
+        let files = match self.broker.descriptions(write) {
+            Ok(files) => files.map(OwnedFd::from),
+            Err(error) => {
+                let why = format!("the broker cannot hand out the segments: {error}");
+                return (Message::refused(why), Vec::new());
+            }
+        };
+        if let Some(client) = self.clients.get(number) {
+            client.opened = write;
+        }
+        let answer = Message::new(Verb::Done).with(Field::Abi, ABI_VERSION);
+        (answer, files.into())
+    }
+
+    fn register(&mut self, number: u64, message: &Message) -> Message {
+        let Some(client) = self.clients.get(number).filter(|client| client.opened) else {
+            return Message::refused("ask for the segments first");
+        };
+        let peer = &client.peer;
+        let (pid, uid) = (peer.pid, peer.uid);
+        let label = message.text(Field::Label).unwrap_or_default();
+        let who = household::look(pid, uid, peer.gid, label);
+        // What was read of its number is its own as long as it has not ended.
+        let process = peer.process.try_clone();
+        let (Some((who, vouched)), Ok(process), false) = (who, process, peer.has_ended()) else {
+            return Message::refused("the process that asked has ended");
+        };
+        self.clear_earlier(pid);
+        let group = message.text(Field::Group);
+        match self.broker.assign(&who, &vouched, group) {
+            Err(why) => Message::refused(why.0),
+            Ok((slot, member)) => {
+                self.watch(slot, pid, process);
+                Message::new(Verb::Done)
+                    .with(Field::Slot, slot.index)
+                    .with(Field::Epoch, slot.epoch)
+                    .with(Field::Member, member)
+            }
+        }
+    }
+
+    /// A process that registers anew has become another program: what it had before is given back.
+    fn clear_earlier(&mut self, pid: u32) {
+        let tenants = self.tenants.iter_mut().flatten();
+        for tenant in tenants.filter(|tenant| tenant.pid == pid && !tenant.leaving) {
+            if self.broker.has_let_go(tenant.slot, pid) {
+                tenant.leave(&self.poll, &self.reaping);
+            }
+        }
+    }
+
+    fn edit(&mut self, number: u64, message: &Message) -> Message {
+        let words = message.text(Field::Json).unwrap_or_default();
+        let Some(uid) = self.clients.get(number).map(|client| client.peer.uid) else {
+            return Message::refused("the client has gone");
+        };
+        if uid != 0 && !self.clients.may_ask(uid, Instant::now()) {
+            let why = "too many edits in a short time; try again in a second";
+            return edits::refusal(Exit::Failed, why.to_owned());
+        }
+        let Some(client) = self.clients.get(number) else {
+            return Message::refused("the client has gone");
+        };
+        edits::make(
+            &self.broker,
+            &self.log,
+            self.options.admins,
+            &client.peer,
+            words,
+        )
+    }
+
+    fn status(&self) -> Message {
+        let mut faults = Vec::new();
+        if !self.broker.is_tight() {
+            faults.push("root in a container may write the settings: the kernel allows no read-only mount (5.12 does)");
+        }
+        Message::new(Verb::Done)
+            .with(Field::Abi, ABI_VERSION)
+            .with(Field::Release, env!("CARGO_PKG_VERSION"))
+            .with(Field::Pid, std::process::id())
+            .with(
+                Field::Json,
+                serde_json::to_string(&faults).unwrap_or_default(),
+            )
+    }
+
+    fn hand_over(&mut self, number: u64) -> (Message, Vec<OwnedFd>) {
+        if self
+            .clients
+            .get(number)
+            .is_none_or(|client| client.peer.uid != 0)
+        {
+            let why = "only root may take over from a broker".to_owned();
+            return (edits::refusal(Exit::NotPermitted, why), Vec::new());
+        }
+        let state = self.broker.state().try_clone_to_owned();
+        match (state, self.listener.try_clone()) {
+            (Ok(state), Ok(listener)) => (Message::new(Verb::Upgrade), vec![state, listener]),
+            (Err(error), _) | (_, Err(error)) => (Message::refused(error), Vec::new()),
+        }
+    }
+
+    /// A process has ended.
+    fn ended(&mut self, index: usize) {
+        let Some(tenant) = self.tenants.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        if !tenant.leaving && has_ended(&tenant.process) {
+            tenant.leave(&self.poll, &self.reaping);
+        }
+    }
+
+    fn given_back(&mut self) {
+        for slot in self.reaping.done() {
+            self.broker.forget(slot);
+            self.tenants[usize::from(slot.index)] = None;
+        }
+    }
+
+    /// What no event tells.
+    fn look_around(&mut self) {
+        for tenant in self.tenants.iter_mut().flatten() {
+            if !tenant.leaving && self.broker.has_let_go(tenant.slot, tenant.pid) {
+                tenant.leave(&self.poll, &self.reaping);
+            }
+        }
+        for slot in self.broker.repair() {
+            self.reaping.order(slot);
+        }
+    }
+}
+
+fn add(poll: &OwnedFd, source: &impl std::os::fd::AsFd, about: u64) -> io::Result<()> {
+    Ok(epoll::add(
+        poll,
+        source,
+        EventData::new_u64(about),
+        EventFlags::IN,
+    )?)
+}
+
+/// What the service manager kept for us, each by a description of our own.
+fn kept() -> Vec<OwnedFd> {
+    let listed = sd_notify::listen_fds_with_names();
+    let states = listed
+        .into_iter()
+        .flatten()
+        .filter(|(_, name)| name == KEPT);
+    let open = |fd| {
+        let path = format!("/proc/self/fd/{fd}");
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .ok()
+    };
+    states
+        .filter_map(|(fd, _)| open(fd))
+        .map(OwnedFd::from)
+        .collect()
+}
+
+/// Asks the broker that runs for the state and the listening socket; it ends then.
+fn take_over(dir: &Path) -> Result<Vec<OwnedFd>, Failure> {
+    let (_, handed) = Connection::to(dir)?.ask(&Message::new(Verb::Upgrade))?;
+    match handed.len() {
+        2 => Ok(handed),
+        _ => Err(failed(
+            "take over in",
+            dir,
+            "the broker that runs handed nothing over",
+        )),
+    }
+}
+
+/// As many descriptors as we may have: each process and each connection needs one.
+fn raise_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(65_536).min(65_536);
+    limit.current = Some(wanted);
+    let _ = setrlimit(Resource::Nofile, limit);
+}

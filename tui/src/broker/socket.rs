@@ -1,0 +1,68 @@
+//! The broker's socket: made in the directory that containers mount, found again by a broker that takes over.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
+
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+use shm_layout::OpenError;
+use shm_layout::socket::{Connection, SOCKET};
+use shm_layout::wire::{Field, Message, Verb};
+
+/// How many may wait to be accepted; the kernel's own bound is below it.
+const QUEUE: i32 = 4096;
+/// What the new one is called until it takes the old one's name.
+const HIDDEN: &str = ".socket.new";
+
+/// Listens in `dir`, for the members of a group or for root alone. A socket that is there gives up its name in one step, so
+/// that no client finds none.
+pub fn make(dir: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
+    let hidden = dir.join(HIDDEN);
+    match fs::remove_file(&hidden) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(&hidden)?)?;
+    fs::set_permissions(&hidden, Permissions::from_mode(0o660))?;
+    chown(&hidden, Some(0), group.or(Some(0)))?;
+    listen(&socket, QUEUE)?;
+    fs::rename(&hidden, dir.join(SOCKET))?;
+    Ok(socket)
+}
+
+/// Makes the directory that clients find the socket in: all may enter, root alone may write.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    File::open(dir)?.set_permissions(Permissions::from_mode(0o755))
+}
+
+/// What a broker says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Its process.
+    pub pid: u32,
+    /// Its release.
+    pub release: String,
+    /// The segments' version.
+    pub abi: u32,
+    /// What is not as it should be, as sentences.
+    pub faults: Vec<String>,
+}
+
+/// Asks the broker of a directory what it is.
+pub fn standing(dir: &Path) -> Result<Standing, OpenError> {
+    let (answer, _) = Connection::to(dir)?.ask(&Message::new(Verb::Status))?;
+    let faults = answer.text(Field::Json).unwrap_or_default();
+    Ok(Standing {
+        pid: answer.number(Field::Pid).unwrap_or(0),
+        release: answer.text(Field::Release).unwrap_or_default().to_owned(),
+        abi: answer.number(Field::Abi).unwrap_or(0),
+        faults: serde_json::from_str(faults).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,57 @@
+//! `gpushare serve`: the broker of a machine with many users.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::variables;
+
+use super::Done;
+use crate::broker::{self, Options};
+use crate::text::exit::{Exit, Failure};
+use crate::text::groups;
+
+/// Serve the shared segments to the users of this machine, as root
+///
+/// Each process is told by the kernel's word, not by its own; settings are changed by root and by the
+/// administrators' group, and everyone may lower, pause and resume their own processes. Programs go on
+/// when it ends, and a new one finds everything as it was. It stays in the foreground;
+/// assets/systemd/gpushare.service starts it at every boot.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Whose members may have their programs managed; without it root's alone are
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Whose members may change every setting, as root may
+    #[arg(long, value_name = "GROUP")]
+    admin_group: Option<String>,
+    /// The most processes one user may have managed at a time
+    #[arg(long, value_name = "N", default_value_t = 192,
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    per_user: u16,
+    /// Take over from the broker that runs; no program notices
+    #[arg(long)]
+    upgrade: bool,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::not_permitted(
+            "only root can serve a machine; for your own programs no broker is needed: start them with gpushare run",
+        ));
+    }
+    let group = |name: &Option<String>| name.as_deref().map(groups::number).transpose();
+    let chosen = std::env::var_os(variables::DIR).filter(|dir| !dir.is_empty());
+    let options = Options {
+        dir: chosen.map_or_else(|| SYSTEM_DIR.into(), PathBuf::from),
+        group: group(&args.group)?,
+        admins: group(&args.admin_group)?,
+        per_user: usize::from(args.per_user),
+        upgrade: args.upgrade,
+    };
+    broker::serve(options, |ready| {
+        // Nobody may be there to read it.
+        let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
+    })?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,112 @@
+//! The broker ends, and another one comes.
+
+use crate::support::*;
+
+#[test]
+fn a_killed_broker_is_missed_by_nobody_and_the_next_one_finds_everything() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "train");
+    let slot = alice.hear();
+    machine
+        .run(0, &["quota", "set", "name:train", "4GiB"])
+        .done();
+    assert_eq!(alice.ask("take 1GiB"), "granted");
+    machine.kill_broker();
+    // The last settings hold on.
+    assert_eq!(alice.ask("take 5GiB"), "denied");
+    let late = machine.tenant(MALLORY, "late").hear();
+    assert!(late.contains("does not answer"), "{late}");
+
+    let line = machine.serve(&[]);
+    assert!(line.contains("found the memory"), "{line}");
+    let seen = machine.process("train");
+    assert_eq!(seen["pid"], alice.pid());
+    assert_eq!(seen["devices"][0]["used_bytes"], GIB);
+    machine
+        .run(0, &["quota", "set", "name:train", "8GiB"])
+        .done();
+    assert_eq!(alice.ask("take 5GiB"), "granted");
+    let other = machine.tenant(MALLORY, "other").hear();
+    assert_ne!(other, slot);
+    assert_eq!(machine.audit().len(), 2);
+}
+
+#[test]
+fn who_died_while_no_broker_ran_is_cleared_away_by_the_next() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    let stays = machine.tenant(ALICE, "stays");
+    let goes = machine.tenant(ALICE, "goes");
+    assert!(stays.hear().starts_with("slot") && goes.hear().starts_with("slot"));
+    machine.kill_broker();
+    drop(goes);
+    machine.serve(&[]);
+    eventually("its slot is free", || machine.processes().len() == 1);
+    assert_eq!(machine.processes()[0]["name"], "stays");
+}
+
+#[test]
+fn settings_outlive_all_processes_and_the_broker() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    assert_eq!(machine.tenant(ALICE, "first").hear(), "slot 0 1");
+    machine.kill_broker();
+    let line = machine.serve(&[]);
+    assert!(!line.contains("found the memory"), "nobody had it: {line}");
+    let next = machine.tenant(ALICE, "again");
+    let again = next.hear();
+    let shown = machine.run(0, &["policy", "show"]).done();
+    assert!(shown.out.contains("always"), "{shown:?}");
+    assert!(again.starts_with("slot 0 "), "{again}");
+    assert_ne!(again, "slot 0 1", "a life is never lived twice");
+}
+
+#[test]
+fn an_upgrade_takes_over_from_the_broker_that_runs() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "train");
+    alice.hear();
+    machine
+        .run(0, &["quota", "set", "name:train", "4GiB"])
+        .done();
+    let before = machine.broker_pid();
+    let mut earlier = machine.take_broker();
+    let line = machine.serve(&["--upgrade"]);
+    assert!(line.contains("found the memory"), "{line}");
+    assert_ne!(machine.broker_pid(), before);
+    eventually("the earlier one ends", || {
+        earlier.0.try_wait().expect("ours").is_some()
+    });
+    assert_eq!(machine.process("train")["pid"], alice.pid());
+    machine
+        .run(0, &["quota", "set", "name:train", "2GiB"])
+        .done();
+    assert_eq!(alice.ask("take 3GiB"), "denied");
+    let second = machine.command(0, &["serve"]).output().expect("started");
+    assert!(
+        String::from_utf8_lossy(&second.stderr).contains("--upgrade"),
+        "{second:?}"
+    );
+}
+
+#[test]
+fn only_root_takes_over() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine
+        .run(ALICE, &["serve", "--upgrade"])
+        .refused(4, &["only root"]);
+    assert_eq!(
+        machine.plays(ALICE, "upgrade", &[]).hear(),
+        "only root may take over from a broker"
+    );
+    machine.run(0, &["ps"]).done();
+}

@@ -1,0 +1,134 @@
+//! Who may change what, and what is written down.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::*;
+
+#[test]
+fn root_and_administrators_edit_and_the_processes_follow() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "train");
+    alice.hear();
+    let said = machine
+        .run(0, &["quota", "set", "name:train", "4GiB"])
+        .done();
+    assert!(said.out.contains("applied by 1 process"), "{said:?}");
+    assert_eq!(alice.ask("take 5GiB"), "denied");
+    machine
+        .run_admin(STRANGER, &["quota", "set", "name:train", "8GiB"])
+        .refused(4, &["you may not use"]);
+    let admin = machine.command(
+        MALLORY,
+        &["quota", "set", "name:train", "8GiB", "--reason", "more"],
+    );
+    said_as(&admin, &[USERS, ADMINS]).done();
+    assert_eq!(alice.ask("take 5GiB"), "granted");
+    machine.run(0, &["undo"]).done();
+    assert_eq!(alice.ask("quota"), format!("Some({})", 4 * GIB));
+    let entries = machine.audit();
+    let last = entries.last().expect("logged");
+    assert_eq!(last["reason"], "undo of edit 2");
+    assert_eq!(entries[1]["uid"], MALLORY);
+    assert_eq!(entries[1]["target"], format!("{} train", alice.pid()));
+}
+
+#[test]
+fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "train");
+    alice.hear();
+    machine
+        .run(0, &["quota", "set", "name:train", "8GiB"])
+        .done();
+    machine
+        .run(ALICE, &["quota", "set", "name:train", "4GiB"])
+        .done();
+    assert_eq!(alice.ask("quota"), format!("Some({})", 4 * GIB));
+    for words in [
+        &["quota", "set", "name:train", "8GiB"][..],
+        &["quota", "set", "name:train", "none"],
+        &["quota", "set", "name:train", "1GiB", "--for", "10m"],
+        &["set", "name:train", "priority=5"],
+        &["policy", "set", "all", "always"],
+        &["group", "create", "mine", "memory=1GiB"],
+    ] {
+        let said = machine.run(ALICE, words).refused(4, &["administrator"]);
+        assert_eq!(alice.ask("quota"), format!("Some({})", 4 * GIB), "{said:?}");
+    }
+    machine.run(ALICE, &["pause", "name:train"]).done();
+    machine.run(ALICE, &["resume", "name:train"]).done();
+    machine.run(0, &["pause", "name:train"]).done();
+    machine
+        .run(ALICE, &["resume", "name:train"])
+        .refused(4, &["an administrator paused"]);
+    machine.run(0, &["resume", "name:train"]).done();
+    for words in [
+        &["quota", "set", "name:train", "1MiB"][..],
+        &["pause", "name:train"],
+    ] {
+        machine
+            .run(MALLORY, words)
+            .refused(4, &["belongs to another user"]);
+    }
+    assert_eq!(machine.process("train")["state"], "idle");
+    let refused = machine
+        .audit()
+        .iter()
+        .filter(|one| one["result"] == "refused")
+        .count();
+    assert_eq!(refused, 9, "the refused ones are written down too");
+}
+
+#[test]
+fn the_log_is_roots_to_write_and_the_administrators_to_read() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    let log = machine.path("run-private").join("audit.jsonl");
+    let meta = fs::metadata(log).expect("there");
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(
+        (meta.permissions().mode() & 0o777, meta.gid()),
+        (0o640, ADMINS)
+    );
+}
+
+#[test]
+fn root_without_a_running_broker_gets_a_sentence() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    machine.kill_broker();
+    for words in [
+        &["ps"][..],
+        &["policy", "set", "all", "always"],
+        &["pause", "all"],
+    ] {
+        machine
+            .run(0, words)
+            .refused(1, &["does not answer", "gpushare serve"]);
+    }
+}
+
+fn said_as(command: &std::process::Command, groups: &[u32]) -> crate::cli_support::Said {
+    // A user in several groups: by the program that sets them.
+    let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+    let mut outer = std::process::Command::new("setpriv");
+    outer
+        .args(["--reuid", &MALLORY.to_string(), "--regid", &groups[0]])
+        .args(["--groups", &groups.join(",")])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    said(&mut outer)
+}

@@ -1,0 +1,94 @@
+//! Who is who.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::*;
+
+#[test]
+fn a_process_is_who_the_kernel_says_whatever_its_slot_claims() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let alice = machine.tenant(ALICE, "train");
+    assert_eq!(alice.hear(), "slot 0 1");
+    let seen = machine.process("train");
+    assert_eq!(seen["pid"], alice.pid());
+    assert_eq!(seen["user"], ALICE.to_string());
+    assert_eq!(seen["state"], "idle");
+}
+
+#[test]
+fn a_user_outside_the_group_gets_a_sentence() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let said = machine.run(STRANGER, &["ps"]);
+    said.refused(4, &["you may not use", "socket", "group"]);
+    assert!(
+        machine
+            .tenant(STRANGER, "x")
+            .hear()
+            .starts_with("refused you may not use")
+    );
+}
+
+#[test]
+fn no_user_takes_all_slots() {
+    let Some(machine) = Machine::serving(&["--per-user", "2"]) else {
+        return;
+    };
+    let both = [machine.tenant(MALLORY, "a"), machine.tenant(MALLORY, "b")];
+    for one in &both {
+        assert!(one.hear().starts_with("slot "));
+    }
+    let third = machine.tenant(MALLORY, "c").hear();
+    assert!(third.contains("one user may have 2"), "{third}");
+    assert!(machine.tenant(ALICE, "d").hear().starts_with("slot "));
+    drop(both);
+    eventually("a slot is free again", || {
+        machine.tenant(MALLORY, "e").hear().starts_with("slot ")
+    });
+}
+
+#[test]
+fn a_tenant_finds_nothing_of_the_broker_but_its_socket() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let names: Vec<_> = fs::read_dir(machine.dir())
+        .expect("there")
+        .flatten()
+        .collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let mode =
+        |path: &std::path::Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&machine.dir()), 0o755);
+    assert_eq!(mode(&machine.dir().join("socket")), 0o660);
+    assert_eq!(mode(&machine.path("run-private")), 0o700);
+    for name in ["control", "identity"] {
+        assert_eq!(mode(&machine.path("run-private").join(name)), 0o600);
+    }
+}
+
+#[test]
+fn another_release_is_told_by_a_sentence() {
+    use shm_layout::wire::{Field, Message, Verb};
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let ask = |message: Message| {
+        let connection = shm_layout::socket::Connection::to(&machine.dir()).expect("it serves");
+        connection.ask(&message).expect_err("refused").to_string()
+    };
+    let older = Message::new(Verb::Open)
+        .with(Field::Abi, 3)
+        .with(Field::Access, "workload");
+    let why = ask(older);
+    assert!(
+        why.contains("version 3") && why.contains("one release"),
+        "{why}"
+    );
+    let early = ask(Message::new(Verb::Register));
+    assert!(early.contains("first"), "{early}");
+}

@@ -1,0 +1,27 @@
+//! A machine with many users: what the broker promises them, with real users.
+
+#[path = "../cli_support/mod.rs"]
+mod cli_support;
+mod death;
+mod edits;
+mod identity;
+mod support;
+
+/// What the children of the tests are: this test, in another process, as another user.
+#[test]
+fn plays_a_role() {
+    let Some(words) = support::role() else { return };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["tenant", label] => support::tenant(label),
+        ["upgrade"] => {
+            use shm_layout::{socket::Connection, wire};
+            let connection = Connection::to(&support::dir()).expect("it serves");
+            let refused = connection
+                .ask(&wire::Message::new(wire::Verb::Upgrade))
+                .err();
+            support::say(refused.map_or("granted".to_owned(), |error| error.to_string()));
+        }
+        ref other => panic!("there is no role {other:?}"),
+    }
+}

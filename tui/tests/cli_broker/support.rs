@@ -1,0 +1,368 @@
+//! A machine with a broker, and users on it. Each test has real users, so it needs root.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use shm_layout::{Identity, LaunchLimits, Segments, clock, control_bell, register, snapshot, text};
+
+use crate::cli_support::{Said, copy, uuid};
+
+pub const ALICE: u32 = 61_301;
+pub const MALLORY: u32 = 61_302;
+/// In no group that may use the broker.
+pub const STRANGER: u32 = 61_303;
+/// The group that may.
+pub const USERS: u32 = 61_300;
+/// The group of those who may change everything.
+pub const ADMINS: u32 = 61_310;
+pub const GIB: u64 = 1 << 30;
+
+const ROLE: &str = "GPUSHARE_TEST_ROLE";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that all may enter, with the program in it, and a broker on it.
+pub struct Machine {
+    place: tempfile::TempDir,
+    broker: Option<Child>,
+}
+
+impl Machine {
+    /// `None`, with a sentence, where this test cannot become other users.
+    pub fn new() -> Option<Self> {
+        Self::serving(&[])
+    }
+
+    /// The same with more words for `gpushare serve`.
+    pub fn serving(words: &[&str]) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can serve a machine");
+            return None;
+        }
+        let place = tempfile::Builder::new()
+            .prefix("b")
+            .tempdir_in("/tmp")
+            .expect("there is room");
+        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");
+        copy(
+            env!("CARGO_BIN_EXE_gpushare"),
+            &place.path().join("gpushare"),
+            "755",
+        );
+        let this = std::env::current_exe()
+            .expect("our own path")
+            .display()
+            .to_string();
+        copy(&this, &place.path().join("test"), "755");
+        let mut machine = Self {
+            place,
+            broker: None,
+        };
+        machine.serve(words);
+        Some(machine)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// Where the socket is.
+    pub fn dir(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    /// Starts a broker, and waits until it serves.
+    pub fn serve(&mut self, words: &[&str]) -> String {
+        let users = USERS.to_string();
+        let admins = ADMINS.to_string();
+        let mut all = vec!["serve", "--group", &users, "--admin-group", &admins];
+        all.extend(words);
+        let mut command = self.command(0, &all);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("readable");
+        self.broker = Some(child);
+        assert!(line.contains("serving"), "{line:?}");
+        line
+    }
+
+    pub fn broker_pid(&self) -> u32 {
+        self.broker.as_ref().expect("one runs").id()
+    }
+
+    /// Ends the broker as a crash does.
+    pub fn kill_broker(&mut self) {
+        if let Some(mut broker) = self.broker.take() {
+            let _ = broker.kill();
+            let _ = broker.wait();
+        }
+    }
+
+    /// The broker, to be ended by others.
+    pub fn take_broker(&mut self) -> Ended {
+        Ended(self.broker.take().expect("one runs"))
+    }
+
+    /// The control program as this user, who is in the users' group unless a stranger.
+    pub fn command(&self, uid: u32, words: &[&str]) -> Command {
+        self.program("gpushare", uid, words)
+    }
+
+    fn program(&self, name: &str, uid: u32, words: &[&str]) -> Command {
+        let mut command = Command::new(self.path(name));
+        command
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("GPUSHARE_ALLOWED_GPUS", "/nonexistent/ids")
+            .env("GPUSHARE_DIR", self.dir())
+            .args(words)
+            .uid(uid)
+            .gid(if matches!(uid, 0 | STRANGER) {
+                uid
+            } else {
+                USERS
+            })
+            .current_dir("/");
+        command
+    }
+
+    pub fn run(&self, uid: u32, words: &[&str]) -> Said {
+        said(&mut self.command(uid, words))
+    }
+
+    /// As an administrator who is not root.
+    pub fn run_admin(&self, uid: u32, words: &[&str]) -> Said {
+        said(self.command(uid, words).gid(ADMINS))
+    }
+
+    /// A process of this user's that registers and follows what is set.
+    pub fn tenant(&self, uid: u32, label: &str) -> Tenant {
+        self.plays(uid, "tenant", &[label])
+    }
+
+    /// A role as this user, in a process of its own.
+    pub fn plays(&self, uid: u32, role: &str, words: &[&str]) -> Tenant {
+        let mut command = self.program("test", uid, &["--exact", "plays_a_role", "--nocapture"]);
+        command
+            .env(
+                ROLE,
+                std::iter::once(role)
+                    .chain(words.iter().copied())
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if let Some((_, said)) = line.split_once("said: ")
+                    && send.send(said.to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Tenant {
+            stdin: child.stdin.take(),
+            child,
+            lines,
+        }
+    }
+
+    /// What `ps` shows root.
+    pub fn processes(&self) -> Vec<Value> {
+        let said = self.run(0, &["ps", "--json"]).done();
+        said.json()["processes"].as_array().expect("a list").clone()
+    }
+
+    /// The process of this name, once it is there.
+    pub fn process(&self, name: &str) -> Value {
+        let mut found = Value::Null;
+        eventually(name, || {
+            let all = self.processes();
+            found = all
+                .iter()
+                .find(|one| one["name"] == name)
+                .cloned()
+                .unwrap_or_default();
+            !found.is_null()
+        });
+        found
+    }
+
+    pub fn audit(&self) -> Vec<Value> {
+        let said = self.run(0, &["audit", "--json"]).done();
+        said.json()["edits"].as_array().expect("a list").clone()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill_broker();
+    }
+}
+
+/// A process that ends with its guard at the latest.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What it said, unless it waits for another process.
+pub fn said(command: &mut Command) -> Said {
+    gpushare_testbed::Watched::spawn(command)
+        .wait_output()
+        .into()
+}
+
+/// A process that plays a role.
+pub struct Tenant {
+    pub child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Tenant {
+    /// What it says next.
+    pub fn hear(&self) -> String {
+        self.lines
+            .recv_timeout(PATIENCE)
+            .expect("it says something")
+    }
+
+    /// Tells it to do something, and what it says then.
+    pub fn ask(&mut self, what: &str) -> String {
+        let stdin = self.stdin.as_mut().expect("open");
+        writeln!(stdin, "{what}")
+            .and_then(|()| stdin.flush())
+            .expect("it listens");
+        self.hear()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.stdin = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Polls until something holds; a watchdog, not a measurement.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// In a child: the words of the role it plays.
+pub fn role() -> Option<Vec<String>> {
+    let role = std::env::var(ROLE).ok()?;
+    Some(role.split(' ').map(str::to_owned).collect())
+}
+
+/// In a child: says something to the parent.
+pub fn say(what: impl std::fmt::Display) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "\nsaid: {what}").and_then(|()| out.flush());
+}
+
+/// In a child: the segments' directory.
+pub fn dir() -> PathBuf {
+    std::env::var_os("GPUSHARE_DIR").expect("given").into()
+}
+
+/// In a child: what the parent tells, until it ends.
+pub fn orders() -> impl Iterator<Item = String> {
+    std::io::stdin().lines().map_while(Result::ok)
+}
+
+/// In a child: a process that registers, enters a device, and follows what is set. It tells what it is asked.
+pub fn tenant(label: &str) {
+    let opened = Segments::open_workload(&dir()).map_err(|error| error.to_string());
+    let made = opened.and_then(|segments| {
+        let identity = Identity::of_self(label);
+        let made = register(&segments, &identity, &LaunchLimits::default());
+        made.map_err(|error| error.to_string())
+    });
+    let process = match made {
+        Ok(process) => process,
+        Err(error) => return say(format_args!("refused {error}")),
+    };
+    let entry = process.add_device(uuid(7), 0, "Test GPU", 16 * GIB, 0);
+    let entry = entry.expect("room for a device");
+    let process = &process;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _mark = process.attach_keeper().expect("a keeper's mark");
+            loop {
+                let seen =
+                    control_bell(process.segments()).load(std::sync::atomic::Ordering::Acquire);
+                if !process.is_ours() {
+                    say("lost");
+                }
+                process.acknowledge(process.control_generation());
+                process.heartbeat(clock::now());
+                shm_layout::wait_bell(process.segments(), seen, 50_000_000);
+            }
+        });
+        say(format_args!(
+            "slot {} {}",
+            process.slot().index,
+            process.slot().epoch
+        ));
+        for order in orders() {
+            let words: Vec<&str> = order.split(' ').collect();
+            match words[..] {
+                ["take", size] => {
+                    let bytes = text::parse_size(size).expect("a size");
+                    let taken = process.ledger(entry).reserve(bytes);
+                    say(match taken.map(|reservation| reservation.commit()) {
+                        Ok(_) => "granted",
+                        Err(_) => "denied",
+                    });
+                }
+                ["quota"] => say(format_args!("{:?}", process.ledger(entry).quota().bytes)),
+                ["lock"] => {
+                    let got = process.lock(entry).acquire(&|| false);
+                    say(match got {
+                        shm_layout::Acquire::Held { .. } => "held",
+                        shm_layout::Acquire::GaveUp => "gave up",
+                    });
+                }
+                ["unlock"] => {
+                    process
+                        .lock(entry)
+                        .release(shm_layout::Reason::Explicit, clock::now());
+                    say("released");
+                }
+                ["look"] => {
+                    let look = snapshot(process.segments(), clock::now());
+                    say(format_args!("{} {:?}", look.processes.len(), look.damaged));
+                }
+                _ => say(format_args!("what is {order:?}?")),
+            }
+        }
+        std::process::exit(0);
+    });
+}
