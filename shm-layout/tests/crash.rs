@@ -362,7 +362,7 @@ fn an_active_process_may_die_at_any_step_and_holds_no_other_back() {
         let dir = Dir::new();
         let segments = dir.open();
         let policy = Some(LockPolicy {
-            kind: PolicyKind::OVERLAP,
+            kind: PolicyKind::overlap(Order::Priority),
             order: Order::Priority,
             ..LockPolicy::default()
         });

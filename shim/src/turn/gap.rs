@@ -38,9 +38,14 @@ impl Gap {
         }
     }
 
+    /// Whether it often submits again at once.
+    pub fn is_short(&self) -> bool {
+        self.shorts >= MANY / 4
+    }
+
     /// How long the device is kept after a synchronisation.
     pub fn keep(&self) -> u64 {
-        if self.shorts < MANY / 4 {
+        if !self.is_short() {
             return SHORTEST;
         }
         (2 * self.short_ns).clamp(SHORTEST, LONGEST)

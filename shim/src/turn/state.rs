@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use shm_layout::{LockPolicy, PolicyKind, clock};
+use shm_layout::{DeviceLock, LockPolicy, Order, PolicyKind, clock};
 
 use super::{ahead::Ahead, drain::Outstanding, gap::Gap};
 use crate::sys::barrier;
@@ -137,6 +137,21 @@ impl State {
     /// The same, where it is known how much is queued.
     pub fn overlap_ns(&self) -> u64 {
         if self.limited { self.overlap() } else { 0 }
+    }
+
+    /// Whether a process that has synchronised has its slice all the same: among equals a hand-over after each synchronisation
+    /// costs more than it brings, where the next submission comes at once.
+    pub fn goes_on_in_its_slice(&self, lock: &DeviceLock<'_>) -> bool {
+        let LockPolicy {
+            kind: PolicyKind::Timeslice(slice),
+            order: Order::Fair,
+            ..
+        } = self.rules.policy
+        else {
+            return false;
+        };
+        let since = lock.turn_since(self.acquired_ns, slice);
+        self.gap.is_short() && clock::now().saturating_sub(since) < slice
     }
 
     /// A submission comes: if it is the first since the application synchronised, that was a gap.

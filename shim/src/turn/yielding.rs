@@ -127,6 +127,9 @@ impl Turn {
         }
         // A process that deserves it more has it at once; others, once this one has nothing more to submit.
         self.synchronised(&mut state, guest, device, true);
+        if state.goes_on_in_its_slice(&lock) {
+            return;
+        }
         drop(state);
         // The other members of its gang have their turns too: all end them together.
         if lock.contended() && !self.ends_together(&lock) {

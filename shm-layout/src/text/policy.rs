@@ -233,14 +233,22 @@ pub struct PolicyEdit {
     pub overlap_ns: Option<u64>,
 }
 
+/// `overlap` without a number, until the order is known.
+const USUAL_OVERLAP: PolicyKind = PolicyKind::Overlap(0);
+
 impl PolicyEdit {
     /// The policy `base` with this edit on top, or why the two do not go together.
     ///
     /// A slice longer than the default `max-hold` lengthens it; one longer than a written `max-hold` is a conflict.
     pub fn apply(&self, base: LockPolicy) -> Result<LockPolicy, TextError> {
+        let order = self.order.unwrap_or(base.order);
+        let kind = match self.kind {
+            Some(USUAL_OVERLAP) => PolicyKind::overlap(order),
+            other => other.unwrap_or(base.kind),
+        };
         let mut policy = LockPolicy {
-            kind: self.kind.unwrap_or(base.kind),
-            order: self.order.unwrap_or(base.order),
+            kind,
+            order,
             idle_ns: self.idle_ns.unwrap_or(base.idle_ns),
             max_hold_ns: self.max_hold_ns.unwrap_or(base.max_hold_ns),
             grace_ns: self.grace_ns.unwrap_or(base.grace_ns),
@@ -332,7 +340,7 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
         return match word {
             "off" => edit.set_kind(PolicyKind::Off),
             "always" => edit.set_kind(PolicyKind::Always),
-            "overlap" => edit.set_kind(PolicyKind::OVERLAP),
+            "overlap" => edit.set_kind(USUAL_OVERLAP),
             _ => Err(unknown(word)),
         };
     };

@@ -84,7 +84,10 @@ impl PolicySubject {
 
     /// The time or number that the rule has now, or else the usual one; empty where there is none.
     fn proposed(&self, rule: &str) -> String {
-        let usual = [PolicyKind::OVERLAP, PolicyKind::Timeslice(5_000_000)];
+        let usual = [
+            PolicyKind::overlap(self.base.order),
+            PolicyKind::Timeslice(5_000_000),
+        ];
         let of_rule = |kind: PolicyKind| {
             let value = kind.to_string();
             let value = value.strip_prefix(rule)?.strip_prefix('=')?;
@@ -259,13 +262,13 @@ mod tests {
             press(&mut dialog, KeyCode::Char(' '));
         }
         let seen: Vec<(&str, &str)> = seen.iter().map(|(rule, time)| (&**rule, &**time)).collect();
-        let times = ["", "1ms", "", "5ms", ""];
+        let times = ["", "4ms", "", "5ms", ""];
         assert_eq!(seen, RULES.into_iter().zip(times).collect::<Vec<_>>());
 
         let mut dialog = open(PolicyKind::Timeslice(20_000_000));
         press(&mut dialog, KeyCode::Left);
         press(&mut dialog, KeyCode::Left);
-        assert_eq!(dialog.value(AFTER), "1ms");
+        assert_eq!(dialog.value(AFTER), "4ms");
         press(&mut dialog, KeyCode::Right);
         press(&mut dialog, KeyCode::Right);
         assert_eq!(dialog.value(AFTER), "20ms", "what is in force");
@@ -273,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_typed_time_stays_when_another_rule_is_chosen() {
-        let mut dialog = open(PolicyKind::OVERLAP);
+        let mut dialog = open(PolicyKind::overlap(Order::Priority));
         dialog.focus = 1;
         for key in [KeyCode::Backspace, KeyCode::Backspace, KeyCode::Backspace] {
             press(&mut dialog, key);
