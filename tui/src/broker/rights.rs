@@ -36,6 +36,8 @@ pub fn check(broker: &Broker, uid: u32, change: &Change) -> Result<(), Denied> {
             cap: Set::Keep,
             boost: Set::Keep,
             on_full: Set::Keep,
+            evict_after: Set::Keep,
+            evict: _,
             paused,
         } => {
             own(broker, uid, *slot)?;

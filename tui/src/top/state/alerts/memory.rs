@@ -73,6 +73,7 @@ pub(super) fn waits(data: &Data, found: &mut Vec<Finding>) {
                 process,
                 holding,
                 format!("{} {what}", name(data, process)),
+                None,
             ));
         }
     });
