@@ -3,6 +3,7 @@
 //! The hooks on the memory calls ([`hooks::memory`](crate::hooks::memory)) fill these books and read them.
 
 pub mod cache;
+pub mod capture;
 pub mod graph;
 pub mod live;
 pub mod nvml;
@@ -30,6 +31,8 @@ pub struct Books {
     pub pools: pool::Homes,
     /// The pools that keep freed memory.
     pub caching: pool::Caching,
+    /// Which thread captures what.
+    pub captures: capture::Book,
     /// Who was refused memory to empty its cache.
     pub caches: cache::Book,
     /// Which graph allocates what.

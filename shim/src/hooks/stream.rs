@@ -3,13 +3,19 @@
 use gpushare_abi::{errors::CUresult, types::CUstream};
 
 use super::memory;
-use crate::{ask, guest::guest, real::Real, thread::stream_key, turn};
+use crate::{
+    ask,
+    guest::guest,
+    real::Real,
+    thread::{self, stream_key},
+    turn,
+};
 
 /// `cuStreamDestroy`.
 pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     forget(stream as usize);
-    ask::stream::forget(stream as usize);
     if let Some(guest) = guest() {
+        guest.memory.captures.forget(stream as usize);
         memory::stream_gone(guest, stream as usize);
     }
     real.call()
@@ -18,7 +24,10 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> C
 /// `cuStreamBeginCapture` in all its forms.
 pub fn begin_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) -> CUresult {
     let key = stream_key(stream as usize, real.per_thread());
-    ask::stream::capture_begins(key);
+    ask::stream::capture_begins();
+    if let Some(guest) = guest() {
+        guest.memory.captures.begin(key, real.thread().number());
+    }
     forget(key);
     real.call().inspect_err(|_| ended(key))
 }
@@ -33,8 +42,10 @@ pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) 
 
 /// The stream captures no more, if the driver says so.
 fn ended(key: usize) {
-    if !ask::stream::is_capturing(key) {
-        ask::stream::capture_ends(key);
+    if let Some(guest) = guest()
+        && !ask::stream::is_capturing(key)
+    {
+        guest.memory.captures.end(key, thread::attached().number());
     }
 }
 

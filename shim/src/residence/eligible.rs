@@ -10,7 +10,6 @@ use crate::{
     ask::{
         card::{self, Card},
         checkpoint::{self, State},
-        stream,
     },
     door,
     guest::{Device, Guest},
@@ -84,7 +83,7 @@ pub fn look(guest: &Guest) -> Result<(), Refusal> {
     if guest.memory.shown.load(Relaxed) {
         return refuse(Why::Exported);
     }
-    if stream::is_any_capturing() {
+    if guest.memory.captures.is_any() {
         return refuse(Why::Capturing);
     }
     let used = super::held(guest);

@@ -302,6 +302,11 @@ impl Thread {
             .wrapping_add(fast)
     }
 
+    /// What tells it from the other threads.
+    pub fn number(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
     /// The context the thread was last seen with.
     pub fn context(&self) -> usize {
         self.context.get()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::{ALIASES, Order, PolicyKind, variables};
+use crate::{ALIASES, OnFull, Order, PolicyKind, variables};
 
 const GIB: u64 = 1 << 30;
 
@@ -18,6 +18,21 @@ fn alias(name: &str) -> Source {
         .position(|alias| *alias == name)
         .expect("an alias");
     Source::Alias(u8::try_from(index).expect("few"))
+}
+
+#[test]
+fn what_to_do_when_memory_is_refused_is_read_and_nonsense_is_complained_of() {
+    let read = |value: &str| {
+        Environment::read(&|name| (name == "GPUSHARE_ON_FULL").then(|| value.to_owned()))
+    };
+    assert_eq!(
+        read("wait=10m").limits.on_full,
+        Some(OnFull::WaitFor(600_000_000_000))
+    );
+    assert_eq!(read("").limits.on_full, None);
+    let wrong = read("queue");
+    assert_eq!((wrong.limits.on_full, wrong.limits.invalid), (None, true));
+    assert_eq!(wrong.complaints[0].variable, "GPUSHARE_ON_FULL");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub fn is_to_be_refused(guest: &Guest, account: Account) -> bool {
         .allocations
         .load(std::sync::atomic::Ordering::Relaxed);
     let this = Refused {
-        thread: std::ptr::from_ref(thread) as usize,
+        thread: thread.number(),
         granted,
     };
     guest.memory.caches.is_first(this)
@@ -34,10 +34,7 @@ pub fn is_to_be_refused(guest: &Guest, account: Account) -> bool {
 
 /// A try that waited was refused: the next one begins anew.
 pub fn forget(guest: &Guest, thread: &Thread) {
-    guest
-        .memory
-        .caches
-        .forget(std::ptr::from_ref(thread) as usize);
+    guest.memory.caches.forget(thread.number());
 }
 
 fn is_caching() -> bool {

@@ -150,9 +150,18 @@ fn may_wait(account: Account, denial: &Denial) -> bool {
         && !guest.is_leaving()
         && account.ledger().could_ever(denial.asked).is_ok()
         && !is_the_drivers_thread()
-        && !stream::is_capturing_here()
+        && !is_capturing(account)
         && free_of(account).is_none_or(|free| free.is_ok())
         && !caches::is_to_be_refused(guest, account)
+}
+
+/// Whether a capture that the calling thread began is under way.
+fn is_capturing(account: Account) -> bool {
+    stream::any_capturing() && {
+        let begun = &account.guest().memory.captures;
+        let mine = begun.of(account.thread().number());
+        mine.into_iter().any(stream::is_capturing)
+    }
 }
 
 /// What the driver says is free where the calling thread is, if that is the account's device. An error says that the driver
