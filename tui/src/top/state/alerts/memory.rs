@@ -1,5 +1,7 @@
 //! Memory over quota, refused, promised twice or not counted.
 
+use shm_layout::Blocked;
+
 use super::{Finding, NEWS_NS, about, each, name, some, some_of};
 use crate::sample::{ProcessSample, Who, memory};
 use crate::text::units::short_size;
@@ -73,7 +75,10 @@ pub(super) fn waits(data: &Data, found: &mut Vec<Finding>) {
                 process,
                 holding,
                 format!("{} {what}", name(data, process)),
-                None,
+                holding
+                    .memory_wait
+                    .filter(|wait| wait.limit == Blocked::Quota)
+                    .and_then(|_| Remedy::key('e', "raise its quota")),
             ));
         }
     });
