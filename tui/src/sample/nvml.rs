@@ -32,6 +32,7 @@ object! {
         power_limit_mw: Option<u32>, "Power limit.";
         temperature_c: Option<u32>, "Temperature.";
         clock_mhz: Option<u32>, "Clock of the multiprocessors.";
+        mig_parent: Option<u32>, "Of a MIG instance: the number of the GPU that it is a part of, as NVML counts.";
         pstate: Option<u8>, "Performance state, 0 is fastest.";
         slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware.";
     }

@@ -36,9 +36,23 @@ pub struct Live {
     host: String,
     users: Users,
     pids: HostPids,
-    known: HashMap<SlotId, (Option<u32>, u64)>,
+    known: HashMap<SlotId, Known>,
     strangers: HashMap<u32, ProcessSample>,
 }
+
+/// What `/proc` said of a process.
+#[derive(Clone, Copy)]
+struct Known {
+    pid: Option<u32>,
+    /// When it was looked for.
+    found_ns: u64,
+    stopped: bool,
+    /// When that was looked at.
+    looked_ns: u64,
+}
+
+/// A process that was stopped is seen to be after this long.
+const STOPPED_NS: u64 = 1_000_000_000;
 
 struct Open {
     segments: Segments,
@@ -165,12 +179,9 @@ impl Live {
         now_ns: u64,
         devices: &[DeviceSample],
     ) -> ProcessSample {
-        let pid = match &view.vouched {
-            Some(vouched) => Some(vouched.pid),
-            None => self.host_pid(view.slot, &view.identity, now_ns),
-        };
+        let vouched = view.vouched.as_ref().map(|vouched| vouched.pid);
+        let Known { pid, stopped, .. } = self.of_proc(view.slot, vouched, &view.identity, now_ns);
         let process = join::process(view, devices);
-        let stopped = pid.is_some_and(pids::is_stopped);
         ProcessSample {
             pid,
             user: self.users.name(process.identity.uid),
@@ -179,18 +190,34 @@ impl Live {
         }
     }
 
-    fn host_pid(&mut self, slot: SlotId, identity: &Identity, now_ns: u64) -> Option<u32> {
-        if let Some((pid, at)) = self.known.get(&slot)
-            && now_ns.saturating_sub(*at) < BELIEVED_NS
-        {
-            return *pid;
+    /// What `/proc` says of a managed process. It is asked seldom: of many processes these questions cost most of a look.
+    /// `vouched` is the pid that the broker gives for it.
+    fn of_proc(
+        &mut self,
+        slot: SlotId,
+        vouched: Option<u32>,
+        identity: &Identity,
+        now_ns: u64,
+    ) -> Known {
+        let believed = |at: u64, long: u64| now_ns.saturating_sub(at) < long;
+        let mut known = match self.known.get(&slot) {
+            Some(known) if believed(known.found_ns, BELIEVED_NS) => *known,
+            _ => Known {
+                pid: vouched.or_else(|| self.pids.resolve(identity)),
+                found_ns: now_ns,
+                stopped: false,
+                looked_ns: 0,
+            },
+        };
+        if !believed(known.looked_ns, STOPPED_NS) {
+            known.stopped = known.pid.is_some_and(pids::is_stopped);
+            known.looked_ns = now_ns;
         }
-        let pid = self.pids.resolve(identity);
         if self.known.len() > 2 * shm_layout::MAX_PROCESSES {
             self.known.clear();
         }
-        self.known.insert(slot, (pid, now_ns));
-        pid
+        self.known.insert(slot, known);
+        known
     }
 
     /// What `/proc` says about processes that no shim reports; asked once for each.

@@ -137,6 +137,17 @@ fn act(state: &mut State, action: Action) -> Next {
             }
         }
         Action::Gpu(by) => turn_gpu(state, by),
+        Action::GpuNumber(gpu) => {
+            let count = state.data().sample.devices.len();
+            match gpu < count {
+                true => state.show_gpu(gpu),
+                false => say(
+                    state,
+                    &format!("there is no GPU{gpu}; there are {count}"),
+                    true,
+                ),
+            }
+        }
         Action::AllGpus => choices.all_gpus = !choices.all_gpus,
         Action::Sort(by) => {
             let shown: Vec<usize> = (0..COLUMNS.len())

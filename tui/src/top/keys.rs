@@ -21,6 +21,8 @@ pub enum Action {
     Detail,
     /// The device so many further.
     Gpu(isize),
+    /// The device with this number.
+    GpuNumber(usize),
     /// Processes of every device, or of one.
     AllGpus,
     /// The next column to sort by.
@@ -124,6 +126,8 @@ keys! {
     [K::Char('v')]               false "v"     "span"   "show the waits of the last 20 s, or of all time"      A::Span, WAITS;
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
+    [K::Char('0'), K::Char('1'), K::Char('2'), K::Char('3'), K::Char('4'), K::Char('5'), K::Char('6'), K::Char('7'), K::Char('8'), K::Char('9')]
+                                 false "0-9"   ""       "the GPU with this number"                              A::GpuNumber(0), ANY;
     [K::Char('/')]               false "/"     "filter" "filter the list: user=alice used>4G state=wait name~x" A::Filter, MAIN;
     [K::Char('s')]               false "s"     "sort"   "sort by the next column"                               A::Sort(1), MAIN;
     [K::Char('S')]               false "S"     ""       "sort by the previous column"                           A::Sort(-1), MAIN;
@@ -167,7 +171,12 @@ pub fn action(event: KeyEvent, place: Place) -> Option<Action> {
         .find(|key| {
             key.control == control && key.codes.contains(&event.code) && key.works_in(place)
         })
-        .map(|key| key.action)
+        .map(|key| match (key.action, event.code) {
+            (Action::GpuNumber(_), KeyCode::Char(digit)) => {
+                Action::GpuNumber(digit.to_digit(10).map_or(0, |digit| digit as usize))
+            }
+            (action, _) => action,
+        })
 }
 
 #[cfg(test)]

@@ -422,3 +422,53 @@ fn an_edit_of_somebody_else_is_said_with_who_and_what() {
     state.update(sample);
     assert_eq!(notice(&state), "", "one's own is no news");
 }
+
+/// The story on eight devices, the last two parts of one.
+pub fn eight(mut sample: Sample) -> Sample {
+    for gpu in 2..8 {
+        let mut device = sample.devices[1].clone();
+        device.uuid = format!("GPU-8f1c2d3e-0000-4000-8000-0000000000{gpu:02}");
+        if gpu >= 6 {
+            device.name = "NVIDIA H200 MIG 1g.18gb".into();
+            device.nvml.mig_parent = Some(6);
+        }
+        sample.devices.push(device);
+    }
+    sample
+}
+
+#[test]
+fn a_digit_shows_the_device_with_that_number() {
+    let mut state = State::default();
+    story().for_each(|sample| state.update(eight(sample)));
+    press(&mut state, "5");
+    assert_eq!(state.choices.gpu, 5);
+    press(&mut state, "0");
+    assert_eq!(state.choices.gpu, 0);
+    press(&mut state, "9");
+    assert_eq!(state.choices.gpu, 0);
+    assert_eq!(notice(&state), "there is no GPU9; there are 8");
+}
+
+#[test]
+fn eight_devices_are_seen_at_once_at_every_usual_size() {
+    let mut state = State::default();
+    story().for_each(|sample| state.update(eight(sample)));
+    for (width, height) in [(60, 16), (80, 24), (120, 40), (200, 50)] {
+        let area = Rect::new(0, 0, width, height);
+        let mut buffer = Buffer::empty(area);
+        gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &look(true));
+        let line = |y| {
+            (0..width)
+                .map(|x| buffer[(x, y)].symbol())
+                .collect::<String>()
+        };
+        let top: Vec<String> = (0..12.min(height)).map(line).collect();
+        let seen = top.join("\n");
+        for gpu in 0..if width == 60 { 3 } else { 8 } {
+            let named = seen.contains(&format!("GPU{gpu} ")) || seen.contains(&format!(" {gpu} "));
+            assert!(named, "GPU{gpu} at {width}x{height}:\n{seen}");
+        }
+        assert!(seen.contains("HOLDER A train-7b"), "{seen}");
+    }
+}

@@ -35,16 +35,19 @@ impl<'n> Reader<'n> {
             }
         };
         let handles: Vec<_> = (0..count)
-            .filter_map(|index| self.library.device_by_index(index).ok())
-            .flat_map(instances_or_whole)
+            .filter_map(|index| Some((index, self.library.device_by_index(index).ok()?)))
+            .flat_map(|(index, device)| instances_or_whole(index, device))
             .collect();
         Look {
             state: Nvml::Ready(version.unwrap_or_else(|_| "unknown".into())),
-            devices: handles.iter().map(|handle| self.device(handle)).collect(),
+            devices: handles
+                .iter()
+                .map(|(parent, handle)| self.device(*parent, handle))
+                .collect(),
         }
     }
 
-    fn device(&mut self, handle: &Handle<'_>) -> Device {
+    fn device(&mut self, parent: Option<u32>, handle: &Handle<'_>) -> Device {
         let memory = handle.memory_info().ok();
         let utilisation = handle.utilization_rates().ok();
         let uuid = handle.uuid().unwrap_or_default();
@@ -53,6 +56,7 @@ impl<'n> Reader<'n> {
             total_bytes: memory.as_ref().map_or(0, |memory| memory.total),
             used_bytes: memory.map(|memory| memory.used),
             figures: Figures {
+                mig_parent: parent,
                 util_percent: utilisation.as_ref().map(|u| u.gpu),
                 mem_util_percent: utilisation.map(|u| u.memory),
                 power_mw: handle.power_usage().ok(),
@@ -112,17 +116,17 @@ fn slowdown(reasons: ThrottleReasons) -> Slowdown {
     worst.map_or(Slowdown::Nothing, |(_, slowdown)| *slowdown)
 }
 
-/// Under MIG the device itself runs nothing: its instances do.
-fn instances_or_whole(device: Handle<'_>) -> Vec<Handle<'_>> {
+/// Under MIG the device itself runs nothing: its instances do. Each comes with the number of its device.
+fn instances_or_whole(index: u32, device: Handle<'_>) -> Vec<(Option<u32>, Handle<'_>)> {
     let slots = match device.mig_mode() {
         Ok(mode) if mode.current == 1 => device.mig_device_count().unwrap_or(0),
         _ => 0,
     };
     let instances: Vec<_> = (0..slots)
-        .filter_map(|index| device.mig_device_by_index(index).ok())
+        .filter_map(|slot| Some((Some(index), device.mig_device_by_index(slot).ok()?)))
         .collect();
     if instances.is_empty() {
-        vec![device]
+        vec![(None, device)]
     } else {
         instances
     }

@@ -1,11 +1,15 @@
 //! The shown device: its memory, its load, its lock. In full with a frame, or in two or three lines.
 
+use ratatui::layout::Rect;
+
 use super::pen::Pen;
 use super::{bars, layout};
 use crate::sample::DeviceSample;
 use crate::sample::Who;
 use crate::sample::nvml::Slowdown;
 use crate::text::units::{human_size, short_count, short_size, short_time};
+use crate::top::data::Data;
+use crate::top::data::lanes::Cell;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -15,8 +19,15 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         pen.put(1, 0, "no GPU seen yet", pen.style(Role::Dim));
         return;
     };
-    if pen.height() >= layout::DEVICE_FULL {
-        full(pen, state, device);
+    let count = state.data().sample.devices.len();
+    let rows = layout::devices(pen.width(), pen.height(), count);
+    if rows.card {
+        let area = Rect {
+            height: layout::DEVICE_FULL.min(pen.height()),
+            ..pen.area
+        };
+        full(&mut pen.part(area), state, device);
+        list(pen, layout::DEVICE_FULL, state, count);
         return;
     }
     if pen.height() == 1 {
@@ -24,11 +35,73 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         lock(pen, 0, state, gpu, device);
         return;
     }
+    if rows.list {
+        list(pen, 0, state, count);
+        lock(pen, pen.height().saturating_sub(2), state, gpu, device);
+        policy(pen, pen.height().saturating_sub(1), state, device);
+        return;
+    }
     one_line(pen, 0, state, gpu);
     lock(pen, 1, state, gpu, device);
-    let others = (0..state.data().sample.devices.len()).filter(|other| *other != gpu);
-    for (other, y) in others.zip(2..pen.height()) {
-        one_line(pen, y, state, other);
+    match count {
+        0 | 1 => {}
+        2 => one_line(pen, 2, state, 1 - gpu.min(1)),
+        _ => grid(pen, 2, state, count),
+    }
+}
+
+/// A line for each device, the shown one among them.
+fn list(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
+    let lines = usize::from(pen.height().saturating_sub(top));
+    if count < 2 {
+        return;
+    }
+    let first = (state.choices.gpu + 1).saturating_sub(lines);
+    for (gpu, y) in (first..count).zip(top..pen.height()) {
+        one_line(pen, y, state, gpu);
+    }
+}
+
+/// Every device in twenty columns: its number, its holder and how many wait, how busy and how full it is.
+fn grid(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
+    let data = state.data();
+    let each = layout::grid_line(pen.width());
+    let lines = usize::from(pen.height().saturating_sub(top));
+    let first = (state.choices.gpu / each + 1).saturating_sub(lines) * each;
+    for (at, gpu) in (first..count).enumerate() {
+        let Some(device) = data.sample.devices.get(gpu) else {
+            break;
+        };
+        let (Ok(row), Ok(column)) = (u16::try_from(at / each), u16::try_from(at % each)) else {
+            break;
+        };
+        let holder = device
+            .owner
+            .map_or('-', |slot| data.letter(Who::Slot(slot)));
+        let queue = match device.waiters.len() {
+            0 => String::new(),
+            n => format!("+{n}"),
+        };
+        let util = device.nvml.util_percent;
+        let util = util.map_or("  -".into(), |util| format!("{util:>3}%"));
+        let used = device
+            .used_bytes
+            .unwrap_or_else(|| data.sample.ledger_bytes(gpu));
+        let full = percent(used, device.total_bytes);
+        let text = format!("{gpu:>2} {holder}{queue:<3}{util:>5} m{full:>3}% ");
+        let role = match (gpu == state.choices.gpu, queue.is_empty()) {
+            (true, _) => Role::Selected,
+            (false, false) => Role::Text,
+            (false, true) => Role::Dim,
+        };
+        let style = pen.style(role);
+        pen.put_within(
+            column * layout::GRID,
+            top + row,
+            &text,
+            layout::GRID - 1,
+            style,
+        );
     }
 }
 
@@ -179,45 +252,11 @@ fn lock(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSam
             pen.style(Role::Text),
         );
     }
-    match device
-        .owner
-        .map(Who::Slot)
-        .and_then(|who| Some((who, data.process(who)?)))
-    {
-        Some((who, process)) => {
-            let held = data.sample.time_ns.saturating_sub(device.owner_since_ns);
-            let name = format!(
-                "{} {} {}",
-                data.letter(who),
-                process.shown_pid(),
-                process.name()
-            );
-            x = pen.put(x, y, "HOLDER ", pen.style(Role::Title));
-            x = pen.put_within(x, y, &name, 28, pen.palette.process(data.hue(who)));
-            x = pen.put(
-                x,
-                y,
-                &format!(" for {:<6}", short_time(held)),
-                pen.style(Role::Text),
-            );
-        }
-        None => x = pen.put(x, y, "free  ", pen.style(Role::Good)),
-    }
-    x = pen.put(
-        x,
-        y,
-        &format!("  queue {}", device.waiters.len()),
-        pen.style(Role::Text),
-    );
-    for slot in device.waiters.iter().take(8) {
-        let who = Who::Slot(*slot);
-        x = pen.put(
-            x,
-            y,
-            &format!(" {}", data.letter(who)),
-            pen.palette.process(data.hue(who)),
-        );
-    }
+    let rate = data.handoffs_per_s(gpu);
+    x = match rate > STEADY_PER_S {
+        true => shares(pen, x, y, data, gpu),
+        false => holder(pen, x, y, data, device),
+    };
     // One look has no rate yet.
     let mut more = match data.samples() {
         0 | 1 => vec![format!("  hand-offs {}", short_count(device.handoffs))],
@@ -240,6 +279,90 @@ fn lock(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize, device: &DeviceSam
             x = pen.put(x, y, &text, pen.style(Role::Dim));
         }
     }
+}
+
+/// More hand-offs in a second than this are no news each: then the shares are told.
+const STEADY_PER_S: f64 = 2.0;
+
+/// Who holds the lock and since when, and who waits for it.
+fn holder(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, device: &DeviceSample) -> u16 {
+    let owner = device.owner.map(Who::Slot);
+    let mut x = match owner.and_then(|who| Some((who, data.process(who)?))) {
+        Some((who, process)) => {
+            let held = data.sample.time_ns.saturating_sub(device.owner_since_ns);
+            let name = format!("{} {}", data.letter(who), process.name());
+            let x = pen.put(x, y, "HOLDER ", pen.style(Role::Title));
+            let x = pen.put_within(x, y, &name, 22, pen.palette.process(data.hue(who)));
+            let held = format!(" for {:<6}", short_time(held));
+            pen.put(x, y, &held, pen.style(Role::Text))
+        }
+        None => pen.put(x, y, "free  ", pen.style(Role::Good)),
+    };
+    let queue = format!("  queue {}", device.waiters.len());
+    x = pen.put(x, y, &queue, pen.style(Role::Text));
+    for slot in device.waiters.iter().take(8) {
+        let who = Who::Slot(*slot);
+        let Some(process) = data.process(who) else {
+            continue;
+        };
+        let since = process
+            .devices
+            .iter()
+            .find(|h| {
+                data.sample
+                    .devices
+                    .get(h.gpu)
+                    .is_some_and(|d| d.uuid == device.uuid)
+            })
+            .map_or(0, |h| data.sample.time_ns.saturating_sub(h.lock.since_ns));
+        let text = format!(
+            " {} {} {}",
+            data.letter(who),
+            process.name(),
+            short_time(since)
+        );
+        let letter = format!(" {}", data.letter(who));
+        let room = usize::from(pen.width().saturating_sub(x));
+        let text = if room > text.len() + 4 { text } else { letter };
+        x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
+    }
+    x
+}
+
+/// Where the lock changes hands all the time: who held it how much of the last seconds, and who waited most.
+fn shares(pen: &mut Pen<'_>, x: u16, y: u16, data: &Data, gpu: usize) -> u16 {
+    let mut x = x;
+    let spent = |who: &Who| data.spent(*who, gpu);
+    let all = data.on(gpu);
+    for (word, role, of) in [
+        (
+            "HELD BY",
+            Role::Title,
+            (|cell: Cell| cell.hold) as fn(Cell) -> f32,
+        ),
+        ("WAIT", Role::Warn, |cell| cell.wait),
+    ] {
+        let mut shares: Vec<(f32, Who)> = all.iter().map(|who| (of(spent(who)), *who)).collect();
+        shares.retain(|(share, _)| *share >= 0.02);
+        shares.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let half = if word == "WAIT" {
+            pen.width()
+        } else {
+            x + (pen.width() - x) * 3 / 5
+        };
+        x = pen.put(x, y, word, pen.style(role));
+        for (share, who) in shares {
+            let name = data.process(who).map_or("", |process| process.name());
+            let name: String = name.chars().take(12).collect();
+            let text = format!(" {} {name} {:.0}% ", data.letter(who), share * 100.0);
+            if usize::from(half.saturating_sub(x)) < text.len() {
+                break;
+            }
+            x = pen.put(x, y, &text, pen.palette.process(data.hue(who)));
+        }
+        x += 1;
+    }
+    x
 }
 
 fn policy(pen: &mut Pen<'_>, y: u16, state: &State, device: &DeviceSample) {
@@ -312,13 +435,23 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     {
         right += &format!(" {degrees}{}", pen.glyphs().degrees);
     }
-    if !shown {
-        let holder = device.owner.map(|slot| data.letter(Who::Slot(slot)));
-        right += &holder.map_or(" lock free".into(), |letter| format!(" held by {letter}"));
+    let holder = device.owner.map(|slot| data.letter(Who::Slot(slot)));
+    right += &holder.map_or(" lock free".into(), |letter| format!(" held by {letter}"));
+    if !device.waiters.is_empty() {
+        right += &format!(" +{}", device.waiters.len());
     }
     let name_width = if pen.width() >= 100 { 24 } else { 14 };
     let mut x = pen.put(0, y, &format!("GPU{gpu} "), pen.style(role));
-    x = pen.put_within(x, y, device.short_name(), name_width, pen.style(role)) + 1;
+    let name = match (
+        device.nvml.mig_parent,
+        device.short_name().split_once("MIG "),
+    ) {
+        (Some(parent), Some((_, instance))) => {
+            format!("{} {instance} of {parent}", pen.glyphs().tick)
+        }
+        _ => device.short_name().to_owned(),
+    };
+    x = pen.put_within(x, y, &name, name_width, pen.style(role)) + 1;
     let bar = pen
         .width()
         .saturating_sub(x + u16::try_from(right.chars().count()).unwrap_or(u16::MAX));

@@ -37,10 +37,21 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     };
     let header = take(1);
     let footer = if height >= 4 { take(1) } else { 0 };
-    let device = match (height, width) {
-        (0..8, _) => take(1),
-        (34.., 100..) => take(DEVICE_FULL),
-        (20.., _) => take(2 + devices.saturating_sub(1).min(if tall { 4 } else { 1 })),
+    let grid = devices.div_ceil(u16::try_from(grid_line(width)).unwrap_or(1));
+    let device = match (height, width, devices) {
+        (0..8, _, _) => take(1),
+        (34.., 100.., 0 | 1) => take(DEVICE_FULL),
+        (34.., 100.., 2..=FEW) => take(DEVICE_FULL + devices),
+        (34.., 100.., _) => take(devices.min(height / 4) + 2),
+        (16.., _, 2) => take(3),
+        (20.., _, _) => take(
+            2 + if devices > 2 {
+                grid.min(if tall { 8 } else { 3 })
+            } else {
+                0
+            },
+        ),
+        (16.., _, 3..) => take(3),
         _ => take(2),
     };
     let alerts = match height {
@@ -89,6 +100,34 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         alerts: part(alerts),
         footer: part(footer),
     }
+}
+
+/// So many devices have a line each beside the whole card of one; more have the lines only.
+const FEW: u16 = 4;
+
+/// How the devices share their part of the screen.
+pub(super) struct Devices {
+    /// The shown one in full.
+    pub(super) card: bool,
+    /// A line for each.
+    pub(super) list: bool,
+}
+
+/// What [`main`] gave the devices room for.
+pub(super) fn devices(width: u16, height: u16, count: usize) -> Devices {
+    let few = count <= usize::from(FEW);
+    Devices {
+        card: few && height >= DEVICE_FULL && width >= 100,
+        list: !few && width >= 100 && height >= 7,
+    }
+}
+
+/// The columns of a device in the grid of all.
+pub(super) const GRID: u16 = 20;
+
+/// How many devices stand in a line of the grid.
+pub(super) fn grid_line(width: u16) -> usize {
+    usize::from(width / GRID).max(1)
 }
 
 /// A box of this size in the middle, smaller if need be.

@@ -32,6 +32,11 @@ impl<'a> Pen<'a> {
         Pen::new(pen.buffer, pen.area, pen.palette)
     }
 
+    /// The pen for another part of the same frame.
+    pub(super) fn part(&mut self, area: Rect) -> Pen<'_> {
+        Pen::new(self.buffer, area, self.palette)
+    }
+
     pub(super) fn width(&self) -> u16 {
         self.area.width
     }

@@ -77,6 +77,14 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
 /// Fair, and yet nearly all of the time goes to waiting: more want the device than it can serve.
 pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
     for gpu in data.sample.gpus() {
+        let waits_most = |who: &Who| data.spent(*who, gpu).wait > CROWDED;
+        let mut all = data
+            .sample
+            .holdings(gpu)
+            .map(|(process, _)| Who::of(process));
+        if !all.any(|who| waits_most(&who)) {
+            continue;
+        }
         let weights = contending_weight(data, gpu);
         let waits = data.sample.holdings(gpu).filter(|(process, _)| {
             let spent = data.spent(Who::of(process), gpu);
