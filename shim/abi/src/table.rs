@@ -26,6 +26,7 @@
 
 mod memory;
 mod nvml;
+mod others;
 
 /// Hands every row of the table to the macro `$with!`; see the module's docs for their form.
 #[macro_export]

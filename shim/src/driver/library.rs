@@ -43,14 +43,22 @@ pub fn pin(symbol: Symbol, address: *mut c_void) {
 
 /// The driver's own definition of a symbol, wherever the driver is; NULL when there is none.
 pub fn find(symbol: Symbol) -> *mut c_void {
-    let name = c_name(symbol);
-    let handle = home(symbol).load(Relaxed);
+    find_in(usize::from(symbol.is_nvml()), c_name(symbol))
+}
+
+/// The same for a function of the driver that we do not hook.
+pub fn find_unhooked(name: &CStr) -> *mut c_void {
+    find_in(0, name)
+}
+
+fn find_in(home: usize, name: &CStr) -> *mut c_void {
+    let handle = HOMES[home].load(Relaxed);
     let mut found = null_mut();
     if !handle.is_null() {
         found = libc_dl::dlsym(handle, name);
     } else {
         found = first(found, || libc_dl::dlsym(libc::RTLD_NEXT, name));
-        found = first(found, || in_library(symbol, name));
+        found = first(found, || in_library(home, name));
     }
     if found.is_null() {
         libc_dl::clear_error();
@@ -68,12 +76,8 @@ fn first(found: *mut c_void, otherwise: impl FnOnce() -> *mut c_void) -> *mut c_
 }
 
 /// In the library of the usual name, if it is loaded.
-fn in_library(symbol: Symbol, name: &CStr) -> *mut c_void {
-    let usual = if symbol.is_nvml() {
-        c"libnvidia-ml.so.1"
-    } else {
-        c"libcuda.so.1"
-    };
+fn in_library(home: usize, name: &CStr) -> *mut c_void {
+    let usual = [c"libcuda.so.1", c"libnvidia-ml.so.1"][home];
     let handle = libc_dl::dlopen(usual, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
     if handle.is_null() {
         return null_mut();
@@ -84,7 +88,7 @@ fn in_library(symbol: Symbol, name: &CStr) -> *mut c_void {
 }
 
 /// What a look-up in the caller's own scope (it and what it was linked with) finds.
-pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
+pub fn in_scope_of(caller: usize, name: &CStr) -> *mut c_void {
     let Some(path) = path_of(caller).filter(|path| !path.is_empty()) else {
         return null_mut();
     };
@@ -92,7 +96,7 @@ pub fn in_scope_of(caller: usize, symbol: Symbol) -> *mut c_void {
     if handle.is_null() {
         return null_mut();
     }
-    let found = libc_dl::dlsym(handle, c_name(symbol));
+    let found = libc_dl::dlsym(handle, name);
     libc_dl::dlclose(handle);
     found
 }

@@ -47,16 +47,16 @@ pub extern "C" fn answer(
 ) -> Answer {
     libc_dl::prepare();
     let Some(symbol) = hooked(name) else {
-        return through_the_door(handle, name);
+        return through_the_door(handle, name, caller);
     };
     let _errno = Errno::keep();
     let looked = catch_unwind(|| look(handle, symbol, caller));
     looked.ok().flatten().map_or_else(|| jump(name), found)
 }
 
-/// A function of the driver's that we do not hook: its stub, where a handle finds it. All else is libc's affair.
-fn through_the_door(handle: *mut c_void, name: *const c_char) -> Answer {
-    if name.is_null() || !begins_with(name, b"cu") || is_pseudo(handle) {
+/// A function of the driver's that we do not hook: its stub. All else is libc's affair.
+fn through_the_door(handle: *mut c_void, name: *const c_char, caller: usize) -> Answer {
+    if name.is_null() || !begins_with(name, b"cu") {
         return jump(name);
     }
     // SAFETY: the caller of dlsym promises a C string.
@@ -65,12 +65,18 @@ fn through_the_door(handle: *mut c_void, name: *const c_char) -> Answer {
         return jump(name);
     }
     let _errno = Errno::keep();
-    let real = libc_dl::dlsym(handle, named);
-    if real.is_null() {
-        // Asked again, so that `dlerror` is libc's own.
+    let export = through::export_of(named);
+    if export.is_null() && is_pseudo(handle) {
         return jump(name);
     }
-    found(through::stub_of(real))
+    let looked = catch_unwind(|| find(handle, named, export, caller));
+    match looked.ok().flatten() {
+        // Asked again, so that `dlerror` is libc's own.
+        Some(real) if real.is_null() && export.is_null() => jump(name),
+        Some(real) if real.is_null() => found(real),
+        Some(real) => found(through::stub_of(real)),
+        None => jump(name),
+    }
 }
 
 /// `dlvsym(handle, name, version)`: the driver has no versions, but a caller may ask all the same.
@@ -127,32 +133,38 @@ fn is_pseudo(handle: *mut c_void) -> bool {
 
 /// What the caller gets; `None` if libc's own answer to the caller will do.
 fn look(handle: *mut c_void, symbol: Symbol, caller: usize) -> Option<*mut c_void> {
+    let real = find(handle, library::c_name(symbol), export(symbol), caller)?;
+    Some(ours_or(symbol, real))
+}
+
+/// The definition that the caller would find if our own export were not there; `None` if libc's own answer will do.
+fn find(
+    handle: *mut c_void,
+    name: &CStr,
+    export: *mut c_void,
+    caller: usize,
+) -> Option<*mut c_void> {
     if handle == libc::RTLD_NEXT && library::is_behind_us(caller) {
         return None;
     }
-    let name = library::c_name(symbol);
-    let real = if handle == libc::RTLD_NEXT {
-        behind_us(symbol, caller, false)
-    } else {
-        let first = libc_dl::dlsym(handle, name);
-        if first == export(symbol) {
-            behind_us(symbol, caller, handle == libc::RTLD_DEFAULT)
-        } else {
-            first
-        }
-    };
-    Some(ours_or(symbol, real))
+    if handle == libc::RTLD_NEXT {
+        return Some(behind_us(name, caller, false));
+    }
+    let first = libc_dl::dlsym(handle, name);
+    Some(match first == export && !export.is_null() {
+        true => behind_us(name, caller, handle == libc::RTLD_DEFAULT),
+        false => first,
+    })
 }
 
 /// The definition behind our own export: in the global scope, or, for RTLD_DEFAULT, among what the caller
 /// itself was linked with (a plugin opened RTLD_LOCAL).
-fn behind_us(symbol: Symbol, caller: usize, in_callers_scope: bool) -> *mut c_void {
-    let name = library::c_name(symbol);
+fn behind_us(name: &CStr, caller: usize, in_callers_scope: bool) -> *mut c_void {
     let real = libc_dl::dlsym(libc::RTLD_NEXT, name);
     if !real.is_null() || !in_callers_scope {
         return real;
     }
-    let local = library::in_scope_of(caller, symbol);
+    let local = library::in_scope_of(caller, name);
     if local.is_null() {
         // Asked again so that `dlerror` reports the look-up, not what we did in between.
         return libc_dl::dlsym(libc::RTLD_NEXT, name);

@@ -5,6 +5,9 @@
 //! inside, looks at the door, and calls the driver with all arguments as they came. There is one for each function that was
 //! asked for, whatever its name and its signature; what has none because there are too many goes straight to the driver.
 //!
+//! A program that is linked to the driver asks for no address: the linker binds its calls to the first definition of the name. So we
+//! export the names of the driver that have no hook as well, and their exports are stubs of the same kind ([`export_of`]).
+//!
 //! The stub is the assembly of [`fast`](super::fast) without the gate: the return address and one register lie in the thread's record
 //! for the length of the call, so that arguments on the stack stay where they are.
 #![allow(unsafe_code, reason = "calls the driver by address, from assembly")]
@@ -76,6 +79,143 @@ fn stub(at: usize) -> *mut c_void {
     TARGETS[at].load(Relaxed)
 }
 
+/// Our export of a function of the driver that we do not hook, for programs that are linked to it; NULL if there is none.
+#[cfg(target_arch = "x86_64")]
+pub fn export_of(name: &CStr) -> *mut c_void {
+    let found = linked::NAMES.binary_search(&name);
+    found.map_or(null_mut(), |at| linked::EXPORTS[at] as *mut c_void)
+}
+
+/// There is none.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn export_of(_name: &CStr) -> *mut c_void {
+    null_mut()
+}
+
+/// The exports of functions without a hook, for programs that are linked to the driver: the linker finds ours first.
+#[cfg(target_arch = "x86_64")]
+mod linked {
+    use super::*;
+
+    macro_rules! exports {
+        ($($name:ident)*) => {
+            #[allow(non_camel_case_types, reason = "the driver's own names")]
+            #[allow(clippy::enum_variant_names, reason = "the driver's own names")]
+            enum Number {
+                $($name,)*
+            }
+
+            /// Their names, sorted.
+            pub static NAMES: [&CStr; COUNT] = [
+                $(c_str(concat!(stringify!($name), "\0")),)*
+            ];
+            const COUNT: usize = [$(stringify!($name)),*].len();
+
+            /// Their exports, in the order of their names.
+            pub static EXPORTS: [unsafe extern "C" fn(); COUNT] = [$($name,)*];
+
+            $(
+                #[doc = concat!("`", stringify!($name), "` as linked programs reach it.")]
+                ///
+                /// # Safety
+                ///
+                /// What the driver's documentation asks of a caller.
+                #[cfg_attr(not(test), unsafe(no_mangle))]
+                #[allow(non_snake_case, reason = "the driver's own name")]
+                #[unsafe(naked)]
+                pub unsafe extern "C" fn $name() {
+                    std::arch::naked_asm!(
+                        "mov r11d, {number}",
+                        "jmp gpushare_linked",
+                        number = const Number::$name as u32,
+                    )
+                }
+            )*
+        };
+    }
+
+    gpushare_abi::other_functions!(exports);
+
+    const fn c_str(name: &'static str) -> &'static CStr {
+        match CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a function's name has no NUL inside"),
+        }
+    }
+
+    /// Where each leads: at first to what finds the function.
+    pub static TARGETS: [AtomicPtr<c_void>; COUNT] =
+        [const { AtomicPtr::new(find_and_go as *mut c_void) }; COUNT];
+
+    /// Finds the function whose number is in r11, and jumps there with the caller's arguments.
+    #[unsafe(naked)]
+    unsafe extern "C" fn find_and_go() {
+        std::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rdi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rsi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rdx",
+            ".cfi_adjust_cfa_offset 8",
+            "push rcx",
+            ".cfi_adjust_cfa_offset 8",
+            "push r8",
+            ".cfi_adjust_cfa_offset 8",
+            "push r9",
+            ".cfi_adjust_cfa_offset 8",
+            "sub rsp, 72",
+            ".cfi_adjust_cfa_offset 72",
+            "movups xmmword ptr [rsp], xmm0",
+            "movups xmmword ptr [rsp + 16], xmm1",
+            "movups xmmword ptr [rsp + 32], xmm2",
+            "movups xmmword ptr [rsp + 48], xmm3",
+            "mov edi, r11d",
+            "call {find}",
+            "mov r11, rax",
+            "movups xmm0, xmmword ptr [rsp]",
+            "movups xmm1, xmmword ptr [rsp + 16]",
+            "movups xmm2, xmmword ptr [rsp + 32]",
+            "movups xmm3, xmmword ptr [rsp + 48]",
+            "add rsp, 72",
+            ".cfi_adjust_cfa_offset -72",
+            "pop r9",
+            ".cfi_adjust_cfa_offset -8",
+            "pop r8",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rcx",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rdx",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rsi",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -8",
+            "jmp r11",
+            ".cfi_endproc",
+            find = sym find,
+        )
+    }
+
+    /// What the driver has by this number.
+    extern "C" fn find(number: u32) -> *mut c_void {
+        let _errno = Errno::keep();
+        let found = catch_unwind(|| library::find_unhooked(NAMES[number as usize]));
+        match found {
+            Ok(real) if !real.is_null() => {
+                TARGETS[number as usize].store(real, Relaxed);
+                real
+            }
+            _ => missing as *mut c_void,
+        }
+    }
+
+    /// What a function answers that the driver does not have.
+    extern "C" fn missing() -> u32 {
+        gpushare_abi::errors::CUDA_ERROR_NOT_FOUND.code()
+    }
+}
+
 /// A stub found no record of the thread, or the door closed. Returns when it may try again, or what to answer.
 #[cfg_attr(
     not(target_arch = "x86_64"),
@@ -109,16 +249,23 @@ std::arch::global_asm!(
     ".set .Lgpushare_stub, 0",
     ".rept {stubs}",
     "mov r11d, .Lgpushare_stub",
-    "jmp .Lgpushare_through",
+    "jmp .Lgpushare_stubs_targets",
     ".balign 16",
     ".set .Lgpushare_stub, .Lgpushare_stub + 1",
     ".endr",
     ".balign 64",
-    ".Lgpushare_through:",
     ".cfi_startproc",
+    ".hidden gpushare_linked",
+    ".globl gpushare_linked",
+    ".type gpushare_linked, @function",
+    "gpushare_linked:", // from an export: its number is in r11
+    "lea r10, [rip + {linked}]",
+    "jmp .Lgpushare_through",
+    ".Lgpushare_stubs_targets:",
+    "lea r10, [rip + {targets}]",
+    ".Lgpushare_through:",
     "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
     "mov rax, qword ptr fs:[rax]",
-    "lea r10, [rip + {targets}]",
     "test rax, rax",
     "je 3f",
     "cmp dword ptr [rax + {inside}], 0",
@@ -160,10 +307,12 @@ std::arch::global_asm!(
     ".cfi_adjust_cfa_offset 8",
     "push r9",
     ".cfi_adjust_cfa_offset 8",
+    "push r10",
+    ".cfi_adjust_cfa_offset 8",
     "push r11",
     ".cfi_adjust_cfa_offset 8",
-    "sub rsp, 64",
-    ".cfi_adjust_cfa_offset 64",
+    "sub rsp, 72", // aligned
+    ".cfi_adjust_cfa_offset 72",
     "movups xmmword ptr [rsp], xmm0",
     "movups xmmword ptr [rsp + 16], xmm1",
     "movups xmmword ptr [rsp + 32], xmm2",
@@ -173,9 +322,11 @@ std::arch::global_asm!(
     "movups xmm1, xmmword ptr [rsp + 16]",
     "movups xmm2, xmmword ptr [rsp + 32]",
     "movups xmm3, xmmword ptr [rsp + 48]",
-    "add rsp, 64",
-    ".cfi_adjust_cfa_offset -64",
+    "add rsp, 72",
+    ".cfi_adjust_cfa_offset -72",
     "pop r11",
+    ".cfi_adjust_cfa_offset -8",
+    "pop r10",
     ".cfi_adjust_cfa_offset -8",
     "pop r9",
     ".cfi_adjust_cfa_offset -8",
@@ -196,6 +347,7 @@ std::arch::global_asm!(
     ".popsection",
     stubs = const STUBS,
     targets = sym TARGETS,
+    linked = sym linked::TARGETS,
     door = sym crate::door::DOOR,
     clear_the_way = sym clear_the_way,
     inside = const thread::offset::INSIDE,

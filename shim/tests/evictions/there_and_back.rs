@@ -165,3 +165,28 @@ fn a_forked_child_has_a_door_of_its_own() {
     });
     assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
 }
+
+#[test]
+fn a_program_that_is_linked_to_the_driver_is_brought_back_by_a_call_without_a_hook() {
+    let bed = Testbed::new();
+    let driver = gpushare_testbed::artifact("libcuda.so");
+    let driver = driver.to_str().expect("a path in UTF-8");
+    let program = gpushare_testbed::cc(
+        &crate::client::app("linked_away.c"),
+        "linked_away",
+        &[driver],
+    );
+    let mut command = bed.preloaded(program);
+    command.env("GPUSHARE_EVICT_AFTER", "300ms");
+    let mut program = gpushare_testbed::Watched::spawn(&mut command);
+    assert_eq!(program.line(), "ready 0");
+    for _ in 0..2 {
+        eventually("it is evicted", crate::PATIENCE, || {
+            let processes = crate::client::look(&bed).processes;
+            processes
+                .iter()
+                .any(|process| process.residence.phase == Phase::Evicted)
+        });
+        assert_eq!(program.ask("go"), "0 1");
+    }
+}

@@ -1,0 +1,106 @@
+//! Loom tries every interleaving of the door's protocol, compiled here from its own source with loom's words. What stands for
+//! the barriers is said in `loom_gate.rs`.
+
+mod primitive {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+
+    pub(crate) fn light() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+#[path = "../src/protocol/residence.rs"]
+mod residence;
+
+use loom::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+            fence,
+        },
+    },
+    thread,
+};
+
+const OUTSIDE: u32 = 0;
+const ELSEWHERE: u32 = u32::MAX;
+
+/// The driver: calls under way, and whether the process is locked.
+const LOCKED: u32 = 1 << 16;
+
+#[derive(Default)]
+struct World {
+    door: AtomicU32,
+    inside: [AtomicU32; 2],
+    driver: AtomicU32,
+}
+
+impl World {
+    /// One attempt to call the driver, as `exports::guarded`, `Thread::step_aside` and the stubs make it. Says whether it went in.
+    fn call(&self, me: usize) -> bool {
+        let inside = &self.inside[me];
+        inside.store(ELSEWHERE, Relaxed);
+        if !residence::is_open(&self.door) {
+            inside.store(OUTSIDE, Relaxed);
+            assert_ne!(residence::look(&self.door), residence::GONE);
+            return false;
+        }
+        let found = self.driver.fetch_add(1, Relaxed);
+        assert_eq!(found & LOCKED, 0, "a call is stuck in the driver");
+        let found = self.driver.fetch_sub(1, Relaxed);
+        assert_eq!(found & LOCKED, 0, "the process was locked during a call");
+        inside.store(OUTSIDE, Release);
+        true
+    }
+
+    /// The mover's one attempt. It gives up where it would wait.
+    fn evict(&self, barrier: bool) -> bool {
+        residence::close(&self.door);
+        if barrier {
+            fence(SeqCst);
+        }
+        let empty = self
+            .inside
+            .iter()
+            .all(|inside| inside.load(Acquire) == OUTSIDE);
+        if empty {
+            let found = self.driver.fetch_add(LOCKED, Relaxed);
+            assert_eq!(found, 0, "locked during a call");
+            self.driver.fetch_sub(LOCKED, Relaxed);
+        }
+        residence::open(&self.door);
+        empty
+    }
+}
+
+fn run(barrier: bool) {
+    loom::model(move || {
+        let world = Arc::new(World::default());
+        let callers: Vec<_> = (0..2)
+            .map(|me| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || world.call(me))
+            })
+            .collect();
+        world.evict(barrier);
+        callers.into_iter().for_each(|caller| {
+            caller.join().expect("no call was stuck");
+        });
+        assert!(world.call(0), "the door is open again");
+        residence::end(&world.door);
+        assert_eq!(residence::look(&world.door), residence::GONE);
+    });
+}
+
+#[test]
+fn no_call_is_in_the_driver_when_the_process_is_locked() {
+    run(true);
+}
+
+#[test]
+#[should_panic]
+fn without_the_barrier_loom_finds_one() {
+    run(false);
+}
