@@ -9,7 +9,7 @@ mod shares;
 
 pub use bell::{control_bell, wait_bell};
 pub(crate) use resolve::{
-    device_limit, launch_policy, resolve_policy, resolve_quota, resolve_share,
+    device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota, resolve_share,
 };
 pub(crate) use shares::Shares;
 
@@ -204,12 +204,22 @@ impl Seat {
     /// This process's share.
     pub(crate) fn share(&self) -> Share {
         let known = self.known();
-        resolve_share(
+        let settings = known.slot.share();
+        let share = resolve_share(
             &self.launch,
-            Some(&known.slot.share()),
+            Some(&settings),
             Some(&known.group),
             clock::now(),
-        )
+        );
+        let held = known.devices.iter().enumerate().filter(|(index, _)| {
+            let words = self.entry_words(*index);
+            words.is_some_and(|words| words.used.load(Ordering::Relaxed) != 0)
+        });
+        let devices = held.map(|(_, device)| device);
+        Share {
+            evict_after: resolve_evict_after(&self.launch, Some(&settings), devices, &known.common),
+            ..share
+        }
     }
 
     /// The newest control generation.

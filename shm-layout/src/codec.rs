@@ -101,6 +101,7 @@ pub(crate) struct DeviceSettings {
     pub(crate) present: bool,
     pub(crate) policy: PolicySetting,
     pub(crate) limit: QuotaValue,
+    pub(crate) evict_after: Option<EvictAfter>,
 }
 
 /// A policy, with what it reverts to.
@@ -191,6 +192,10 @@ const ON_FULL: usize = TRACE + 2;
 /// After which idle time it is evicted.
 const EVICT_AFTER: usize = TRACE + 1;
 const _: () = assert!(ON_FULL < SLOT_WORDS);
+
+/// After which idle time processes on a device are evicted: behind its policies.
+const DEVICE_EVICT_AFTER: usize = 12 + POLICY_WORDS;
+const _: () = assert!(DEVICE_EVICT_AFTER < SMALL_WORDS);
 
 const WEIGHT: u32 = 1;
 const PRIORITY: u32 = 2;
@@ -326,6 +331,7 @@ impl DeviceSettings {
         (words[9], words[10]) = quota_words(self.limit);
         words[11] = self.policy.until_ns;
         words[12..12 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.then));
+        words[DEVICE_EVICT_AFTER] = evict_after_word(self.evict_after);
         words
     }
 
@@ -344,6 +350,7 @@ impl DeviceSettings {
                 until_ns: words[11],
             },
             limit: quota_value(words[9], words[10]),
+            evict_after: evict_after_of(words[DEVICE_EVICT_AFTER]),
         }
     }
 }

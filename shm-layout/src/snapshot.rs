@@ -288,6 +288,9 @@ pub struct DeviceView {
     /// The operator's limit on all processes together.
     #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<u64>,
+    /// Nanoseconds of idleness after which processes on it are evicted, where they have no setting of their own.
+    #[cfg_attr(feature = "serde", serde(rename = "evict_after_ns"))]
+    pub evict_after: Option<u64>,
     /// Hand-offs.
     pub handoffs: u64,
     /// Forced releases.

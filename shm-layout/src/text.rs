@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+mod evict_after;
 mod label;
 mod memory;
 mod number;

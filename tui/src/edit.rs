@@ -8,6 +8,7 @@
 pub mod ask;
 pub mod audit;
 pub mod change;
+pub mod device_memory;
 mod editor;
 pub mod group;
 pub mod manifest;

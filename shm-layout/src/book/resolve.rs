@@ -6,7 +6,7 @@ use crate::{
     },
     primitive::Ordering,
     state::DeviceEntry,
-    value::{EvictAfter, LockPolicy, Quota, Share, Source},
+    value::{LockPolicy, Quota, Share, Source},
 };
 
 /// The quota of a process on a device: operator before launch.
@@ -64,7 +64,6 @@ pub(crate) fn resolve_share(
         share.source = launch.source;
     }
     share.on_full = launch.on_full.unwrap_or_default();
-    share.evict_after = launch.evict_after.and_then(EvictAfter::ns);
     let Some(control) = control else { return share };
     share.on_full = control.on_full.unwrap_or(share.on_full);
     let boost = control.boost.filter(|boost| boost.until_ns > now_ns);
@@ -73,9 +72,6 @@ pub(crate) fn resolve_share(
     share.cap = control.cap.or(share.cap);
     share.paused = control.paused.unwrap_or(false);
     share.evict = share.paused && control.evict.unwrap_or(false);
-    if let Some(after) = control.evict_after {
-        share.evict_after = after.ns();
-    }
     if let Some(boost) = boost {
         share.priority = boost.priority;
         share.boost_until_ns = Some(boost.until_ns);
@@ -89,6 +85,25 @@ pub(crate) fn resolve_share(
         share.source = Source::Operator;
     }
     share
+}
+
+/// The idle time after which a process is evicted: its own setting, then the least of those of the devices that it holds memory
+/// on, each the device's own before the one for all.
+pub(crate) fn resolve_evict_after<'d>(
+    launch: &LaunchShare,
+    control: Option<&ShareSettings>,
+    devices: impl Iterator<Item = &'d DeviceSettings>,
+    common: &DeviceSettings,
+) -> Option<u64> {
+    let own = control
+        .and_then(|control| control.evict_after)
+        .or(launch.evict_after);
+    match own {
+        Some(own) => own.ns(),
+        None => devices
+            .filter_map(|device| device.evict_after.or(common.evict_after)?.ns())
+            .min(),
+    }
 }
 
 /// The limit on all processes together on a device.

@@ -3,8 +3,19 @@
 use super::EditError;
 use crate::{
     codec,
-    value::{Change, QuotaValue, RECORDS, Set, valid_cap, valid_priority, valid_weight},
+    value::{
+        Change, EvictAfter, QuotaValue, RECORDS, Set, valid_cap, valid_priority, valid_weight,
+    },
 };
+
+fn idle_time(after: &Set<EvictAfter>) -> Result<(), EditError> {
+    match after {
+        Set::To(value) if !value.is_valid() => {
+            Err(invalid("evict-after", format!("cannot be {value}")))
+        }
+        _ => Ok(()),
+    }
+}
 
 fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
     EditError::Invalid {
@@ -28,11 +39,7 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             ..
         } => {
             shares(weight, cap)?;
-            if let Set::To(value) = evict_after
-                && !value.is_valid()
-            {
-                return Err(invalid("evict-after", format!("cannot be {value}")));
-            }
+            idle_time(evict_after)?;
             if let Set::To(value) = on_full
                 && !value.is_valid()
             {
@@ -52,6 +59,7 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
         } => policy.check().map_err(|(field, why)| invalid(field, why)),
         Change::Policy { policy: None, .. } => Ok(()),
         Change::DeviceLimit { value, .. } => quota(value),
+        Change::DeviceMemory { evict_after, .. } => idle_time(evict_after),
         Change::Group {
             name,
             memory,

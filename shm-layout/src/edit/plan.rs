@@ -45,6 +45,13 @@ impl Operator {
                     value: old,
                 }
             }),
+            Change::DeviceMemory {
+                device,
+                evict_after,
+            } => self.device(*device, |settings, device| Change::DeviceMemory {
+                device,
+                evict_after: evict_after.apply(&mut settings.evict_after),
+            }),
             Change::Group {
                 name,
                 memory,

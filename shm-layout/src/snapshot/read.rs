@@ -22,7 +22,9 @@ use crate::{
     segment::{Probe, Segments},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
     text,
-    value::{Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView, Vouched},
+    value::{
+        EvictAfter, Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView, Vouched,
+    },
 };
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
@@ -148,11 +150,25 @@ impl<'s> Reading<'s> {
         let group = name
             .and_then(|name| control.group_settings(&name))
             .unwrap_or_default();
-        let share = resolve_share(
-            &LaunchShare::of_slot(slot),
+        let launched = LaunchShare::of_slot(slot);
+        let mut share = resolve_share(
+            &launched,
             Some(&settings.share()),
             Some(&group),
             self.now_ns,
+        );
+        let held = slot.entries.iter().filter(|entry| {
+            let bytes = entry.used.load(Ordering::Relaxed);
+            bytes.saturating_add(entry.evicted.load(Ordering::Relaxed)) != 0
+        });
+        share.evict_after = book::resolve_evict_after(
+            &launched,
+            Some(&settings.share()),
+            held.filter_map(|entry| {
+                let device = entry.device.load(Ordering::Relaxed) as usize;
+                self.devices.get(device.checked_sub(1)?)
+            }),
+            &self.common,
         );
         let invalid = slot.invalid.load(Ordering::Relaxed) != 0;
         let launch_policy = codec::policy_of(&std::array::from_fn(|at| {
@@ -434,6 +450,10 @@ impl<'s> Reading<'s> {
             ),
             policy_until_ns: self.policy_reverts(&settings),
             limit: book::device_limit(&settings, &self.common, total_bytes),
+            evict_after: settings
+                .evict_after
+                .or(self.common.evict_after)
+                .and_then(EvictAfter::ns),
             handoffs: device.handoffs.load(Ordering::Relaxed),
             forced: device.forced.load(Ordering::Relaxed),
             takeovers: device.takeovers.load(Ordering::Relaxed),

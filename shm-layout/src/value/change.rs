@@ -202,6 +202,18 @@ pub enum Change {
         /// The limit.
         value: QuotaValue,
     },
+    /// What becomes of the memory of processes on a device.
+    DeviceMemory {
+        /// Which device; `None` for all that have no setting of their own.
+        #[cfg_attr(feature = "serde", serde(default, with = "stored::uuid_or_all"))]
+        device: Option<Uuid>,
+        /// After which idle time those that have none of their own are evicted.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        evict_after: Set<EvictAfter>,
+    },
     /// A group; created when it is not there.
     Group {
         /// Its name, 1 to 31 bytes.

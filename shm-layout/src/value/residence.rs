@@ -1,8 +1,6 @@
 //! Where a process's memory is: on its devices, or evicted to the host.
 
-use std::{fmt, str::FromStr};
-
-use crate::text::{TextError, format_duration, parse_duration};
+use std::ops::RangeInclusive;
 
 /// After which idle time a process is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +11,10 @@ pub enum EvictAfter {
     Idle(u64),
 }
 
-/// The shortest and the longest idle time.
-const LEAST: u64 = 100_000_000;
-const MOST: u64 = 30 * 24 * 3_600_000_000_000;
-
 impl EvictAfter {
+    /// The shortest and the longest idle time.
+    pub(crate) const SPANS: RangeInclusive<u64> = 100_000_000..=30 * 24 * 3_600_000_000_000;
+
     /// The idle time, if there is one.
     pub fn ns(self) -> Option<u64> {
         match self {
@@ -28,35 +25,7 @@ impl EvictAfter {
 
     /// Whether it makes sense.
     pub(crate) fn is_valid(self) -> bool {
-        self.ns().is_none_or(|ns| (LEAST..=MOST).contains(&ns))
-    }
-}
-
-impl fmt::Display for EvictAfter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EvictAfter::Never => f.write_str("never"),
-            EvictAfter::Idle(ns) => f.write_str(&format_duration(*ns)),
-        }
-    }
-}
-
-impl FromStr for EvictAfter {
-    type Err = TextError;
-
-    fn from_str(text: &str) -> Result<Self, TextError> {
-        if text == "never" {
-            return Ok(EvictAfter::Never);
-        }
-        let after = EvictAfter::Idle(parse_duration(text)?);
-        after
-            .is_valid()
-            .then_some(after)
-            .ok_or_else(|| TextError::OutOfRange {
-                text: text.to_owned(),
-                least: format_duration(LEAST),
-                most: format_duration(MOST),
-            })
+        self.ns().is_none_or(|ns| Self::SPANS.contains(&ns))
     }
 }
 
@@ -247,17 +216,6 @@ impl Residence {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_written_reads_back_and_nonsense_is_refused() {
-        for text in ["never", "15m", "1.5s"] {
-            let read: EvictAfter = text.parse().expect("well formed");
-            assert_eq!(read.to_string().parse(), Ok(read));
-        }
-        for text in ["", "Never", "0", "5", "10ms", "31d", "15 apples"] {
-            assert!(text.parse::<EvictAfter>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn any_byte_is_some_phase_and_some_reason_or_none() {

@@ -42,6 +42,22 @@ impl EditOptions {
     }
 }
 
+impl EditOptions {
+    /// The same, unless there is nothing to do.
+    pub fn submit_some(
+        &self,
+        editor: &Editor,
+        requests: Vec<EditRequest>,
+        sample: &Sample,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if requests.is_empty() {
+            return Ok(());
+        }
+        self.submit(editor, requests, sample, out)
+    }
+}
+
 /// One line for each edit, then what would follow from it.
 pub fn preview(
     editor: &Editor,

@@ -6,12 +6,13 @@ use super::edits::{self, EditOptions};
 use super::table::{Side, Table};
 use super::{Done, json, segments};
 use crate::edit::audit::Place;
+use crate::edit::device_memory::MemoryEdit;
 use crate::edit::quota::parse_until;
 use crate::edit::targets;
 use crate::edit::{EditRequest, policy};
 use crate::sample::keys::object;
 use crate::sample::{DeviceSample, SCHEMA_VERSION, Sample};
-use crate::text::exit::Exit;
+use crate::text::exit::{Exit, Failure};
 use crate::text::units;
 use shm_layout::PolicyKind;
 
@@ -28,7 +29,8 @@ pub enum Verb {
 pub struct SetArgs {
     /// Number or UUID of a device, or all
     gpu: String,
-    /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy
+    /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy. evict-after=TIME
+    /// beside it, or alone, evicts processes that have been idle for that long; never and inherit are values too
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     /// Go back to the present policy after this time
@@ -77,8 +79,17 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
 }
 
 fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
-    let edit = policy::parse(&args.words)?;
+    let mut words = args.words.clone();
+    let memory = MemoryEdit::take(&mut words)?;
     let until = args.span.as_deref().map(parse_until).transpose()?;
+    if until.is_some() && !memory.is_none() {
+        return Err(Failure::usage(
+            "--for is for the policy; set evict-after= by a command of its own",
+        ));
+    }
+    let edit = (!words.is_empty())
+        .then(|| policy::parse(&words))
+        .transpose()?;
     let dir = segments::dir_or_new()?;
     let sample = segments::sample_to_edit(&dir)?;
     let device = match args.gpu.as_str() {
@@ -87,6 +98,11 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     };
     let editor = segments::editor(&dir);
     let reason = args.edit.reason.as_deref();
+    let requests = memory.requests(device, &sample, reason)?;
+    args.edit.submit_some(&editor, requests, &sample, out)?;
+    let Some(edit) = edit else {
+        return Ok(Exit::Done);
+    };
     let first = policy::request(device, edit, &sample, &dir, Place::Ctl, reason)?;
     let first = policy::timed(first, until);
     if args.edit.dry_run {
@@ -128,6 +144,7 @@ object! {
         grace_ns: u64 = device.policy.0.grace_ns, "How long a drain may take before it is forced.";
         sync_skips: u32 = device.policy.0.sync_skips, "Synchronisations that are skipped before one releases.";
         overlap_ns: Option<u64> = overlap_ns(device), "What may still run of a turn when the next begins; null without time slices.";
+        evict_after_ns: Option<u64> = device.evict_after, "The idle time after which processes that have no setting of their own are evicted; null for never.";
         source: &'a str = device.policy.1.word(), "Who set the policy: default, launch, group, operator, invalid, or another tool's variable.";
         reverts_in_ns: Option<u64> = device.policy_until_ns.map(|until| until.saturating_sub(now_ns)), "Time until the policy reverts by itself; null for a lasting one.";
         waiters: usize = device.waiters.len(), "How many processes wait for the lock.";
@@ -162,6 +179,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         ("MAX-HOLD", Side::Right),
         ("GRACE", Side::Right),
         ("SKIPS", Side::Right),
+        ("EVICT", Side::Right),
         ("SOURCE", Side::Left),
         ("REVERTS IN", Side::Right),
         ("QUEUE", Side::Right),
@@ -178,6 +196,8 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             units::format_duration(line.max_hold_ns),
             units::format_duration(line.grace_ns),
             line.sync_skips.to_string(),
+            line.evict_after_ns
+                .map_or_else(|| "-".into(), units::format_duration),
             line.source.to_owned(),
             line.reverts_in_ns
                 .map_or_else(|| "-".into(), units::short_time),

@@ -48,6 +48,7 @@ pub fn summary(change: &Change) -> String {
             format!("policy {policy}{span}")
         }
         Change::DeviceLimit { value, .. } => format!("limit {value}"),
+        Change::DeviceMemory { evict_after, .. } => join([word("evict-after", evict_after)]),
         Change::Group { remove: true, .. } => "removed".into(),
         Change::Group {
             memory,
@@ -95,6 +96,9 @@ pub fn same_subject(one: &Change, other: &Change) -> bool {
         | (Change::Trace { slot, .. }, Change::Trace { slot: s, .. }) => slot == s,
         (Change::Policy { device, .. }, Change::Policy { device: d, .. }) => device == d,
         (Change::DeviceLimit { uuid, .. }, Change::DeviceLimit { uuid: u, .. }) => uuid == u,
+        (Change::DeviceMemory { device, .. }, Change::DeviceMemory { device: d, .. }) => {
+            device == d
+        }
         (Change::Group { name, .. }, Change::Group { name: n, .. }) => name == n,
         _ => false,
     }

@@ -145,7 +145,8 @@ fn clearing(
     Ok(requests)
 }
 
-fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
+/// The UUID of a device of the sample.
+pub(super) fn uuid(sample: &Sample, gpu: usize) -> Result<shm_layout::Uuid, Failure> {
     let text = sample.devices.get(gpu).map_or("", |device| &device.uuid);
     uuids::parse(text).ok_or_else(|| {
         Failure::failed(format!(

@@ -33,8 +33,11 @@ fn concerns(change: &Change, process: &ProcessSample, sample: &Sample) -> bool {
         | Change::ProcessQuotas { slot, .. }
         | Change::ProcessShare { slot, .. }
         | Change::Trace { slot, .. } => is(slot),
-        Change::Policy { device: None, .. } => true,
+        Change::Policy { device: None, .. } | Change::DeviceMemory { device: None, .. } => true,
         Change::Policy {
+            device: Some(uuid), ..
+        }
+        | Change::DeviceMemory {
             device: Some(uuid), ..
         }
         | Change::DeviceLimit { uuid, .. } => uses(uuid),
@@ -74,7 +77,8 @@ impl Effect {
         Self {
             who: targets::title(process),
             gpu: holding.gpu,
-            used_bytes: holding.used,
+            // What is evicted is its own, and comes back whatever its quota is then.
+            used_bytes: holding.used.saturating_add(holding.evicted),
             peak_bytes: holding.peak,
             before_bytes: holding.quota.bytes,
             quota_bytes: holding.quota.bytes,

@@ -44,9 +44,10 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
             "its calls are recorded again, if the file still exists; better start a new trace with t",
         )],
         Change::Trace { on: None, .. } => vec![Check::good("its trace ends; the file stays")],
-        Change::ProcessShare { .. } | Change::DeviceLimit { .. } | Change::Group { .. } => {
-            Vec::new()
-        }
+        Change::ProcessShare { .. }
+        | Change::DeviceLimit { .. }
+        | Change::DeviceMemory { .. }
+        | Change::Group { .. } => Vec::new(),
     }
 }
 

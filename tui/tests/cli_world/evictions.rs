@@ -73,3 +73,31 @@ fn an_idle_workload_is_evicted_by_itself_and_the_seconds_are_counted() {
     assert_eq!(process(&bed, "w")["residence"]["state"], "resident");
     gpushare(&bed, &["set", "name:w", "evict-after=soon"]).refused(2, &["evict-after"]);
 }
+
+#[test]
+fn a_device_evicts_who_has_no_setting_of_its_own() {
+    let bed = Testbed::new();
+    let (mut idle, mut kept) = (
+        start(&bed, &["--name", "idle"]),
+        start(&bed, &["--name", "kept", "--evict-after", "never"]),
+    );
+    assert_eq!(idle.ask("alloc 8M"), "ok");
+    assert_eq!(kept.ask("alloc 8M"), "ok");
+    gpushare(&bed, &["policy", "set", "all", "evict-after=300ms"]).done();
+    eventually("the idle one is evicted", LIMIT, || {
+        process(&bed, "idle")["state"] == "evicted"
+    });
+    let shown = gpushare(&bed, &["policy", "show", "--json"]).done().json();
+    assert_eq!(shown["policies"][0]["evict_after_ns"], 300_000_000);
+    assert_eq!(shown["policies"][0]["policy"], "off", "which it left alone");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(process(&bed, "kept")["residence"]["state"], "resident");
+    let said = gpushare(&bed, &["quota", "set", "name:idle", "1M", "--dry-run"]).done();
+    assert!(
+        said.err.contains("holds 8.0 MiB"),
+        "evicted or not: {said:?}"
+    );
+    gpushare(&bed, &["policy", "set", "0", "evict-after=never"]).done();
+    assert_eq!(idle.ask("info").split(' ').next(), Some("ok"));
+    gpushare(&bed, &["undo"]).done();
+}
