@@ -9,7 +9,8 @@ mod shares;
 
 pub use bell::{control_bell, wait_bell};
 pub(crate) use resolve::{
-    device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota, resolve_share,
+    LaunchQuota, device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota,
+    resolve_share,
 };
 pub(crate) use shares::Shares;
 
@@ -22,9 +23,10 @@ use crate::{
     },
     primitive::{AtomicU64, Ordering},
     segment::Segments,
-    state::{Device, DeviceEntry, Slot},
+    state::Slot,
     value::{
         DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, Share, SlotId, Source, TraceOrder,
+        Uuid,
     },
 };
 
@@ -48,11 +50,23 @@ struct Book {
     deadline: AtomicU64,
     limits: [CachedLimits; DEVICES_PER_PROCESS],
     known: Mutex<Known>,
+    own: Mutex<[Option<Own>; DEVICES_PER_PROCESS]>,
     shares: Mutex<Shares>,
     /// 1 while we are paused or capped: the lock's fast path asks only this.
     held_back: AtomicU64,
     /// Our weight and cap: `Pace`.
     pace: AtomicU64,
+}
+
+/// One of our entries, as we entered it.
+pub(crate) struct Own {
+    pub(crate) device: usize,
+    pub(crate) ordinal: u32,
+    pub(crate) launch: LaunchQuota,
+    pub(crate) uuid: Uuid,
+    pub(crate) name: String,
+    pub(crate) total_bytes: u64,
+    pub(crate) flags: u32,
 }
 
 /// What limits a process on a device just now; `u64::MAX` is unlimited.
@@ -123,6 +137,7 @@ impl Book {
             deadline: AtomicU64::new(0),
             limits: Default::default(),
             known: Mutex::default(),
+            own: Mutex::default(),
             shares: Mutex::default(),
             held_back: AtomicU64::new(0),
             pace: AtomicU64::new(100),
@@ -170,18 +185,50 @@ impl Seat {
         self.group
     }
 
-    /// An entry's words, if it has a device.
-    fn entry_words(&self, index: usize) -> Option<&DeviceEntry> {
-        self.words()
-            .entries
-            .get(index)
-            .filter(|entry| entry.device.load(Ordering::Relaxed) != 0)
+    /// Remembers one of our entries: what stands in the segment of it, other tenants may write over.
+    pub(crate) fn enter(&self, index: usize, own: Own) {
+        if let Some(place) = self.own().get_mut(index) {
+            *place = Some(own);
+        }
     }
 
-    /// An entry's device.
-    fn device_of(&self, index: usize) -> Option<&Device> {
-        let device = self.entry_words(index)?.device.load(Ordering::Relaxed) as usize;
-        self.segments.state().devices.get(device.checked_sub(1)?)
+    fn own(&self) -> MutexGuard<'_, [Option<Own>; DEVICES_PER_PROCESS]> {
+        let own = &self.book.own;
+        own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts back what of our entries was written over; true if anything was.
+    pub(crate) fn restore(&self) -> bool {
+        let (state, slot) = (self.segments.state(), self.words());
+        let (at, bit) = self.slot.bit();
+        let mut restored = slot.group.swap(self.group, Ordering::Relaxed) != self.group;
+        for (index, own) in self.own().iter().enumerate() {
+            let Some((own, words)) = own.as_ref().zip(slot.entries.get(index)) else {
+                continue;
+            };
+            let device = &state.devices[own.device];
+            if !device.is_ready() || device.uuid() != own.uuid {
+                state.write_device(own.device, &own.uuid, &own.name, own.total_bytes, own.flags);
+                restored = true;
+            }
+            let place = own.device as u32 + 1;
+            let sound = words.device.load(Ordering::Relaxed) == place
+                && words.ordinal.load(Ordering::Relaxed) == own.ordinal
+                && LaunchQuota::of(words) == own.launch
+                && slot.entry_of_device[own.device].load(Ordering::Relaxed) == index as u8 + 1
+                && device.members[at].load(Ordering::Relaxed) & bit != 0;
+            if !sound {
+                words.ordinal.store(own.ordinal, Ordering::Relaxed);
+                own.launch.write(words);
+                // ORDER: as in add_device.
+                words.device.store(place, Ordering::Release);
+                slot.entry_of_device[own.device].store(index as u8 + 1, Ordering::Relaxed);
+                // ORDER: as in add_device.
+                device.members[at].fetch_or(bit, Ordering::Release);
+                restored = true;
+            }
+        }
+        restored
     }
 
     /// What is known of a device; behind [`look_at`](Self::look_at) it is the newest.
@@ -211,11 +258,10 @@ impl Seat {
             Some(&known.group),
             clock::now(),
         );
-        let held = known.devices.iter().enumerate().filter(|(index, _)| {
-            let words = self.entry_words(*index);
-            words.is_some_and(|words| words.used.load(Ordering::Relaxed) != 0)
-        });
-        let devices = held.map(|(_, device)| device);
+        // An entry without a device holds nothing.
+        let entries = known.devices.iter().zip(&self.words().entries);
+        let held = entries.filter(|(_, words)| words.used.load(Ordering::Relaxed) != 0);
+        let devices = held.map(|(device, _)| device);
         Share {
             evict_after: resolve_evict_after(&self.launch, Some(&settings), devices, &known.common),
             ..share
@@ -339,18 +385,17 @@ impl Seat {
         };
         sooner(known.slot.quotas[EVERY_DEVICE].reverts(now));
         sooner(known.common.policy.reverts(now));
+        let own = self.own();
         for (index, cached) in self.book.limits.iter().enumerate() {
-            let Some((words, device)) = self.entry_words(index).zip(self.device_of(index)) else {
-                continue;
-            };
+            let Some(own) = &own[index] else { continue };
             let settings = control
-                .device_settings(&device.uuid())
+                .device_settings(&own.uuid)
                 .unwrap_or(known.devices[index]);
             known.devices[index] = settings;
             sooner(known.slot.quotas[index].reverts(now));
             sooner(settings.policy.reverts(now));
-            let total = device.total_bytes.load(Ordering::Relaxed);
-            let quota = resolve_quota(&known.slot, index, words, total, now);
+            let total = own.total_bytes;
+            let quota = resolve_quota(&known.slot, index, own.launch, total, now);
             cached
                 .quota
                 .store(quota.bytes.unwrap_or(u64::MAX), Ordering::Relaxed);

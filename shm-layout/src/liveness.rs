@@ -162,6 +162,15 @@ pub(crate) fn own_word(word: &AtomicU32) -> io::Result<&'static RobustList> {
     }
 }
 
+/// Puts the calling thread's mark back where it was written over.
+pub(crate) fn own_again(word: &AtomicU32) {
+    let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    if word.load(Ordering::Relaxed) & !FUTEX_WAITERS != tid & FUTEX_TID_MASK {
+        // ORDER: Release, as in own_word.
+        word.store(tid & FUTEX_TID_MASK | FUTEX_WAITERS, Ordering::Release);
+    }
+}
+
 /// Gives the word up. One that is not a thread's own is left alone by the kernel.
 pub(crate) fn disown_word(word: &AtomicU32) {
     word.store(0, Ordering::Relaxed);

@@ -20,7 +20,7 @@ pub use self::{
     residence::{Moved, ask_to_evict},
 };
 use crate::{
-    book::Seat,
+    book::{LaunchQuota, Own, Seat},
     clock, codec,
     counters::Counters,
     crash::crash_point,
@@ -123,9 +123,18 @@ impl Registration {
         })
     }
 
-    /// The keeper's tick. While it holds a contended lock a keeper ticks at least four times a second, or it counts
+    /// The keeper's tick, on its thread. While it holds a contended lock a keeper ticks at least four times a second, or it counts
     /// as stopped.
     pub fn heartbeat(&self, now_ns: u64) {
+        let attached = || {
+            let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+            keeper.is_some()
+        };
+        if self.segments().is_brokered() && attached() {
+            // Another tenant may have written over the mark; the kernel would pass over a word that is not ours.
+            liveness::own_again(&self.seat.words().keeper);
+            self.seat.restore();
+        }
         self.seat
             .words()
             .heartbeat_ns
@@ -182,12 +191,12 @@ impl Registration {
                 (2, share.flatten().unwrap_or(total_bytes))
             }
         };
+        let launch = LaunchQuota {
+            kind: kind | codec::source_byte(self.memory_source) << 8,
+            bytes,
+        };
         entry.ordinal.store(u32::from(ordinal), Ordering::Relaxed);
-        entry.launch_bytes.store(bytes, Ordering::Relaxed);
-        entry.launch_quota.store(
-            kind | codec::source_byte(self.memory_source) << 8,
-            Ordering::Relaxed,
-        );
+        launch.write(entry);
         // ORDER: pairs with the Acquire loads of snapshots; publishes the words above.
         entry.device.store(device as u32 + 1, Ordering::Release);
         crash_point!("device:entered");
@@ -195,6 +204,16 @@ impl Registration {
         let (at, bit) = self.slot().bit();
         // ORDER: Release pairs with the Acquire in each_account; a process that finds our bit finds the entry.
         state.devices[device].members[at].fetch_or(bit, Ordering::Release);
+        let own = Own {
+            device,
+            ordinal: u32::from(ordinal),
+            launch,
+            uuid,
+            name: name.to_owned(),
+            total_bytes,
+            flags,
+        };
+        self.seat.enter(index, own);
         self.seat.refresh();
         Ok(Entry {
             index: index as u8,

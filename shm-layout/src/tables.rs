@@ -45,7 +45,24 @@ impl State {
             self.devices.iter().map(|device| &device.key),
             codec::key_of(&[low, high]),
         )?;
+        self.write_device(index, uuid, name, total_bytes, flags);
+        Some(index)
+    }
+
+    /// Writes a device's words, its key too: where it was entered, that changes nothing.
+    pub(crate) fn write_device(
+        &self,
+        index: usize,
+        uuid: &Uuid,
+        name: &str,
+        total_bytes: u64,
+        flags: u32,
+    ) {
+        let (low, high) = codec::uuid_words(uuid);
         let device = &self.devices[index];
+        device
+            .key
+            .store(codec::key_of(&[low, high]), Ordering::Relaxed);
         let mut words = [0; 8];
         codec::text_words(name, &mut words);
         device.uuid[0].store(low, Ordering::Relaxed);
@@ -57,7 +74,6 @@ impl State {
         }
         // ORDER: pairs with the Acquire in Device::is_ready; publishes the words.
         device.ready.store(1, Ordering::Release);
-        Some(index)
     }
 
     /// The name of the group of this index + 1, as a slot says it.

@@ -9,11 +9,32 @@ use crate::{
     value::{LockPolicy, Quota, Share, Source},
 };
 
+/// The words of a quota as launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaunchQuota {
+    pub(crate) kind: u64,
+    pub(crate) bytes: u64,
+}
+
+impl LaunchQuota {
+    pub(crate) fn of(words: &DeviceEntry) -> LaunchQuota {
+        LaunchQuota {
+            kind: words.launch_quota.load(Ordering::Relaxed),
+            bytes: words.launch_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn write(self, words: &DeviceEntry) {
+        words.launch_bytes.store(self.bytes, Ordering::Relaxed);
+        words.launch_quota.store(self.kind, Ordering::Relaxed);
+    }
+}
+
 /// The quota of a process on a device: operator before launch.
 pub(crate) fn resolve_quota(
     control: &SlotSettings,
     entry: usize,
-    words: &DeviceEntry,
+    launch: LaunchQuota,
     total_bytes: u64,
     now_ns: u64,
 ) -> Quota {
@@ -25,15 +46,14 @@ pub(crate) fn resolve_quota(
             };
         }
     }
-    let launch = words.launch_quota.load(Ordering::Relaxed);
-    let source = codec::source_of(launch >> 8);
-    match launch & 0xff {
+    let source = codec::source_of(launch.kind >> 8);
+    match launch.kind & 0xff {
         1 => Quota {
             bytes: None,
             source,
         },
         2 => Quota {
-            bytes: Some(words.launch_bytes.load(Ordering::Relaxed)),
+            bytes: Some(launch.bytes),
             source,
         },
         _ if source == Source::Invalid => Quota {

@@ -285,7 +285,8 @@ impl<'s> Reading<'s> {
         let keeper = liveness::mark_of(&slot.keeper);
         match self.probe.as_ref().map(|probe| probe.is_gone(index)) {
             Some(Ok(true)) => Liveness::Dead,
-            _ if keeper == Mark::Dead => Liveness::Dead,
+            // Any tenant may write the mark; the broker sees a death by itself.
+            _ if keeper == Mark::Dead && !self.segments.is_brokered() => Liveness::Dead,
             Some(Ok(false)) if keeper == Mark::None => Liveness::NoKeeper,
             Some(Ok(false)) => Liveness::Live,
             _ => Liveness::Unknown,
@@ -308,7 +309,8 @@ impl<'s> Reading<'s> {
             .get(device_index)
             .filter(|device| device.is_ready())?;
         let total = device.total_bytes.load(Ordering::Relaxed);
-        let quota = book::resolve_quota(&launch.settings, entry, words, total, self.now_ns);
+        let launched = book::LaunchQuota::of(words);
+        let quota = book::resolve_quota(&launch.settings, entry, launched, total, self.now_ns);
         let reverts = [Some(entry), Some(codec::EVERY_DEVICE)]
             .into_iter()
             .flatten()

@@ -4,6 +4,7 @@
 mod cli_support;
 mod death;
 mod edits;
+mod hostile;
 mod identity;
 mod support;
 
@@ -14,6 +15,11 @@ fn plays_a_role() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["tenant", label] => support::tenant(label),
+        ["vandal"] => hostile::vandal(),
+        ["locker"] => hostile::locker(),
+        ["scribbler"] => hostile::scribbler(),
+        ["forger"] => hostile::forger(),
+        ["flooder"] => hostile::flooder(),
         ["upgrade"] => {
             use shm_layout::{socket::Connection, wire};
             let connection = Connection::to(&support::dir()).expect("it serves");

@@ -24,7 +24,7 @@ pub const USERS: u32 = 61_300;
 pub const ADMINS: u32 = 61_310;
 pub const GIB: u64 = 1 << 30;
 
-const ROLE: &str = "GPUSHARE_TEST_ROLE";
+pub const ROLE: &str = "GPUSHARE_TEST_ROLE";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory that all may enter, with the program in it, and a broker on it.
@@ -160,23 +160,7 @@ impl Machine {
             )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("started");
-        let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
-                if let Some((_, said)) = line.split_once("said: ")
-                    && send.send(said.to_owned()).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        Tenant {
-            stdin: child.stdin.take(),
-            child,
-            lines,
-        }
+        Tenant::start(&mut command)
     }
 
     /// What `ps` shows root.
@@ -237,6 +221,27 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// Starts it, with pipes to it.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("started");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if let Some((_, said)) = line.split_once("said: ")
+                    && send.send(said.to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Self {
+            stdin: child.stdin.take(),
+            child,
+            lines,
+        }
+    }
+
     /// What it says next.
     pub fn hear(&self) -> String {
         self.lines
@@ -295,6 +300,11 @@ pub fn dir() -> PathBuf {
 /// In a child: what the parent tells, until it ends.
 pub fn orders() -> impl Iterator<Item = String> {
     std::io::stdin().lines().map_while(Result::ok)
+}
+
+/// In a child: sleeps until the parent goes away.
+pub fn sleep_on() {
+    orders().for_each(drop);
 }
 
 /// In a child: a process that registers, enters a device, and follows what is set. It tells what it is asked.

@@ -1,0 +1,376 @@
+//! What a tenant who means harm can do to the others, and what not.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, SealFlags, fcntl_add_seals, flock};
+use rustix::process::Signal;
+use shm_layout::ABI_VERSION;
+use shm_layout::socket::{Connection, send};
+use shm_layout::wire::{Field, Message, Verb};
+
+use crate::support::*;
+
+/// In a child: what the broker hands a workload.
+fn handed() -> [OwnedFd; 3] {
+    let open = Message::new(Verb::Open)
+        .with(Field::Abi, ABI_VERSION)
+        .with(Field::Access, "workload");
+    let connection = Connection::to(&dir()).expect("it serves");
+    let (_, handed) = connection.ask(&open).expect("permitted");
+    handed.try_into().expect("three descriptors")
+}
+
+fn again(file: &impl std::os::fd::AsRawFd, write: bool) -> std::io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    File::options().read(true).write(write).open(path)
+}
+
+/// In a child: tries what would hurt others, and says what succeeded.
+pub fn vandal() {
+    let [state, control, identity] = handed().map(File::from);
+    let mut done = Vec::new();
+    let mut tries = |what: &str, worked: bool| {
+        if worked {
+            done.push(what.to_owned());
+        }
+    };
+    tries("cut", state.set_len(0).is_ok());
+    tries("cut a little", state.set_len(4096).is_ok());
+    tries("grew", state.set_len(1 << 30).is_ok());
+    tries("sealed", fcntl_add_seals(&state, SealFlags::WRITE).is_ok());
+    for (name, file) in [("control", &control), ("identity", &identity)] {
+        tries(
+            &format!("wrote {name}"),
+            file.write_at(&[1; 64], 4096).is_ok(),
+        );
+        tries(&format!("cut {name}"), file.set_len(0).is_ok());
+        tries(&format!("reopened {name}"), again(file, true).is_ok());
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        tries(
+            &format!("opened {name} to all"),
+            fs::set_permissions(path, mode).is_ok(),
+        );
+    }
+    let dir = dir();
+    tries("made a file", fs::write(dir.join("x"), "x").is_ok());
+    tries("removed", fs::remove_file(dir.join("socket")).is_ok());
+    tries(
+        "renamed",
+        fs::rename(dir.join("socket"), dir.join("y")).is_ok(),
+    );
+    say(format_args!("did {}", done.join(", ")));
+    sleep_on();
+}
+
+/// In a child: holds every lock there is on what it was handed.
+pub fn locker() {
+    let files = handed().map(File::from);
+    let mut held = Vec::new();
+    for file in files {
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        // Of all bytes at once: exclusive where it may write, shared where it may only read.
+        let _ = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
+        let _ = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
+        held.push(file);
+    }
+    let dir = File::open(dir()).expect("may be entered");
+    let _ = flock(&dir, FlockOperation::NonBlockingLockExclusive);
+    say("holds");
+    sleep_on();
+}
+
+/// In a child: writes random bytes over all of the state, again and again for a while.
+pub fn scribbler() {
+    let [state, ..] = handed().map(File::from);
+    let size = state.metadata().expect("open").len();
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut block = vec![0_u8; 1 << 16];
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        for at in (0..size).step_by(block.len()) {
+            for word in block.chunks_mut(8) {
+                seed ^= seed << 13;
+                seed ^= seed >> 7;
+                seed ^= seed << 17;
+                word.copy_from_slice(&seed.to_le_bytes());
+            }
+            let length = block.len().min((size - at) as usize);
+            state
+                .write_all_at(&block[..length], at)
+                .expect("a tenant may write");
+        }
+    }
+    say("written");
+    sleep_on();
+}
+
+/// Where a field lies, by the layout's own map.
+fn offset(of: &str, field: &str) -> (u64, u64) {
+    let map = shm_layout::map();
+    let part = map
+        .split("\n\n")
+        .find(|part| part.starts_with(&format!("state::{of}:")))
+        .expect("there");
+    let line = part
+        .lines()
+        .find(|line| line.contains(&format!("  {field}:")))
+        .expect("there");
+    let mut numbers = line
+        .split_ascii_whitespace()
+        .map(|number| number.parse().expect("a number"));
+    (
+        numbers.next().expect("offset"),
+        numbers.next().expect("size"),
+    )
+}
+
+/// In a child: takes slots that the broker did not give, and writes another identity into the first slot.
+pub fn forger() {
+    let [state, ..] = handed().map(File::from);
+    let (slots, all) = offset("State", "slots");
+    let size = all / 256;
+    let (identity, length) = offset("Slot", "identity");
+    // The victim's own words of who it is.
+    state
+        .write_all_at(&vec![0x41; length as usize], slots + identity)
+        .expect("a tenant may write");
+    let live =
+        |index: u64| state.write_all_at(&(7_u64 << 32 | 2).to_le_bytes(), slots + index * size);
+    live(9).expect("a tenant may write");
+    // The victim's claim, too.
+    live(0).expect("a tenant may write");
+    say("forged");
+    for _ in orders() {
+        live(9).expect("a tenant may write");
+        say("again");
+    }
+}
+
+/// In a child: connects as often as it may, says nothing or half of something, and sends descriptors.
+pub fn flooder() {
+    let mut open = Vec::new();
+    let (one, other) = UnixStream::pair().expect("room");
+    for round in 0..600 {
+        let address = rustix::net::SocketAddrUnix::new(dir().join("socket")).expect("short");
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            None,
+        );
+        let Ok(socket) = socket else { break };
+        if rustix::net::connect(&socket, &address).is_err() {
+            continue;
+        }
+        let fds = [one.as_fd(), other.as_fd()];
+        let _ = match round % 4 {
+            0 => Ok(()),
+            1 => send(socket.as_fd(), b"gpushare 1 op", &[]),
+            2 => send(socket.as_fd(), b"gpushare 1 status\n", &fds),
+            _ => send(socket.as_fd(), &[0xff; 60_000], &[]),
+        };
+        open.push(socket);
+    }
+    say(format_args!("open {}", open.len()));
+    sleep_on();
+}
+
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("root sees it")
+        .count()
+}
+
+/// The victim works, follows edits, and is who it is.
+fn is_well(machine: &Machine, alice: &mut Tenant, quota: &str, bytes: u64) {
+    machine
+        .run(0, &["quota", "set", "name:victim", quota])
+        .done();
+    assert_eq!(alice.ask("quota"), format!("Some({bytes})"));
+    let seen = machine.process("victim");
+    assert_eq!(
+        (&seen["pid"], &seen["user"]),
+        (&alice.pid().into(), &ALICE.to_string().into())
+    );
+}
+
+#[test]
+fn what_a_tenant_is_handed_it_cannot_cut_seal_or_open_again() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "victim");
+    alice.hear();
+    let vandal = machine.plays(MALLORY, "vandal", &[]);
+    assert_eq!(vandal.hear(), "did ");
+    is_well(&machine, &mut alice, "4GiB", 4 * GIB);
+}
+
+#[test]
+fn nor_can_root_without_the_right_to_mount_as_it_is_in_a_container() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    // Bounded as podman bounds a container's root.
+    let kept = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+setfcap";
+    let vandal = machine.plays_through(&["setpriv", "--bounding-set", kept], "vandal");
+    let did = vandal.hear();
+    // Of the names in the directory such a root is master, but where it is mounted read-only.
+    let names = ["made a file", "removed", "renamed"];
+    let rest: Vec<&str> = did
+        .trim_start_matches("did ")
+        .split(", ")
+        .filter(|one| !one.is_empty() && !names.contains(one))
+        .collect();
+    assert_eq!(rest, Vec::<&str>::new(), "{did}");
+}
+
+#[test]
+fn locks_on_all_that_a_tenant_may_lock_hold_up_nobody() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "victim");
+    alice.hear();
+    let locker = machine.plays(MALLORY, "locker", &[]);
+    assert_eq!(locker.hear(), "holds");
+    let begun = Instant::now();
+    let late = machine.tenant(ALICE, "late");
+    assert!(late.hear().starts_with("slot "));
+    is_well(&machine, &mut alice, "4GiB", 4 * GIB);
+    drop(late);
+    eventually("its slot is given back", || machine.processes().len() == 1);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn random_bytes_over_the_state_end_nobody_and_change_no_identity_and_no_quota() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "victim");
+    let mut bob = machine.tenant(ALICE, "other");
+    alice.hear();
+    bob.hear();
+    let scribbler = machine.plays(MALLORY, "scribbler", &[]);
+    // Beside it.
+    let begun = Instant::now();
+    is_well(&machine, &mut alice, "4GiB", 4 * GIB);
+    assert_eq!(scribbler.hear(), "written");
+    drop(scribbler);
+    is_well(&machine, &mut alice, "2GiB", 2 * GIB);
+    let said = machine.run(0, &["doctor", "--json"]);
+    assert!(
+        said.out.contains("damaged") || said.out.contains("forged"),
+        "{said:?}"
+    );
+    for tenant in [&mut alice, &mut bob] {
+        assert_eq!(tenant.ask("lock"), "held");
+        assert_eq!(tenant.ask("unlock"), "released");
+    }
+    assert!(machine.tenant(ALICE, "new").hear().starts_with("slot "));
+    assert!(begun.elapsed() < Duration::from_secs(40));
+}
+
+#[test]
+fn a_slot_that_the_broker_did_not_give_is_forged_and_the_victim_of_a_forger_keeps_its_edits() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "victim");
+    assert_eq!(alice.hear(), "slot 0 1");
+    let mut forger = machine.plays(MALLORY, "forger", &[]);
+    assert_eq!(forger.hear(), "forged");
+    is_well(&machine, &mut alice, "4GiB", 4 * GIB);
+    let mut forged = false;
+    eventually("it is shown as forged", || {
+        forger.ask("again");
+        let all = machine.processes();
+        forged = all.iter().any(|one| one["state"] == "forged");
+        forged
+    });
+    drop(forger);
+    eventually("the broker has taken it back", || {
+        machine.processes().len() == 1
+    });
+    is_well(&machine, &mut alice, "2GiB", 2 * GIB);
+}
+
+#[test]
+fn a_flood_of_connections_keeps_nobody_out_and_leaves_nothing_open() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let before = descriptors(machine.broker_pid());
+    let flooder = machine.plays(MALLORY, "flooder", &[]);
+    assert!(flooder.hear().starts_with("open "));
+    let begun = Instant::now();
+    let mut alice = machine.tenant(ALICE, "victim");
+    assert!(alice.hear().starts_with("slot "));
+    is_well(&machine, &mut alice, "4GiB", 4 * GIB);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    // Of the flood nothing is left, though its sender lives.
+    eventually("all are let go", || {
+        descriptors(machine.broker_pid()) <= before + 2
+    });
+}
+
+#[test]
+fn a_tenant_that_stops_while_it_holds_the_lock_loses_it() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine
+        .run(0, &["policy", "set", "all", "timeslice=5ms", "max-hold=1s"])
+        .done();
+    let mut mallory = machine.tenant(MALLORY, "holder");
+    let mut alice = machine.tenant(ALICE, "victim");
+    mallory.hear();
+    alice.hear();
+    assert_eq!(mallory.ask("lock"), "held");
+    let pid = rustix::process::Pid::from_child(&mallory.child);
+    rustix::process::kill_process(pid, Signal::STOP).expect("ours");
+    assert_eq!(alice.ask("lock"), "held");
+    rustix::process::kill_process(pid, Signal::CONT).expect("ours");
+}
+
+#[test]
+fn a_broker_that_hangs_holds_up_a_start_for_a_second_and_a_limit_is_not_lost() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let pid = rustix::process::Pid::from_raw(machine.broker_pid() as i32).expect("one runs");
+    rustix::process::kill_process(pid, Signal::STOP).expect("ours");
+    let begun = Instant::now();
+    let said = machine.tenant(ALICE, "late").hear();
+    assert!(said.contains("does not answer"), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let limited = machine.run(ALICE, &["run", "--memory", "1GiB", "true"]);
+    assert_ne!(limited.code, 0, "{limited:?}");
+    rustix::process::kill_process(pid, Signal::CONT).expect("ours");
+    assert!(machine.tenant(ALICE, "now").hear().starts_with("slot "));
+}
+
+impl Machine {
+    /// A role through a program that changes what it may.
+    fn plays_through(&self, through: &[&str], role: &str) -> Tenant {
+        let mut command = Command::new(through[0]);
+        command.args(&through[1..]).arg(self.path("test"));
+        command.args(["--exact", "plays_a_role", "--nocapture"]);
+        command
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("GPUSHARE_DIR", self.dir())
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .current_dir(Path::new("/"));
+        Tenant::start(&mut command)
+    }
+}
