@@ -73,7 +73,11 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
 pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
     let share = ShareEdit {
         paused: Set::To(true),
-        evict: if args.evict { Set::To(true) } else { Set::Keep },
+        evict: if args.evict {
+            Set::To(true)
+        } else {
+            Set::Inherit
+        },
         ..ShareEdit::default()
     };
     let slots = edit(&args.target, share, &args.edit, out)?;

@@ -19,7 +19,7 @@ use crate::sample::Who;
 use crate::sample::columns::COLUMNS;
 use crate::sample::{ProcessSample, Sample};
 use crate::text::edits::from_to;
-use crate::text::units::format_duration;
+use crate::text::units::{format_duration, short_size};
 
 /// What the program should do after a key.
 #[derive(Debug)]
@@ -168,6 +168,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Events => choices.events = choices.events.next(),
         Action::Quota | Action::Share | Action::Policy => open_dialog(state, action),
         Action::Pause => pause(state),
+        Action::Evict => evict(state),
         Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
         Action::Copy => {
             let process = subject(state).and_then(|(who, _)| state.data().process(who));
@@ -271,6 +272,46 @@ const READ_ONLY: &str = "read-only: nothing can be changed; start gpushare-top w
 
 /// Asks before a process is paused, or goes on.
 fn pause(state: &mut State) {
+    ask(state, |process| {
+        if process.share.paused {
+            let lines = vec!["It may submit work again, on every GPU.".into()];
+            return ("Resume", false, false, lines);
+        }
+        let lines = vec![
+            "Its next launch waits, on every GPU, until it is resumed.".into(),
+            "It keeps its memory. P resumes it.".into(),
+        ];
+        ("Pause", true, false, lines)
+    });
+}
+
+/// Asks before a process's memory is evicted, or may come back.
+fn evict(state: &mut State) {
+    ask(state, |process| {
+        if process.share.evict {
+            let lines = vec![
+                "It is resumed, and its next call brings its memory back, once there is room for all of it.".into(),
+            ];
+            return ("Bring back", false, false, lines);
+        }
+        let held = process.devices.iter().map(|holding| holding.used);
+        let bytes = held.fold(0, u64::saturating_add);
+        let lines = vec![
+            format!(
+                "It is paused, and its {} move to the memory of the host, which must have room for it.",
+                short_size(bytes)
+            ),
+            "Others can use the room. Its calls wait until E lets it come back.".into(),
+        ];
+        ("Evict", true, true, lines)
+    });
+}
+
+/// Asks before the selected process is paused or resumed: the verb, whether it is paused, evicted, and what that means.
+fn ask(
+    state: &mut State,
+    what: impl Fn(&ProcessSample) -> (&'static str, bool, bool, Vec<String>),
+) {
     if state.choices.read_only {
         return say(state, READ_ONLY, true);
     }
@@ -279,34 +320,19 @@ fn pause(state: &mut State) {
     };
     let data = state.data();
     let asked = data.process(who).and_then(|process| {
-        let pause = !process.share.paused;
-        Some((pause, ShareSubject::pause(process, pause)?, process))
+        let (verb, paused, evict, lines) = what(process);
+        let request = ShareSubject::pause(process, paused, evict)?;
+        let (title, user, gpus) = (data.title(who), &process.user, gpus(process));
+        Some(Question {
+            title: format!("{verb} {title} ({user}) on {gpus}?"),
+            lines,
+            task: Task::Edit(Box::new(request)),
+        })
     });
-    let Some((pause, request, process)) = asked else {
-        return say(state, UNMANAGED, true);
-    };
-    let title = format!(
-        "{} ({}) on {}",
-        data.title(who),
-        process.user,
-        gpus(process)
-    );
-    let question = match pause {
-        true => Question {
-            title: format!("Pause {title}?"),
-            lines: vec![
-                "Its next launch waits, on every GPU, until it is resumed.".into(),
-                "It keeps its memory. P resumes it.".into(),
-            ],
-            task: Task::Edit(Box::new(request)),
-        },
-        false => Question {
-            title: format!("Resume {title}?"),
-            lines: vec!["It may submit work again, on every GPU.".into()],
-            task: Task::Edit(Box::new(request)),
-        },
-    };
-    state.overlay = Some(Overlay::Question(Box::new(question)));
+    match asked {
+        Some(question) => state.overlay = Some(Overlay::Question(Box::new(question))),
+        None => say(state, UNMANAGED, true),
+    }
 }
 
 /// Where a text of so many lines is scrolled to by a key; `None` for a key that closes it.

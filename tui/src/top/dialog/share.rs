@@ -9,6 +9,7 @@ use crate::edit::quota::INHERIT;
 use crate::edit::share::ShareEdit;
 use crate::sample::Who;
 use crate::sample::{Order, PolicyKind, ProcessSample, SlotId};
+use crate::text::units::format_duration;
 use crate::top::data::Data;
 
 /// So many devices, or other processes, are told one by one.
@@ -76,6 +77,14 @@ impl ShareSubject {
                     process.share.on_full.to_string(),
                     "fail, wait or wait=10m for memory, or inherit",
                 ),
+                Field::text(
+                    "Evict after",
+                    process
+                        .share
+                        .evict_after
+                        .map_or_else(|| "never".into(), format_duration),
+                    "idle time such as 15m, never, or inherit",
+                ),
                 Field::choice("Paused", &["no", "yes"], process.share.paused.into()),
                 Field::text("Reason", "", "for the audit log"),
             ],
@@ -86,8 +95,8 @@ impl ShareSubject {
         })
     }
 
-    /// The edit that pauses a process, or lets it go on.
-    pub fn pause(process: &ProcessSample, paused: bool) -> Option<EditRequest> {
+    /// The edit that pauses a process, with its memory evicted or not, or lets it go on.
+    pub fn pause(process: &ProcessSample, paused: bool, evict: bool) -> Option<EditRequest> {
         let subject = Self {
             slot: process.slot()?,
             start_time: process.identity.start_time,
@@ -95,6 +104,7 @@ impl ShareSubject {
         };
         Some(subject.edit(ShareEdit {
             paused: Set::To(paused),
+            evict: if evict { Set::To(true) } else { Set::Inherit },
             ..ShareEdit::default()
         }))
     }
@@ -119,8 +129,10 @@ impl ShareSubject {
     }
 
     fn share(&self, dialog: &Dialog) -> Result<ShareEdit, String> {
+        let paused = dialog.chosen("Paused") == 1;
         let mut share = ShareEdit {
-            paused: Set::To(dialog.chosen("Paused") == 1),
+            paused: Set::To(paused),
+            evict: if paused { Set::Keep } else { Set::Inherit },
             ..ShareEdit::default()
         };
         for (label, key) in [
@@ -128,6 +140,7 @@ impl ShareSubject {
             ("Priority", "priority"),
             ("Cap", "cap"),
             ("When full", "on-full"),
+            ("Evict after", "evict-after"),
         ] {
             let value = dialog.value(label);
             share.set(key, if value.is_empty() { INHERIT } else { value })?;

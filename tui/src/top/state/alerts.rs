@@ -45,6 +45,7 @@ macro_rules! rules {
 rules! {
     "violation"    "BUG"     Warning "two holders of one lock were seen"                            lock::violation;
     "crash"        "CRASH"   Warning "a kernel failed and ended its context, under MPS those of all clients"  process::crash;
+    "evict_lost"   "LOST"    Warning "the memory of a process was lost when it was evicted or brought back"   process::lost_memory;
     "stuck"        "STUCK"   Warning "a process shows no sign of life"                              process::stuck;
     "starving"     "STARVE"  Warning "a process waits and gets less than 80% of its fair share"     lock::starving;
     "crowded"      "CROWDED" Note    "processes wait for most of their time, each with its fair share"  lock::crowded;
@@ -52,6 +53,7 @@ rules! {
     "over_quota"   "OVER"    Warning "a process holds more than its quota"                          memory::over_quota;
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    memory::denials;
     "memwait"      "MEMWAIT" Note    "an allocation waits for memory"                               memory::waits;
+    "unevicted"    "STAYS"   Note    "a process that is to be evicted stays on its GPU"             process::unevicted;
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          lock::forced;
     "late"         "LATE"    Warning "a process released the lock while its work still ran"         lock::late;
     "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       process::invalid;

@@ -1,6 +1,7 @@
 //! What there is to say about one process on one device, as text that fits any width.
 
 use crate::sample::{Holding, ProcessSample, Source};
+use crate::text::residence;
 use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::data::Data;
 use unicode_width::UnicodeWidthStr;
@@ -82,6 +83,9 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
             count.drain_timeouts,
         ),
     ];
+    if let Some(line) = where_it_is(process, now) {
+        lines.insert(1, line);
+    }
     if let Some(trace) = process.trace() {
         let line = format!(
             "trace {}   records {}{}   dropped {}   t {} it",
@@ -127,6 +131,24 @@ pub(super) fn fitted(lines: Vec<String>, width: u16) -> Vec<String> {
 }
 
 /// The process's group and how much of its quota the members hold together.
+/// Where its memory is, when it leaves, or why it does not.
+fn where_it_is(process: &ProcessSample, now_ns: u64) -> Option<String> {
+    let held = process
+        .devices
+        .iter()
+        .map(|h| h.used)
+        .fold(0, u64::saturating_add);
+    let bytes = match process.evicted_bytes() {
+        0 => held,
+        evicted => evicted,
+    };
+    let line = residence::line(&process.residence, bytes, now_ns);
+    line.or_else(|| {
+        let left = short_time(process.evicts_in_ns(now_ns)?);
+        Some(format!("evicted in {left}{GAP}if it stays idle"))
+    })
+}
+
 fn group(data: &Data, process: &ProcessSample, gpu: usize) -> String {
     let Some(name) = &process.group else {
         return "none".into();

@@ -3,10 +3,11 @@
 use super::{Finding, NEWS_NS, about, each, name, some_of};
 use crate::sample::Who;
 use crate::sample::{DELETED, ProcessState, STUCK_NS, TraceState, crashes};
-use crate::text::refused;
 use crate::text::units::{short_count, short_size, short_time};
+use crate::text::{refused, residence};
 use crate::top::data::Data;
 use crate::top::data::alert::Remedy;
+use shm_layout::Phase;
 
 pub(super) fn stuck(data: &Data, found: &mut Vec<Finding>) {
     for process in &data.sample.processes {
@@ -41,6 +42,46 @@ pub(super) fn crash(data: &Data, found: &mut Vec<Finding>) {
         sentence: crash.sentence,
         remedy: None,
     }));
+}
+
+pub(super) fn lost_memory(data: &Data, found: &mut Vec<Finding>) {
+    for process in &data.sample.processes {
+        let at = &process.residence;
+        if at.phase != Phase::Lost {
+            continue;
+        }
+        let held = process.devices.iter().map(|h| h.used.max(h.evicted));
+        let bytes = held.fold(0, u64::saturating_add);
+        found.push(Finding {
+            who: Some(Who::of(process)),
+            gpu: None,
+            sentence: format!(
+                "{} lost {}",
+                name(data, process),
+                residence::lost(at.why, at.code, bytes)
+            ),
+            remedy: Remedy::advice("its calls fail: start it again"),
+        });
+    }
+}
+
+pub(super) fn unevicted(data: &Data, found: &mut Vec<Finding>) {
+    for process in data.sample.processes.iter().filter(|p| p.share.evict) {
+        let at = &process.residence;
+        let Some(why) = at.why.filter(|_| at.phase == Phase::Resident) else {
+            continue;
+        };
+        found.push(Finding {
+            who: Some(Who::of(process)),
+            gpu: None,
+            sentence: format!(
+                "{} is paused and {}",
+                name(data, process),
+                residence::refusal(why, at.code)
+            ),
+            remedy: Remedy::key('E', "resume it"),
+        });
+    }
 }
 
 pub(super) fn invalid(data: &Data, found: &mut Vec<Finding>) {
