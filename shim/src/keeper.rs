@@ -109,7 +109,9 @@ fn keep(guest: &'static Guest) {
         ];
         let mut sleep = Duration::from_nanos(beat_at.saturating_sub(now));
         for device in &guest.devices {
-            let Some(next) = device.turn.look(guest, device, now) else {
+            // Not while the process is away: it holds no turn, and the driver would not answer.
+            let next = residence::ask(guest, || device.turn.look(guest, device, now));
+            let Some(next) = next.flatten() else {
                 continue;
             };
             sleep = sleep.min(next.again);

@@ -256,6 +256,7 @@ impl<'r> Ledger<'r> {
         crash_point!("evict:noted");
         account::release(&self.device.outside, besides);
         self.release(bytes);
+        crash_point!("evict:left");
         bytes
     }
 
@@ -267,6 +268,7 @@ impl<'r> Ledger<'r> {
     /// It is on the device again: of what was reserved for that, so much is in no account.
     pub fn returned(&self, besides: u64) {
         self.words.evicted.store(0, Ordering::Relaxed);
+        crash_point!("evict:returned");
         self.device.outside.fetch_add(besides, Ordering::Relaxed);
         self.release(besides);
     }

@@ -92,6 +92,11 @@ fn act(action: &str, dir: &Path, point: &str) {
                 }
                 let _ = place.wait(&|| false);
             }
+            "evict" => {
+                ledger.evict(0);
+                ledger.charge_unchecked(2 * MIB);
+                ledger.returned(MIB);
+            }
             "give up" => {
                 let looks = std::cell::Cell::new(0);
                 process
@@ -479,6 +484,17 @@ fn who_waits_for_memory_may_die_at_any_step_and_those_behind_it_get_theirs() {
             );
         });
         drop((holder, next));
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn a_process_may_die_at_any_step_of_an_eviction_and_of_its_return() {
+    child();
+    const TEST: &str = "a_process_may_die_at_any_step_of_an_eviction_and_of_its_return";
+    for point in ["evict:noted", "evict:left", "evict:returned"] {
+        let dir = Dir::new();
+        dies(spawn(TEST, &dir, point, "evict"), point);
         healthy(&dir, point);
     }
 }

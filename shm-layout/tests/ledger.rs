@@ -357,3 +357,72 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_evicted_leaves_room_to_others_and_comes_back_whatever_its_own_quota() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let limit = Change::DeviceLimit {
+        uuid: GPU,
+        value: QuotaValue::Bytes(100),
+    };
+    dir.operator()
+        .edit(None, &limit, clock::now())
+        .expect("edited");
+    let (one, entry) = with_limits(&segments, "one", &quota(80));
+    let (two, other) = process(&segments, "two");
+    let (ledger, others) = (one.ledger(entry), two.ledger(other));
+    ledger.reserve(80).expect("room").commit();
+    assert!(others.reserve(80).is_err());
+    assert_eq!(ledger.evict(5), 80);
+    assert_eq!((ledger.used(), ledger.evicted()), (0, 80));
+    others.reserve(80).expect("the room is free").commit();
+    let view = look(&segments);
+    assert_eq!(view.processes[0].devices[0].evicted, 80);
+    assert_eq!(view.processes[0].devices[0].used, 0);
+
+    // On the way back it waits for the limit that is shared, and not for its own quota.
+    let kind = WantKind::Return { margin: 0 };
+    let denial = others.reserve(80).err().expect("full");
+    let place = ledger.line_up(Want { bytes: 85, kind }, denial, clock::now());
+    assert!(matches!(place.look(clock::now()), Look::Wait));
+    others.release(80);
+    let Look::Granted(reservation) = place.look(clock::now()) else {
+        panic!("there is room");
+    };
+    assert_eq!(reservation.commit() - ledger.evicted(), 5);
+    ledger.returned(5);
+    place.ends_well();
+    assert_eq!((ledger.used(), ledger.evicted()), (80, 0));
+    assert!(ledger.outside() >= 5, "its context is in no account");
+}
+
+#[test]
+fn of_two_that_are_about_to_take_the_hosts_memory_each_sees_the_other() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let [one, two] = ["one", "two"].map(|label| process(&segments, label).0);
+    let moved = |phase| Moved {
+        phase,
+        ..Moved::default()
+    };
+    for process in [&one, &two] {
+        process.say_moved(&moved(Phase::Evicting));
+        process.say_host_bytes(7);
+    }
+    assert_eq!(
+        (one.host_bytes_under_way(), two.host_bytes_under_way()),
+        (7, 7)
+    );
+    // Once it is there it is seen in what the host has left.
+    one.say_moved(&moved(Phase::Evicted));
+    assert_eq!(
+        (one.host_bytes_under_way(), two.host_bytes_under_way()),
+        (7, 0)
+    );
+    assert!(!one.take_request());
+    ask_to_evict(&segments, one.slot(), clock::now());
+    assert!(one.take_request() && !one.take_request(), "asked once");
+    drop(two);
+    assert_eq!(one.host_bytes_under_way(), 0, "it has left");
+}

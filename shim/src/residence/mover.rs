@@ -82,16 +82,7 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
 
 /// A panic came in between: what the driver says decides.
 fn put_right(guest: &'static Guest) {
-    let restored = || {
-        if checkpoint::state() == Ok(State::Checkpointed) {
-            checkpoint::restore()?;
-        }
-        if checkpoint::state() == Ok(State::Locked) {
-            checkpoint::unlock()?;
-        }
-        Ok(())
-    };
-    let result: Result<(), CUerror> = restored();
+    let result = restore();
     match result {
         Ok(()) => open(guest),
         Err(error) => lose(guest, Why::RestoreFailed, error),
@@ -169,12 +160,6 @@ impl Mover {
         let held = super::held(self.guest);
         self.say(Phase::Evicting, held, residence.out_ns(held, OUT));
         self.shut()?;
-        self.asking = Some(
-            residence
-                .asking
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
         eligible::look(self.guest)?;
         let footprints = eligible::look_closely(self.guest)?;
         let patience = self.left() / 1_000_000;
@@ -216,12 +201,15 @@ impl Mover {
     }
 
     /// Nothing more goes to the driver, and what went there has come back.
-    fn shut(&self) -> Result<(), Stopped> {
+    fn shut(&mut self) -> Result<(), Stopped> {
         let guest = self.guest;
         // Before the gates: behind its turn's mutex no gate opens any more.
         state::SHUT_BY.store(std::process::id(), Relaxed);
         set_evicted(true);
         protocol::close(&door::DOOR);
+        // The keeper is done with what it asks about turns, and asks no more.
+        let asking = guest.residence.asking.lock();
+        self.asking = Some(asking.unwrap_or_else(PoisonError::into_inner));
         for device in &guest.devices {
             device.turn.shut(device);
         }
@@ -341,7 +329,7 @@ impl Mover {
         let began = clock::now();
         residence.set_phase(Phase::Restoring);
         self.say(Phase::Restoring, bytes, residence.back_ns(bytes, BACK));
-        if let Err(error) = checkpoint::restore().and_then(|()| checkpoint::unlock()) {
+        if let Err(error) = restore() {
             lose(guest, Why::RestoreFailed, error);
             return Return::Lost;
         }
@@ -428,6 +416,18 @@ fn measure(footprints: &[Footprint<'_>], besides: &mut [Option<u64>]) {
             *besides = Some(freed.saturating_sub(footprint.used).min(MANY_CONTEXTS));
         }
     }
+}
+
+/// Brings the memory back and lets calls go on; as far as another program has not done it.
+fn restore() -> Result<(), CUerror> {
+    let state = checkpoint::state();
+    if state == Ok(State::Running) {
+        return Ok(());
+    }
+    if state != Ok(State::Locked) {
+        checkpoint::restore()?;
+    }
+    checkpoint::unlock()
 }
 
 fn unlock() -> Result<(), Stopped> {

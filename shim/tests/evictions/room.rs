@@ -95,3 +95,52 @@ fn several_that_come_back_at_once_come_one_after_the_other() {
         });
     }
 }
+
+#[test]
+fn two_that_take_the_card_from_each_other_lose_nothing() {
+    let (_file, bed) =
+        world("[[device]]\nmemory = \"1GiB\"\n[checkpoint]\nout = \"8GiB\"\nback = \"16GiB\"");
+    let (mut one, mut two) = (Client::start(&bed, &[]), Client::start(&bed, &[]));
+    one.ok(&format!("alloc a {}", 600 * MIB));
+    one.ok("write a 1 100");
+    one.evict(&bed);
+    two.ok(&format!("alloc a {}", 600 * MIB));
+    two.ok("write a 2 100");
+    for _ in 0..4 {
+        // The one goes while the other comes, and no one waits for anything but its own answer.
+        two.wish(&bed, Wish::Evict);
+        one.wish(&bed, Wish::Resume);
+        assert_eq!(one.ok("read a 100"), [1, 1]);
+        one.wish(&bed, Wish::Evict);
+        two.wish(&bed, Wish::Resume);
+        assert_eq!(two.ok("read a 100"), [2, 2]);
+    }
+    one.wish(&bed, Wish::Resume);
+    two.ok("free a");
+    assert_eq!(one.ok("read a 100"), [1, 1]);
+    assert_eq!(one.used(), 600 * MIB);
+}
+
+#[test]
+fn a_kill_at_any_time_of_the_way_leaves_the_card_to_the_other() {
+    let (_file, bed) =
+        world("[[device]]\nmemory = \"1GiB\"\n[checkpoint]\nout = \"4GiB\"\nback = \"4GiB\"");
+    let mut other = Client::start(&bed, &[]);
+    other.ok(&format!("alloc a {}", 300 * MIB));
+    other.ok("write a 4 100");
+    other.evict(&bed);
+    for delay in [0, 20, 60, 110, 140, 170, 220, 300, 400] {
+        let mut client = Client::start(&bed, &[]);
+        client.ok(&format!("alloc a {}", 600 * MIB));
+        client.wish(&bed, Wish::Evict);
+        std::thread::sleep(Duration::from_millis(delay));
+        client.wish(&bed, Wish::Resume);
+        client.watched.say("info");
+        std::thread::sleep(Duration::from_millis(delay / 2));
+        client.watched.signal(rustix::process::Signal::KILL);
+        eventually("it ends", PATIENCE, || client.watched.ended());
+    }
+    other.wish(&bed, Wish::Resume);
+    assert_eq!(other.ok("read a 100"), [4, 4]);
+    other.ok(&format!("alloc b {}", 600 * MIB));
+}

@@ -190,3 +190,20 @@ fn a_program_that_is_linked_to_the_driver_is_brought_back_by_a_call_without_a_ho
         assert_eq!(program.ask("go"), "0 1");
     }
 }
+
+#[test]
+fn what_another_program_has_brought_back_is_back() {
+    let bed = Testbed::new();
+    let (mut client, mut other) = (with_memory(&bed, &[]), Client::start(&bed, &[]));
+    let pid = client.watched.pid();
+    client.evict(&bed);
+    other.ok(&format!("call cuCheckpointProcessRestore {pid} 0"));
+    client.wish(&bed, Wish::Resume);
+    assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
+    assert_eq!(client.used(), 16 * MIB);
+    client.evict(&bed);
+    other.ok(&format!("call cuCheckpointProcessRestore {pid} 0"));
+    other.ok(&format!("unlock {pid}"));
+    client.wish(&bed, Wish::Resume);
+    assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
+}
