@@ -6,12 +6,14 @@ use tui_input::backend::crossterm::EventHandler;
 
 mod trace;
 
-use super::dialog::{self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject, gpus};
+use super::dialog::{
+    self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject, SignalSubject, gpus,
+};
 use super::keys::{self, Action};
 use super::operator::{News, Task};
-use super::overlay::{AuditList, FilterLine, Overlay, Question};
+use super::overlay::{AuditList, Commands, FilterLine, Overlay, Question};
 use super::state::filter::Filter;
-use super::state::{Screen, State, Subject};
+use super::state::{Choices, Hit, Screen, State, Subject};
 use crate::edit::Applied;
 use crate::edit::audit::{Entry, Outcome};
 use crate::edit::change::{ends_ns, summary};
@@ -59,7 +61,13 @@ pub fn paste(state: &mut State, text: &str) {
                 line.input
                     .handle_event(&Event::Key(KeyCode::Char(letter).into()));
             }
-            line.error = Filter::parse(line.input.value()).err();
+            narrow(&mut state.choices, line);
+        }
+        Some(Overlay::Commands(commands)) => {
+            for letter in text.chars() {
+                let key = Event::Key(KeyCode::Char(letter).into());
+                commands.input.handle_event(&key);
+            }
         }
         _ => say(
             state,
@@ -71,7 +79,10 @@ pub fn paste(state: &mut State, text: &str) {
 
 fn pressed(state: &mut State, key: KeyEvent) -> Next {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    if control && key.code == KeyCode::Char('c') && state.overlay.take().is_some() {
+    if control && key.code == KeyCode::Char('c') && state.overlay.is_some() {
+        if let Some(Overlay::Filter(line)) = state.overlay.take() {
+            state.choices.filter = line.before;
+        }
         say(state, "closed; ^C again quits", false);
         return Next::Continue;
     }
@@ -88,6 +99,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         Some(Overlay::Dialog(dialog)) => return dialog_key(state, dialog, key),
         Some(Overlay::Audit(list)) => return audit_key(state, list, key),
         Some(Overlay::Filter(line)) => filter_key(state, line, key),
+        Some(Overlay::Commands(commands)) => return commands_key(state, commands, key),
         // Anything but yes means no.
         Some(Overlay::Question(question)) => {
             if matches!(key.code, KeyCode::Enter | KeyCode::Char('y')) {
@@ -97,9 +109,91 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         None => {
             let place = state.choices.screen.place();
             state.choices.notice = None;
-            return keys::action(key, place).map_or(Next::Continue, |action| act(state, action));
+            if let Some(action) = keys::action(key, place) {
+                return act(state, action);
+            }
+            unknown(state, key);
         }
     }
+    Next::Continue
+}
+
+/// Says what a key that means nothing might have been meant for.
+fn unknown(state: &mut State, key: KeyEvent) {
+    if let KeyCode::Char(letter) = key.code {
+        let letter = letter.escape_debug();
+        let text = format!("{letter} does nothing here; : searches what one can do, ? lists all");
+        say(state, &text, false);
+    }
+}
+
+/// Takes in a click. A second one on the same row shows the process alone.
+pub fn click(state: &mut State, hit: Hit) -> Next {
+    if state.overlay.is_some() {
+        return Next::Continue;
+    }
+    state.choices.notice = None;
+    match hit {
+        Hit::Process(who, gpu) if state.subject() == Subject::This(who, gpu) => {
+            return act(state, Action::Detail);
+        }
+        Hit::Process(who, gpu) => {
+            state.choices.selected = Some(who);
+            state.show_gpu(gpu);
+        }
+        Hit::Heading(column) if state.choices.sort == column => {
+            state.choices.descending = !state.choices.descending;
+        }
+        Hit::Heading(column) => state.choices.sort = column,
+        Hit::Gpu(gpu) => state.show_gpu(gpu),
+        Hit::Alert(at) => return remedy(state, at),
+    }
+    Next::Continue
+}
+
+/// Selects what an alert is about and presses the key that helps.
+fn remedy(state: &mut State, at: usize) -> Next {
+    let Some(alert) = state.data().alerts.get(at).cloned() else {
+        return Next::Continue;
+    };
+    if let Some(gpu) = alert.gpu {
+        state.show_gpu(gpu);
+    }
+    state.choices.selected = alert.who.or(state.choices.selected);
+    let key = alert.remedy.as_ref().and_then(|remedy| remedy.key);
+    let Some(key) = key else {
+        return act(state, Action::Alerts);
+    };
+    let next = pressed(state, KeyEvent::from(KeyCode::Char(key)));
+    state.pin_rows();
+    next
+}
+
+/// Scrolls what has the keyboard.
+pub fn scroll(state: &mut State, by: isize) -> Next {
+    let code = if by > 0 { KeyCode::Down } else { KeyCode::Up };
+    key(state, KeyEvent::from(code))
+}
+
+fn commands_key(state: &mut State, mut commands: Commands, key: KeyEvent) -> Next {
+    let found = commands.found(state.choices.screen.place());
+    let last = found.len().saturating_sub(1);
+    match key.code {
+        KeyCode::Esc => return Next::Continue,
+        KeyCode::Enter => {
+            let chosen = found.get(commands.at.min(last)).map(|key| key.action);
+            return chosen.map_or(Next::Continue, |action| act(state, action));
+        }
+        KeyCode::Down | KeyCode::Tab => commands.at = (commands.at + 1).min(last),
+        KeyCode::Up | KeyCode::BackTab => commands.at = commands.at.saturating_sub(1),
+        KeyCode::PageDown => commands.at = (commands.at + 10).min(last),
+        KeyCode::PageUp => commands.at = commands.at.saturating_sub(10),
+        _ => {
+            commands.input.handle_event(&Event::Key(key));
+            commands.at = 0;
+        }
+    }
+    state.overlay = Some(Overlay::Commands(commands));
     Next::Continue
 }
 
@@ -111,6 +205,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Redraw => return Next::Redraw,
         Action::Help => state.overlay = Some(Overlay::Help(0)),
         Action::Alerts => state.overlay = Some(Overlay::Alerts(0)),
+        Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
         Action::Back => match choices.screen {
             Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),
             Screen::Main => choices.filter = Filter::default(),
@@ -160,13 +255,20 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Reverse => choices.descending = !choices.descending,
         Action::Filter => {
             let input = tui_input::Input::new(choices.filter.text().to_owned());
-            state.overlay = Some(Overlay::Filter(FilterLine { input, error: None }));
+            let before = choices.filter.clone();
+            state.overlay = Some(Overlay::Filter(FilterLine {
+                input,
+                error: None,
+                before,
+            }));
         }
         Action::Freeze => state.toggle_freeze(),
         Action::Zoom(by) => choices.zoom_by(by),
         Action::Pan(by) => choices.pan = choices.pan.saturating_add_signed(by).min(4000),
         Action::Events => choices.events = choices.events.next(),
-        Action::Quota | Action::Share | Action::Policy => open_dialog(state, action),
+        Action::Quota | Action::Share | Action::Policy | Action::Boost | Action::Signal => {
+            open_dialog(state, action);
+        }
         Action::Pause => pause(state),
         Action::Evict => evict(state),
         Action::Wind(seconds) => return Next::Wind(seconds.saturating_mul(1_000_000_000)),
@@ -258,6 +360,10 @@ fn open_dialog(state: &mut State, action: Action) {
         (_, None) => return,
         (Action::Quota, Some((who, process))) => {
             QuotaSubject::open(process, gpu, data.letter(who)).ok_or(UNMANAGED)
+        }
+        (Action::Signal, Some((who, process))) => SignalSubject::open(process, data.title(who)),
+        (Action::Boost, Some((who, process))) => {
+            ShareSubject::boost(process, data.letter(who)).ok_or(UNMANAGED)
         }
         (_, Some((who, process))) => ShareSubject::open(process, data.letter(who)).ok_or(UNMANAGED),
     };
@@ -356,10 +462,10 @@ fn dialog_key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> Next
             dialog.progress = Progress::Failed(READ_ONLY.into())
         }
         dialog::Outcome::Apply if dialog.progress == Progress::Sent => {}
-        dialog::Outcome::Apply => match dialog.request(state.data()) {
-            Ok(request) => {
+        dialog::Outcome::Apply => match dialog.task(state.data()) {
+            Ok(task) => {
                 dialog.progress = Progress::Sent;
-                next = Next::Do(Task::Edit(Box::new(request)));
+                next = Next::Do(task);
             }
             Err(why) => dialog.progress = Progress::Failed(why),
         },
@@ -426,20 +532,29 @@ fn not_to_undo(entry: &Entry) -> Option<String> {
 
 fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent) {
     match key.code {
-        KeyCode::Esc => return,
-        KeyCode::Enter => match Filter::parse(line.input.value()) {
-            Ok(filter) => {
-                state.choices.filter = filter;
-                return;
-            }
-            Err(why) => line.error = Some(why),
-        },
+        KeyCode::Esc => {
+            state.choices.filter = line.before;
+            return;
+        }
+        KeyCode::Enter if line.error.is_none() => return,
+        KeyCode::Enter => {}
         _ => {
             line.input.handle_event(&Event::Key(key));
-            line.error = Filter::parse(line.input.value()).err();
+            narrow(&mut state.choices, &mut line);
         }
     }
     state.overlay = Some(Overlay::Filter(line));
+}
+
+/// The list follows what is written, as far as it can be understood.
+fn narrow(choices: &mut Choices, line: &mut FilterLine) {
+    match Filter::parse(line.input.value()) {
+        Ok(filter) => {
+            choices.filter = filter;
+            line.error = None;
+        }
+        Err(why) => line.error = Some(why),
+    }
 }
 
 /// Takes in what was on the way to another moment of a recording, or that there is no recording.
@@ -476,7 +591,13 @@ fn told(state: &mut State, news: News) {
     match news {
         News::InForce { target, applied } => in_force(state, &target, &applied, false),
         News::Settled { target, applied } => in_force(state, &target, &applied, true),
-        News::Done(sentence) => say(state, &sentence, false),
+        News::Done(sentence) => {
+            let sent = |dialog: &Dialog| dialog.progress == Progress::Sent;
+            if matches!(&state.overlay, Some(Overlay::Dialog(dialog)) if sent(dialog)) {
+                state.overlay = None;
+            }
+            say(state, &sentence, false);
+        }
         News::Warning(sentence) => say(state, &sentence, true),
         News::Refused(why) => match &mut state.overlay {
             Some(Overlay::Dialog(dialog)) if dialog.progress == Progress::Sent => {

@@ -11,15 +11,18 @@ use tui_input::backend::crossterm::EventHandler;
 use crate::edit::EditRequest;
 use crate::sample::ProcessSample;
 use crate::top::data::Data;
+use crate::top::operator::Task;
 
 mod effect;
 mod policy;
 mod quota;
 mod share;
+mod signal;
 
 pub use policy::PolicySubject;
 pub use quota::QuotaSubject;
 pub use share::ShareSubject;
+pub use signal::SignalSubject;
 
 /// The devices that a process uses, for a title: `GPU0`, `GPU0 GPU3`.
 pub fn gpus(process: &ProcessSample) -> String {
@@ -157,6 +160,8 @@ pub enum Subject {
     Policy(PolicySubject),
     /// A process's weight, priority, cap.
     Share(ShareSubject),
+    /// A signal to a process.
+    Signal(SignalSubject),
 }
 
 /// How far an edit has come.
@@ -234,6 +239,7 @@ impl Dialog {
             Subject::Quota(subject) => subject.now(data),
             Subject::Policy(subject) => subject.now(data),
             Subject::Share(subject) => subject.now(data),
+            Subject::Signal(subject) => subject.now(data),
         }
     }
 
@@ -243,15 +249,25 @@ impl Dialog {
             Subject::Quota(subject) => subject.checks(self, data),
             Subject::Policy(subject) => subject.checks(self, data),
             Subject::Share(subject) => subject.checks(self, data),
+            Subject::Signal(subject) => subject.checks(self),
+        }
+    }
+
+    /// What applying it does, or why it cannot be applied.
+    pub fn task(&self, data: &Data) -> Result<Task, String> {
+        match &self.subject {
+            Subject::Signal(subject) => subject.task(self),
+            _ => Ok(Task::Edit(Box::new(self.request(data)?))),
         }
     }
 
     /// The edit, or why there is none.
-    pub fn request(&self, data: &Data) -> Result<EditRequest, String> {
+    fn request(&self, data: &Data) -> Result<EditRequest, String> {
         match &self.subject {
+            Subject::Signal(_) => Err("a signal is no edit".into()),
             Subject::Quota(subject) => subject.request(self, data),
             Subject::Policy(subject) => subject.request(self),
-            Subject::Share(subject) => subject.request(self),
+            Subject::Share(subject) => subject.request(self, data),
         }
     }
 

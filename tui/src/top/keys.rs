@@ -57,6 +57,12 @@ pub enum Action {
     Wind(i64),
     /// Puts the selected process's pid into the clipboard.
     Copy,
+    /// Every action, to search and to do.
+    Commands,
+    /// The dialog that sends a signal to the selected process.
+    Signal,
+    /// The dialog that gives it a higher priority for a while.
+    Boost,
     /// Every alert in full.
     Alerts,
     /// Waits and blockers, or back to where one was.
@@ -122,6 +128,9 @@ keys! {
     [K::Char('e')]               false "e"     "quota"  "memory quota of the selected process"                  A::Quota, ANY;
     [K::Char('p')]               false "p"     "policy" "lock policy of this GPU or of all"                     A::Policy, ANY;
     [K::Char('w')]               false "w"     "weight" "weight, priority and cap of the selected process"      A::Share, ANY;
+    [K::Char('b')]               false "b"     ""       "boost: a higher priority for a while"                  A::Boost, ANY;
+    [K::Char('K')]               false "K"     ""       "kill the selected process, or send it a signal; asks"  A::Signal, ANY;
+    [K::Char(':')]               false ":"     "search" "search everything one can do here"                     A::Commands, ANY;
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
     [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;
     [K::Char('!')]               false "!"     "alerts" "all alerts in full"                                    A::Alerts, ANY;
@@ -161,6 +170,14 @@ keys! {
 }
 
 impl Key {
+    /// Is it something to do by name, and not a movement?
+    pub fn is_command(&self) -> bool {
+        !matches!(
+            self.action,
+            Action::Move(_) | Action::Pan(_) | Action::GpuNumber(_) | Action::Commands
+        )
+    }
+
     /// Does it work here?
     pub fn works_in(&self, place: Place) -> bool {
         self.places.contains(&place)

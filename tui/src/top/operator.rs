@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use shm_layout::text::PathText as _;
 use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
@@ -12,6 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::edit::audit::{AuditLog, Entry, History, Place};
 use crate::edit::targets::Chosen;
 use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, trace};
+use crate::host::pids;
 use crate::source::live::Live;
 
 /// What to do.
@@ -25,6 +27,45 @@ pub enum Task {
     Trace(Chosen),
     /// Read the list of edits.
     ReadAudit,
+    /// Send a signal to a process.
+    Signal(Signalled),
+}
+
+/// A signal, and the one life of one pid that it is for.
+#[derive(Clone, Debug)]
+pub struct Signalled {
+    /// Whom to.
+    pub pid: u32,
+    /// When that process began, in the kernel's ticks.
+    pub started: u64,
+    /// Which.
+    pub signal: Signal,
+    /// Its name.
+    pub word: &'static str,
+    /// The process as a person knows it.
+    pub title: String,
+}
+
+impl Signalled {
+    /// Sends it, if the pid is still the same process.
+    fn send(&self) -> Result<String, String> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let gone = || format!("{} has ended; nothing was sent", self.title);
+        let pid = pid.ok_or_else(gone)?;
+        // The descriptor keeps the number from being used again between the look and the signal.
+        let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
+        let proc = PathBuf::from(format!("/proc/{}", self.pid));
+        if pids::start_time(&proc) != Some(self.started) {
+            return Err(gone());
+        }
+        match pidfd_send_signal(process, self.signal) {
+            Ok(()) => Ok(format!("SIG{} was sent to {}", self.word, self.title)),
+            Err(error) => Err(format!(
+                "SIG{} could not be sent to {}: {error}",
+                self.word, self.title
+            )),
+        }
+    }
 }
 
 /// How it went.
@@ -126,6 +167,10 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             // Last, so that it is what stays to be read.
             tell_set_aside(&editor, &tell);
         }
+        Task::Signal(signal) => tell(match signal.send() {
+            Ok(sentence) => News::Done(sentence),
+            Err(why) => News::Refused(why),
+        }),
         Task::Trace(chosen) => {
             let began = trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
             tell(match began {

@@ -3,7 +3,9 @@
 use tui_input::Input;
 
 use super::dialog::Dialog;
+use super::keys::{KEYS, Key, Place};
 use super::operator::Task;
+use super::state::filter::Filter;
 use crate::edit::audit::Entry;
 
 /// One thing at a time.
@@ -21,6 +23,30 @@ pub enum Overlay {
     Filter(FilterLine),
     /// A question.
     Question(Box<Question>),
+    /// Every action, to search.
+    Commands(Commands),
+}
+
+/// What one may do, narrowed down by what is written.
+#[derive(Clone, Debug, Default)]
+pub struct Commands {
+    /// What is written.
+    pub input: Input,
+    /// Which of those found is selected.
+    pub at: usize,
+}
+
+impl Commands {
+    /// The keys whose description has every word that is written, those that work here.
+    pub fn found(&self, place: Place) -> Vec<&'static Key> {
+        let written = self.input.value().to_lowercase();
+        let words: Vec<&str> = written.split_whitespace().collect();
+        let fits = |key: &&Key| {
+            let text = format!("{} {} {}", key.label, key.about, key.shown).to_lowercase();
+            key.works_in(place) && key.is_command() && words.iter().all(|word| text.contains(word))
+        };
+        KEYS.iter().filter(fits).collect()
+    }
 }
 
 /// Whether to do something.
@@ -67,4 +93,6 @@ pub struct FilterLine {
     pub input: Input,
     /// Why it is not a filter.
     pub error: Option<String>,
+    /// The one that held before.
+    pub before: Filter,
 }

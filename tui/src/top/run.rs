@@ -6,8 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Result;
-use crossterm::event::{Event, EventStream, KeyEventKind};
+use crossterm::event::{Event, EventStream, KeyEventKind, MouseButton, MouseEventKind};
 use futures::StreamExt;
+use ratatui::layout::Rect;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -227,6 +228,17 @@ impl Dashboard {
                 app::paste(&mut self.state, &text);
                 Next::Continue
             }
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::Down(MouseButton::Left) => {
+                    let (width, height) = crossterm::terminal::size().unwrap_or_default();
+                    let area = Rect::new(0, 0, width, height);
+                    let hit = view::hit(area, &self.state, mouse.column, mouse.row);
+                    hit.map_or(Next::Continue, |hit| app::click(&mut self.state, hit))
+                }
+                MouseEventKind::ScrollDown => app::scroll(&mut self.state, 1),
+                MouseEventKind::ScrollUp => app::scroll(&mut self.state, -1),
+                _ => return Next::Continue,
+            },
             Event::Resize(..) => Next::Continue,
             _ => return Next::Continue,
         };

@@ -173,6 +173,19 @@ impl State {
     }
 }
 
+/// What lies under the mouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// A row of the table, or a lane.
+    Process(Who, usize),
+    /// The heading of a column.
+    Heading(usize),
+    /// A device.
+    Gpu(usize),
+    /// An alert, by its place in the list.
+    Alert(usize),
+}
+
 /// A process on a device.
 pub type Place = (Who, usize);
 

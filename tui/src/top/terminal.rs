@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use crossterm::style::force_color_output;
+use crossterm::style::{Print, force_color_output};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -24,6 +24,10 @@ use out::{Drain, Out};
 
 /// So long the terminal may take to read what gives it back; one that does not read at all must not keep us.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Buttons and the wheel, told in numbers of any size; not each movement, which would wake us all the time.
+const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
+const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 
 /// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -132,7 +136,8 @@ fn enter(out: &mut impl Write) -> io::Result<()> {
         EnterAlternateScreen,
         DisableLineWrap,
         Hide,
-        EnableBracketedPaste
+        EnableBracketedPaste,
+        Print(MOUSE_ON)
     )
 }
 
@@ -140,6 +145,7 @@ fn leave(out: &mut impl Write) -> io::Result<()> {
     execute!(
         out,
         EndSynchronizedUpdate,
+        Print(MOUSE_OFF),
         DisableBracketedPaste,
         EnableLineWrap,
         LeaveAlternateScreen,

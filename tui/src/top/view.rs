@@ -7,11 +7,12 @@ use ratatui::layout::Rect;
 
 use super::overlay::Overlay;
 use super::palette::{Palette, Role};
-use super::state::{Screen, State};
+use super::state::{Hit, Screen, State};
 
 mod alerts;
 mod audit;
 mod bars;
+mod commands;
 mod device;
 mod dialog;
 mod empty;
@@ -20,6 +21,7 @@ mod footer;
 mod header;
 mod help;
 mod histogram;
+mod hit;
 mod lanes;
 mod layout;
 mod pen;
@@ -59,8 +61,16 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Some(Overlay::Alerts(scroll)) => alerts::all(buffer, area, state, look, *scroll),
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
+        Some(Overlay::Commands(commands)) => {
+            commands::draw(buffer, area, state, look, commands);
+        }
         Some(Overlay::Question(question)) => question::draw(buffer, area, look, question),
     }
+}
+
+/// What the main screen of this size shows at a place.
+pub fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
+    hit::at(area, state, x, y)
 }
 
 /// How many lines the help has.

@@ -7,7 +7,7 @@ use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::dialog::Verdict;
 use gpushare_tui::top::operator::{News, Task};
 use gpushare_tui::top::overlay::Overlay;
-use gpushare_tui::top::state::{Screen, State};
+use gpushare_tui::top::state::{Hit, Screen, State};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use shm_layout::{Change, PolicyKind, QuotaValue, Set, SlotId, Until};
@@ -470,5 +470,181 @@ fn eight_devices_are_seen_at_once_at_every_usual_size() {
             assert!(named, "GPU{gpu} at {width}x{height}:\n{seen}");
         }
         assert!(seen.contains("HOLDER A train-7b"), "{seen}");
+    }
+}
+
+#[test]
+fn everything_one_can_do_is_found_by_its_words() {
+    let mut state = state();
+    select(&mut state, "vllm-worker");
+    press(&mut state, ":memory quota");
+    let Some(Overlay::Commands(commands)) = &state.overlay else {
+        panic!("nothing to search in");
+    };
+    let found = commands.found(state.choices.screen.place());
+    assert_eq!(found.len(), 1, "{found:?}");
+    press(&mut state, "\n");
+    assert!(
+        title(&state).starts_with("Memory quota  B 41849"),
+        "{}",
+        title(&state)
+    );
+    press(&mut state, "\x1b:no such thing\n");
+    assert!(state.overlay.is_none());
+    press(&mut state, "Q");
+    assert!(
+        notice(&state).contains("Q does nothing here; : searches"),
+        "{}",
+        notice(&state)
+    );
+}
+
+#[test]
+fn a_signal_is_sent_when_the_pid_was_typed_and_not_before() {
+    let mut state = state();
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    // A process that lives: this one.
+    sample.processes[1].pid = Some(std::process::id());
+    state.update(sample);
+    select(&mut state, "vllm-worker");
+    press(&mut state, "K");
+    assert!(title(&state).starts_with("Signal  B "), "{}", title(&state));
+    assert!(matches!(press(&mut state, "\n"), Next::Continue));
+    assert!(
+        matches!(press(&mut state, "\t41849\n"), Next::Continue),
+        "another's pid"
+    );
+    let pid = std::process::id().to_string();
+    let Some(Overlay::Dialog(dialog)) = &state.overlay else {
+        panic!("it closed");
+    };
+    assert_eq!(dialog.fields[1].value(), "41849");
+    press(&mut state, "\x1bK\t");
+    let Next::Do(Task::Signal(signal)) = press(&mut state, &format!("{pid}\n")) else {
+        panic!("nothing is sent");
+    };
+    assert_eq!((signal.pid, signal.word), (std::process::id(), "TERM"));
+    app::news(&mut state, News::Done("SIGTERM was sent".into()));
+    assert!(state.overlay.is_none(), "the dialog closes");
+}
+
+#[test]
+fn a_boost_is_a_priority_that_ends_by_itself() {
+    let mut state = state();
+    select(&mut state, "vllm-worker");
+    press(&mut state, "b");
+    let Some(Overlay::Dialog(dialog)) = &state.overlay else {
+        panic!("no dialog");
+    };
+    let checks = dialog.checks(state.data());
+    assert!(checks.iter().any(|check| {
+        check
+            .text
+            .contains("under order=fair the priority has no effect")
+    }));
+    let now = state.data().sample.time_ns;
+    let Next::Do(Task::Edit(request)) = press(&mut state, "12\n") else {
+        panic!("no edit");
+    };
+    let Change::ProcessShare {
+        boost: Set::To(boost),
+        priority,
+        ..
+    } = request.change
+    else {
+        panic!("no boost");
+    };
+    assert_eq!((boost.priority, boost.until_ns), (12, now + 600 * S));
+    assert_eq!(priority, Set::Keep);
+}
+
+#[test]
+fn the_list_follows_the_filter_as_it_is_written() {
+    let mut state = state();
+    press(&mut state, "/user=al");
+    assert!(state.rows().is_empty());
+    press(&mut state, "ice");
+    assert_eq!(state.rows().len(), 1);
+    press(&mut state, " used>");
+    assert!(
+        state.rows().is_empty(),
+        "\"used\" was a word; what cannot be understood changes nothing"
+    );
+    press(&mut state, "1G");
+    assert_eq!(state.rows().len(), 1);
+    press(&mut state, "\x1b");
+    assert!(state.choices.filter.is_empty(), "Esc brings back what was");
+    press(&mut state, "/user=alice\n");
+    assert_eq!(state.rows().len(), 1);
+}
+
+/// The first place on the screen where this text stands.
+fn place(state: &State, text: &str) -> (u16, u16) {
+    let seen = screen(state);
+    let (y, line) = seen
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.contains(text))
+        .unwrap();
+    let before = &line[..line.find(text).unwrap()];
+    (before.chars().count() as u16, y as u16)
+}
+
+fn click(state: &mut State, text: &str) -> Next {
+    let (x, y) = place(state, text);
+    let area = Rect::new(0, 0, 120, 40);
+    match gpushare_tui::top::view::hit(area, state, x, y) {
+        Some(hit) => app::click(state, hit),
+        None => panic!("nothing is hit at {text}, {x} {y}:\n{}", screen(state)),
+    }
+}
+
+#[test]
+fn a_click_selects_sorts_turns_and_helps() {
+    let mut state = State::default();
+    story().for_each(|sample| state.update(eight(sample)));
+    click(&mut state, "41849 alice");
+    let b = state.data().on(0)[1];
+    assert_eq!(state.choices.selected, Some(b), "a row");
+    click(&mut state, "D 41903  embed-svc");
+    assert_eq!(
+        state.choices.selected,
+        Some(state.data().on(0)[3]),
+        "a lane"
+    );
+    click(&mut state, "QUOTA");
+    assert_eq!(
+        gpushare_tui::sample::columns::COLUMNS[state.choices.sort].key,
+        "quota"
+    );
+    let descending = state.choices.descending;
+    click(&mut state, "QUOTA\u{25bc} FULL");
+    assert_ne!(
+        state.choices.descending, descending,
+        "the same heading turns the order"
+    );
+    click(&mut state, "GPU3 ");
+    assert_eq!(state.choices.gpu, 3, "a device");
+    press(&mut state, "0");
+    click(&mut state, "raise its weight");
+    assert!(
+        title(&state).starts_with("Share  C 41876 notebook-bob"),
+        "{}",
+        title(&state)
+    );
+    press(&mut state, "\x1b");
+    click(&mut state, "41876 bob");
+    assert_eq!(
+        state.choices.screen,
+        Screen::Detail(state.data().on(0)[2]),
+        "the second click"
+    );
+    let area = Rect::new(0, 0, 120, 40);
+    state.choices.screen = Screen::Main;
+    for (x, y) in (0..140).flat_map(|x| (0..50).map(move |y| (x, y))) {
+        if let Some(Hit::Process(who, gpu)) = gpushare_tui::top::view::hit(area, &state, x, y) {
+            assert!(state.data().process(who).unwrap().on(gpu).is_some());
+        }
     }
 }

@@ -215,6 +215,8 @@ fn no_size_and_no_screen_makes_it_panic() {
         vec![KeyCode::Char('/'), KeyCode::Char('x')],
         vec![KeyCode::Tab],
         vec![KeyCode::Down, KeyCode::Char('P')],
+        vec![KeyCode::Down, KeyCode::Char('b')],
+        vec![KeyCode::Char(':'), KeyCode::Char('q')],
         vec![
             KeyCode::Char('G'),
             KeyCode::Char('f'),

@@ -1,6 +1,6 @@
 //! The weight, priority and cap of one process, and what it does when memory is full.
 
-use shm_layout::Set;
+use shm_layout::{Boost, Set};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::EditRequest;
@@ -11,6 +11,9 @@ use crate::sample::Who;
 use crate::sample::{Order, PolicyKind, ProcessSample, SlotId};
 use crate::text::units::format_duration;
 use crate::top::data::Data;
+
+/// For how long a boost may hold, and the seconds.
+const SPANS: [(&str, u64); 3] = [("1m", 60), ("10m", 600), ("1h", 3600)];
 
 /// So many devices, or other processes, are told one by one.
 const LINES: usize = 4;
@@ -36,6 +39,8 @@ fn without_effect(gpu: usize, order: Order, what: &str, changed: bool) -> Check 
 /// Whose share.
 #[derive(Clone, Debug)]
 pub struct ShareSubject {
+    /// Only a priority, and only for a while.
+    boost: bool,
     slot: SlotId,
     start_time: u64,
     name: String,
@@ -45,6 +50,7 @@ impl ShareSubject {
     /// The dialog for a process; `None` for an unmanaged one.
     pub fn open(process: &ProcessSample, letter: char) -> Option<Dialog> {
         let subject = Self {
+            boost: false,
             slot: process.slot()?,
             start_time: process.identity.start_time,
             name: format!("{} {}", process.shown_pid(), process.name()),
@@ -95,9 +101,48 @@ impl ShareSubject {
         })
     }
 
+    /// The dialog that gives a process a higher priority for a while; `None` for an unmanaged one.
+    pub fn boost(process: &ProcessSample, letter: char) -> Option<Dialog> {
+        let mut dialog = Self::open(process, letter)?;
+        let Subject::Share(subject) = &mut dialog.subject else {
+            return None;
+        };
+        subject.boost = true;
+        dialog.title = dialog.title.replacen("Share", "Boost", 1);
+        let higher = process.share.priority.saturating_add(10).min(19);
+        let spans = SPANS.map(|(word, _)| word);
+        dialog.fields = vec![
+            Field::text(
+                "Priority",
+                higher.to_string(),
+                "-20 to 19, the highest is next",
+            ),
+            Field::choice("For", &spans, 1),
+            Field::text("Reason", "", "for the audit log"),
+        ];
+        Some(dialog)
+    }
+
+    fn boosted(&self, dialog: &Dialog, now_ns: u64) -> Result<ShareEdit, String> {
+        let mut typed = ShareEdit::default();
+        typed.set("priority", dialog.value("Priority"))?;
+        let Set::To(priority) = typed.priority else {
+            return Err("a boost wants a number from -20 to 19".into());
+        };
+        let seconds = SPANS[dialog.chosen("For").min(SPANS.len() - 1)].1;
+        Ok(ShareEdit {
+            boost: Set::To(Boost {
+                priority,
+                until_ns: now_ns.saturating_add(seconds * 1_000_000_000),
+            }),
+            ..ShareEdit::default()
+        })
+    }
+
     /// The edit that pauses a process, with its memory evicted or not, or lets it go on.
     pub fn pause(process: &ProcessSample, paused: bool, evict: bool) -> Option<EditRequest> {
         let subject = Self {
+            boost: false,
             slot: process.slot()?,
             start_time: process.identity.start_time,
             name: format!("{} {}", process.shown_pid(), process.name()),
@@ -149,6 +194,9 @@ impl ShareSubject {
     }
 
     pub(super) fn checks(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {
+        if self.boost {
+            return self.checks_of_boost(dialog, data);
+        }
         let share = match self.share(dialog) {
             Ok(share) => share,
             Err(why) => return vec![Check::bad(why)],
@@ -194,6 +242,33 @@ impl ShareSubject {
             checks.push(Check::warn(
                 "paused: its next launch waits until it is resumed",
             ));
+        }
+        checks
+    }
+
+    fn checks_of_boost(&self, dialog: &Dialog, data: &Data) -> Vec<Check> {
+        if let Err(why) = self.boosted(dialog, data.sample.time_ns) {
+            return vec![Check::bad(why)];
+        }
+        let Some(process) = data.process(Who::Slot(self.slot)) else {
+            return vec![Check::bad("the process has ended")];
+        };
+        let span = dialog.value("For");
+        let mut checks = vec![Check::good(format!(
+            "after {span} its priority is {} again by itself",
+            process.share.priority
+        ))];
+        for holding in process.devices.iter().take(LINES) {
+            let policy = data.sample.devices.get(holding.gpu).map(|d| d.policy.0);
+            let policy = policy.unwrap_or_default();
+            checks.push(match (policy.kind, policy.order) {
+                (PolicyKind::Off, _) => Check::warn(format!(
+                    "GPU{}: its policy is off, so this has no effect; p sets one",
+                    holding.gpu
+                )),
+                (_, Order::Priority) => Check::good(format!("GPU{}: it goes first", holding.gpu)),
+                (_, order) => without_effect(holding.gpu, order, "priority", true),
+            });
         }
         checks
     }
@@ -244,7 +319,11 @@ impl ShareSubject {
         Check::good(text)
     }
 
-    pub(super) fn request(&self, dialog: &Dialog) -> Result<EditRequest, String> {
+    pub(super) fn request(&self, dialog: &Dialog, data: &Data) -> Result<EditRequest, String> {
+        if self.boost {
+            let boosted = self.boosted(dialog, data.sample.time_ns)?;
+            return Ok(self.edit(boosted).because(dialog.reason()));
+        }
         Ok(self.edit(self.share(dialog)?).because(dialog.reason()))
     }
 

@@ -11,7 +11,7 @@ use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::data::Data;
 use crate::top::data::lanes::Cell;
 use crate::top::palette::Role;
-use crate::top::state::State;
+use crate::top::state::{Hit, State};
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let gpu = state.choices.gpu;
@@ -48,6 +48,32 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         2 => one_line(pen, 2, state, 1 - gpu.min(1)),
         _ => grid(pen, 2, state, count),
     }
+}
+
+/// The device at a place of the part.
+pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
+    let count = state.data().sample.devices.len();
+    let rows = layout::devices(area.width, area.height, count);
+    let list = |top: u16| {
+        let lines = usize::from(area.height.saturating_sub(top));
+        let first = (state.choices.gpu + 1).saturating_sub(lines);
+        Some(first + usize::from(y.checked_sub(top)?))
+    };
+    let gpu = match (rows.card, rows.list, count) {
+        (true, ..) => list(layout::DEVICE_FULL)?,
+        (_, true, _) => list(0)?,
+        (.., 0 | 1) => 0,
+        (.., 2) if y == 2 => 1 - state.choices.gpu.min(1),
+        (.., 2) => state.choices.gpu,
+        _ => {
+            let each = layout::grid_line(area.width);
+            let lines = usize::from(area.height.saturating_sub(2));
+            let first = (state.choices.gpu / each + 1).saturating_sub(lines) * each;
+            let row = usize::from(y.checked_sub(2)?);
+            first + row * each + usize::from(x / layout::GRID).min(each - 1)
+        }
+    };
+    (gpu < count).then_some(Hit::Gpu(gpu))
 }
 
 /// A line for each device, the shown one among them.

@@ -1,13 +1,15 @@
 //! Lock lanes: for each process of the shown device, when it held the lock and when it waited, on one time axis with the
 //! queue's depth and the device's utilisation.
 
+use ratatui::layout::Rect;
+
 use super::pen::Pen;
 use crate::sample::Who;
 use crate::sample::{LockState, ProcessSample, ProcessState};
 use crate::text::units::short_time;
 use crate::top::data::lanes::Cell;
 use crate::top::palette::Role;
-use crate::top::state::State;
+use crate::top::state::{Hit, State};
 
 /// Where the lanes lie in the pane, and which time they show.
 struct Axis {
@@ -71,11 +73,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let axis = Axis::of(pen.width().saturating_sub(2), state);
     let all = state.data().on(state.choices.gpu);
     // Axis, queue and utilisation go one by one when the processes need the lines.
-    let extra = match pen.height() - 2 {
-        0..3 => 0,
-        3..6 => 1,
-        _ => 3,
-    };
+    let extra = extra(pen.height());
     let lines = usize::from(pen.height() - 2 - extra);
     let first = window(&all, lines, state.choices.selected);
     let some = match all.len() > lines {
@@ -116,6 +114,26 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         queue(&mut inside, bottom - 2, state, &axis);
         utilisation(&mut inside, bottom - 1, state, &axis);
     }
+}
+
+/// How many lines axis, queue and utilisation have in a pane of this height.
+fn extra(height: u16) -> u16 {
+    match height.saturating_sub(2) {
+        0..3 => 0,
+        3..6 => 1,
+        _ => 3,
+    }
+}
+
+/// The lane in line `y` of the pane.
+pub(super) fn hit(area: Rect, state: &State, y: u16) -> Option<Hit> {
+    let extra = extra(area.height);
+    let lines = usize::from(area.height.checked_sub(2 + extra)?);
+    let at = usize::from(y.checked_sub(1 + u16::from(extra > 0))?);
+    let all = state.data().on(state.choices.gpu);
+    let first = window(&all, lines, state.choices.selected);
+    let who = all.get(first + at).filter(|_| at < lines)?;
+    Some(Hit::Process(*who, state.choices.gpu))
 }
 
 /// The first process to show so that the selected one is among them.

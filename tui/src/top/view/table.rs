@@ -1,12 +1,14 @@
 //! The process table: the columns of [`columns::COLUMNS`] that fit.
 
+use ratatui::layout::Rect;
+
 use super::bars;
 use super::pen::Pen;
 use crate::sample::ProcessState;
 use crate::sample::columns::Row;
 use crate::sample::columns::{self, COLUMNS, Column, Value};
 use crate::top::palette::Role;
-use crate::top::state::{State, rows};
+use crate::top::state::{Hit, State, rows};
 
 /// The name takes what is left over, up to this.
 const WIDEST_NAME: u16 = 28;
@@ -46,19 +48,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
             Pen::reborrow(&mut inside)
         }
     };
-    let says = |column: &Column| {
-        let silent = |row: &Row<'_>| matches!((column.value)(row), Value::None);
-        !column.is_sparse() || !rows.iter().all(silent)
-    };
-    let columns = fitting(pen.width(), choices.all_gpus, says);
+    let columns = columns_of(pen.width(), state, &rows);
     heading(&mut pen, &columns, choices.sort, arrow);
     let lines = usize::from(pen.height().saturating_sub(1));
     let is_selected =
         |row: &Row<'_>| Some(row.who) == choices.selected && row.holding.gpu == choices.gpu;
-    let selected = rows.iter().position(is_selected);
-    let first = selected
-        .map_or(0, |at| (at + 1).saturating_sub(lines))
-        .min(rows.len());
+    let first = first(&rows, state, lines);
     for (row, y) in rows[first..].iter().zip(1..pen.height()) {
         line(&mut pen, y, &columns, row, state);
         if is_selected(row) {
@@ -73,6 +68,49 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         };
         pen.put(2, 1, text, pen.style(Role::Dim));
     }
+}
+
+/// The first row to show so that the selected one is among them.
+fn first(rows: &[Row<'_>], state: &State, lines: usize) -> usize {
+    let choices = &state.choices;
+    let is_selected =
+        |row: &Row<'_>| Some(row.who) == choices.selected && row.holding.gpu == choices.gpu;
+    let selected = rows.iter().position(is_selected);
+    let first = selected.map_or(0, |at| (at + 1).saturating_sub(lines));
+    first.min(rows.len())
+}
+
+fn columns_of(width: u16, state: &State, rows: &[Row<'_>]) -> Vec<(&'static Column, u16)> {
+    let says = |column: &Column| {
+        let silent = |row: &Row<'_>| matches!((column.value)(row), Value::None);
+        !column.is_sparse() || !rows.iter().all(silent)
+    };
+    fitting(width, state.choices.all_gpus, says)
+}
+
+/// What the table has at a place: a row, or the heading of a column.
+pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
+    // The frame around it.
+    let frame = u16::from(area.height >= 3);
+    let (x, y) = (x.checked_sub(frame)?, y.checked_sub(frame)?);
+    let height = area.height.checked_sub(2 * frame)?;
+    let rows = state.rows();
+    if y == 0 {
+        let mut from = 2;
+        for (column, width) in columns_of(area.width.saturating_sub(2 * frame), state, &rows) {
+            if (from..=from + width).contains(&x) {
+                return columns::position(column.key).map(Hit::Heading);
+            }
+            from += width + 1;
+        }
+        return None;
+    }
+    if y >= height {
+        return None;
+    }
+    let first = first(&rows, state, usize::from(height.saturating_sub(1)));
+    let row = rows.get(first + usize::from(y) - 1)?;
+    Some(Hit::Process(row.who, row.holding.gpu))
 }
 
 /// The columns for this width with the width each gets.
