@@ -121,6 +121,12 @@ fn work(options: &Options) -> Result<ExitCode> {
             "a delay of {delay} s is out of range; give 0.05 to 3600"
         )));
     }
+    let speed = options.speed.unwrap_or(1.0);
+    if !(0.1..=100.0).contains(&speed) {
+        return Ok(usage(&format!(
+            "a speed of {speed} is out of range; give 0.1 to 100"
+        )));
+    }
     let pace = Duration::from_secs_f64(delay);
     let recorder = options
         .record
@@ -135,7 +141,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         bail!("this is not a terminal; print one snapshot with --once, or a series with -b");
     }
     let source: Box<dyn Source> = match &options.replay {
-        Some(path) => Box::new(Replay::open(path)?),
+        Some(path) => Box::new(Replay::open(path)?.at_speed(speed)),
         None => Box::new(Live::new(&dir, !options.no_nvml)),
     };
     state.choices.wanted_gpu = options.gpu;
@@ -212,8 +218,9 @@ fn print(
             std::thread::sleep(source.pace().unwrap_or(pace));
         }
         let Some(sample) = source.next()? else { break };
-        if let Some(recorder) = &mut recorder {
-            recorder.add(&sample)?;
+        if let Some(Err(why)) = recorder.as_mut().map(|recorder| recorder.add(&sample)) {
+            say(&format!("the recording has ended: {}", sentence(&why)));
+            recorder = None;
         }
         state.update(sample);
         if let Some(gpu) = options.gpu {

@@ -576,6 +576,11 @@ pub fn wound(state: &mut State, passed: Option<Vec<Sample>>) {
     }
 }
 
+/// Says that something went wrong that is not of the user's doing.
+pub fn warn(state: &mut State, sentence: &str) {
+    say(state, sentence, true);
+}
+
 /// Takes in that a recording has no more samples.
 pub fn over(state: &mut State) {
     say(state, "this is the end of the recording; q quits", false);

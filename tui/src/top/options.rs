@@ -50,12 +50,15 @@ pub struct Options {
     /// Read-only: no key changes anything.
     #[arg(long)]
     pub read_only: bool,
-    /// Write every snapshot to a file, for --replay.
+    /// Write every snapshot to a file, for --replay; at 512 MiB it begins anew and keeps the last one as F.1.
     #[arg(long, value_name = "F")]
     pub record: Option<PathBuf>,
     /// Play a recording instead of watching this machine.
     #[arg(long, value_name = "F", conflicts_with = "record")]
     pub replay: Option<PathBuf>,
+    /// Play it so many times as fast as it was made.
+    #[arg(long, value_name = "X", requires = "replay")]
+    pub speed: Option<f64>,
     /// Do not ask NVML.
     #[arg(long)]
     pub no_nvml: bool,

@@ -214,10 +214,16 @@ impl Dashboard {
         let Some(sample) = self.source.next()? else {
             return Ok(false);
         };
-        if let Some(recorder) = &mut self.recorder {
-            recorder.add(&sample)?;
-        }
+        let recorded = self.recorder.as_mut().map(|recorder| recorder.add(&sample));
         self.state.update(sample);
+        if let Some(Err(why)) = recorded {
+            // What is watched matters more than what is kept.
+            self.recorder = None;
+            app::warn(
+                &mut self.state,
+                &format!("the recording has ended: {why:#}"),
+            );
+        }
         Ok(true)
     }
 
