@@ -25,6 +25,9 @@ _gpushare() {
             gpushare,audit)
                 cmd="gpushare__subcmd__audit"
                 ;;
+            gpushare,cdi)
+                cmd="gpushare__subcmd__cdi"
+                ;;
             gpushare,completions)
                 cmd="gpushare__subcmd__completions"
                 ;;
@@ -94,6 +97,18 @@ _gpushare() {
             gpushare,wrap)
                 cmd="gpushare__subcmd__wrap"
                 ;;
+            gpushare__subcmd__cdi,generate)
+                cmd="gpushare__subcmd__cdi__subcmd__generate"
+                ;;
+            gpushare__subcmd__cdi,help)
+                cmd="gpushare__subcmd__cdi__subcmd__help"
+                ;;
+            gpushare__subcmd__cdi__subcmd__help,generate)
+                cmd="gpushare__subcmd__cdi__subcmd__help__subcmd__generate"
+                ;;
+            gpushare__subcmd__cdi__subcmd__help,help)
+                cmd="gpushare__subcmd__cdi__subcmd__help__subcmd__help"
+                ;;
             gpushare__subcmd__group,create)
                 cmd="gpushare__subcmd__group__subcmd__create"
                 ;;
@@ -132,6 +147,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,audit)
                 cmd="gpushare__subcmd__help__subcmd__audit"
+                ;;
+            gpushare__subcmd__help,cdi)
+                cmd="gpushare__subcmd__help__subcmd__cdi"
                 ;;
             gpushare__subcmd__help,completions)
                 cmd="gpushare__subcmd__help__subcmd__completions"
@@ -201,6 +219,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,wrap)
                 cmd="gpushare__subcmd__help__subcmd__wrap"
+                ;;
+            gpushare__subcmd__help__subcmd__cdi,generate)
+                cmd="gpushare__subcmd__help__subcmd__cdi__subcmd__generate"
                 ;;
             gpushare__subcmd__help__subcmd__group,create)
                 cmd="gpushare__subcmd__help__subcmd__group__subcmd__create"
@@ -362,7 +383,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -422,6 +443,84 @@ _gpushare() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__cdi)
+            opts="-h --help generate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__cdi__subcmd__generate)
+            opts="-o -h --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__cdi__subcmd__help)
+            opts="generate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__cdi__subcmd__help__subcmd__generate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__cdi__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -702,7 +801,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve init completions man help"
+            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -746,6 +845,34 @@ _gpushare() {
         gpushare__subcmd__help__subcmd__audit)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__cdi)
+            opts="generate"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__cdi__subcmd__generate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1834,7 +1961,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__serve)
-            opts="-h --group --admin-group --per-user --upgrade --help"
+            opts="-h --group --everyone --admin-group --per-user --upgrade --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

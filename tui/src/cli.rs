@@ -16,6 +16,7 @@ use crate::text::plain::Plain;
 mod advise;
 mod apply;
 mod audit;
+mod cdi;
 mod demo;
 mod doctor;
 mod documents;
@@ -90,6 +91,8 @@ enum Verb {
     Demo(demo::Args),
     Experiment(experiment::Args),
     Serve(serve::Args),
+    #[command(subcommand)]
+    Cdi(cdi::Verb),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
@@ -150,6 +153,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Advise(args) => advise::run(&args, out),
         Verb::Demo(args) => demo::run(&args, out),
         Verb::Experiment(args) => experiment::run(&args, out),
+        Verb::Cdi(verb) => cdi::run(&verb, out),
         Verb::Serve(args) => serve::run(&args, out),
         Verb::Init(args) => init::run(&args, out),
         Verb::Completions(args) => documents::completions(&args, out),

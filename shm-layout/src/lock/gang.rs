@@ -260,7 +260,7 @@ impl DeviceLock<'_> {
             let word = |word: &crate::primitive::AtomicU64| word.load(Ordering::Relaxed);
             entry.lock_state.load(Ordering::Relaxed) == BACK
                 && word(&entry.ending) == HELD_BACK
-                && now_ns.saturating_sub(word(&entry.pulse_ns)) <= PULSE_NS
+                && now_ns.abs_diff(word(&entry.pulse_ns)) <= PULSE_NS
         })
     }
 

@@ -289,7 +289,7 @@ impl DeviceLock<'_> {
         self.among(self.device.active_bits(), now_ns)
             .filter(move |other| {
                 let pulse = other.entry.pulse_ns.load(Ordering::Relaxed);
-                now_ns.saturating_sub(pulse) <= PULSE_NS && !other.share.paused
+                now_ns.abs_diff(pulse) <= PULSE_NS && !other.share.paused
             })
     }
 

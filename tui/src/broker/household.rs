@@ -11,7 +11,12 @@ use crate::source::container;
 pub fn look(pid: u32, uid: u32, gid: u32, label: &str) -> Option<(Identity, Vouched)> {
     let label: String = label.chars().filter(|c| !text::is_hidden(*c)).collect();
     let identity = Identity::of_process(pid, uid, &label)?;
-    let container = match container::of_cgroup(&identity.cgroup) {
+    // Of several hierarchies not every one has it.
+    let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let mut paths = cgroups
+        .lines()
+        .filter_map(|line| line.splitn(3, ':').nth(2));
+    let container = match paths.find_map(container::of_cgroup) {
         Some(id) => name_of(pid, &id).unwrap_or(id),
         None => String::new(),
     };

@@ -31,6 +31,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Who may use it, besides root.
     pub group: Option<u32>,
+    /// All may.
+    pub everyone: bool,
     /// Who may make every edit, besides root.
     pub admins: Option<u32>,
     /// The most slots for one user.
@@ -129,9 +131,8 @@ impl Server {
             Broker::open(dir, given, limits).map_err(|error| Failure::failed(error.to_string()))?;
         let listener = match listener {
             Some(listener) => listener,
-            None => {
-                socket::make(dir, options.group).map_err(|error| failed("listen in", dir, error))?
-            }
+            None => socket::make(dir, options.group, options.everyone)
+                .map_err(|error| failed("listen in", dir, error))?,
         };
         if dir == Path::new(SYSTEM_DIR) {
             let made = std::fs::create_dir_all(SYSTEM_LOGS);

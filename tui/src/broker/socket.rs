@@ -18,9 +18,9 @@ const QUEUE: i32 = 4096;
 /// What the new one is called until it takes the old one's name.
 const HIDDEN: &str = ".socket.new";
 
-/// Listens in `dir`, for the members of a group or for root alone. A socket that is there gives up its name in one step, so
+/// Listens in `dir`, for the members of a group, for all, or for root alone. A socket that is there gives up its name in one step, so
 /// that no client finds none.
-pub fn make(dir: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
+pub fn make(dir: &Path, group: Option<u32>, everyone: bool) -> io::Result<OwnedFd> {
     let hidden = dir.join(HIDDEN);
     match fs::remove_file(&hidden) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -29,7 +29,10 @@ pub fn make(dir: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     bind(&socket, &SocketAddrUnix::new(&hidden)?)?;
-    fs::set_permissions(&hidden, Permissions::from_mode(0o660))?;
+    fs::set_permissions(
+        &hidden,
+        Permissions::from_mode(if everyone { 0o666 } else { 0o660 }),
+    )?;
     chown(&hidden, Some(0), group.or(Some(0)))?;
     listen(&socket, QUEUE)?;
     fs::rename(&hidden, dir.join(SOCKET))?;

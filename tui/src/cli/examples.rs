@@ -45,6 +45,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("demo", "gpushare demo --seconds 60"),
     ("experiment", "gpushare experiment assets/experiments/priority.toml --svg priority.svg"),
     ("serve", "gpushare serve --group gpu-users --admin-group wheel"),
+    ("cdi", "gpushare cdi generate -o /etc/cdi/gpushare.json"),
+    ("cdi generate", "gpushare cdi generate -o /etc/cdi/gpushare.json"),
     ("init", "gpushare init --group gpu-users"),
     ("completions", "gpushare completions bash"),
     ("man", "gpushare man --dir man1"),

@@ -22,6 +22,9 @@ pub struct Args {
     /// Whose members may have their programs managed; without it root's alone are
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
+    /// All users of the machine may have their programs managed, those of other user namespaces too
+    #[arg(long, conflicts_with = "group")]
+    everyone: bool,
     /// Whose members may change every setting, as root may
     #[arg(long, value_name = "GROUP")]
     admin_group: Option<String>,
@@ -45,6 +48,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let options = Options {
         dir: chosen.map_or_else(|| SYSTEM_DIR.into(), PathBuf::from),
         group: group(&args.group)?,
+        everyone: args.everyone,
         admins: group(&args.admin_group)?,
         per_user: usize::from(args.per_user),
         upgrade: args.upgrade,

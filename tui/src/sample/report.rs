@@ -21,10 +21,11 @@ object! {
         user: &'a str = &p.user, "Its user's name, or the number.";
         name: Option<&'a str> = some(&p.identity.label), "The label from run --name.";
         exe: Option<&'a str> = some(&p.identity.exe), "The path of its program.";
-        container: Option<&'a str> = p.container.as_deref(), "Its container, short.";
+        container: Option<&'a str> = p.container.as_deref(), "Its container: by name where a broker says it, else short.";
+        job: Option<&'a str> = p.vouched.as_ref().and_then(|vouched| some(&vouched.job)), "Its Slurm job, where a broker says it.";
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
         gang: Option<String> = (p.gang != 0).then(|| format!("{:016x}", p.gang)), "Its job, whose processes have their turns together: a name that they share; null for none.";
-        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost, or its memory), evicting, evicted, returning (evicted, and waits for room), restoring, unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
+        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost, or its memory), forged (a slot that the broker gave to no process), evicting, evicted, returning (evicted, and waits for room), restoring, unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
         priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";

@@ -2,6 +2,7 @@
 
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
+mod containers;
 mod death;
 mod edits;
 mod hostile;
@@ -20,6 +21,7 @@ fn plays_a_role() {
         ["scribbler"] => hostile::scribbler(),
         ["forger"] => hostile::forger(),
         ["flooder"] => hostile::flooder(),
+        ["environment"] => support::environment(),
         ["upgrade"] => {
             use shm_layout::{socket::Connection, wire};
             let connection = Connection::to(&support::dir()).expect("it serves");

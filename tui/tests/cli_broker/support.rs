@@ -83,7 +83,16 @@ impl Machine {
         let admins = ADMINS.to_string();
         let mut all = vec!["serve", "--group", &users, "--admin-group", &admins];
         all.extend(words);
-        let mut command = self.command(0, &all);
+        self.serve_as(&all)
+    }
+
+    /// Starts a broker for all users.
+    pub fn serve_everyone(&mut self) -> String {
+        self.serve_as(&["serve", "--everyone"])
+    }
+
+    fn serve_as(&mut self, words: &[&str]) -> String {
+        let mut command = self.command(0, words);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
         let mut line = String::new();
         let out = child.stdout.take().expect("a pipe");
@@ -304,6 +313,23 @@ pub fn orders() -> impl Iterator<Item = String> {
 
 /// In a child: sleeps until the parent goes away.
 pub fn sleep_on() {
+    orders().for_each(drop);
+}
+
+/// In a child: what its launch asks for, and what is there.
+pub fn environment() {
+    let asked = shm_layout::environment::Environment::of_self()
+        .limits
+        .memory[0];
+    let socket = std::path::Path::new("/run/gpushare/socket").exists();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("there");
+    let library = maps.contains("/opt/gpushare/libgpushare.so");
+    let word = |there: bool, word| if there { word } else { "nothing" };
+    say(format_args!(
+        "{asked:?} {} {}",
+        word(socket, "socket"),
+        word(library, "library")
+    ));
     orders().for_each(drop);
 }
 

@@ -1,0 +1,116 @@
+//! `gpushare cdi generate`: what a container tool has to mount and set.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use shm_layout::locate::SYSTEM_DIR;
+use shm_layout::text::{self, PathText as _};
+use shm_layout::variables;
+
+use super::{Done, json as write_json};
+use crate::host::artifacts;
+use crate::text::exit::{Exit, Failure};
+
+/// Let podman, docker and containerd give containers a share of a GPU
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    Generate(Args),
+}
+
+/// Write the CDI file of the devices gpushare.dev/share=8g and the like
+///
+/// --device gpushare.dev/share=8g mounts the broker's directory and the library, preloads it and limits the
+/// container's processes to 8 GiB each; share=all sets no limit. The GPU itself is another device, nvidia.com/gpu=0
+/// for instance, and the container's user must be one that the broker serves.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Sizes to offer
+    #[arg(value_name = "SIZE", default_values_t = SIZES.map(String::from))]
+    sizes: Vec<String>,
+    /// Write to this file, /etc/cdi/gpushare.json for instance, instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+const SIZES: [&str; 10] = [
+    "1g", "2g", "4g", "8g", "16g", "24g", "32g", "40g", "64g", "80g",
+];
+const KIND: &str = "gpushare.dev/share";
+/// Where a container has the library.
+const INSIDE: &str = "/opt/gpushare/libgpushare.so";
+
+pub fn run(verb: &Verb, out: &mut dyn Write) -> Done {
+    let Verb::Generate(args) = verb;
+    let library = artifacts::library()?;
+    let chosen = std::env::var_os(variables::DIR).filter(|dir| !dir.is_empty());
+    let dir = chosen.map_or_else(|| SYSTEM_DIR.into(), PathBuf::from);
+    let document = document(
+        &args.sizes,
+        &dir.display().to_string(),
+        &library.display().to_string(),
+    )?;
+    let Some(path) = &args.output else {
+        return write_json(out, &document);
+    };
+    let text = serde_json::to_string_pretty(&document)?;
+    std::fs::write(path, text + "\n")
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.shown())))?;
+    writeln!(
+        out,
+        "{}: written; podman run --device {KIND}=8g …",
+        path.shown()
+    )?;
+    Ok(Exit::Done)
+}
+
+fn document(sizes: &[String], dir: &str, library: &str) -> Result<Value, Failure> {
+    // By name, so that a container whose user the broker does not serve is told so.
+    let place = format!("{}={SYSTEM_DIR}", variables::DIR);
+    let mut devices = vec![json!({ "name": "all", "containerEdits": { "env": [place] } })];
+    for size in sizes {
+        let bytes =
+            text::parse_size(size).map_err(|error| Failure::usage(format!("{size}: {error}")))?;
+        let plain = size
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
+        if !plain {
+            return Err(Failure::usage(format!(
+                "{size}: give a size of letters and digits, 8g for instance"
+            )));
+        }
+        let limit = format!("{}={}", variables::MEMORY, text::format_size(bytes));
+        devices.push(json!({ "name": size, "containerEdits": { "env": [place, limit] } }));
+    }
+    let mount = |host: &str, inside: &str| json!({ "hostPath": host, "containerPath": inside, "options": ["ro", "rbind", "nosuid", "nodev"] });
+    Ok(json!({
+        "cdiVersion": "0.5.0",
+        "kind": KIND,
+        "containerEdits": {
+            "env": [format!("LD_PRELOAD={INSIDE}")],
+            "mounts": [mount(dir, SYSTEM_DIR), mount(library, INSIDE)],
+        },
+        "devices": devices,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_sets_the_limit_that_its_name_says() {
+        let document = document(&["8g".into()], SYSTEM_DIR, "/opt/libgpushare.so").expect("sizes");
+        assert_eq!(document["devices"][1]["name"], "8g");
+        assert_eq!(
+            document["devices"][1]["containerEdits"]["env"][1],
+            "GPUSHARE_MEMORY=8GiB"
+        );
+        assert_eq!(
+            document["containerEdits"]["mounts"][1]["hostPath"],
+            "/opt/libgpushare.so"
+        );
+        assert!(super::document(&["8q".into()], "", "").is_err());
+        assert!(super::document(&["8 g".into()], "", "").is_err());
+    }
+}

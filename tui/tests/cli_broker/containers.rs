@@ -1,0 +1,214 @@
+//! Containers, by podman where it can run: one mount, and the same promises.
+
+use std::process::{Command, Stdio};
+
+use crate::support::*;
+
+/// The name of the only mount.
+const INSIDE: &str = "/run/gpushare";
+
+/// A podman that can run something here.
+struct Podman {
+    root: tempfile::TempDir,
+    limit: String,
+    runtime: Option<&'static str>,
+}
+
+impl Podman {
+    /// `None`, with a sentence, where it is missing or cannot run.
+    fn new() -> Option<Self> {
+        let root = tempfile::tempdir_in("/tmp").expect("there is room");
+        for dir in ["usr", "proc", "sys", "dev", "run", "tmp", "etc", "var"] {
+            std::fs::create_dir(root.path().join(dir)).expect("ours");
+        }
+        // What is mounted over; a container with mapped users may make nothing here.
+        std::fs::create_dir(root.path().join("run/gpushare")).expect("ours");
+        std::fs::write(root.path().join("test"), "").expect("ours");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(root.path(), open).expect("ours");
+        for name in ["bin", "lib", "lib64"] {
+            let to = format!("usr/{name}");
+            std::os::unix::fs::symlink(to, root.path().join(name)).expect("ours");
+        }
+        let limits = std::fs::read_to_string("/proc/self/limits").expect("there");
+        let files = limits
+            .lines()
+            .find(|line| line.starts_with("Max open files"))
+            .expect("there");
+        let limit = files
+            .split_ascii_whitespace()
+            .nth(4)
+            .expect("a number")
+            .to_owned();
+        let mut podman = Self {
+            root,
+            limit,
+            runtime: None,
+        };
+        for runtime in [None, Some("runc"), Some("crun")] {
+            podman.runtime = runtime;
+            let tried = podman.command(&[], &["true"]).stdin(Stdio::null()).output();
+            if tried.is_ok_and(|tried| tried.status.success()) {
+                return Some(podman);
+            }
+        }
+        eprintln!("skipped: podman is not here or cannot run a container");
+        None
+    }
+
+    /// A program in a container that has the host's `/usr` and nothing else of it, but what is mounted.
+    fn command(&self, options: &[&str], program: &[&str]) -> Command {
+        let mut command = Command::new("podman");
+        command.args(
+            self.runtime
+                .iter()
+                .flat_map(|runtime| ["--runtime", runtime]),
+        );
+        command
+            .args([
+                "run",
+                "--rm",
+                "-i",
+                "--network",
+                "none",
+                "--log-driver",
+                "none",
+            ])
+            .arg(format!("--ulimit=nofile={0}:{0}", self.limit))
+            .arg("--ulimit=nproc=4096:4096")
+            .args(["-v", "/usr:/usr:ro"])
+            .args(options)
+            .arg("--rootfs")
+            .arg(self.root.path())
+            .args(program);
+        command
+    }
+
+    /// A role of the tests' in a container.
+    fn plays(&self, machine: &Machine, name: &str, options: &[&str], role: &str) -> Tenant {
+        let mount = format!("{}:{INSIDE}:ro", machine.dir().display());
+        let test = format!("{}:/test:ro", machine.path("test").display());
+        let role = format!("{ROLE}={role}");
+        let mut all = vec!["--name", name, "-v", &mount, "-v", &test, "-e", &role];
+        all.extend(["-e", "GPUSHARE_DIR=/run/gpushare"]);
+        all.extend(options);
+        let program = ["/test", "--exact", "plays_a_role", "--nocapture"];
+        let mut command = self.command(&all, &program);
+        Tenant::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
+    }
+
+    fn kill(&self, name: &str) {
+        let _ = Command::new("podman").args(["kill", name]).output();
+    }
+}
+
+/// A name that no other run uses.
+fn name(what: &str) -> String {
+    format!("gpushare-test-{what}-{}", std::process::id())
+}
+
+#[test]
+fn a_process_in_a_container_is_managed_from_the_host_under_the_containers_name() {
+    let Some(podman) = Podman::new() else { return };
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let name = name("web");
+    let mut inside = podman.plays(&machine, &name, &[], "tenant inside");
+    assert!(inside.hear().starts_with("slot "));
+    let seen = machine.process("inside");
+    assert_eq!(seen["container"], name.as_str());
+    assert_eq!(seen["ns_pid"], 1);
+    assert_ne!(seen["pid"], 1);
+    machine
+        .run(0, &["quota", "set", "name:inside", "4GiB"])
+        .done();
+    assert_eq!(inside.ask("quota"), format!("Some({})", 4 * GIB));
+    assert_eq!(inside.ask("take 5GiB"), "denied");
+    machine.run(0, &["pause", "name:inside"]).done();
+    machine.run(0, &["resume", "name:inside"]).done();
+    // The lock goes from the container to the host when the container dies.
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    let mut alice = machine.tenant(ALICE, "outside");
+    alice.hear();
+    assert_eq!(inside.ask("lock"), "held");
+    podman.kill(&name);
+    assert_eq!(alice.ask("lock"), "held");
+    eventually("its slot is given back", || machine.processes().len() == 1);
+}
+
+#[test]
+fn root_in_a_container_is_a_tenant_too() {
+    let Some(podman) = Podman::new() else { return };
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let vandal = podman.plays(&machine, &name("vandal"), &[], "vandal");
+    assert_eq!(vandal.hear(), "did ");
+}
+
+#[test]
+fn a_container_with_mapped_users_registers_as_the_user_that_it_is_on_the_host() {
+    let Some(podman) = Podman::new() else { return };
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    machine.kill_broker();
+    machine.serve_everyone();
+    let mapped = ["--uidmap", "0:700000:65536", "--gidmap", "0:700000:65536"];
+    let tried = podman
+        .command(&mapped, &["true"])
+        .stdin(Stdio::null())
+        .output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: podman cannot map users here");
+        return;
+    }
+    let mut inside = podman.plays(&machine, &name("mapped"), &mapped, "tenant mapped");
+    let said = inside.hear();
+    assert!(said.starts_with("slot "), "{said}");
+    assert_eq!(machine.process("mapped")["user"], "700000");
+    machine
+        .run(0, &["quota", "set", "name:mapped", "4GiB"])
+        .done();
+    assert_eq!(inside.ask("quota"), format!("Some({})", 4 * GIB));
+}
+
+/// Removes a file.
+struct Removed(std::path::PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_cdi_device_mounts_socket_and_library_and_sets_the_limit() {
+    let Some(podman) = Podman::new() else { return };
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let file = std::path::Path::new("/etc/cdi").join(name("cdi") + ".json");
+    std::fs::create_dir_all("/etc/cdi").expect("root may");
+    let _removed = Removed(file.clone());
+    let path = file.display().to_string();
+    let mut generate = machine.command(0, &["cdi", "generate", "-o", &path, "7g", "8g"]);
+    generate.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+    said(&mut generate).done();
+    let test = format!("{}:/test:ro", machine.path("test").display());
+    let role = format!("{ROLE}=environment");
+    let options = [
+        "--device",
+        "gpushare.dev/share=7g",
+        "-v",
+        &test,
+        "-e",
+        &role,
+    ];
+    let program = ["/test", "--exact", "plays_a_role", "--nocapture"];
+    let mut command = podman.command(&options, &program);
+    let inside = Tenant::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let said = inside.hear();
+    assert_eq!(said, format!("Bytes({}) socket library", 7 * GIB));
+}
