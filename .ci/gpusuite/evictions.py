@@ -2,6 +2,7 @@
 import subprocess, sys, textwrap, time
 
 from .frameworks import torch
+from .memory import ALLOCATOR
 from .stage import MIB, Skip, answer, check, eventually, say
 
 # Fills its memory with words that say where they are, and reads them back.
@@ -43,6 +44,34 @@ def evict(bench, pid):
 
 def gib(bench):
     return (1 if bench.sim else 8) << 30
+
+
+@check
+def an_overcommitted_card_is_filled_twice(bench):
+    """Most of the card is held by one of higher priority; the rest is used by two in turn, each evicted for the other."""
+    filler = bench.run(["--priority", "5"], ALLOCATOR)
+    victim, newcomer = bench.run([], HOLDER), bench.run([], HOLDER)
+    answer(filler)
+    pid, other, size = answer(victim)["pid"], answer(newcomer)["pid"], gib(bench)
+    assert say(filler, f"alloc {say(filler, 'info')['info'][0] - size * 3 // 2}")["code"] == 0
+    assert say(victim, f"hold {size}")["code"] == 0
+    assert say(newcomer, f"hold {size}")["code"] == 2, "the card has room for both"
+    bench.ctl("policy", "set", "all", "overcommit=on")
+    bench.ctl("pause", str(pid))
+    began = time.monotonic()
+    code = say(newcomer, f"hold {size}")["code"]
+    why = bench.ps(pid)["residence"]["refused"]
+    if code == 2 and why and any(words in why for words in ("not one that is known", "lacks what is needed", "too little memory")):
+        raise Skip(why)
+    assert code == 0, (code, why)
+    out = round(time.monotonic() - began, 2)
+    assert bench.ps(pid)["state"] == "evicted"
+    bench.ctl("resume", str(pid))
+    bench.ctl("pause", str(other))
+    back = say(victim, "right")
+    assert back["wrong"] == 0, back
+    assert bench.ps(other)["state"] == "evicted"
+    return {"bytes": size, "alloc_with_eviction_s": out, "swapped_back_s": back["seconds"]}
 
 
 @check

@@ -248,6 +248,16 @@ impl Seat {
         )
     }
 
+    /// Whether a device is overcommitted.
+    pub(crate) fn overcommits(&self, entry: Entry) -> bool {
+        let known = self.known();
+        let device = known.devices.get(usize::from(entry.index()));
+        device
+            .and_then(|device| device.overcommit)
+            .or(known.common.overcommit)
+            .unwrap_or(false)
+    }
+
     /// This process's share.
     pub(crate) fn share(&self) -> Share {
         let known = self.known();

@@ -102,6 +102,7 @@ pub(crate) struct DeviceSettings {
     pub(crate) policy: PolicySetting,
     pub(crate) limit: QuotaValue,
     pub(crate) evict_after: Option<EvictAfter>,
+    pub(crate) overcommit: Option<bool>,
 }
 
 /// A policy, with what it reverts to.
@@ -195,7 +196,9 @@ const _: () = assert!(ON_FULL < SLOT_WORDS);
 
 /// After which idle time processes on a device are evicted: behind its policies.
 const DEVICE_EVICT_AFTER: usize = 12 + POLICY_WORDS;
-const _: () = assert!(DEVICE_EVICT_AFTER < SMALL_WORDS);
+/// Whether whoever finds a device full may have idle processes evicted: 1 no, 2 yes.
+const DEVICE_OVERCOMMIT: usize = DEVICE_EVICT_AFTER + 1;
+const _: () = assert!(DEVICE_OVERCOMMIT < SMALL_WORDS);
 
 const WEIGHT: u32 = 1;
 const PRIORITY: u32 = 2;
@@ -332,6 +335,7 @@ impl DeviceSettings {
         words[11] = self.policy.until_ns;
         words[12..12 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.then));
         words[DEVICE_EVICT_AFTER] = evict_after_word(self.evict_after);
+        words[DEVICE_OVERCOMMIT] = self.overcommit.map_or(0, |on| 1 + u64::from(on));
         words
     }
 
@@ -351,6 +355,11 @@ impl DeviceSettings {
             },
             limit: quota_value(words[9], words[10]),
             evict_after: evict_after_of(words[DEVICE_EVICT_AFTER]),
+            overcommit: match words[DEVICE_OVERCOMMIT] {
+                1 => Some(false),
+                2 => Some(true),
+                _ => None,
+            },
         }
     }
 }

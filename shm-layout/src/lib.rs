@@ -70,7 +70,7 @@
 //! use        ledger, lock, trace            what a process does with its seat
 //! seat       book                           what it knows of its settings
 //! tables     tables
-//! records    records
+//! records    records, residence
 //! codec      identity
 //! meaning    codec
 //! mapped     segment
@@ -132,6 +132,7 @@ mod readonly;
 mod reap;
 mod records;
 pub mod register;
+mod residence;
 mod roll;
 pub mod segment;
 pub mod snapshot;
@@ -150,14 +151,13 @@ pub use edit::{EditError, Operator};
 pub use error::OpenError;
 pub use events::{EventReader, Lost};
 pub use ledger::{Ledger, Reservation};
-pub use line::{Look, Place, Want, WantKind};
+pub use line::{Look, Place, Room, Want, WantKind};
 pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use map::map;
 pub use reap::reap;
-pub use register::{
-    DevicesFull, KeeperMark, Moved, RegisterError, Registration, ask_to_evict, register,
-};
+pub use register::{DevicesFull, KeeperMark, Moved, RegisterError, Registration, register};
+pub use residence::ask_to_evict;
 pub use segment::{Control, Segments, State};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,

@@ -13,7 +13,9 @@
 //!
 //! [`Ledger::line_up`] gives a [`Place`]; [`Place::look`] takes the bytes when it is our turn and there is room.
 
-use std::cell::Cell;
+mod overcommit;
+
+use std::cell::{Cell, RefCell};
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::{
@@ -30,6 +32,8 @@ use crate::{
     state::{Device, DeviceEntry, Slot, State},
     value::{Blocked, Denial, Event, EventKind, Limit, MemoryWait, Share, SlotId},
 };
+
+pub use overcommit::Room;
 
 /// No place in the line sleeps longer without looking again.
 pub const LOOK_NS: u64 = 100_000_000;
@@ -95,6 +99,8 @@ pub struct Place<'r> {
     looked_ns: Cell<u64>,
     bell: Cell<u32>,
     granted: Cell<bool>,
+    /// Who was asked to make room, and when.
+    asked: RefCell<Vec<(SlotId, u64)>>,
     _mine: MutexGuard<'r, ()>,
 }
 
@@ -165,6 +171,7 @@ impl<'r> Ledger<'r> {
             looked_ns: Cell::new(0),
             bell: Cell::new(0),
             granted: Cell::new(false),
+            asked: RefCell::default(),
             _mine: mine,
         };
         place.publish(
@@ -219,6 +226,11 @@ impl<'r> Ledger<'r> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the operator has overcommitted the device: whoever finds it full may have idle processes evicted.
+    pub fn overcommits(&self) -> bool {
+        self.seat.overcommits(self.entry)
     }
 
     /// Whether a process that died has an account on the device: what it held can be [given back](crate::reap()).

@@ -41,7 +41,7 @@ use crate::{
     value::{Entry, Event, EventKind, LockPolicy, Order, Reason, SlotId},
 };
 
-pub(crate) use find::waiters;
+pub(crate) use find::{entry_on, waiters};
 pub use gang::{Ending, Mates};
 pub use overlap::HeldBack;
 pub(crate) use pass::{nudge_waiters, withdraw};

@@ -17,7 +17,7 @@ use std::{
 pub use self::{
     enter::register,
     error::{DevicesFull, RegisterError},
-    residence::{Moved, ask_to_evict},
+    residence::Moved,
 };
 use crate::{
     book::{LaunchQuota, Own, Seat},
@@ -37,7 +37,6 @@ use crate::{
     },
 };
 pub use crate::{reap::reap, value::Identity};
-pub(crate) use residence::view as residence_of;
 
 /// A process's slot, for as long as it lives. Dropping it gives the slot back.
 pub struct Registration {

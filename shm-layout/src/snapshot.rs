@@ -291,6 +291,10 @@ pub struct DeviceView {
     /// Nanoseconds of idleness after which processes on it are evicted, where they have no setting of their own.
     #[cfg_attr(feature = "serde", serde(rename = "evict_after_ns"))]
     pub evict_after: Option<u64>,
+    /// Whoever finds it full may have idle processes evicted.
+    pub overcommit: bool,
+    /// When one who wanted room last found only processes that had come back a short while ago; 0 for never.
+    pub crowded_ns: u64,
     /// Hand-offs.
     pub handoffs: u64,
     /// Forced releases.

@@ -115,7 +115,9 @@ shared! {
         568 outside_ns: AtomicU64,
         /// Slots with bytes in their account that the driver has not given yet (`line::Promise`). Each process sets its own bit.
         576 promises: [AtomicU64; 4],
-        608 _reserved: [AtomicU64; 4],
+        /// When one who wanted room last found only processes that had come back a short while ago (`line::overcommit`).
+        608 crowded_ns: AtomicU64,
+        616 _reserved: [AtomicU64; 3],
     }
 }
 

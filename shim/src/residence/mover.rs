@@ -376,6 +376,8 @@ impl Mover {
             let free = footprint.card.free_bytes().unwrap_or(0);
             ledger.say_free_late(free, BEHIND, &mut seen);
             let now = clock::now();
+            // Where the device is overcommitted, it asks others to go as they asked it.
+            place.make_room(now);
             if let Look::Granted(reservation) = place.look(now) {
                 // Programs that we do not manage are in no account.
                 if free >= bytes.saturating_add(margin(bytes)) {

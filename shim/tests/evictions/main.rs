@@ -4,6 +4,7 @@
 #[path = "../memory/client.rs"]
 mod client;
 mod ends;
+mod overcommit;
 mod refusals;
 mod room;
 mod there_and_back;

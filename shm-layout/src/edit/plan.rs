@@ -48,9 +48,11 @@ impl Operator {
             Change::DeviceMemory {
                 device,
                 evict_after,
+                overcommit,
             } => self.device(*device, |settings, device| Change::DeviceMemory {
                 device,
                 evict_after: evict_after.apply(&mut settings.evict_after),
+                overcommit: overcommit.apply(&mut settings.overcommit),
             }),
             Change::Group {
                 name,

@@ -18,7 +18,7 @@ use crate::{
         turn::who,
     },
     records::RecordId,
-    register,
+    residence,
     segment::{Probe, Segments},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
     text,
@@ -205,7 +205,7 @@ impl<'s> Reading<'s> {
                 wanted: order.and_then(TraceOrder::room),
                 progress: slot.trace_progress(),
             },
-            residence: register::residence_of(slot),
+            residence: residence::view(slot),
             devices,
         })
     }
@@ -456,6 +456,11 @@ impl<'s> Reading<'s> {
                 .evict_after
                 .or(self.common.evict_after)
                 .and_then(EvictAfter::ns),
+            overcommit: settings
+                .overcommit
+                .or(self.common.overcommit)
+                .unwrap_or(false),
+            crowded_ns: device.crowded_ns.load(Ordering::Relaxed),
             handoffs: device.handoffs.load(Ordering::Relaxed),
             forced: device.forced.load(Ordering::Relaxed),
             takeovers: device.takeovers.load(Ordering::Relaxed),

@@ -213,6 +213,12 @@ pub enum Change {
             serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
         )]
         evict_after: Set<EvictAfter>,
+        /// Whether whoever finds the device full may have idle processes evicted.
+        #[cfg_attr(
+            feature = "serde",
+            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
+        )]
+        overcommit: Set<bool>,
     },
     /// A group; created when it is not there.
     Group {

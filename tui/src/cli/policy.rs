@@ -30,7 +30,8 @@ pub struct SetArgs {
     /// Number or UUID of a device, or all
     gpu: String,
     /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy. evict-after=TIME
-    /// beside it, or alone, evicts processes that have been idle for that long; never and inherit are values too
+    /// beside it, or alone, evicts processes that have been idle for that long; never and inherit are values too. overcommit=on
+    /// lets whoever finds the device full have idle or paused processes of no higher priority evicted, the longest idle first
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     /// Go back to the present policy after this time
@@ -84,7 +85,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let until = args.span.as_deref().map(parse_until).transpose()?;
     if until.is_some() && !memory.is_none() {
         return Err(Failure::usage(
-            "--for is for the policy; set evict-after= by a command of its own",
+            "--for is for the policy; set evict-after= and overcommit= by a command of their own",
         ));
     }
     let edit = (!words.is_empty())
@@ -145,6 +146,7 @@ object! {
         sync_skips: u32 = device.policy.0.sync_skips, "Synchronisations that are skipped before one releases.";
         overlap_ns: Option<u64> = overlap_ns(device), "What may still run of a turn when the next begins; null without time slices.";
         evict_after_ns: Option<u64> = device.evict_after, "The idle time after which processes that have no setting of their own are evicted; null for never.";
+        overcommit: bool = device.overcommit, "Whether whoever finds the device full may have idle processes evicted.";
         source: &'a str = device.policy.1.word(), "Who set the policy: default, launch, group, operator, invalid, or another tool's variable.";
         reverts_in_ns: Option<u64> = device.policy_until_ns.map(|until| until.saturating_sub(now_ns)), "Time until the policy reverts by itself; null for a lasting one.";
         waiters: usize = device.waiters.len(), "How many processes wait for the lock.";
@@ -180,6 +182,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
         ("GRACE", Side::Right),
         ("SKIPS", Side::Right),
         ("EVICT", Side::Right),
+        ("OVERCOMMIT", Side::Left),
         ("SOURCE", Side::Left),
         ("REVERTS IN", Side::Right),
         ("QUEUE", Side::Right),
@@ -198,6 +201,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             line.sync_skips.to_string(),
             line.evict_after_ns
                 .map_or_else(|| "-".into(), units::format_duration),
+            if line.overcommit { "on" } else { "off" }.to_owned(),
             line.source.to_owned(),
             line.reverts_in_ns
                 .map_or_else(|| "-".into(), units::short_time),

@@ -48,7 +48,17 @@ pub fn summary(change: &Change) -> String {
             format!("policy {policy}{span}")
         }
         Change::DeviceLimit { value, .. } => format!("limit {value}"),
-        Change::DeviceMemory { evict_after, .. } => join([word("evict-after", evict_after)]),
+        Change::DeviceMemory {
+            evict_after,
+            overcommit,
+            ..
+        } => join([
+            word("evict-after", evict_after),
+            word(
+                "overcommit",
+                &map(overcommit, |on| if *on { "on" } else { "off" }),
+            ),
+        ]),
         Change::Group { remove: true, .. } => "removed".into(),
         Change::Group {
             memory,

@@ -1,4 +1,4 @@
-//! What becomes of the memory on a device, as it is typed beside a lock policy: `evict-after=15m`.
+//! What becomes of the memory on a device, as it is typed beside a lock policy: `evict-after=15m`, `overcommit=on`.
 
 use shm_layout::{Change, EvictAfter, Set};
 
@@ -14,6 +14,8 @@ use crate::text::exit::Failure;
 pub struct MemoryEdit {
     /// After which idle time processes are evicted that have no setting of their own.
     pub evict_after: Set<EvictAfter>,
+    /// Whether whoever finds the device full may have idle processes evicted.
+    pub overcommit: Set<bool>,
 }
 
 impl MemoryEdit {
@@ -22,20 +24,16 @@ impl MemoryEdit {
         let mut edit = Self::default();
         let mut rest = Vec::new();
         for word in words.drain(..).flat_map(|words| split(&words)) {
-            let Some(text) = word.strip_prefix("evict-after=") else {
-                rest.push(word);
-                continue;
-            };
-            if !edit.evict_after.is_keep() {
-                return Err(Failure::usage("evict-after= is given twice"));
+            match word.split_once('=') {
+                Some((key @ "evict-after", text)) => {
+                    once(key, &mut edit.evict_after, text, |text| {
+                        text.parse()
+                            .map_err(|error| Failure::usage(format!("{key}: {error}")))
+                    })?;
+                }
+                Some((key @ "overcommit", text)) => once(key, &mut edit.overcommit, text, switch)?,
+                _ => rest.push(word),
             }
-            edit.evict_after = match text {
-                INHERIT => Set::Inherit,
-                text => text
-                    .parse()
-                    .map(Set::To)
-                    .map_err(|error| Failure::usage(format!("evict-after: {error}")))?,
-            };
         }
         *words = rest;
         Ok(edit)
@@ -43,7 +41,7 @@ impl MemoryEdit {
 
     /// Whether it changes nothing.
     pub fn is_none(&self) -> bool {
-        self.evict_after.is_keep()
+        self.evict_after.is_keep() && self.overcommit.is_keep()
     }
 
     /// The edits for one device or, without one, for all: then a device's own setting gives way.
@@ -56,33 +54,67 @@ impl MemoryEdit {
         if self.is_none() {
             return Ok(Vec::new());
         }
-        let request = |device, evict_after, target| {
+        let request = |device, edit: Self, target| {
             let change = Change::DeviceMemory {
                 device,
-                evict_after,
+                evict_after: edit.evict_after,
+                overcommit: edit.overcommit,
             };
             EditRequest::new(change, target, Place::Ctl).because(reason.map(ToOwned::to_owned))
         };
         if let Some(gpu) = device {
             let uuid = uuid(sample, gpu)?;
-            return Ok(vec![request(
-                Some(uuid),
-                self.evict_after,
-                format!("gpu{gpu}"),
-            )]);
+            return Ok(vec![request(Some(uuid), self, format!("gpu{gpu}"))]);
         }
-        let mut requests = vec![request(None, self.evict_after, "all GPUs".to_owned())];
+        let mut requests = vec![request(None, self, "all GPUs".to_owned())];
         let wanted = match self.evict_after {
             Set::To(after) => after.ns(),
             Set::Keep | Set::Inherit => None,
         };
         for (gpu, device) in sample.devices.iter().enumerate() {
-            if device.evict_after.is_some() && device.evict_after != wanted {
+            let mut own = Self::default();
+            if !self.evict_after.is_keep()
+                && device.evict_after.is_some()
+                && device.evict_after != wanted
+            {
+                own.evict_after = Set::Inherit;
+            }
+            if !self.overcommit.is_keep() && Set::To(device.overcommit) != self.overcommit {
+                own.overcommit = Set::Inherit;
+            }
+            if !own.is_none() {
                 let uuid = uuid(sample, gpu)?;
-                requests.push(request(Some(uuid), Set::Inherit, format!("gpu{gpu}")));
+                requests.push(request(Some(uuid), own, format!("gpu{gpu}")));
             }
         }
         Ok(requests)
+    }
+}
+
+/// Reads a value that may be given once.
+fn once<T>(
+    key: &str,
+    set: &mut Set<T>,
+    text: &str,
+    read: impl FnOnce(&str) -> Result<T, Failure>,
+) -> Result<(), Failure> {
+    if !set.is_keep() {
+        return Err(Failure::usage(format!("{key}= is given twice")));
+    }
+    *set = match text {
+        INHERIT => Set::Inherit,
+        text => Set::To(read(text)?),
+    };
+    Ok(())
+}
+
+fn switch(text: &str) -> Result<bool, Failure> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Failure::usage(format!(
+            "overcommit: {text:?} is not known; expected on, off or inherit"
+        ))),
     }
 }
 
@@ -105,6 +137,13 @@ mod tests {
         assert_eq!(rest, ["timeslice=5ms", "order=fair"]);
         let (after, rest) = take(&["evict-after=inherit"]).expect("right");
         assert_eq!((after, rest.len()), (Set::Inherit, 0));
+        let mut words = vec!["overcommit=on evict-after=1m".to_owned()];
+        let edit = MemoryEdit::take(&mut words).expect("right");
+        assert_eq!(edit.overcommit, Set::To(true));
+        assert!(words.is_empty() && !edit.is_none());
+        for wrong in ["overcommit=yes", "overcommit=on overcommit=off"] {
+            assert!(take(&[wrong]).is_err(), "{wrong}");
+        }
         assert!(take(&["evict-after=soon"]).is_err());
         assert!(take(&["evict-after=1m", "evict-after=2m"]).is_err());
     }

@@ -70,6 +70,34 @@ fn who_waits_for_memory_is_shown_with_who_holds_it_and_told_to_give_up() {
 }
 
 #[test]
+fn an_overcommitted_device_is_filled_twice() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let scenario = dir.path().join("card.toml");
+    std::fs::write(&scenario, "[[device]]\nmemory = \"1GiB\"").expect("ours");
+    let bed = Testbed::with_scenario(scenario.to_str().expect("a path in UTF-8"));
+    let mut one = start(&bed, &["--name", "one"]);
+    assert_eq!(one.ask("alloc 600M"), "ok");
+    gpushare(&bed, &["policy", "set", "all", "overcommit=on"]).done();
+    let shown = gpushare(&bed, &["policy", "show", "--json"]).done().json();
+    assert_eq!(shown["policies"][0]["overcommit"], true);
+    gpushare(&bed, &["pause", "name:one"]).done();
+    let mut two = start(&bed, &["--name", "two"]);
+    assert_eq!(two.ask("alloc 600M"), "ok");
+    let device = on_first_device(&bed, "one");
+    assert_eq!(device["used_bytes"], 0);
+    assert_eq!(device["evicted_bytes"], 600 * MIB);
+    gpushare(&bed, &["resume", "name:one"]).done();
+    gpushare(&bed, &["pause", "name:two"]).done();
+    assert_eq!(one.ask("alloc 1M"), "ok");
+    assert_eq!(on_first_device(&bed, "two")["evicted_bytes"], 600 * MIB);
+    gpushare(&bed, &["policy", "set", "all", "overcommit=off"]).done();
+    let shown = gpushare(&bed, &["policy", "show", "--json"]).done().json();
+    assert_eq!(shown["policies"][0]["overcommit"], false);
+    let wrong = gpushare(&bed, &["policy", "set", "all", "overcommit=maybe"]);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+}
+
+#[test]
 fn a_time_to_wait_that_makes_no_sense_is_refused_before_the_start() {
     let bed = Testbed::new();
     for value in ["later", "wait=5", "wait=0"] {

@@ -12,11 +12,17 @@
 //! | for more than there could ever be | nobody could make room |
 //! | in a library that empties its own cache first | it is refused once, frees, and waits at its next try: see [`caches`] |
 //!
+//! Where the operator has overcommitted the device (`policy set GPU overcommit=on`), whoever finds it full asks idle processes
+//! to make room ([`Place::make_room`]), and waits for that even if it waits for nothing else.
+//!
 //! The process holds no turn while it waits: who it waits for may wait for that. The driver is asked again when the
 //! accounts say that it may have room by now, and once a second.
 
 use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror};
-use shm_layout::{Denial, Limit, Look, Place, Reason, Reservation, Want, WantKind, clock, reap};
+use shm_layout::{
+    Denial, Limit, Look, OnFull, Place, Reason, Reservation, Room as Making, Want, WantKind, clock,
+    reap,
+};
 
 use crate::ask::{memory as ask, stream};
 use crate::driver::Symbol;
@@ -64,7 +70,9 @@ pub fn is_behind(account: Account, bytes: u64) -> Option<Denial> {
 #[cold]
 #[inline(never)]
 pub fn for_limit(account: Account, denial: Denial, symbol: Symbol) -> Result<Room, CUerror> {
-    if !may_wait(account, &denial) {
+    let patient = account.guest().registration.on_full().waits();
+    let full = denial.limit == Limit::Device && account.ledger().overcommits();
+    if !(patient || full) || !may_wait(account, &denial) {
         return Err(account.deny(&denial, symbol));
     }
     let want = Want {
@@ -92,7 +100,9 @@ pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, 
     let place = match place {
         Some(place) if place.is_over(clock::now()) => return Err(CUDA_ERROR_OUT_OF_MEMORY),
         Some(place) => place,
-        None if !may_wait(account, &denial) => return Err(CUDA_ERROR_OUT_OF_MEMORY),
+        None if !waits(account) || !may_wait(account, &denial) => {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
         None => {
             let kind = WantKind::Allocation;
             let ledger = account.ledger();
@@ -119,10 +129,18 @@ fn in_line(account: Account, place: Box<Place<'static>>) -> Result<Room, Denial>
         }
     }
     loop {
-        // Each time anew: the operator may have changed it.
-        let until = guest.registration.on_full().until(place.began_ns());
-        place.allow_until(if guest.is_leaving() { Some(0) } else { until });
         let now = clock::now();
+        // Each time anew: the operator may have changed it.
+        place.allow_until(match guest.registration.on_full() {
+            _ if guest.is_leaving() => Some(0),
+            // Who does not wait, waits all the same for room that others are making for it.
+            OnFull::Fail if place.make_room(now) == Making::Coming => None,
+            OnFull::Fail => Some(0),
+            on_full => {
+                place.make_room(now);
+                on_full.until(place.began_ns())
+            }
+        });
         match place.look(now) {
             Look::Granted(bytes) => {
                 let place = Some(place);
@@ -143,11 +161,15 @@ fn in_line(account: Account, place: Box<Place<'static>>) -> Result<Room, Denial>
     }
 }
 
-/// Whether this process, and this call, waits for what was just denied.
+/// Whether this process waits for a device that is full: because it is to, or for others to make room.
+fn waits(account: Account) -> bool {
+    account.guest().registration.on_full().waits() || account.ledger().overcommits()
+}
+
+/// Whether this call may wait for what was just denied.
 fn may_wait(account: Account, denial: &Denial) -> bool {
     let guest = account.guest();
-    guest.registration.on_full().waits()
-        && !guest.is_leaving()
+    !guest.is_leaving()
         && account.ledger().could_ever(denial.asked).is_ok()
         && !is_the_drivers_thread()
         && !is_capturing(account)

@@ -54,6 +54,7 @@ rules! {
     "denials"      "DENIED"  Warning "allocations were refused in the last 30 s"                    memory::denials;
     "memwait"      "MEMWAIT" Note    "an allocation waits for memory"                               memory::waits;
     "unevicted"    "STAYS"   Note    "a process that is to be evicted stays on its GPU"             process::unevicted;
+    "thrashing"    "THRASH"  Warning "who wants memory of an overcommitted GPU finds only processes that just came back"  memory::thrashing;
     "forced"       "FORCED"  Warning "the lock was taken from its holder in the last 30 s"          lock::forced;
     "late"         "LATE"    Warning "a process released the lock while its work still ran"         lock::late;
     "invalid"      "INVALID" Warning "a launch variable had an invalid value"                       process::invalid;

@@ -84,6 +84,30 @@ pub(super) fn waits(data: &Data, found: &mut Vec<Finding>) {
     });
 }
 
+pub(super) fn thrashing(data: &Data, found: &mut Vec<Finding>) {
+    for (gpu, device) in data.sample.devices.iter().enumerate() {
+        let ago = data.sample.time_ns.saturating_sub(device.crowded_ns);
+        if device.crowded_ns == 0 || ago > NEWS_NS {
+            continue;
+        }
+        let waiting = data.sample.holdings(gpu);
+        let waiting = waiting.filter(|(_, h)| h.memory_wait.is_some()).count();
+        found.push(Finding {
+            who: None,
+            gpu: Some(gpu),
+            sentence: format!(
+                "GPU{gpu} has too little memory for its processes: {} for some, and those that came back stay ten times as \
+                 long as moving them took",
+                match waiting {
+                    1 => "1 process waits".to_owned(),
+                    count => format!("{count} processes wait"),
+                }
+            ),
+            remedy: None,
+        });
+    }
+}
+
 pub(super) fn overcommit(data: &Data, found: &mut Vec<Finding>) {
     for (gpu, device) in data.sample.devices.iter().enumerate() {
         let managed = || data.sample.holdings(gpu).filter(|(p, _)| p.is_managed());

@@ -1,0 +1,154 @@
+//! A card that is filled twice: who finds it full has idle processes evicted, and they come back in the same way.
+
+use std::time::{Duration, Instant};
+
+use gpushare_testbed::{Testbed, eventually};
+use shm_layout::{Change, Operator, Phase, Set, clock};
+
+use crate::Wish;
+use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
+use crate::refusals::world;
+
+const CARD: &str = "[[device]]\nmemory = \"1GiB\"";
+
+fn edit(bed: &Testbed, change: &Change) {
+    let operator = Operator::open(bed.dir()).expect("made at need");
+    operator
+        .edit(None, change, clock::now())
+        .expect("a valid edit");
+}
+
+fn overcommit(bed: &Testbed, on: bool) {
+    let change = Change::DeviceMemory {
+        device: None,
+        evict_after: Set::Keep,
+        overcommit: Set::To(on),
+    };
+    edit(bed, &change);
+}
+
+/// Pauses it: then it counts as idle at once. What it holds stays where it is.
+fn pause(bed: &Testbed, client: &Client<'_>, paused: bool) {
+    let change = Change::ProcessShare {
+        slot: client.process().slot,
+        weight: Set::Keep,
+        priority: Set::Keep,
+        cap: Set::Keep,
+        paused: Set::To(paused),
+        boost: Set::Keep,
+        on_full: Set::Keep,
+        evict: Set::Keep,
+        evict_after: Set::Keep,
+    };
+    edit(bed, &change);
+}
+
+/// One that holds so many MiB of a pattern.
+fn holder<'b>(bed: &'b Testbed, mib: u64, variables: &[(&str, &str)]) -> Client<'b> {
+    let mut client = Client::start(bed, variables);
+    client.ok(&format!("alloc a {}", mib * MIB));
+    client.ok("write a 7 1000");
+    client
+}
+
+#[test]
+fn who_finds_the_card_full_has_a_paused_process_evicted_and_that_one_comes_back_in_the_same_way() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    let mut one = holder(&bed, 600, &[]);
+    pause(&bed, &one, true);
+    let mut two = Client::start(&bed, &[]);
+    // It waits for nothing else (on-full=fail), but for that it does.
+    two.ok(&format!("alloc a {}", 600 * MIB));
+    assert_eq!(one.residence().phase, Phase::Evicted);
+    assert_eq!(two.process().devices[0].counters.memory_waits, 1);
+    two.ok("write a 8 1000");
+    pause(&bed, &one, false);
+    one.begin("read a 1000");
+    one.reaches(Phase::Returning);
+    assert!(one.goes_on(), "the other one was at work a moment ago");
+    pause(&bed, &two, true);
+    assert_eq!(one.watched.line(), "0 7 7");
+    two.reaches(Phase::Evicted);
+    pause(&bed, &two, false);
+    one.ok("free a");
+    assert_eq!(two.ok("read a 1000"), [8, 8]);
+}
+
+#[test]
+fn an_idle_process_goes_and_one_at_work_stays() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    let (idle, mut busy) = (holder(&bed, 400, &[]), holder(&bed, 400, &[]));
+    let mut newcomer = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
+    newcomer.begin(&format!("alloc a {}", 500 * MIB));
+    let began = Instant::now();
+    eventually("the idle one is away", PATIENCE, || {
+        busy.ok("info");
+        idle.residence().phase == Phase::Evicted
+    });
+    assert!(
+        began.elapsed() >= Duration::from_secs(3),
+        "it was at work until just now"
+    );
+    assert_eq!(newcomer.end(), 0);
+    assert_eq!(busy.residence().phase, Phase::Resident);
+}
+
+#[test]
+fn nobody_goes_for_one_of_lower_priority_nor_if_it_would_not_be_enough_nor_when_it_is_off() {
+    let (_file, bed) = world(CARD);
+    let one = holder(&bed, 600, &[("GPUSHARE_PRIORITY", "5")]);
+    pause(&bed, &one, true);
+    let mut two = Client::start(&bed, &[]);
+    let size = 600 * MIB;
+    two.denied(&format!("alloc a {size}"));
+    overcommit(&bed, true);
+    two.denied(&format!("alloc a {size}"));
+    let mut equal = Client::start(&bed, &[("GPUSHARE_PRIORITY", "5")]);
+    let stays = holder(&bed, 300, &[]);
+    equal.ok("info");
+    // 300 of one at work stay, so 1024 - 300 is all there could be.
+    assert_eq!(equal.code(&format!("alloc a {}", 800 * MIB)), OUT_OF_MEMORY);
+    assert_eq!(one.residence().phase, Phase::Resident);
+    assert_eq!(stays.residence().phase, Phase::Resident);
+    equal.ok(&format!("alloc a {}", 500 * MIB));
+    assert_eq!(one.residence().phase, Phase::Evicted);
+}
+
+#[test]
+fn who_came_back_stays_ten_times_as_long_as_its_memory_moved_and_that_is_seen() {
+    // Out and back take half a second together at least.
+    let (_file, bed) = world(&format!(
+        "{CARD}\n[checkpoint]\nout = \"2400MiB\"\nback = \"2400MiB\""
+    ));
+    overcommit(&bed, true);
+    let mut one = holder(&bed, 600, &[]);
+    one.evict(&bed);
+    one.wish(&bed, Wish::Resume);
+    assert_eq!(one.ok("read a 1000"), [7, 7]);
+    let back = Instant::now();
+    let swap = Duration::from_nanos(one.residence().swap_ns);
+    assert!(swap >= Duration::from_millis(400), "{swap:?}");
+    pause(&bed, &one, true);
+    let mut two = Client::start(&bed, &[]);
+    two.denied(&format!("alloc a {}", 600 * MIB));
+    assert!(back.elapsed() < 10 * swap, "too late to tell");
+    assert_ne!(look(&bed).devices[0].crowded_ns, 0, "it is noted");
+    let mut patient = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
+    patient.ok(&format!("alloc a {}", 600 * MIB));
+    assert!(back.elapsed() >= 9 * swap, "it stayed");
+    assert_eq!(one.residence().phase, Phase::Evicted);
+}
+
+#[test]
+fn who_refuses_is_not_waited_for_long() {
+    let (_file, bed) = world(CARD);
+    overcommit(&bed, true);
+    let mut managed = holder(&bed, 500, &[]);
+    managed.ok(&format!("managed m {MIB}"));
+    pause(&bed, &managed, true);
+    let mut two = Client::start(&bed, &[]);
+    two.denied(&format!("alloc a {}", 600 * MIB));
+    assert_eq!(managed.residence().phase, Phase::Resident);
+}
