@@ -81,6 +81,9 @@ pub fn admit(key: usize, work: Work) -> Admission {
         if why != Bypass::Away && thread.step_aside() {
             return Admission::Marked(thread);
         }
+        if why == Bypass::Away && residence::is_passed(thread) {
+            return admission;
+        }
         match catch_unwind(residence::wait) {
             Ok(Err(error)) => return Admission::Refused(error),
             Ok(Ok(())) => {}

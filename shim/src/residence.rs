@@ -69,10 +69,12 @@ pub fn stand(inside: &Inside) -> CUresult {
     }
 }
 
-/// The driver starts threads of its own while it moves memory. What calls it first just then may be one of them, and it goes
-/// straight on; if it was the application's, it is stuck in the driver, and the mover brings the memory back at once.
-fn is_passed(thread: &thread::Thread) -> bool {
-    thread.is_stranger() && guest().is_some_and(|guest| guest.residence.is_moving())
+/// Whether a thread goes straight on through the closed door. The driver's own threads do: it may need them to move the memory.
+/// It starts some only then, and a thread that is seen first just then may be one of those; if it was the application's, it is
+/// stuck in the driver, and the mover brings the memory back at once.
+pub fn is_passed(thread: &thread::Thread) -> bool {
+    let is_moving = || guest().is_some_and(|guest| guest.residence.is_moving());
+    thread.is_the_drivers() || thread.is_stranger() && is_moving()
 }
 
 /// Waits until the door is open, and says that the memory is wanted. The thread is outside.

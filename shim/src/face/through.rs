@@ -216,7 +216,11 @@ mod linked {
     }
 }
 
-/// A stub found no record of the thread, or the door closed. Returns when it may try again, or what to answer.
+/// What a stub does next, where it is no error code to answer.
+const TRY_AGAIN: u32 = 0;
+const GO_STRAIGHT_ON: u32 = u32::MAX;
+
+/// A stub found no record of the thread, or the door closed. Returns when it may go on, and how, or what to answer.
 #[cfg_attr(
     not(target_arch = "x86_64"),
     expect(dead_code, reason = "there are no stubs")
@@ -225,16 +229,20 @@ extern "C" fn clear_the_way() -> u32 {
     let _errno = Errno::keep();
     let cleared = catch_unwind(|| {
         let Some(inside) = thread::Inside::enter() else {
-            return Ok(());
+            return Ok(TRY_AGAIN);
         };
         if door::is_open() {
-            return Ok(());
+            return Ok(TRY_AGAIN);
         }
-        inside.outside(residence::wait)
+        if residence::is_passed(inside.thread()) {
+            return Ok(GO_STRAIGHT_ON);
+        }
+        inside.outside(residence::wait).map(|()| TRY_AGAIN)
     });
     match cleared {
+        Ok(Ok(how)) => how,
         Ok(Err(error)) => error.code(),
-        _ => 0,
+        Err(_) => GO_STRAIGHT_ON,
     }
 }
 
@@ -273,6 +281,7 @@ std::arch::global_asm!(
     "mov dword ptr [rax + {inside}], {elsewhere}",
     "cmp dword ptr [rip + {door}], 0",
     "jne 2f",
+    "5:",
     "inc qword ptr [rax + {calls}]",
     "pop qword ptr [rax + {return_address}]",
     ".cfi_def_cfa_offset 0",
@@ -342,6 +351,15 @@ std::arch::global_asm!(
     ".cfi_adjust_cfa_offset -8",
     "test eax, eax",
     "je .Lgpushare_through",
+    "cmp eax, {straight_on}",
+    "jne 6f",
+    "mov rax, qword ptr [rip + gpushare_thread@GOTTPOFF]",
+    "mov rax, qword ptr fs:[rax]",
+    "test rax, rax",
+    "je 4b",
+    "mov dword ptr [rax + {inside}], {elsewhere}",
+    "jmp 5b",
+    "6:",
     "ret",
     ".cfi_endproc",
     ".popsection",
@@ -352,6 +370,7 @@ std::arch::global_asm!(
     clear_the_way = sym clear_the_way,
     inside = const thread::offset::INSIDE,
     elsewhere = const u32::MAX,
+    straight_on = const -1,
     calls = const thread::offset::CALLS,
     return_address = const thread::offset::RETURN_ADDRESS,
     saved_register = const thread::offset::SAVED_REGISTER,

@@ -45,6 +45,8 @@ const PATIENCE: u64 = 10_000_000_000;
 const BRIEFLY: u64 = 1_000_000_000;
 /// Between two looks at what will end by itself.
 const NAP: Duration = Duration::from_millis(1);
+/// A call that is in the driver at so many looks in a row is stuck there.
+const STUCK_LOOKS: u32 = 3;
 /// Bytes a second, until they were measured (H100, 580.159.04).
 const OUT: u64 = 2_000_000_000;
 const BACK: u64 = 5_000_000_000;
@@ -61,7 +63,7 @@ pub fn start(guest: &'static Guest, cause: Cause) {
     residence.unwant();
     residence.set_phase(Phase::Evicting);
     residence.set_cause(cause);
-    if !own_thread::start(guest, body) {
+    if !own_thread::start_large(guest, body) {
         residence.set_phase(Phase::Resident);
         super::refuse(guest, (Why::NoThread, 0), cause);
     }
@@ -240,7 +242,7 @@ impl Mover {
 
     /// Whether no thread but ours and the keeper's is in the driver.
     fn is_empty(&self) -> bool {
-        !thread::all().any(|thread| thread.is_inside_anything() && !thread.is_ours())
+        !thread::all().any(is_the_applications_call)
     }
 
     /// How long it may still take.
@@ -267,6 +269,7 @@ impl Mover {
     fn stay_away(&mut self, footprints: &[Footprint<'static>]) {
         let residence = &self.guest.residence;
         let out_ns = clock::now();
+        let mut stuck = 0;
         let mut besides: Vec<Option<u64>> = footprints.iter().map(|f| f.besides).collect();
         loop {
             // ORDER: what is rung for after a look ends the sleep.
@@ -277,7 +280,9 @@ impl Mover {
             if clock::now() >= out_ns.saturating_add(BEHIND) {
                 measure(footprints, &mut besides);
             }
-            if self.is_stuck() {
+            // A call that is there at one look may be one of NVML's, or on its way to the door.
+            stuck = if self.is_stuck() { stuck + 1 } else { 0 };
+            if stuck >= STUCK_LOOKS {
                 residence.want();
             }
             if self.may_come_back() {
@@ -303,8 +308,7 @@ impl Mover {
 
     /// A thread of the application's went to the driver as a stranger, and is stuck there.
     fn is_stuck(&self) -> bool {
-        thread::all()
-            .any(|thread| thread.is_stranger() && thread.is_inside_anything() && !thread.is_ours())
+        thread::all().any(is_the_applications_call)
     }
 
     /// Back, once there is room for all of it.
@@ -418,6 +422,11 @@ fn measure(footprints: &[Footprint<'_>], besides: &mut [Option<u64>]) {
             *besides = Some(freed.saturating_sub(footprint.used).min(MANY_CONTEXTS));
         }
     }
+}
+
+/// Whether a thread of the application's is in the driver.
+fn is_the_applications_call(thread: &thread::Thread) -> bool {
+    thread.is_inside_anything() && !thread.is_ours() && !thread.is_the_drivers()
 }
 
 /// Brings the memory back and lets calls go on; as far as another program has not done it.

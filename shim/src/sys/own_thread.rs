@@ -7,31 +7,41 @@
 use std::ffi::c_void;
 
 const STACK: usize = 256 * 1024;
+const LARGE_STACK: usize = 8 << 20;
 
 /// What a thread of ours runs.
 pub type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Starts a thread that takes no signals; `body` is given the address of `argument`.
 pub fn start<T: Sync>(argument: &'static T, body: Body) -> bool {
+    start_with(argument, body, STACK)
+}
+
+/// The same with as much stack as an ordinary thread has: what it calls is not ours.
+pub fn start_large<T: Sync>(argument: &'static T, body: Body) -> bool {
+    start_with(argument, body, LARGE_STACK)
+}
+
+fn start_with<T: Sync>(argument: &'static T, body: Body, stack: usize) -> bool {
     // SAFETY: all-zero is a valid set to be filled in.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
     // SAFETY: the set is ours.
     unsafe { libc::sigfillset(&mut all) };
     // SAFETY: both sets are ours. The new thread inherits the full mask: no signal of the guest's ever runs there.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
-    let started = spawn(std::ptr::from_ref(argument).cast_mut().cast(), body);
+    let started = spawn(std::ptr::from_ref(argument).cast_mut().cast(), body, stack);
     // SAFETY: puts back what was there.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     started
 }
 
-fn spawn(argument: *mut c_void, body: Body) -> bool {
+fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
     // SAFETY: all-zero is a valid attribute to be initialised.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     // SAFETY: the attribute is ours.
     unsafe { libc::pthread_attr_init(&mut attributes) };
     // SAFETY: initialised above. A refusal leaves the default stack.
-    unsafe { libc::pthread_attr_setstacksize(&mut attributes, STACK) };
+    unsafe { libc::pthread_attr_setstacksize(&mut attributes, stack) };
     // SAFETY: initialised above.
     unsafe { libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED) };
     // SAFETY: all-zero is a valid pthread_t to be overwritten.
@@ -56,4 +66,12 @@ pub fn name() -> [u8; 16] {
     // SAFETY: the kernel writes 16 bytes at most.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     name
+}
+
+/// Whether the driver started the calling thread, by the names that it gives: `cuda-EvtHandlr`, `cuda00001400006`.
+pub fn is_the_drivers() -> bool {
+    let name = name();
+    let rest = name.strip_prefix(b"cuda");
+    rest.is_some_and(|rest| matches!(rest.first(), Some(b'-' | b'0'..=b'9')))
+        || name.starts_with(b"simulated gpu")
 }

@@ -17,7 +17,7 @@ use super::{
     slot::{set_slot, slot},
     tracing::Tracing,
 };
-use crate::{door, gate, protocol::submission::OUTSIDE};
+use crate::{door, gate, protocol::submission::OUTSIDE, sys::own_thread};
 
 /// All records that were ever made. Those of another [`generation`] are kept for leak checkers alone, which look for what
 /// is in reach of a static.
@@ -126,6 +126,7 @@ fn attach() -> &'static Thread {
     thread.forget_recent();
     thread.stranger.store(!door::is_open(), Relaxed);
     thread.ours.store(false, Relaxed);
+    thread.drivers.store(own_thread::is_the_drivers(), Relaxed);
     thread.inside.store(OUTSIDE, Relaxed);
     thread.tracing.begins();
     let record = std::ptr::from_ref(thread).cast_mut();
@@ -151,6 +152,7 @@ fn make() -> &'static Thread {
         calls: AtomicU64::new(0),
         stranger: AtomicBool::new(false),
         ours: AtomicBool::new(false),
+        drivers: AtomicBool::new(false),
         tracing: Tracing::default(),
         in_use: AtomicBool::new(true),
         generation: generation::now(),

@@ -68,6 +68,8 @@ pub struct Thread {
     pub(super) stranger: AtomicBool,
     /// It is a thread of ours.
     pub(super) ours: AtomicBool,
+    /// It is one that the driver started, by its name.
+    pub(super) drivers: AtomicBool,
     /// What the thread keeps for a trace.
     pub tracing: Tracing,
     pub(super) in_use: AtomicBool,
@@ -258,6 +260,11 @@ impl Thread {
     /// The door is open again: it is the application's.
     pub fn is_known_now(&self) {
         self.stranger.store(false, Relaxed);
+    }
+
+    /// Whether the driver started it: what it calls is the driver's own affair.
+    pub fn is_the_drivers(&self) -> bool {
+        self.drivers.load(Relaxed)
     }
 
     /// Whether it is a thread of ours, which asks the driver behind the door.

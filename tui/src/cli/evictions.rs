@@ -4,7 +4,7 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use shm_layout::{Phase, SegmentDir, SlotId};
+use shm_layout::{Phase, Residence, SegmentDir, SlotId};
 
 use super::{Done, segments};
 use crate::sample::ProcessSample;
@@ -52,6 +52,11 @@ pub fn report(dir: &SegmentDir, slots: &[SlotId], out: &mut dyn Write) -> Done {
     Ok(if all { Exit::Done } else { Exit::Failed })
 }
 
+/// A step that takes so much longer than expected does not come to its end, or on a machine that is very busy.
+fn longest(at: &Residence) -> Duration {
+    Duration::from_nanos(at.expected_ns).saturating_mul(5) + TO_BEGIN * 4
+}
+
 enum Look {
     Evicted,
     Stays(String),
@@ -62,7 +67,9 @@ fn look(process: &ProcessSample, elapsed: Duration) -> Look {
     let at = &process.residence;
     match (at.phase, at.why) {
         (Phase::Evicted, _) => Look::Evicted,
-        // This ends by itself, one way or the other.
+        (Phase::Evicting, _) if elapsed >= longest(at) => {
+            Look::Stays("on its way for long; gpushare ps tells how it goes on".to_owned())
+        }
         (Phase::Evicting, _) => Look::Wait,
         (Phase::Resident, Some(why)) if elapsed >= TO_REFUSE => {
             let later = if why.may_pass() {
