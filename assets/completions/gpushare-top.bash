@@ -23,7 +23,7 @@ _gpushare__top() {
 
     case "${cmd}" in
         gpushare__top)
-            opts="-b -n -d -h -V --once --batch --snapshots --delay --format --check --filter --gpu --read-only --record --replay --speed --no-nvml --ascii --color --config --tied --help --version"
+            opts="-b -n -d -h -V --once --batch --snapshots --delay --format --check --filter --fields --gpu --read-only --record --replay --speed --no-nvml --ascii --color --config --tied --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -50,6 +50,10 @@ _gpushare__top() {
                     return 0
                     ;;
                 --filter)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fields)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -4,6 +4,7 @@ complete -c gpushare-top -l format -d 'How to print (with --once or -b)' -r -f -
 json\t'One JSON document for each snapshot'
 csv\t'One row for each process and device'"
 complete -c gpushare-top -l filter -d 'Show only some processes: user=alice used>4G state=wait name~train, or just a word' -r
+complete -c gpushare-top -l fields -d 'Show these columns, in this order: pid,name,used,wait' -r
 complete -c gpushare-top -l gpu -d 'Start with this GPU; with --once or -b print only it' -r
 complete -c gpushare-top -l record -d 'Write every snapshot to a file, for --replay; at 512 MiB it begins anew and keeps the last one as F.1' -r -F
 complete -c gpushare-top -l replay -d 'Play a recording instead of watching this machine' -r -F

@@ -29,6 +29,7 @@ pub mod state;
 pub mod terminal;
 pub mod view;
 
+use crate::sample::columns;
 use crate::source::Source;
 use crate::source::live::Live;
 use crate::source::replay::{Recorder, Replay};
@@ -112,6 +113,12 @@ fn work(options: &Options) -> Result<ExitCode> {
     if let Some(text) = options.filter.as_ref().or(config.filter.as_ref()) {
         match Filter::parse(text) {
             Ok(filter) => state.choices.filter = filter,
+            Err(why) => return Ok(usage(&why)),
+        }
+    }
+    if let Some(keys) = options.fields.as_ref().or(config.fields.as_ref()) {
+        match columns::positions(keys) {
+            Ok(columns) => state.choices.columns = Some(columns),
             Err(why) => return Ok(usage(&why)),
         }
     }

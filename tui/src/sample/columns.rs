@@ -170,6 +170,26 @@ pub fn find(key: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|column| column.key == key)
 }
 
+/// Where the columns with these keys, apart by commas, stand in [`COLUMNS`]; the error is a sentence.
+pub fn positions(keys: &str) -> Result<Vec<usize>, String> {
+    let keys = keys.split(',').map(str::trim).filter(|key| !key.is_empty());
+    let found: Vec<usize> = keys
+        .map(|key| {
+            position(key).ok_or_else(|| {
+                let known: Vec<&str> = COLUMNS.iter().map(|column| column.key).collect();
+                format!(
+                    "there is no column \"{key}\"; there are {}",
+                    known.join(", ")
+                )
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    match found.is_empty() {
+        true => Err("name at least one column, for example pid,name,used".into()),
+        false => Ok(found),
+    }
+}
+
 /// Where the column with this key stands in [`COLUMNS`].
 pub fn position(key: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.key == key)

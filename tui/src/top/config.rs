@@ -12,7 +12,7 @@ use shm_layout::text::PathText as _;
 use crate::sample::columns;
 
 /// The settings, each with an example, for the manual. A test holds it against [`Config`].
-pub const SETTINGS: [(&str, &str, &str); 7] = [
+pub const SETTINGS: [(&str, &str, &str); 8] = [
     ("delay", "0.5", "seconds between two snapshots"),
     ("color", "\"auto\"", "auto, always or never"),
     (
@@ -28,6 +28,7 @@ pub const SETTINGS: [(&str, &str, &str); 7] = [
         "the column to sort by, with - in front for smallest first",
     ),
     ("filter", "\"user=alice\"", "which processes to show"),
+    ("fields", "\"pid,name,used,wait\"", "which columns to show"),
 ];
 
 /// What may be set.
@@ -48,6 +49,8 @@ pub struct Config {
     pub sort: Option<String>,
     /// Which processes to show.
     pub filter: Option<String>,
+    /// Which columns to show.
+    pub fields: Option<String>,
 }
 
 /// What the terminal writes on.

@@ -10,7 +10,7 @@ use super::data::alert::Alert;
 use super::data::blame::{Pair, Waits};
 use super::options::Format;
 use super::state::State;
-use crate::sample::columns::{COLUMNS, Value};
+use crate::sample::columns::{COLUMNS, Column, Value};
 use crate::sample::keys::object;
 use crate::sample::report::{self, GroupReport, ProcessReport, quantile_us};
 use crate::sample::{
@@ -152,14 +152,18 @@ fn pid(state: &State, who: Who) -> Option<u32> {
 
 fn csv(out: &mut impl Write, state: &State, first: bool) -> Result<()> {
     let sample = &state.data().sample;
+    let columns: Vec<&Column> = match &state.choices.columns {
+        Some(chosen) => chosen.iter().filter_map(|at| COLUMNS.get(*at)).collect(),
+        None => COLUMNS.iter().collect(),
+    };
     let mut writer = csv::Writer::from_writer(out);
     if first {
-        let keys = COLUMNS.iter().map(|column| column.key);
+        let keys = columns.iter().map(|column| column.key);
         writer.write_record(std::iter::once("unix_ms").chain(keys))?;
     }
     for row in state.rows() {
         let time = sample.unix_ms.to_string();
-        let values: Vec<Value<'_>> = COLUMNS.iter().map(|column| (column.value)(&row)).collect();
+        let values: Vec<Value<'_>> = columns.iter().map(|column| (column.value)(&row)).collect();
         let cells = values.iter().map(|value| cell(&value.raw()).into_owned());
         writer.write_record(std::iter::once(time).chain(cells))?;
     }

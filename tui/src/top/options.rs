@@ -44,6 +44,9 @@ pub struct Options {
     /// Show only some processes: user=alice used>4G state=wait name~train, or just a word.
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
+    /// Show these columns, in this order: pid,name,used,wait.
+    #[arg(long, value_name = "COLUMNS")]
+    pub fields: Option<String>,
     /// Start with this GPU; with --once or -b print only it.
     #[arg(long, value_name = "N")]
     pub gpu: Option<usize>,

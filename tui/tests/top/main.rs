@@ -2,6 +2,7 @@
 
 mod actions;
 mod frames;
+mod gallery;
 mod state;
 mod support;
 mod torture;

@@ -172,6 +172,9 @@ fn filters_name_columns_or_just_a_word() {
         names
     };
     assert_eq!(listed("user=alice"), ["vllm-worker"]);
+    assert_eq!(listed("user = alice"), ["vllm-worker"]);
+    assert_eq!(listed("used > 20G user!= alice"), ["train-7b"]);
+    assert_eq!(listed("user =alice vllm"), ["vllm-worker"]);
     assert_eq!(listed("notebook"), ["notebook-bob", "notebook-dave"]);
     assert_eq!(listed("used>20G"), ["train-7b", "vllm-worker"]);
     assert_eq!(listed("used>20G user!=alice"), ["train-7b"]);
@@ -749,4 +752,27 @@ fn denials_in_every_column_do_not_hide_the_holds() {
         "it held a third of the time: {lane}"
     );
     assert!(lane.contains('!'), "{lane}");
+}
+
+#[test]
+fn the_columns_that_are_asked_for_are_shown_and_printed_in_their_order() {
+    let mut state = state();
+    state.choices.columns = Some(columns::positions("name, exe,used").unwrap());
+    let mut out = Vec::new();
+    once::print(&mut out, &state, Format::Csv, None, true).unwrap();
+    let csv = String::from_utf8(out).unwrap();
+    assert_eq!(csv.lines().next(), Some("unix_ms,name,exe,used"));
+    let area = ratatui::layout::Rect::new(0, 0, 80, 24);
+    let mut buffer = ratatui::buffer::Buffer::empty(area);
+    gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &crate::support::look(true));
+    let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    let heading = (0..24)
+        .map(line)
+        .find(|line| line.contains("PROGRAM"))
+        .unwrap();
+    let words: Vec<&str> = heading.split_whitespace().collect();
+    assert_eq!(words, ["|", "NAME", "PROGRAM", "USED", "|"]);
+    let wrong = columns::positions("name,size").unwrap_err();
+    assert!(wrong.contains("there is no column \"size\""), "{wrong}");
+    assert!(columns::positions(" , ").is_err());
 }

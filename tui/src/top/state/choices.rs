@@ -74,6 +74,8 @@ pub struct Choices {
     pub all_gpus: bool,
     /// The selected process.
     pub selected: Option<Who>,
+    /// The columns to show, in this order, as indices into [`columns::COLUMNS`]; `None` for those that fit.
+    pub columns: Option<Vec<usize>>,
     /// The column to sort by, an index into [`columns::COLUMNS`].
     pub sort: usize,
     /// Largest first.
@@ -106,6 +108,7 @@ impl Default for Choices {
             uuid: None,
             all_gpus: false,
             selected: None,
+            columns: None,
             sort,
             descending: true,
             filter: Filter::default(),

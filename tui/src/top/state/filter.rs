@@ -55,9 +55,9 @@ impl Filter {
     pub fn parse(text: &str) -> Result<Self, String> {
         Ok(Self {
             text: text.trim().to_owned(),
-            terms: text
-                .split_whitespace()
-                .map(term)
+            terms: words(text)
+                .iter()
+                .map(|word| term(word))
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -82,6 +82,19 @@ impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_empty() { "none" } else { &self.text })
     }
+}
+
+/// The terms one by one. Blanks around a sign belong to its term: `wait > 10%`.
+fn words(text: &str) -> Vec<String> {
+    const SIGNS: [char; 5] = ['!', '=', '~', '<', '>'];
+    let mut words: Vec<String> = Vec::new();
+    for piece in text.split_whitespace() {
+        match words.last_mut() {
+            Some(last) if piece.starts_with(SIGNS) || last.ends_with(SIGNS) => *last += piece,
+            _ => words.push(piece.to_owned()),
+        }
+    }
+    words
 }
 
 fn term(word: &str) -> Result<Term, String> {

@@ -19,24 +19,44 @@ const INPUT: u16 = 12;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, dialog: &Dialog) {
     let data = state.data();
-    let checks = dialog.checks(data);
+    let mut checks = dialog.checks(data);
     let wanted = 8 + dialog.fields.len() + checks.len().max(3);
     let height = u16::try_from(wanted).unwrap_or(u16::MAX);
     let mut pen = Pen::new(buffer, layout::centred(area, WIDTH, height), &look.palette);
     let mut inside = pen.dialog(&dialog.title);
 
-    inside.put(1, 0, "Now", inside.style(Role::Dim));
-    inside.put_within(
-        SENTENCE,
-        0,
-        &dialog.now(data),
-        u16::MAX,
-        inside.style(Role::Text),
-    );
-    // A small screen drops the blank lines first.
+    // A small screen drops the blank lines first, then what there is now, then what fits least; never the buttons.
     let gap = u16::from(inside.height() >= height.saturating_sub(2));
-    let mut y = 1;
-    for (at, line) in dialog.fields.iter().enumerate() {
+    let all = dialog.fields.len() + checks.len() + 1 + BOTTOM;
+    let cut = usize::from(inside.height()) < all;
+    let mut y = 0;
+    if !cut || usize::from(inside.height()) >= SMALL {
+        inside.put(1, 0, "Now", inside.style(Role::Dim));
+        inside.put_within(
+            SENTENCE,
+            0,
+            &dialog.now(data),
+            u16::MAX,
+            inside.style(Role::Text),
+        );
+        y = 1;
+    }
+    let room = usize::from(inside.height()).saturating_sub(BOTTOM + usize::from(y));
+    if cut {
+        // The worst is read first.
+        checks.sort_by_key(|check| match check.verdict {
+            Verdict::Bad => 0,
+            Verdict::Warn => 1,
+            Verdict::Good => 2,
+        });
+    }
+    let fields = match cut {
+        true => room.saturating_sub(checks.len().min(2)).max(1),
+        false => dialog.fields.len(),
+    };
+    let first =
+        (dialog.focus.min(dialog.fields.len().saturating_sub(1)) + 1).saturating_sub(fields);
+    for (at, line) in dialog.fields.iter().enumerate().skip(first).take(fields) {
         let focus = match (at == dialog.focus, dialog.fresh) {
             (false, _) => Focus::Elsewhere,
             (true, true) => Focus::Whole,
@@ -46,14 +66,26 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         y += 1;
     }
     y += gap;
-    for check in &checks {
+    let left = match cut {
+        true => room.saturating_sub(fields.min(dialog.fields.len())),
+        false => checks.len(),
+    };
+    for check in checks.iter().take(left) {
         self::check(&mut inside, y, check);
         y += 1;
     }
     y += gap;
+    if cut {
+        y = inside.height().saturating_sub(2);
+    }
     buttons(&mut inside, y, dialog, state.choices.read_only);
     progress(&mut inside, y + 1 + gap, dialog, state);
 }
+
+/// The lines of the buttons and of what became of the edit.
+const BOTTOM: usize = 2;
+/// With fewer lines than this what there is now is left out.
+const SMALL: usize = 10;
 
 /// Where the cursor is.
 #[derive(Clone, Copy, PartialEq, Eq)]

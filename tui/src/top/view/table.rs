@@ -85,7 +85,30 @@ fn columns_of(width: u16, state: &State, rows: &[Row<'_>]) -> Vec<(&'static Colu
         let silent = |row: &Row<'_>| matches!((column.value)(row), Value::None);
         !column.is_sparse() || !rows.iter().all(silent)
     };
-    fitting(width, state.choices.all_gpus, says)
+    match &state.choices.columns {
+        Some(chosen) => as_chosen(width, chosen),
+        None => fitting(width, state.choices.all_gpus, says),
+    }
+}
+
+/// The columns that were asked for, as many as fit.
+fn as_chosen(width: u16, chosen: &[usize]) -> Vec<(&'static Column, u16)> {
+    let mut room = width.saturating_sub(2);
+    let mut columns = Vec::new();
+    for column in chosen.iter().filter_map(|at| COLUMNS.get(*at)) {
+        let wanted = match (column.key, column.width) {
+            ("name", _) => WIDEST_NAME.min(room),
+            // Usually not on the screen; its values are names and paths.
+            (_, 0) => 16,
+            (_, width) => width,
+        };
+        if wanted > room {
+            break;
+        }
+        room = room.saturating_sub(wanted + 1);
+        columns.push((column, wanted));
+    }
+    columns
 }
 
 /// What the table has at a place: a row, or the heading of a column.

@@ -1,0 +1,150 @@
+//! Every view at the sizes people have, with its styles: each line of text, and below it one letter a cell for how it looks.
+
+use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::sample::Sample;
+use gpushare_tui::top::app;
+use gpushare_tui::top::palette::{Depth, Palette};
+use gpushare_tui::top::state::State;
+use gpushare_tui::top::view::{self, Look};
+use jiff::tz::TimeZone;
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier};
+
+use crate::actions::eight;
+use crate::support::story;
+
+const SIZES: [(u16, u16); 5] = [(40, 10), (60, 16), (80, 24), (120, 40), (200, 50)];
+
+/// How a cell looks, in one letter; capital when it is bold.
+fn letter(cell: &Cell) -> char {
+    let letter = match cell.fg {
+        _ if cell.modifier.contains(Modifier::REVERSED) => '#',
+        Color::Reset if cell.modifier.contains(Modifier::DIM) => '-',
+        Color::Reset => 't',
+        Color::Red => 'r',
+        Color::Green => 'g',
+        Color::Yellow => 'y',
+        Color::Blue => 'b',
+        Color::Magenta => 'm',
+        Color::Cyan => 'c',
+        _ => '?',
+    };
+    match cell.modifier.contains(Modifier::BOLD) {
+        true => letter.to_ascii_uppercase(),
+        false if letter == 't' => ' ',
+        false => letter,
+    }
+}
+
+/// The frame line by line, each with its looks below it.
+fn shown(state: &State, (width, height): (u16, u16)) -> String {
+    let look = Look {
+        palette: Palette::new(Depth::Ansi16, false, false),
+        zone: TimeZone::UTC,
+    };
+    let area = Rect::new(0, 0, width, height);
+    let mut buffer = Buffer::empty(area);
+    view::draw_into(&mut buffer, area, state, &look);
+    let mut shown = format!("{width}x{height}\n");
+    for y in 0..height {
+        let text: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+        let looks: String = (0..width).map(|x| letter(&buffer[(x, y)])).collect();
+        shown += &format!("{}\n{}\n", text.trim_end(), looks.trim_end());
+    }
+    shown
+}
+
+/// A machine at the end of the story, after these keys with its second process selected.
+fn after(keys: &[KeyCode], devices: fn(Sample) -> Sample) -> State {
+    let mut state = State::default();
+    story().for_each(|sample| state.update(devices(sample)));
+    state.choices.selected = Some(state.data().on(0)[1]);
+    for code in keys {
+        app::key(&mut state, KeyEvent::from(*code));
+    }
+    state
+}
+
+#[test]
+fn every_view_at_every_usual_size_looks_as_it_should() {
+    use KeyCode::{Char, Enter};
+    type Devices = fn(Sample) -> Sample;
+    let two: Devices = |sample| sample;
+    let views: [(&str, &[KeyCode], Devices); 11] = [
+        ("main", &[], two),
+        ("eight", &[], eight),
+        ("detail", &[Enter], two),
+        ("waits", &[Char('m')], two),
+        ("quota", &[Char('e')], two),
+        ("policy", &[Char('p')], two),
+        ("share", &[Char('w')], two),
+        ("pause", &[Char('P')], two),
+        ("alerts", &[Char('!')], two),
+        ("search", &[Char(':'), Char('w')], two),
+        ("audit", &[Char('a')], two),
+    ];
+    for (name, keys, devices) in views {
+        let state = after(keys, devices);
+        let all: Vec<String> = SIZES.into_iter().map(|size| shown(&state, size)).collect();
+        insta::assert_snapshot!(format!("gallery-{name}"), all.join("\n"));
+    }
+}
+
+#[test]
+fn a_dialog_keeps_its_buttons_on_the_smallest_screen() {
+    for key in ['e', 'w', 'p', 'b'] {
+        let state = after(&[KeyCode::Char(key)], |sample| sample);
+        let seen = shown(&state, (40, 10));
+        assert!(seen.contains("< Apply >"), "{key}: {seen}");
+    }
+}
+
+#[test]
+fn no_number_of_processes_and_devices_at_any_size_makes_it_panic() {
+    let last = story().last().unwrap();
+    for devices in [0, 1, 2, 3, 8, 64] {
+        for processes in [0, 1, 7, 64] {
+            let mut sample = last.clone();
+            let (device, all) = (sample.devices[0].clone(), sample.processes.clone());
+            sample.devices = (0..devices)
+                .map(|gpu| {
+                    let mut device = device.clone();
+                    device.uuid = format!("GPU-8f1c2d3e-0000-4000-8000-000000000{gpu:03}");
+                    device
+                })
+                .collect();
+            sample.processes = (0..processes)
+                .map(|at: usize| {
+                    let mut process = all[at % 6].clone();
+                    process.view.slot.index = at as u16;
+                    process.devices[0].gpu = at % devices.max(1);
+                    process
+                })
+                .collect();
+            let mut state = State::default();
+            state.update(sample);
+            for keys in ["", "G", "m"] {
+                for letter in keys.chars() {
+                    app::key(&mut state, KeyEvent::from(KeyCode::Char(letter)));
+                }
+                for width in [0, 1, 19, 39, 60, 80, 99, 120, 300] {
+                    for height in [0, 1, 7, 10, 16, 24, 34, 80] {
+                        let area = Rect::new(0, 0, width, height);
+                        let mut buffer = Buffer::empty(area);
+                        let palette = Palette::new(Depth::Mono, false, width % 2 == 0);
+                        let look = Look {
+                            palette,
+                            zone: TimeZone::UTC,
+                        };
+                        view::draw_into(&mut buffer, area, &state, &look);
+                        for (x, y) in [(0, 0), (width / 2, height / 2), (width, height)] {
+                            view::hit(area, &state, x, y);
+                        }
+                    }
+                }
+                app::key(&mut state, KeyEvent::from(KeyCode::Esc));
+            }
+        }
+    }
+}
