@@ -23,7 +23,7 @@ use std::{
 };
 
 use gpushare_abi::errors::{CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_UNKNOWN, CUerror, CUresult};
-use shm_layout::{Moved, Phase, Why, clock};
+use shm_layout::{Moved, Phase, Why, clock, line::IDLE_NS};
 
 use eligible::Refusal;
 use state::Cause;
@@ -46,8 +46,6 @@ const NAP: Duration = Duration::from_millis(50);
 const OFTEN: u64 = 500_000_000;
 /// After a failed attempt of its own accord the next one comes so much later.
 const REST: u64 = 30_000_000_000;
-/// Other processes are not obliged to one that was in use so short a time ago.
-const JUST_USED: u64 = 1_000_000_000;
 
 /// Whether submissions wait at the door.
 pub fn is_away() -> bool {
@@ -196,7 +194,9 @@ struct Plan {
 impl Plan {
     fn of(guest: &Guest) -> Self {
         let residence = &guest.residence;
-        if guest.registration.take_request() {
+        // Any process of the installation can ask; it counts only where the operator has overcommitted a device.
+        let mut devices = guest.devices.iter();
+        if guest.registration.take_request() && devices.any(|device| device.ledger.overcommits()) {
             residence.asked.store(true, Relaxed);
         }
         let share = guest.registration.share();
@@ -226,7 +226,7 @@ impl Plan {
     /// Whether it is not too early: what the operator wants is never.
     fn allows(&self, guest: &Guest, cause: Option<Cause>, now: u64) -> Result<(), Refusal> {
         let residence = &guest.residence;
-        let in_use = now < residence.used_ns.load(Relaxed).saturating_add(JUST_USED);
+        let in_use = now < residence.used_ns.load(Relaxed).saturating_add(IDLE_NS);
         match cause {
             None | Some(Cause::Operator) => Ok(()),
             Some(_) if now < residence.stays_until() => Err((Why::TooSoon, 0)),

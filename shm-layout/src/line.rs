@@ -33,7 +33,7 @@ use crate::{
     value::{Blocked, Denial, Event, EventKind, Limit, MemoryWait, Share, SlotId},
 };
 
-pub use overcommit::Room;
+pub use overcommit::{IDLE_NS, Room};
 
 /// No place in the line sleeps longer without looking again.
 pub const LOOK_NS: u64 = 100_000_000;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Change, Operator, Phase, Set, clock};
+use shm_layout::{Change, Operator, Phase, Segments, Set, ask_to_evict, clock};
 
 use crate::Wish;
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
@@ -60,7 +60,7 @@ fn who_finds_the_card_full_has_a_paused_process_evicted_and_that_one_comes_back_
     let mut two = Client::start(&bed, &[]);
     // It waits for nothing else (on-full=fail), but for that it does.
     two.ok(&format!("alloc a {}", 600 * MIB));
-    assert_eq!(one.residence().phase, Phase::Evicted);
+    one.reaches(Phase::Evicted);
     assert_eq!(two.process().devices[0].counters.memory_waits, 1);
     two.ok("write a 8 1000");
     pause(&bed, &one, false);
@@ -113,7 +113,7 @@ fn nobody_goes_for_one_of_lower_priority_nor_if_it_would_not_be_enough_nor_when_
     assert_eq!(one.residence().phase, Phase::Resident);
     assert_eq!(stays.residence().phase, Phase::Resident);
     equal.ok(&format!("alloc a {}", 500 * MIB));
-    assert_eq!(one.residence().phase, Phase::Evicted);
+    one.reaches(Phase::Evicted);
 }
 
 #[test]
@@ -138,7 +138,22 @@ fn who_came_back_stays_ten_times_as_long_as_its_memory_moved_and_that_is_seen() 
     let mut patient = Client::start(&bed, &[("GPUSHARE_ON_FULL", "wait")]);
     patient.ok(&format!("alloc a {}", 600 * MIB));
     assert!(back.elapsed() >= 9 * swap, "it stayed");
-    assert_eq!(one.residence().phase, Phase::Evicted);
+    one.reaches(Phase::Evicted);
+}
+
+#[test]
+fn a_request_counts_only_where_the_operator_has_overcommitted_the_device() {
+    let (_file, bed) = world(CARD);
+    let mut one = holder(&bed, 600, &[]);
+    pause(&bed, &one, true);
+    let segments = Segments::open_workload(bed.dir()).expect("ours");
+    ask_to_evict(&segments, one.process().slot, clock::now());
+    one.ok("info");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(one.residence().phase, Phase::Resident);
+    overcommit(&bed, true);
+    ask_to_evict(&segments, one.process().slot, clock::now());
+    one.reaches(Phase::Evicted);
 }
 
 #[test]

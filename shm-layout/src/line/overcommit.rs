@@ -15,7 +15,7 @@ use crate::{
     value::{Blocked, Phase, SlotId},
 };
 
-/// Who has called the driver so short a time ago is at work.
+/// Who has called the driver so short a time ago is at work: it is not asked, and does not go.
 pub const IDLE_NS: u64 = 5_000_000_000;
 /// Who was asked answers within this time, or has refused.
 const ANSWER_NS: u64 = 3_000_000_000;
