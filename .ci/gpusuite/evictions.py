@@ -33,9 +33,42 @@ HOLDER = '''
 '''
 
 
-def evict(bench, pid):
+def answer(child, limit=60):
+    """The client's next answer; a client that hangs is a failure that says where."""
+    lines = []
+    reader = threading.Thread(target=lambda: lines.append(unbounded(child)), daemon=True)
+    reader.start()
+    reader.join(limit)
+    if lines:
+        return lines[0]
+    raise AssertionError(f"no answer in {limit} s: {where(child.pid)}")
+
+
+def say(child, word="", limit=60):
+    child.stdin.write(word + "\n")
+    child.stdin.flush()
+    return answer(child, limit)
+
+
+def where(pid):
+    """What each of its threads is at, as far as the kernel tells."""
+
+    def read(task, name):
+        try:
+            return open(f"{task}/{name}").read().strip()
+        except OSError:
+            return "?"
+
+    tasks = glob.glob(f"/proc/{pid}/task/*")
+    return [(read(task, "comm"), read(task, "wchan"), read(task, "syscall").split(" ")[0]) for task in tasks]
+
+
+def evict(bench, pid, limit=60):
     began = time.monotonic()
-    said = bench.ctl("pause", str(pid), "--evict", ok=False, limit=300)
+    try:
+        said = bench.ctl("pause", str(pid), "--evict", ok=False, limit=limit)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"not evicted in {limit} s: {bench.ps(pid)['residence']} {where(pid)}")
     if any(words in said.stdout for words in ("not one that is known", "lacks what is needed", "too little memory")):
         raise Skip(said.stdout.splitlines()[-1])
     assert said.returncode == 0, said.stdout + said.stderr

@@ -14,6 +14,7 @@
 //! answered with an error rather than left waiting for ever, one line on stderr says what is lost, and so does the segment.
 
 mod eligible;
+mod gauge;
 mod mover;
 pub mod state;
 

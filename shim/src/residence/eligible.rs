@@ -26,8 +26,6 @@ const KNOWN: std::ops::Range<u32> = 570..610;
 pub struct Footprint<'g> {
     /// Which.
     pub device: &'g Device,
-    /// The card, as NVML knows it.
-    pub card: Card,
     /// Bytes of allocations, by our ledger.
     pub used: u64,
     /// Bytes besides, for contexts and modules; `None` where NVML does not name the process.
@@ -127,7 +125,6 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
         let free = card.free_bytes().ok_or((Why::NoNvml, 0))?;
         footprints.push(Footprint {
             device,
-            card,
             used,
             besides: own.map(|own| own.saturating_sub(used)),
             free,

@@ -22,7 +22,7 @@ use shm_layout::{
 use super::{
     Cause,
     eligible::{self, Footprint, Refusal},
-    state,
+    gauge, state,
 };
 use crate::{
     ask::checkpoint::{self, State},
@@ -270,6 +270,7 @@ impl Mover {
         let residence = &self.guest.residence;
         let out_ns = clock::now();
         let mut stuck = 0;
+        let mut measured = false;
         let mut besides: Vec<Option<u64>> = footprints.iter().map(|f| f.besides).collect();
         loop {
             // ORDER: what is rung for after a look ends the sleep.
@@ -277,8 +278,9 @@ impl Mover {
             if residence.ended.load(Relaxed) {
                 return;
             }
-            if clock::now() >= out_ns.saturating_add(BEHIND) {
-                measure(footprints, &mut besides);
+            if !measured && clock::now() >= out_ns.saturating_add(BEHIND) {
+                measured = true;
+                measure(self.guest, footprints, &mut besides);
             }
             // A call that is there at one look may be one of NVML's, or on its way to the door.
             stuck = if self.is_stuck() { stuck + 1 } else { 0 };
@@ -377,14 +379,16 @@ impl Mover {
             if !self.may_come_back() {
                 return Err(Return::NotNow);
             }
-            let free = footprint.card.free_bytes().unwrap_or(0);
-            ledger.say_free_late(free, BEHIND, &mut seen);
+            let free = gauge::free_bytes(self.guest, footprint.device);
+            if let Some(free) = free {
+                ledger.say_free_late(free, BEHIND, &mut seen);
+            }
             let now = clock::now();
             // Where the device is overcommitted, it asks others to go as they asked it.
             place.make_room(now);
             if let Look::Granted(reservation) = place.look(now) {
-                // Programs that we do not manage are in no account.
-                if free >= bytes.saturating_add(margin(bytes)) {
+                // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
+                if free.is_none_or(|free| free >= bytes.saturating_add(margin(bytes))) {
                     return Ok((place, reservation));
                 }
                 place.refused_by_device(now);
@@ -413,10 +417,10 @@ fn margin(bytes: u64) -> u64 {
 type Room = (Place<'static>, Reservation<'static>);
 
 /// What contexts took, where NVML did not name the process: what became free besides our allocations.
-fn measure(footprints: &[Footprint<'_>], besides: &mut [Option<u64>]) {
+fn measure(guest: &'static Guest, footprints: &[Footprint<'_>], besides: &mut [Option<u64>]) {
     for (footprint, besides) in footprints.iter().zip(besides) {
         if besides.is_none()
-            && let Some(free) = footprint.card.free_bytes()
+            && let Some(free) = gauge::free_bytes(guest, footprint.device)
         {
             let freed = free.saturating_sub(footprint.free);
             *besides = Some(freed.saturating_sub(footprint.used).min(MANY_CONTEXTS));

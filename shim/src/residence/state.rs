@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
 };
 
-use shm_layout::{Phase, Why};
+use shm_layout::{DEVICES_PER_PROCESS, Phase, Why};
 
 use crate::sys::futex;
 
@@ -27,6 +27,19 @@ pub enum Cause {
     Asked,
     /// The operator wants it, until the process is resumed.
     Operator,
+}
+
+/// What NVML is asked, and what it answers ([`gauge`](super)). One for a process.
+#[derive(Default)]
+pub struct Gauge {
+    /// Questions so far; the thread sleeps on it.
+    pub asked: AtomicU32,
+    /// The question that the figures answer; who asks sleeps on it.
+    pub answered: AtomicU32,
+    /// Free bytes by ordinal, plus one; 0 is not known.
+    pub free: [AtomicU64; DEVICES_PER_PROCESS],
+    /// Its thread runs.
+    pub is_started: AtomicBool,
 }
 
 /// What is kept.
@@ -60,6 +73,8 @@ pub struct Residence {
     cause: AtomicU32,
     /// The process is at its end.
     pub ended: AtomicBool,
+    /// What NVML says is free.
+    pub gauge: Gauge,
     /// When the process last came back.
     pub back_ns: AtomicU64,
     /// What its last way out and back took.
