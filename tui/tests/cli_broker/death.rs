@@ -110,3 +110,54 @@ fn only_root_takes_over() {
     );
     machine.run(0, &["ps"]).done();
 }
+
+#[test]
+fn without_a_broker_a_preloaded_program_runs_unmanaged_and_one_with_a_limit_does_not_begin() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    machine.kill_broker();
+    let bed = gpushare_testbed::Testbed::new();
+    let run = |limit: Option<&str>| {
+        let mut command = bed.workload(&["--seconds", "1"]);
+        command.env("GPUSHARE_DIR", machine.dir());
+        command.envs(limit.map(|limit| ("GPUSHARE_MEMORY", limit)));
+        said(&mut command)
+    };
+    let free = run(None).done();
+    assert!(free.err.contains("does not answer"), "{free:?}");
+    assert!(free.err.contains("runs unmanaged"), "{free:?}");
+    let limited = run(Some("1GiB"));
+    assert_ne!(limited.code, 0, "{limited:?}");
+    assert!(
+        limited.err.contains("CUDA is not initialised"),
+        "{limited:?}"
+    );
+}
+
+#[test]
+fn what_the_service_manager_kept_is_found_when_no_process_has_the_memory_any_more() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    assert_eq!(machine.tenant(ALICE, "gone").hear(), "slot 0 1");
+    let broker = machine.broker_pid();
+    let kept = std::fs::read_dir(format!("/proc/{broker}/fd")).expect("ours");
+    let kept = kept.flatten().map(|entry| entry.path());
+    let is_state = |path: &std::path::PathBuf| {
+        let target = std::fs::read_link(path).unwrap_or_default();
+        target
+            .to_string_lossy()
+            .starts_with("/memfd:gpushare-state")
+    };
+    let state = kept.into_iter().find(is_state).expect("it holds the state");
+    // As systemd hands it over: descriptor 3, named.
+    let script = format!(
+        "exec 3<>{}; kill -9 {broker}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=state exec {} serve --group {USERS}",
+        state.display(),
+        machine.path("gpushare").display()
+    );
+    let line = machine.serve_by(&script);
+    assert!(line.contains("found the memory"), "{line}");
+    assert!(machine.tenant(ALICE, "next").hear().starts_with("slot "));
+}

@@ -93,11 +93,24 @@ impl Machine {
 
     fn serve_as(&mut self, words: &[&str]) -> String {
         let mut command = self.command(0, words);
+        self.serving_child(&mut command)
+    }
+
+    /// Starts a broker by a script that becomes one.
+    pub fn serve_by(&mut self, script: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("GPUSHARE_DIR", self.dir());
+        self.serving_child(&mut command)
+    }
+
+    fn serving_child(&mut self, command: &mut Command) -> String {
+        let earlier = self.broker.take().map(Ended);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
         let mut line = String::new();
         let out = child.stdout.take().expect("a pipe");
         BufReader::new(out).read_line(&mut line).expect("readable");
         self.broker = Some(child);
+        drop(earlier);
         assert!(line.contains("serving"), "{line:?}");
         line
     }
