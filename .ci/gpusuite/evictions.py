@@ -1,9 +1,10 @@
 """Memory that leaves the card and comes back: the driver's checkpoint calls through `pause --evict`, `resume` and `evict-after`."""
-import subprocess, sys, textwrap, time
+import glob, subprocess, sys, textwrap, threading, time
 
 from .frameworks import torch
 from .memory import ALLOCATOR
-from .stage import MIB, Skip, answer, check, eventually, say
+from .stage import MIB, Skip, check, eventually
+from .stage import answer as unbounded
 
 # Fills its memory with words that say where they are, and reads them back.
 HOLDER = '''
