@@ -3,6 +3,8 @@
 //!
 //! `cargo bench -p gpushare --bench broker`
 
+#![expect(clippy::print_stdout, reason = "a bench prints its table")]
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
