@@ -28,6 +28,7 @@ pub mod run;
 pub mod state;
 pub mod terminal;
 pub mod view;
+pub mod why;
 
 use crate::sample::columns;
 use crate::source::Source;

@@ -14,6 +14,7 @@ use super::operator::{News, Task};
 use super::overlay::{AuditList, Commands, FilterLine, Overlay, Question};
 use super::state::filter::Filter;
 use super::state::{Choices, Hit, Screen, State, Subject};
+use super::{view, why};
 use crate::edit::Applied;
 use crate::edit::audit::{Entry, Outcome};
 use crate::edit::change::{ends_ns, summary};
@@ -99,6 +100,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         Some(Overlay::Dialog(dialog)) => return dialog_key(state, dialog, key),
         Some(Overlay::Audit(list)) => return audit_key(state, list, key),
         Some(Overlay::Filter(line)) => filter_key(state, line, key),
+        Some(Overlay::Why(at)) => why_key(state, at, key),
         Some(Overlay::Commands(commands)) => return commands_key(state, commands, key),
         // Anything but yes means no.
         Some(Overlay::Question(question)) => {
@@ -175,6 +177,33 @@ pub fn scroll(state: &mut State, by: isize) -> Next {
     key(state, KeyEvent::from(code))
 }
 
+fn why_key(state: &mut State, at: usize, key: KeyEvent) {
+    let all = why::explain(state.data(), state.choices.gpu);
+    let last = all.len().saturating_sub(1);
+    let at = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => (at + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
+        KeyCode::Enter if state.choices.read_only => return say(state, READ_ONLY, true),
+        KeyCode::Enter => {
+            let remedy = all.get(at.min(last)).and_then(|why| why.remedy.clone());
+            let Some(remedy) = remedy else {
+                state.overlay = Some(Overlay::Why(at));
+                return say(state, "no setting would help this one", false);
+            };
+            let lines = view::wrapped(&remedy.effect, 66).into_iter();
+            let after = "After ten minutes what holds now comes back by itself.".to_owned();
+            state.overlay = Some(Overlay::Question(Box::new(Question {
+                title: format!("{}: {} for 10m?", remedy.request.target, remedy.what),
+                lines: lines.chain([after]).collect(),
+                task: Task::Edit(Box::new(remedy.request)),
+            })));
+            return;
+        }
+        _ => return,
+    };
+    state.overlay = Some(Overlay::Why(at));
+}
+
 fn commands_key(state: &mut State, mut commands: Commands, key: KeyEvent) -> Next {
     let found = commands.found(state.choices.screen.place());
     let last = found.len().saturating_sub(1);
@@ -205,6 +234,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Redraw => return Next::Redraw,
         Action::Help => state.overlay = Some(Overlay::Help(0)),
         Action::Alerts => state.overlay = Some(Overlay::Alerts(0)),
+        Action::Why => state.overlay = Some(Overlay::Why(0)),
         Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
         Action::Back => match choices.screen {
             Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),

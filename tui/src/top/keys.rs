@@ -57,6 +57,8 @@ pub enum Action {
     Wind(i64),
     /// Puts the selected process's pid into the clipboard.
     Copy,
+    /// Why each job is slow, and what would help.
+    Why,
     /// Every action, to search and to do.
     Commands,
     /// The dialog that sends a signal to the selected process.
@@ -130,6 +132,7 @@ keys! {
     [K::Char('w')]               false "w"     "weight" "weight, priority and cap of the selected process"      A::Share, ANY;
     [K::Char('b')]               false "b"     ""       "boost: a higher priority for a while"                  A::Boost, ANY;
     [K::Char('K')]               false "K"     ""       "kill the selected process, or send it a signal; asks"  A::Signal, ANY;
+    [K::Char('x')]               false "x"     "why"    "why is it slow? and what would help"                   A::Why, ANY;
     [K::Char(':')]               false ":"     "search" "search everything one can do here"                     A::Commands, ANY;
     [K::Enter]                   false "Enter" "detail" "everything about the selected process"                 A::Detail, LISTS;
     [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;

@@ -23,6 +23,8 @@ pub enum Overlay {
     Filter(FilterLine),
     /// A question.
     Question(Box<Question>),
+    /// Why each job is slow, and which is selected.
+    Why(usize),
     /// Every action, to search.
     Commands(Commands),
 }

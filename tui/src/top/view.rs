@@ -30,6 +30,7 @@ mod question;
 mod summary;
 mod table;
 pub(super) mod waits;
+mod why;
 
 use pen::Pen;
 
@@ -61,6 +62,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Some(Overlay::Alerts(scroll)) => alerts::all(buffer, area, state, look, *scroll),
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
+        Some(Overlay::Why(at)) => why::draw(buffer, area, state, look, *at),
         Some(Overlay::Commands(commands)) => {
             commands::draw(buffer, area, state, look, commands);
         }
@@ -71,6 +73,11 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
 /// What the main screen of this size shows at a place.
 pub fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     hit::at(area, state, x, y)
+}
+
+/// Text broken between words into lines of this width.
+pub fn wrapped(text: &str, width: u16) -> Vec<String> {
+    alerts::wrapped(text, width)
 }
 
 /// How many lines the help has.

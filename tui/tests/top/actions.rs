@@ -648,3 +648,79 @@ fn a_click_selects_sorts_turns_and_helps() {
         }
     }
 }
+
+#[test]
+fn it_says_why_a_job_is_slow_and_tries_the_remedy_for_ten_minutes() {
+    use gpushare_tui::top::why;
+    let mut state = state();
+    let said = |state: &State, name: &str| {
+        let all = why::explain(state.data(), 0);
+        all.into_iter()
+            .find(|why| why.sentence.contains(name))
+            .unwrap()
+    };
+    let bob = said(&state, "notebook-bob");
+    assert!(
+        bob.sentence.contains("was denied 5 allocations in 30 s"),
+        "{}",
+        bob.sentence
+    );
+    assert!(bob.remedy.unwrap().what.contains("15.0 GiB"));
+    let ci = said(&state, "ci-job");
+    assert!(
+        ci.sentence
+            .contains("waits 92% of its time, 42% of it for A"),
+        "{}",
+        ci.sentence
+    );
+    let dave = said(&state, "notebook-dave");
+    assert!(
+        dave.sentence.contains("elsewhere, not on the GPU"),
+        "{}",
+        dave.sentence
+    );
+    assert!(dave.remedy.is_none());
+
+    press(&mut state, "x");
+    assert!(
+        screen(&state).contains("Why is it slow?"),
+        "{}",
+        screen(&state)
+    );
+    let all = why::explain(state.data(), 0);
+    let at = all
+        .iter()
+        .position(|why| why.sentence.contains("notebook-bob"))
+        .unwrap();
+    for _ in 0..at {
+        app::key(&mut state, KeyEvent::from(KeyCode::Down));
+    }
+    press(&mut state, "\n");
+    assert_eq!(
+        title(&state),
+        "41876 notebook-bob gpu0: a quota of 15.0 GiB for 10m?"
+    );
+    let now = state.data().sample.time_ns;
+    let Next::Do(Task::Edit(request)) = press(&mut state, "y") else {
+        panic!("nothing is tried");
+    };
+    let Change::ProcessQuota {
+        until: Some(until),
+        value,
+        ..
+    } = request.change
+    else {
+        panic!("not a quota with an end");
+    };
+    assert_eq!(
+        (until.ns, value),
+        (now + 600 * S, QuotaValue::Bytes(15 << 30))
+    );
+
+    let mut sample = state.data().sample.clone();
+    sample.time_ns += 1;
+    sample.devices[0].policy.0.order = shm_layout::Order::Priority;
+    state.update(sample);
+    let ci = said(&state, "ci-job").remedy.expect("it may go first");
+    assert_eq!(ci.what, "priority 1");
+}

@@ -71,7 +71,7 @@ fn every_view_at_every_usual_size_looks_as_it_should() {
     use KeyCode::{Char, Enter};
     type Devices = fn(Sample) -> Sample;
     let two: Devices = |sample| sample;
-    let views: [(&str, &[KeyCode], Devices); 11] = [
+    let views: [(&str, &[KeyCode], Devices); 12] = [
         ("main", &[], two),
         ("eight", &[], eight),
         ("detail", &[Enter], two),
@@ -83,6 +83,7 @@ fn every_view_at_every_usual_size_looks_as_it_should() {
         ("alerts", &[Char('!')], two),
         ("search", &[Char(':'), Char('w')], two),
         ("audit", &[Char('a')], two),
+        ("why", &[Char('x')], two),
     ];
     for (name, keys, devices) in views {
         let state = after(keys, devices);
