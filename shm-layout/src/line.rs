@@ -273,7 +273,11 @@ impl<'r> Ledger<'r> {
     ) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
         let me = self.seat.slot();
         let state = self.seat.segments().state();
-        waiting(state, usize::from(self.entry.device())).filter(move |(id, ..)| *id != me)
+        // Who says that it wants more than there is was written by no process of ours, and would wait for ever.
+        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        waiting(state, usize::from(self.entry.device()))
+            .filter(move |(id, ..)| *id != me)
+            .filter(move |(.., entry)| entry.line_bytes.load(Ordering::Relaxed) <= total)
     }
 
     /// Whether everyone who holds something under this limit waits for what others hold.
