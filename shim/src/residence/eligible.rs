@@ -22,16 +22,18 @@ pub type Refusal = (Why, u16);
 /// The branches of the driver that are known to do it: the calls came with 570, and some of 610 lose processes.
 const KNOWN: std::ops::Range<u32> = 570..610;
 
+/// What a context takes at most.
+const A_CONTEXT: u64 = 640 << 20;
+
 /// What a process has on one device.
 pub struct Footprint<'g> {
     /// Which.
     pub device: &'g Device,
     /// Bytes of allocations, by our ledger.
     pub used: u64,
-    /// Bytes besides, for contexts and modules; `None` where NVML does not name the process.
-    pub besides: Option<u64>,
-    /// What was free before.
-    pub free: u64,
+    /// Bytes besides, for contexts and modules: as NVML says, or where it does not name the process (in a container) as much of
+    /// what is in no account as a context takes.
+    pub besides: u64,
 }
 
 /// What can be seen without asking.
@@ -123,20 +125,19 @@ pub fn look_closely(guest: &'static Guest) -> Result<Vec<Footprint<'static>>, Re
             continue;
         }
         let free = card.free_bytes().ok_or((Why::NoNvml, 0))?;
+        device.ledger.say_free(free);
         footprints.push(Footprint {
             device,
             used,
-            besides: own.map(|own| own.saturating_sub(used)),
-            free,
+            besides: match own {
+                Some(own) => own.saturating_sub(used),
+                None => device.ledger.outside().min(A_CONTEXT),
+            },
         });
     }
     let bytes = footprints
         .iter()
-        .map(|footprint| {
-            footprint
-                .used
-                .saturating_add(footprint.besides.unwrap_or(0))
-        })
+        .map(|footprint| footprint.used.saturating_add(footprint.besides))
         .fold(0, u64::saturating_add);
     guest.registration.say_host_bytes(bytes);
     // Looked at again behind our own announcement: of two that begin at once each sees the other.

@@ -1,7 +1,8 @@
 //! What NVML says is free on the cards, asked by a thread of its own.
 //!
-//! Whether NVML answers in a process that is checkpointed is the driver's affair. The mover asks here and does not wait for long:
-//! without an answer it relies on the accounts and on what was last seen outside of them.
+//! In a process that is checkpointed NVML does not answer before it is back (580.159.04): a lock inside it is taken. The mover asks
+//! here, waits for a moment, and asks no more while a question is open: it relies on the accounts then, and on what was seen
+//! outside of them before it went, or by others since.
 #![allow(unsafe_code, reason = "gives the thread its name")]
 
 use std::{
@@ -21,13 +22,16 @@ use crate::{
 };
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Bytes free on a device, if NVML says so in time.
 pub fn free_bytes(guest: &'static Guest, device: &Device) -> Option<u64> {
     let gauge = &guest.residence.gauge;
     if !gauge.is_started.swap(true, Relaxed) && !own_thread::start_large(guest, body) {
         gauge.is_started.store(false, Relaxed);
+        return None;
+    }
+    if gauge.asked.load(Relaxed) != gauge.answered.load(Acquire) {
         return None;
     }
     let question = gauge.asked.fetch_add(1, Relaxed).wrapping_add(1);

@@ -52,10 +52,6 @@ const OUT: u64 = 2_000_000_000;
 const BACK: u64 = 5_000_000_000;
 /// NVML is a second behind; what it says of the time after a step is read so much later.
 const BEHIND: u64 = 1_500_000_000;
-/// What a context may take where nothing could be measured.
-const A_CONTEXT: u64 = 640 << 20;
-/// More than one context takes: what is measured beyond it is another program's.
-const MANY_CONTEXTS: u64 = 2 << 30;
 
 /// Starts it; from here on the process is on its way.
 pub fn start(guest: &'static Guest, cause: Cause) {
@@ -188,7 +184,7 @@ impl Mover {
         let bytes = footprints
             .iter()
             .map(|footprint| {
-                let besides = footprint.besides.unwrap_or(0);
+                let besides = footprint.besides;
                 footprint.device.ledger.evict(besides)
             })
             .fold(0, u64::saturating_add);
@@ -268,19 +264,12 @@ impl Mover {
     /// On the host, until it is wanted.
     fn stay_away(&mut self, footprints: &[Footprint<'static>]) {
         let residence = &self.guest.residence;
-        let out_ns = clock::now();
         let mut stuck = 0;
-        let mut measured = false;
-        let mut besides: Vec<Option<u64>> = footprints.iter().map(|f| f.besides).collect();
         loop {
             // ORDER: what is rung for after a look ends the sleep.
             let rung = residence.bell().load(std::sync::atomic::Ordering::Acquire);
             if residence.ended.load(Relaxed) {
                 return;
-            }
-            if !measured && clock::now() >= out_ns.saturating_add(BEHIND) {
-                measured = true;
-                measure(self.guest, footprints, &mut besides);
             }
             // A call that is there at one look may be one of NVML's, or on its way to the door.
             stuck = if self.is_stuck() { stuck + 1 } else { 0 };
@@ -288,7 +277,7 @@ impl Mover {
                 residence.want();
             }
             if self.may_come_back() {
-                match self.come_back(footprints, &besides) {
+                match self.come_back(footprints) {
                     Return::Done | Return::Leaving | Return::Lost => return,
                     Return::NotNow => {}
                 }
@@ -314,14 +303,14 @@ impl Mover {
     }
 
     /// Back, once there is room for all of it.
-    fn come_back(&mut self, footprints: &[Footprint<'static>], besides: &[Option<u64>]) -> Return {
+    fn come_back(&mut self, footprints: &[Footprint<'static>]) -> Return {
         let (guest, residence) = (self.guest, &self.guest.residence);
         let bytes = guest.registration.evicted_bytes();
         residence.set_phase(Phase::Returning);
         self.say(Phase::Returning, bytes, 0);
         let mut places = Vec::new();
-        for (footprint, besides) in footprints.iter().zip(besides) {
-            match self.reserve(footprint, besides.unwrap_or(A_CONTEXT)) {
+        for footprint in footprints {
+            match self.reserve(footprint) {
                 Ok(place) => places.push(place),
                 Err(why_not) => {
                     if matches!(why_not, Return::NotNow) {
@@ -355,14 +344,18 @@ impl Mover {
     }
 
     /// Waits in line for room on one device: what the limits that are shared with others leave, and what the card has.
-    fn reserve(&self, footprint: &Footprint<'static>, besides: u64) -> Result<Room, Return> {
+    fn reserve(&self, footprint: &Footprint<'static>) -> Result<Room, Return> {
         let ledger = &footprint.device.ledger;
-        let bytes = ledger.evicted().saturating_add(besides);
+        let bytes = ledger.evicted().saturating_add(footprint.besides);
+        // What it had whole must fit again, however little was beside it.
+        let most = footprint
+            .device
+            .total_bytes
+            .saturating_sub(ledger.outside());
+        let margin = margin(bytes).min(most.saturating_sub(bytes));
         let want = Want {
             bytes,
-            kind: WantKind::Return {
-                margin: margin(bytes),
-            },
+            kind: WantKind::Return { margin },
         };
         let denial = Denial {
             limit: Limit::Device,
@@ -388,7 +381,7 @@ impl Mover {
             place.make_room(now);
             if let Look::Granted(reservation) = place.look(now) {
                 // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
-                if free.is_none_or(|free| free >= bytes.saturating_add(margin(bytes))) {
+                if free.is_none_or(|free| free >= bytes.saturating_add(margin)) {
                     return Ok((place, reservation));
                 }
                 place.refused_by_device(now);
@@ -415,18 +408,6 @@ fn margin(bytes: u64) -> u64 {
 
 /// A place in a device's line, and the bytes that it was for.
 type Room = (Place<'static>, Reservation<'static>);
-
-/// What contexts took, where NVML did not name the process: what became free besides our allocations.
-fn measure(guest: &'static Guest, footprints: &[Footprint<'_>], besides: &mut [Option<u64>]) {
-    for (footprint, besides) in footprints.iter().zip(besides) {
-        if besides.is_none()
-            && let Some(free) = gauge::free_bytes(guest, footprint.device)
-        {
-            let freed = free.saturating_sub(footprint.free);
-            *besides = Some(freed.saturating_sub(footprint.used).min(MANY_CONTEXTS));
-        }
-    }
-}
 
 /// Whether a thread of the application's is in the driver.
 fn is_the_applications_call(thread: &thread::Thread) -> bool {

@@ -192,6 +192,15 @@ fn a_program_that_is_linked_to_the_driver_is_brought_back_by_a_call_without_a_ho
 }
 
 #[test]
+fn a_thread_that_waits_in_nvml_brings_it_back() {
+    let bed = Testbed::new();
+    let mut client = with_memory(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")]);
+    client.reaches(Phase::Evicted);
+    client.ok("nvml 0");
+    assert_eq!(client.ok(&format!("read a {WORDS}")), [77, 77]);
+}
+
+#[test]
 fn what_another_program_has_brought_back_is_back() {
     let bed = Testbed::new();
     let (mut client, mut other) = (with_memory(&bed, &[]), Client::start(&bed, &[]));

@@ -12,6 +12,7 @@ const BAR1_BYTES: u64 = 256 << 20;
 /// Total and used bytes; a GPU in MIG mode has what its instances use.
 fn of(device: Handle) -> Result<(u64, u64), Fault> {
     let board = Board::of(device)?;
+    board.view.wait_for_a_checkpoint();
     if let Some(instance) = board.instance() {
         return Ok((instance.memory, board.view.used(instance.unit)));
     }

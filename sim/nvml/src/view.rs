@@ -4,7 +4,10 @@
 //! no unit itself but has some.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use gpushare_sim::checkpoint::{self, State};
+use gpushare_sim::clock;
 use gpushare_sim::usage::{self, percent};
 use gpushare_sim::world::{World, uuid_text};
 
@@ -71,6 +74,14 @@ impl View {
     /// All GPUs, by index.
     pub(crate) fn gpus(&self) -> &[Gpu] {
         &self.gpus
+    }
+
+    /// In a process that is checkpointed NVML does not answer before it is back, as the driver's does (580.159.04).
+    pub(crate) fn wait_for_a_checkpoint(&self) {
+        let own = std::process::id();
+        while checkpoint::state(&self.world, own) == Ok(State::Checkpointed) {
+            clock::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The kernel driver's version.
