@@ -3,11 +3,20 @@
 //! Names of programs, paths and cgroups are bytes there: the kernel cuts a thread's name at 15 bytes, inside a
 //! character too. What is no UTF-8 becomes the replacement character and the rest of the file stays readable.
 
-use std::{ffi::OsStr, fs, io, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{self, Read as _},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
 
 /// A whole file; bytes that are no UTF-8 are replaced.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+    // Such a file has no length; without room for most of them at once it would be read in many small parts.
+    let mut bytes = Vec::with_capacity(4096);
+    fs::File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The fields of a `stat` file from field 3 on: state, parent, group, session … The command, field 2, may itself hold
