@@ -49,6 +49,8 @@ impl Turn {
     pub fn admit(&self, guest: &Guest, device: &Device, thread: &Thread) -> Result<bool, Bypass> {
         let lock = guest.registration.lock(device.entry);
         let mut state = self.lock();
+        // Before any wait: what others do with the device meanwhile is no gap of the application's.
+        state.learn_gap();
         let mut decided = false;
         loop {
             if is_evicted() {
@@ -96,7 +98,6 @@ impl Turn {
                     }
                     state.submitted = state.submitted.saturating_add(1);
                     state.allowance = state.allowance.map(|left| left.saturating_sub(1));
-                    state.learn_gap();
                     if state.is_open() {
                         open_gate(device);
                     }

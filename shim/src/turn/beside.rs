@@ -53,7 +53,6 @@ impl Turn {
         state.phase = Phase::Held;
         state.beside = true;
         state.limited = lock.may_have_to_hold_back(now);
-        state.learn_gap();
         lock.begin_activity(now);
         self.held.store(true, Relaxed);
         self.seen_ns.store(now, Relaxed);
@@ -92,7 +91,6 @@ impl Turn {
             return Err(state);
         };
         let now = clock::now();
-        state.learn_gap();
         if !state.limited {
             if state.is_open() {
                 open_gate(device);

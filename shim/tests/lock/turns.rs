@@ -201,6 +201,28 @@ fn busy(policy: &str, variables: &[(&str, &str)]) -> Vec<i64> {
 }
 
 #[test]
+fn equals_that_synchronise_after_each_kernel_have_their_slices_all_the_same() {
+    let stage = Stage::new();
+    let programs = [(); 2]
+        .map(|()| Watched::spawn(&mut stage.spinner("timeslice=40ms order=fair", "3 1000 1")));
+    programs
+        .into_iter()
+        .for_each(|program| drop(last_line(program)));
+    let runs: Vec<usize> = stage
+        .kernels()
+        .chunk_by(|one, next| one.pid == next.pid)
+        .map(<[_]>::len)
+        .collect();
+    // On a busy machine many synchronisations are noticed late, and then the device goes to the other one.
+    let long = runs.iter().filter(|run| **run >= 8).count();
+    assert!(runs.len() > 4, "they take turns: {runs:?}");
+    assert!(
+        long >= 4,
+        "{long} turns of eight kernels and more: {runs:?}"
+    );
+}
+
+#[test]
 fn a_heavier_program_gets_more_of_the_device() {
     let weights = [("GPUSHARE_WEIGHT", "100"), ("GPUSHARE_WEIGHT", "300")];
     let busy = busy("timeslice=4ms order=fair", &weights);
