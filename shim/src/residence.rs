@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What an application may rely on: no call fails because of it, and none is lost; the addresses are the same. What cannot be
-//! undone is tried only when nothing that we know of speaks against it ([`eligible`]). If a step fails all the same, calls are
+//! undone is tried only when nothing that we know of speaks against it (`eligible`). If a step fails all the same, calls are
 //! answered with an error rather than left waiting for ever, one line on stderr says what is lost, and so does the segment.
 
 mod eligible;

@@ -7,7 +7,7 @@
 //!   identity   the same                                                   tenants have read-only descriptions
 //! ```
 //!
-//! What a tenant has of `control` and `identity` was opened through a mount that cannot be written ([`crate::readonly`]),
+//! What a tenant has of `control` and `identity` was opened through a mount that cannot be written (`readonly`),
 //! so that root in a container cannot open it again for writing either.
 //!
 //! A broker that starts finds the files by their names and the state by its inode: among descriptors that it is given, or

@@ -27,7 +27,7 @@
 //! * **Death.** A process may die between any two instructions. `liveness` says how that is noticed, `reap` how what
 //!   it held comes back, and `tests/crash.rs` kills one at every step.
 //! * **Quotas.** No interleaving of any number of processes exceeds one by a byte ([`ledger`], [`protocol::account`]).
-//! * **The line.** Memory that is full is waited for in order, and no free goes unnoticed ([`line`], [`protocol::line`]).
+//! * **The line.** Memory that is full is waited for in order, and no free goes unnoticed ([`mod@line`], [`protocol::line`]).
 //! * **The lock.** Never two holders, direct hand-off, takeover from the dead within microseconds ([`lock`],
 //!   [`protocol::turn`]).
 //! * **Traces.** What a process calls, on one timeline with its waits, holds and denials, while a trace is requested
