@@ -1,0 +1,106 @@
+#!/bin/sh
+# Installs gpushare under PREFIX, or removes it: programs, libraries, manual pages, completions and, under /usr or /usr/local,
+# the unit of the broker. From a checkout, or from a folder that holds bin/, lib/ and assets/ side by side. Needs no root under a
+# prefix of your own. Doing it twice changes nothing.
+#
+#     assets/install.sh ~/.local
+#     assets/install.sh --remove ~/.local
+set -eu
+
+usage() {
+    echo "usage: $0 [--remove] PREFIX        such as ~/.local; /usr/local needs root" >&2
+    exit 2
+}
+fail() {
+    echo "$0: $*" >&2
+    exit 1
+}
+
+remove=
+prefix=
+for word in "$@"; do
+    case $word in
+        --remove) remove=yes ;;
+        -*) usage ;;
+        *) [ -z "$prefix" ] || usage; prefix=$word ;;
+    esac
+done
+case $prefix in
+    "") usage ;;
+    /*) ;;
+    *) prefix=$PWD/$prefix ;;
+esac
+while [ "$prefix" != / ] && [ "${prefix%/}" != "$prefix" ]; do prefix=${prefix%/}; done
+
+assets=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+above=$(dirname -- "$assets")
+
+# Every file: MODE, where it is, where it goes under the prefix. The same list installs and removes.
+programs="gpushare gpushare-top gpushare-workload"
+libraries="libgpushare.so libcuda.so libnvidia_ml.so gpushare-sim-mps"
+files() {
+    for name in $programs; do echo "755 $1/$name bin/$name"; done
+    for name in $libraries; do echo "755 $2/$name lib/gpushare/$name"; done
+    for page in "$assets"/man/*.1; do echo "644 $page share/man/man1/${page##*/}"; done
+    for name in gpushare gpushare-top; do
+        echo "644 $assets/completions/$name.bash share/bash-completion/completions/$name"
+        echo "644 $assets/completions/_$name share/zsh/site-functions/_$name"
+        echo "644 $assets/completions/$name.fish share/fish/vendor_completions.d/$name.fish"
+    done
+    case $prefix in
+        /usr | /usr/local) echo "644 $assets/systemd/gpushare.service lib/systemd/system/gpushare.service" ;;
+    esac
+}
+
+if [ -n "$remove" ]; then
+    files - - | while read -r _ _ to; do
+        rm -f -- "$prefix/$to"
+        # Only what is empty goes, and of the folders that others use as well none but an empty one.
+        folder=$(dirname -- "$to")
+        while [ "$folder" != . ]; do
+            rmdir -- "$prefix/$folder" 2>/dev/null || break
+            folder=$(dirname -- "$folder")
+        done
+    done
+    echo "gpushare is removed from $prefix"
+    exit 0
+fi
+
+if [ -e "$above/Cargo.toml" ]; then
+    bin=${CARGO_TARGET_DIR:-$above/target}/release
+    lib=$bin
+    for name in $programs $libraries; do
+        [ -e "$bin/$name" ] && continue
+        command -v cargo >/dev/null 2>&1 || fail "$bin/$name is not built; install Rust, or use a released archive"
+        echo "building: cargo build --release"
+        # The library alone behind the rest: without what only the tools need.
+        (cd "$above" && cargo build --release --locked && cargo build --release --locked -p gpushare-shim)
+        break
+    done
+else
+    bin=$above/bin
+    lib=$above/lib/gpushare
+fi
+
+files "$bin" "$lib" | while read -r mode from to; do
+    [ -e "$from" ] || fail "$from is missing: this is neither a checkout nor a whole archive"
+    mkdir -p -- "$prefix/$(dirname -- "$to")" || fail "cannot write under $prefix; choose a prefix of your own, or use sudo"
+    # Beside it and then in its place: a program that runs from the old file goes on.
+    cp -- "$from" "$prefix/$to.new" || fail "cannot write $prefix/$to; choose a prefix of your own, or use sudo"
+    # Lines for a debugger are ten times the program; what a backtrace names stays.
+    case $mode in
+        755) strip --strip-debug "$prefix/$to.new" 2>/dev/null || true ;;
+    esac
+    case $to in
+        lib/systemd/*) sed -i "s|/usr/bin/gpushare|$prefix/bin/gpushare|" "$prefix/$to.new" ;;
+    esac
+    chmod "$mode" "$prefix/$to.new"
+    mv -f -- "$prefix/$to.new" "$prefix/$to"
+done || exit 1
+
+echo "gpushare is installed under $prefix"
+case :$PATH: in
+    *:"$prefix/bin":*) ;;
+    *) echo "add $prefix/bin to PATH" ;;
+esac
+echo "next: gpushare doctor"

@@ -1,0 +1,118 @@
+//! `assets/install.sh`: everything in its place, twice the same, and nothing left behind.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// What a released archive has: the programs beside `assets`. Only one of them is run here.
+fn archive() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let root = folder.path();
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets");
+    let copied = Command::new("cp").arg("-r").arg(assets).arg(root).status();
+    assert!(copied.expect("cp").success());
+    for (folder, names) in [
+        ("bin", &["gpushare-top", "gpushare-workload"][..]),
+        (
+            "lib/gpushare",
+            &[
+                "libgpushare.so",
+                "libcuda.so",
+                "libnvidia_ml.so",
+                "gpushare-sim-mps",
+            ],
+        ),
+    ] {
+        fs::create_dir_all(root.join(folder)).expect("a fresh directory");
+        for name in names {
+            fs::write(root.join(folder).join(name), *name).expect("a fresh directory");
+        }
+    }
+    fs::copy(env!("CARGO_BIN_EXE_gpushare"), root.join("bin/gpushare")).expect("our own program");
+    folder
+}
+
+fn install(archive: &Path, words: &[&Path]) -> Output {
+    let mut script = Command::new(archive.join("assets/install.sh"));
+    script.args(words).output().expect("a shell script")
+}
+
+/// Every file below, with its size and mode.
+fn files(below: &Path) -> BTreeMap<PathBuf, (u64, u32)> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![below.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let about = entry.metadata().expect("it was there");
+            if about.is_dir() {
+                folders.push(entry.path());
+            } else {
+                found.insert(
+                    entry.path(),
+                    (about.len(), about.permissions().mode() & 0o777),
+                );
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_ours() {
+    let archive = archive();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let prefix = home.path().join("a prefix");
+    let foreign = prefix.join("share/man/man1/another.1");
+    fs::create_dir_all(foreign.parent().expect("a folder")).expect("a fresh directory");
+    fs::write(&foreign, "not ours").expect("a fresh directory");
+
+    let said = install(archive.path(), &[&prefix]);
+    assert!(said.status.success(), "{said:?}");
+    let first = files(&prefix);
+    let mode = |name: &str| first.get(&prefix.join(name)).map(|(_, mode)| *mode);
+    for (name, wanted) in [
+        ("bin/gpushare", 0o755),
+        ("bin/gpushare-top", 0o755),
+        ("lib/gpushare/libgpushare.so", 0o755),
+        ("share/man/man1/gpushare.1", 0o644),
+        ("share/zsh/site-functions/_gpushare", 0o644),
+    ] {
+        assert_eq!(mode(name), Some(wanted), "{name}");
+    }
+    let version = Command::new(prefix.join("bin/gpushare"))
+        .arg("--version")
+        .output();
+    assert!(version.expect("it runs").status.success());
+
+    let said = install(archive.path(), &[&prefix]);
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(files(&prefix), first);
+
+    let said = install(archive.path(), &[Path::new("--remove"), &prefix]);
+    assert!(said.status.success(), "{said:?}");
+    let left: Vec<PathBuf> = files(&prefix).into_keys().collect();
+    assert_eq!(left, [foreign]);
+    assert!(!prefix.join("lib").exists() && !prefix.join("bin").exists());
+}
+
+#[test]
+fn a_half_archive_and_a_word_too_many_are_refused_with_a_sentence() {
+    let archive = archive();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    for words in [
+        &[][..],
+        &[home.path(), home.path()],
+        &[Path::new("--purge")],
+    ] {
+        assert_eq!(install(archive.path(), words).status.code(), Some(2));
+    }
+    fs::remove_file(archive.path().join("lib/gpushare/libgpushare.so")).expect("it was there");
+    let said = install(archive.path(), &[home.path()]);
+    assert_eq!(said.status.code(), Some(1));
+    let why = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(why.contains("libgpushare.so is missing"), "{why}");
+}
