@@ -110,6 +110,8 @@ pub(super) fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     let mut policy = LockPolicy {
         kind,
         sync_skips: skips.unwrap_or(0),
+        // Under the wrapper nothing of the last holder's was left when the next one began.
+        overlap_ns: 0,
         ..LockPolicy::default()
     };
     if let PolicyKind::Timeslice(ns) = kind {

@@ -266,8 +266,9 @@ fn cuda_override_max_sync_ms_is_a_timeslice() {
     ])
     .limits;
     assert_eq!(
-        limits.policy.map(|policy| policy.kind),
-        Some(PolicyKind::Timeslice(2_500_000))
+        limits.policy.map(|policy| (policy.kind, policy.overlap_ns)),
+        Some((PolicyKind::Timeslice(2_500_000), 0)),
+        "exclusive, as the wrapper was"
     );
     assert_eq!(limits.policy_source, alias("CUDA_OVERRIDE_MAX_SYNC_MS"));
     let limits = environment(&[("CUDA_OVERRIDE_MAX_SYNC_MS", "0.001")]).limits;
