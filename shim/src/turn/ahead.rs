@@ -34,6 +34,8 @@ pub struct Ahead {
     spare: Vec<Mark>,
     /// Submissions not known to be done.
     queued: u64,
+    /// More may be queued than that: it was given up, or could have no event behind it.
+    is_more: bool,
     pace: Pace,
 }
 
@@ -196,10 +198,14 @@ impl Ahead {
         true
     }
 
-    /// Whether what is queued is done within so long, as far as can be told; nothing more goes in meanwhile.
+    /// Whether what is queued is known to be done within so long; nothing more goes in meanwhile. Whether all of it is done, the
+    /// streams tell.
     pub fn is_nearly_done(&mut self, within_ns: u64, now_ns: u64) -> bool {
         self.cover_all(now_ns);
         self.take_done(now_ns);
+        if self.is_more || self.queued == 0 {
+            return false;
+        }
         let first = self.tickets.front().map_or(0, |ticket| ticket.count);
         self.pace
             .rest(self.queued, first, now_ns)
@@ -255,7 +261,10 @@ impl Ahead {
                 count,
                 recorded_ns: now_ns,
             }),
-            None => self.queued = self.queued.saturating_sub(u64::from(count)),
+            None => {
+                self.queued = self.queued.saturating_sub(u64::from(count));
+                self.is_more = true;
+            }
         }
     }
 
@@ -280,12 +289,14 @@ impl Ahead {
             .extend(self.tickets.drain(..).map(|ticket| ticket.mark));
         self.uncovered.clear();
         self.queued = 0;
+        self.is_more = false;
     }
 
     /// Nothing is known any more of what is queued; what one submission takes is.
     pub fn forget_all(&mut self) {
         self.forget(|_| true);
         self.queued = 0;
+        self.is_more = true;
     }
 }
 
@@ -312,7 +323,7 @@ fn within(context: usize, work: impl FnOnce()) {
 
 #[cfg(test)]
 mod tests {
-    use super::Pace;
+    use super::{Ahead, Pace};
 
     const MS: u64 = 1_000_000;
 
@@ -390,6 +401,21 @@ mod tests {
         );
         assert!(rest(17) < rest(16));
         assert_eq!(rest(100), rest(50), "the two behind it have not begun");
+    }
+
+    #[test]
+    fn what_was_given_up_or_has_no_event_is_never_nearly_done() {
+        let mut ahead = Ahead::default();
+        ahead.pace.mean_ns = MS;
+        assert!(!ahead.is_nearly_done(2 * MS, 0), "the streams tell");
+        ahead.queued = 1;
+        assert!(ahead.is_nearly_done(2 * MS, 0));
+        ahead.forget_all();
+        ahead.queued = 1;
+        assert!(!ahead.is_nearly_done(2 * MS, 0), "more may be queued");
+        ahead.finished();
+        ahead.queued = 1;
+        assert!(ahead.is_nearly_done(2 * MS, 0), "all of that is done");
     }
 
     #[test]

@@ -37,13 +37,14 @@ impl Stopped {
         }
     }
 
-    /// Waits, not longer than grace, until all that was submitted is done. Returns whether it is.
-    fn drain(&mut self, guest: &Guest, device: &Device) -> bool {
+    /// Waits, not longer than grace, until all that was submitted is done, or what is left takes no longer than so long. Returns
+    /// whether it is.
+    fn drain(&mut self, guest: &Guest, device: &Device, within_ns: u64) -> bool {
         let deadline = clock::now().saturating_add(self.grace_ns);
-        self.drain_until(guest, device, deadline, 0)
+        self.drain_until(guest, device, deadline, within_ns)
     }
 
-    /// The same, until then, or until what is left takes no longer than so long.
+    /// The same, until then.
     pub(super) fn drain_until(
         &mut self,
         guest: &Guest,
@@ -97,7 +98,7 @@ impl Turn {
         let Some(mut stopped) = self.stop(device) else {
             return;
         };
-        let drained = stopped.drain(guest, device);
+        let drained = stopped.drain(guest, device, 0);
         let took = clock::now().saturating_sub(stopped.counted_from_ns);
         if lock.is_due(took) {
             self.end(guest, device, stopped, drained, Reason::Count);
@@ -168,8 +169,7 @@ impl Turn {
                 Reason::Slice | Reason::Sync => stopped.overlap_ns,
                 _ => 0,
             };
-            let deadline = clock::now().saturating_add(stopped.grace_ns);
-            stopped.drain_until(guest, device, deadline, within_ns)
+            stopped.drain(guest, device, within_ns)
         };
         if matches!(reason, Reason::Slice | Reason::Paused) && !together {
             self.learn(&lock);
