@@ -92,6 +92,50 @@ pub fn export_of(_name: &CStr) -> *mut c_void {
     null_mut()
 }
 
+/// Keeps all registers that a call's arguments may be in, and r10 and r11, which the stubs use; the stack is aligned then.
+#[cfg(target_arch = "x86_64")]
+macro_rules! keep_arguments {
+    () => {
+        concat!(
+            "push rdi\n.cfi_adjust_cfa_offset 8\n",
+            "push rsi\n.cfi_adjust_cfa_offset 8\n",
+            "push rdx\n.cfi_adjust_cfa_offset 8\n",
+            "push rcx\n.cfi_adjust_cfa_offset 8\n",
+            "push r8\n.cfi_adjust_cfa_offset 8\n",
+            "push r9\n.cfi_adjust_cfa_offset 8\n",
+            "push r10\n.cfi_adjust_cfa_offset 8\n",
+            "push r11\n.cfi_adjust_cfa_offset 8\n",
+            "sub rsp, 72\n.cfi_adjust_cfa_offset 72\n",
+            "movups xmmword ptr [rsp], xmm0\n",
+            "movups xmmword ptr [rsp + 16], xmm1\n",
+            "movups xmmword ptr [rsp + 32], xmm2\n",
+            "movups xmmword ptr [rsp + 48], xmm3\n",
+        )
+    };
+}
+
+/// Puts them back.
+#[cfg(target_arch = "x86_64")]
+macro_rules! restore_arguments {
+    () => {
+        concat!(
+            "movups xmm0, xmmword ptr [rsp]\n",
+            "movups xmm1, xmmword ptr [rsp + 16]\n",
+            "movups xmm2, xmmword ptr [rsp + 32]\n",
+            "movups xmm3, xmmword ptr [rsp + 48]\n",
+            "add rsp, 72\n.cfi_adjust_cfa_offset -72\n",
+            "pop r11\n.cfi_adjust_cfa_offset -8\n",
+            "pop r10\n.cfi_adjust_cfa_offset -8\n",
+            "pop r9\n.cfi_adjust_cfa_offset -8\n",
+            "pop r8\n.cfi_adjust_cfa_offset -8\n",
+            "pop rcx\n.cfi_adjust_cfa_offset -8\n",
+            "pop rdx\n.cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n.cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n.cfi_adjust_cfa_offset -8\n",
+        )
+    };
+}
+
 /// The exports of functions without a hook, for programs that are linked to the driver: the linker finds ours first.
 #[cfg(target_arch = "x86_64")]
 mod linked {
@@ -152,45 +196,11 @@ mod linked {
     unsafe extern "C" fn find_and_go() {
         std::arch::naked_asm!(
             ".cfi_startproc",
-            "push rdi",
-            ".cfi_adjust_cfa_offset 8",
-            "push rsi",
-            ".cfi_adjust_cfa_offset 8",
-            "push rdx",
-            ".cfi_adjust_cfa_offset 8",
-            "push rcx",
-            ".cfi_adjust_cfa_offset 8",
-            "push r8",
-            ".cfi_adjust_cfa_offset 8",
-            "push r9",
-            ".cfi_adjust_cfa_offset 8",
-            "sub rsp, 72",
-            ".cfi_adjust_cfa_offset 72",
-            "movups xmmword ptr [rsp], xmm0",
-            "movups xmmword ptr [rsp + 16], xmm1",
-            "movups xmmword ptr [rsp + 32], xmm2",
-            "movups xmmword ptr [rsp + 48], xmm3",
+            keep_arguments!(),
             "mov edi, r11d",
             "call {find}",
-            "mov r11, rax",
-            "movups xmm0, xmmword ptr [rsp]",
-            "movups xmm1, xmmword ptr [rsp + 16]",
-            "movups xmm2, xmmword ptr [rsp + 32]",
-            "movups xmm3, xmmword ptr [rsp + 48]",
-            "add rsp, 72",
-            ".cfi_adjust_cfa_offset -72",
-            "pop r9",
-            ".cfi_adjust_cfa_offset -8",
-            "pop r8",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rcx",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rdx",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rsi",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rdi",
-            ".cfi_adjust_cfa_offset -8",
+            "mov qword ptr [rsp + 72], rax", // where r11 is kept
+            restore_arguments!(),
             "jmp r11",
             ".cfi_endproc",
             find = sym find,
@@ -304,51 +314,9 @@ std::arch::global_asm!(
     "2:",
     "mov dword ptr [rax + {inside}], 0",
     "3:",
-    "push rdi",
-    ".cfi_adjust_cfa_offset 8",
-    "push rsi",
-    ".cfi_adjust_cfa_offset 8",
-    "push rdx",
-    ".cfi_adjust_cfa_offset 8",
-    "push rcx",
-    ".cfi_adjust_cfa_offset 8",
-    "push r8",
-    ".cfi_adjust_cfa_offset 8",
-    "push r9",
-    ".cfi_adjust_cfa_offset 8",
-    "push r10",
-    ".cfi_adjust_cfa_offset 8",
-    "push r11",
-    ".cfi_adjust_cfa_offset 8",
-    "sub rsp, 72", // aligned
-    ".cfi_adjust_cfa_offset 72",
-    "movups xmmword ptr [rsp], xmm0",
-    "movups xmmword ptr [rsp + 16], xmm1",
-    "movups xmmword ptr [rsp + 32], xmm2",
-    "movups xmmword ptr [rsp + 48], xmm3",
+    keep_arguments!(),
     "call {clear_the_way}",
-    "movups xmm0, xmmword ptr [rsp]",
-    "movups xmm1, xmmword ptr [rsp + 16]",
-    "movups xmm2, xmmword ptr [rsp + 32]",
-    "movups xmm3, xmmword ptr [rsp + 48]",
-    "add rsp, 72",
-    ".cfi_adjust_cfa_offset -72",
-    "pop r11",
-    ".cfi_adjust_cfa_offset -8",
-    "pop r10",
-    ".cfi_adjust_cfa_offset -8",
-    "pop r9",
-    ".cfi_adjust_cfa_offset -8",
-    "pop r8",
-    ".cfi_adjust_cfa_offset -8",
-    "pop rcx",
-    ".cfi_adjust_cfa_offset -8",
-    "pop rdx",
-    ".cfi_adjust_cfa_offset -8",
-    "pop rsi",
-    ".cfi_adjust_cfa_offset -8",
-    "pop rdi",
-    ".cfi_adjust_cfa_offset -8",
+    restore_arguments!(),
     "test eax, eax",
     "je .Lgpushare_through",
     "cmp eax, {straight_on}",
