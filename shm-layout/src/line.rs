@@ -249,7 +249,7 @@ impl<'r> Ledger<'r> {
 
     /// The others in line that count: alive, not stopped, not paused.
     fn others(&self, now_ns: u64) -> impl Iterator<Item = Standing> + use<'_, 'r> {
-        self.others_at(now_ns).filter_map(move |(id, slot, entry)| {
+        self.others_in_line().filter_map(move |(id, slot, entry)| {
             let fresh = now_ns.saturating_sub(entry.line_pulse.load(Ordering::Relaxed)) < STALE_NS;
             if !fresh || liveness::mark_of(&slot.keeper) == Mark::Dead {
                 return None;
@@ -267,9 +267,8 @@ impl<'r> Ledger<'r> {
         })
     }
 
-    fn others_at(
+    fn others_in_line(
         &self,
-        _now_ns: u64,
     ) -> impl Iterator<Item = (SlotId, &'r Slot, &'r DeviceEntry)> + use<'r> {
         let me = self.seat.slot();
         let state = self.seat.segments().state();
@@ -425,9 +424,8 @@ impl<'r> Place<'r> {
                 }
             }
         }
-        let hopeless = self.want.kind == WantKind::Allocation
-            && stalled_for >= 2 * STALL_NS
-            && self.is_last(now_ns);
+        let hopeless =
+            self.want.kind == WantKind::Allocation && stalled_for >= 2 * STALL_NS && self.is_last();
         if over || hopeless {
             return Look::Refused(self.denial.get());
         }
@@ -443,7 +441,7 @@ impl<'r> Place<'r> {
         futex::wait(&self.ledger.device.line_bell, self.bell.get(), timeout);
         let passed = crate::clock::now().saturating_sub(self.looked_ns.get());
         if passed < BREATH_NS {
-            // Nobody wakes this word.
+            // No process wakes this word.
             let never = crate::primitive::AtomicU32::new(0);
             futex::wait(&never, 0, BREATH_NS - passed);
         }
@@ -546,9 +544,9 @@ impl<'r> Place<'r> {
     }
 
     /// Whether no other allocation that waits for more than its own quota comes behind.
-    fn is_last(&self, now_ns: u64) -> bool {
+    fn is_last(&self) -> bool {
         let mine = self.standing.get();
-        let mut behind = self.ledger.others_at(now_ns).filter(|(_, _, entry)| {
+        let mut behind = self.ledger.others_in_line().filter(|(_, _, entry)| {
             let (blocked, is_return) = Blocked::of_word(entry.line_limit.load(Ordering::Relaxed));
             let ticket = entry.line_ticket.load(Ordering::Relaxed);
             blocked != Blocked::Quota && !is_return && ticket > mine.ticket
