@@ -60,15 +60,26 @@ fn kept<T>(device: i32, act: impl FnOnce(&mut Kept) -> T) -> T {
     act(lock(&KEPT).entry(device).or_default())
 }
 
-/// Makes sure that a device keeps so many bytes beside those in use.
-fn supply(device: i32, bytes: u64) -> CUresult {
+/// What a launch or an upload wants of one device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wanted {
+    /// Bytes beside those in use.
+    bytes: u64,
+    /// Of these, bytes that are in use from now on.
+    live: u64,
+}
+
+/// Makes sure that a device keeps as many bytes, and counts what is in use from now on in the same step: a trim in
+/// another thread must not take it away in between.
+fn supply(device: i32, wanted: Wanted) -> CUresult {
     let take = || {
         kept(device, |kept| {
-            let more = (kept.live + bytes).saturating_sub(kept.reserved);
+            let more = (kept.live + wanted.bytes).saturating_sub(kept.reserved);
             if more > 0 {
                 capacity::take_free(device, more)?;
             }
             kept.reserved += more;
+            kept.live += wanted.live;
             kept.used_high = kept.used_high.max(kept.reserved);
             kept.reserved_high = kept.reserved_high.max(kept.reserved);
             Ok(())
@@ -80,20 +91,43 @@ fn supply(device: i32, bytes: u64) -> CUresult {
     })
 }
 
-/// Makes sure that there is memory for all of these at once.
-pub fn supply_all(allocations: &[&Arc<Allocation>]) -> CUresult {
-    let mut wanted: BTreeMap<i32, u64> = BTreeMap::new();
-    for allocation in allocations {
-        let bytes = if allocation.is_live() {
-            0
-        } else {
-            allocation.bytes
-        };
-        *wanted.entry(allocation.device).or_default() += bytes;
+fn supply_all(wanted: &BTreeMap<i32, Wanted>) -> CUresult {
+    for (device, one) in wanted {
+        supply(*device, *one).inspect_err(|_| {
+            for (before, one) in wanted.range(..device) {
+                kept(*before, |kept| kept.live -= one.live);
+            }
+        })?;
     }
-    wanted
-        .into_iter()
-        .try_for_each(|(device, bytes)| supply(device, bytes))
+    Ok(())
+}
+
+/// Takes memory for all of these at once, ahead of their launch.
+pub fn upload(allocations: &[&Arc<Allocation>]) -> CUresult {
+    let mut wanted: BTreeMap<i32, Wanted> = BTreeMap::new();
+    for allocation in allocations.iter().filter(|one| !one.is_live()) {
+        wanted.entry(allocation.device).or_default().bytes += allocation.bytes;
+    }
+    supply_all(&wanted)
+}
+
+/// Takes memory for all of these at once; those that the launch does not free are in use from then on.
+pub fn launch(allocations: &[&Arc<Allocation>], frees: impl Fn(u64) -> bool) -> CUresult {
+    let mut wanted: BTreeMap<i32, Wanted> = BTreeMap::new();
+    let new = || allocations.iter().filter(|one| !one.is_live());
+    let stay = || new().filter(|one| !frees(one.address));
+    for allocation in new() {
+        wanted.entry(allocation.device).or_default().bytes += allocation.bytes;
+    }
+    for allocation in stay() {
+        wanted.entry(allocation.device).or_default().live += allocation.bytes;
+    }
+    supply_all(&wanted)?;
+    for allocation in stay() {
+        *lock(&allocation.live) = true;
+        LIVE.insert(allocation.address, Arc::clone(allocation));
+    }
+    Ok(())
 }
 
 /// Gives back what a device keeps and no allocation is using.
@@ -155,16 +189,6 @@ impl Allocation {
     /// A launch has allocated it, and it has not been freed since.
     pub fn is_live(&self) -> bool {
         *lock(&self.live)
-    }
-
-    /// A launch allocates it, and does not free it.
-    pub fn begin(self: &Arc<Self>) {
-        let mut live = lock(&self.live);
-        if !*live {
-            *live = true;
-            kept(self.device, |kept| kept.live += self.bytes);
-            LIVE.insert(self.address, Arc::clone(self));
-        }
     }
 }
 

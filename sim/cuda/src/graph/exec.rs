@@ -199,7 +199,7 @@ impl Exec {
     /// Takes the memory of the graph's allocations ahead of a launch.
     pub fn upload(&self) -> CUresult {
         let steps = lock(&self.steps);
-        graph_memory::supply_all(&allocations(&steps))
+        graph_memory::upload(&allocations(&steps))
     }
 
     /// Takes the memory of the graph's allocations and allocates them.
@@ -208,14 +208,11 @@ impl Exec {
         if self.flags & AUTO_FREE == 0 && all.iter().any(|one| one.is_live()) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        graph_memory::supply_all(&all)?;
-        for allocation in all {
-            let frees = |step: &&Step| matches!(step.node, Node::Free(address) if address == allocation.address());
-            if !flat(steps).iter().any(frees) {
-                allocation.begin();
-            }
-        }
-        Ok(())
+        let freed = |address| {
+            let frees = |step: &&Step| matches!(step.node, Node::Free(freed) if freed == address);
+            flat(steps).iter().any(frees)
+        };
+        graph_memory::launch(&all, freed)
     }
 
     /// Takes another graph's parameters over, if it has the same shape. Else: the driver's reason, and

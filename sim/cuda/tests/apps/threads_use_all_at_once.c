@@ -55,6 +55,24 @@ static void captured(Any stream, size_t bytes) {
     DO(cuGraphExecDestroy(exec));
 }
 
+// Another thread trims between a launch that is on its way and what it allocates.
+static void lasting(Any stream, size_t bytes) {
+    Any graph, exec, node;
+    DO(cuGraphCreate(&graph, 0));
+    GraphAlloc alloc = {.pool = {.type = 1, .location = {1, 0}}, .bytes = bytes};
+    DO(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+    DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int launch = 0; launch < 20; launch++) {
+        if (allowed(cuGraphLaunch(exec, stream))) {
+            DO(cuStreamSynchronize(stream));
+            DO(cuMemFree_v2(alloc.address));
+        }
+        DO(cuDeviceGraphMemTrim(0));
+    }
+    DO(cuGraphExecDestroy(exec));
+    DO(cuGraphDestroy(graph));
+}
+
 static void *work(void *number) {
     unsigned seed = (unsigned)(size_t)number * 2654435761u + 1;
     PoolProps props = {.type = 1, .location = {1, 0}};
@@ -67,12 +85,13 @@ static void *work(void *number) {
     for (int round = 0; round < ROUNDS; round++) {
         seed = seed * 1664525 + 1013904223;
         size_t bytes = 4096 + (seed >> 8) % (12 << 20) / 4 * 4;
-        switch ((seed >> 4) % 5) {
+        switch ((seed >> 4) % 6) {
         case 0: ordered(stream, pool, bytes); break;
         case 1: linear(bytes); break;
         case 2: mapped(); break;
         case 3: captured(stream, bytes); break;
         case 4: DO(cuStreamSynchronize(stream)); break;
+        case 5: lasting(stream, bytes); break;
         }
     }
     DO(cuStreamSynchronize(stream));
