@@ -1,8 +1,14 @@
 //! The dashboard, from samples to what is on the screen.
 
 mod actions;
+mod alerts;
+mod devices;
+mod dialogs;
 mod frames;
 mod gallery;
+mod hands;
+mod helps;
 mod state;
 mod support;
 mod torture;
+mod traces;

@@ -3,12 +3,13 @@
 use shm_layout::Change;
 use shm_layout::trace::{DEFAULT_RECORDS, size};
 
-use super::{READ_ONLY, UNMANAGED, gpus, say, subject};
+use super::{READ_ONLY, UNMANAGED, say, subject};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
 use crate::edit::targets::{self, Chosen};
 use crate::sample::{ProcessSample, SlotId, TraceView};
 use crate::text::units::{human_size, short_count};
+use crate::top::dialog::gpus;
 use crate::top::operator::Task;
 use crate::top::overlay::{Overlay, Question};
 use crate::top::state::State;

@@ -1,0 +1,156 @@
+//! The keys of the lists that lie over the screen: edits, commands, reasons, and the line of the filter.
+
+use crossterm::event::{Event, KeyCode, KeyEvent};
+use tui_input::backend::crossterm::EventHandler;
+
+use super::{Next, READ_ONLY, act, say};
+use crate::edit::audit::{Entry, Outcome};
+use crate::top::operator::Task;
+use crate::top::overlay::{AuditList, Commands, FilterLine, Overlay, Question};
+use crate::top::state::filter::Filter;
+use crate::top::state::{Choices, State};
+use crate::top::{view, why};
+
+pub(super) fn why_key(state: &mut State, at: usize, key: KeyEvent) {
+    let all = why::explain(state.data(), state.choices.gpu);
+    let last = all.len().saturating_sub(1);
+    let at = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => (at + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
+        KeyCode::Enter if state.choices.read_only => return say(state, READ_ONLY, true),
+        KeyCode::Enter => {
+            let remedy = all.get(at.min(last)).and_then(|why| why.remedy.clone());
+            let Some(remedy) = remedy else {
+                state.overlay = Some(Overlay::Why(at));
+                return say(state, "no setting would help this one", false);
+            };
+            let lines = view::wrapped(&remedy.effect, 66).into_iter();
+            let after = "After ten minutes what holds now comes back by itself.".to_owned();
+            state.overlay = Some(Overlay::Question(Box::new(Question {
+                title: format!("{}: {} for 10m?", remedy.request.target, remedy.what),
+                lines: lines.chain([after]).collect(),
+                task: Task::Edit(Box::new(remedy.request)),
+            })));
+            return;
+        }
+        _ => return,
+    };
+    state.overlay = Some(Overlay::Why(at));
+}
+
+pub(super) fn commands_key(state: &mut State, mut commands: Commands, key: KeyEvent) -> Next {
+    let found = commands.found(state.choices.screen.place());
+    let last = found.len().saturating_sub(1);
+    match key.code {
+        KeyCode::Esc => return Next::Continue,
+        KeyCode::Enter => {
+            let chosen = found.get(commands.at.min(last)).map(|key| key.action);
+            return chosen.map_or(Next::Continue, |action| act(state, action));
+        }
+        KeyCode::Down | KeyCode::Tab => commands.at = (commands.at + 1).min(last),
+        KeyCode::Up | KeyCode::BackTab => commands.at = commands.at.saturating_sub(1),
+        KeyCode::PageDown => commands.at = (commands.at + 10).min(last),
+        KeyCode::PageUp => commands.at = commands.at.saturating_sub(10),
+        _ => {
+            commands.input.handle_event(&Event::Key(key));
+            commands.at = 0;
+        }
+    }
+    state.overlay = Some(Overlay::Commands(commands));
+    Next::Continue
+}
+
+/// Where a text of so many lines is scrolled to by a key; `None` for a key that closes it.
+pub(super) fn scrolled(scroll: usize, lines: usize, key: KeyEvent) -> Option<usize> {
+    match key.code {
+        KeyCode::Down | KeyCode::Char('j') => Some((scroll + 1).min(lines)),
+        KeyCode::Up | KeyCode::Char('k') => Some(scroll.saturating_sub(1)),
+        KeyCode::PageDown | KeyCode::Char(' ') => Some((scroll + 10).min(lines)),
+        KeyCode::PageUp => Some(scroll.saturating_sub(10)),
+        KeyCode::Home => Some(0),
+        _ => None,
+    }
+}
+
+pub(super) fn audit_key(state: &mut State, mut list: AuditList, key: KeyEvent) -> Next {
+    let last = list
+        .entries
+        .as_ref()
+        .map_or(0, |entries| entries.len().saturating_sub(1));
+    let mut next = Next::Continue;
+    let asked = std::mem::take(&mut list.asking);
+    match key.code {
+        KeyCode::Enter | KeyCode::Char('y') if asked => {
+            if let Some(entry) = list.entry() {
+                next = Next::Do(Task::Undo(Box::new(entry.clone())));
+                list.message = Some(format!("undoing edit {} …", entry.number));
+            }
+        }
+        // Anything else means no, and nothing more.
+        _ if asked => {}
+        KeyCode::Enter => list.whole = !list.whole && list.entry().is_some(),
+        KeyCode::Esc if list.whole => list.whole = false,
+        KeyCode::Esc | KeyCode::Char('q' | 'a') => return Next::Continue,
+        KeyCode::Down | KeyCode::Char('j') => list.selected = (list.selected + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => list.selected = list.selected.saturating_sub(1),
+        KeyCode::PageDown => list.selected = (list.selected + 10).min(last),
+        KeyCode::PageUp => list.selected = list.selected.saturating_sub(10),
+        KeyCode::Char('u') if state.choices.read_only => list.message = Some(READ_ONLY.into()),
+        KeyCode::Char('u') => match list.entry().map(not_to_undo) {
+            None => {}
+            Some(Some(why)) => list.message = Some(why),
+            Some(None) => {
+                list.message = None;
+                list.asking = true;
+            }
+        },
+        _ => {}
+    }
+    state.overlay = Some(Overlay::Audit(list));
+    next
+}
+
+/// Why there is nothing to undo; whether it still can be, the operator's thread finds out.
+fn not_to_undo(entry: &Entry) -> Option<String> {
+    let record = &entry.record;
+    let number = entry.number;
+    match (record.result, record.undoes, &record.restore) {
+        (Outcome::Refused, ..) => Some(format!(
+            "edit {number} was refused: there is nothing to undo"
+        )),
+        (_, Some(_), _) => Some(format!(
+            "edit {number} is an undo itself; make the original edit again instead"
+        )),
+        (_, _, None) => Some(format!(
+            "edit {number} does not record the earlier value; set the value by hand"
+        )),
+        _ => None,
+    }
+}
+
+pub(super) fn filter_key(state: &mut State, mut line: FilterLine, key: KeyEvent) {
+    match key.code {
+        KeyCode::Esc => {
+            state.choices.filter = line.before;
+            return;
+        }
+        KeyCode::Enter if line.error.is_none() => return,
+        KeyCode::Enter => {}
+        _ => {
+            line.input.handle_event(&Event::Key(key));
+            narrow(&mut state.choices, &mut line);
+        }
+    }
+    state.overlay = Some(Overlay::Filter(line));
+}
+
+/// The list follows what is written, as far as it can be understood.
+pub(super) fn narrow(choices: &mut Choices, line: &mut FilterLine) {
+    match Filter::parse(line.input.value()) {
+        Ok(filter) => {
+            choices.filter = filter;
+            line.error = None;
+        }
+        Err(why) => line.error = Some(why),
+    }
+}

@@ -1,0 +1,230 @@
+//! What is wrong, and how it is said.
+
+use gpushare_tui::sample::{ProcessState, Sample, What};
+use gpushare_tui::top::data::alert::Severity;
+use gpushare_tui::top::state::State;
+
+use crate::support::{state, story};
+
+#[test]
+fn each_trouble_is_one_sentence() {
+    let state = state();
+    let kinds: Vec<_> = state.data().alerts.iter().map(|alert| alert.kind).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "denials").count(), 1);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "unmanaged").count(), 1);
+    let denied = state
+        .data()
+        .alerts
+        .iter()
+        .find(|alert| alert.kind == "denials")
+        .unwrap();
+    assert!(
+        denied
+            .sentence
+            .contains("notebook-bob was denied 5 allocations"),
+        "{}",
+        denied.sentence
+    );
+    assert_eq!(denied.severity, Severity::Warning);
+}
+
+/// The kinds of alerts after the story, with each sample changed.
+fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
+    let mut state = State::default();
+    for mut sample in story() {
+        change(&mut sample);
+        state.update(sample);
+    }
+    state.data().alerts.iter().map(|alert| alert.kind).collect()
+}
+
+#[test]
+fn every_rule_finds_what_it_looks_for() {
+    type Change = fn(&mut Sample);
+    let changes: [(&str, Change); 17] = [
+        ("elsewhere", |s| {
+            s.processes[6].elsewhere = Some("/dev/shm/old".into())
+        }),
+        ("traced", |s| s.processes[1].trace.wanted = Some(1_000)),
+        ("late", |s| {
+            s.processes[1].devices[0].counters.drain_timeouts = s.time_ns / 1_000_000_000
+        }),
+        ("faults", |s| s.processes[1].devices[0].counters.faults = 2),
+        ("unsized", |s| {
+            s.processes[2].devices[0].counters.unaccounted = 1
+        }),
+        ("violation", |s| s.devices[0].violations = 1),
+        ("stuck", |s| s.processes[0].state = ProcessState::Stuck),
+        ("hog", |s| s.devices[0].nvml.util_percent = Some(0)),
+        ("over_quota", |s| s.processes[1].devices[0].used = 41 << 30),
+        ("invalid", |s| s.processes[2].invalid = true),
+        ("refused", |s| {
+            s.unmanaged = 3;
+            s.unmanaged_ns = s.time_ns;
+        }),
+        ("unobeyed", |s| s.processes[3].acked = 812),
+        ("overcommit", |s| {
+            s.processes[0].devices[0].quota.bytes = Some(120 << 30)
+        }),
+        ("unaccounted", |s| s.devices[0].used_bytes = Some(130 << 30)),
+        ("lost", |s| s.events_lost = 5),
+        ("starving", |s| s.processes[4].share.weight = 1000),
+        ("forced", |s| {
+            for event in s
+                .events
+                .iter_mut()
+                .filter(|e| matches!(e.what, What::Release { .. }))
+            {
+                event.what = What::Forced { held_ns: 1 };
+            }
+        }),
+    ];
+    // The story itself has starving, denied and unmanaged processes.
+    let usual = alerts_when(|_| {});
+    for (kind, change) in changes {
+        assert!(
+            kind == "starving" || !usual.contains(&kind),
+            "{kind} without a reason"
+        );
+        assert!(alerts_when(change).contains(&kind), "{kind} is not found");
+    }
+}
+
+#[test]
+fn a_policy_that_would_serve_the_jobs_better_is_one_line_when_it_lasts() {
+    let mut state = State::default();
+    let advised = |state: &State| {
+        let mut alerts = state.data().alerts.iter();
+        alerts.find(|alert| alert.kind == "advice").cloned()
+    };
+    for second in 100..120_u64 {
+        // Two jobs that launch without a policy.
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = second * 1_000_000_000;
+        sample.snapshot.devices.push(Default::default());
+        for slot in 1..=2 {
+            let mut process = gpushare_tui::sample::ProcessSample::default();
+            (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
+            let mut holding = gpushare_tui::sample::Holding::default();
+            holding.view.counters.launches = second;
+            process.view.devices.push(holding);
+            sample.snapshot.processes.push(process);
+        }
+        state.update(sample);
+        if second < 110 {
+            assert_eq!(advised(&state), None, "{second}: too early");
+        }
+    }
+    let advice = advised(&state).expect("it has lasted");
+    assert_eq!((advice.severity, advice.gpu), (Severity::Note, Some(0)));
+    assert!(
+        advice
+            .sentence
+            .starts_with("timeslice=5ms order=fair would serve the jobs of GPU0 better"),
+        "{advice:?}"
+    );
+}
+
+/// The story in turns of five milliseconds: whoever waits does so for a moment only, again and again.
+fn story_of_short_turns(order: shm_layout::Order) -> State {
+    const MS: u64 = 1_000_000;
+    let mut state = State::default();
+    for mut sample in story() {
+        sample.events.clear();
+        sample.devices[0].policy.0.order = order;
+        let from = sample.time_ns - 250 * MS;
+        for turn in 0..50 {
+            // The first has nearly every turn, the next two one in fifty each.
+            let holder = match turn {
+                0 => 1,
+                25 => 2,
+                _ => 0,
+            };
+            let at = from + turn * 5 * MS;
+            for process in 0..3 {
+                let what = match process == holder {
+                    true => What::Hold { waited_ns: 0 },
+                    false => What::Wait,
+                };
+                let slot = sample.processes[process].slot();
+                sample.events.push(gpushare_tui::sample::EventLine {
+                    time_ns: at,
+                    slot,
+                    gpu: Some(0),
+                    what,
+                    ..Default::default()
+                });
+            }
+        }
+        for process in 0..6 {
+            let now = sample.time_ns;
+            let lock = &mut sample.processes[process].devices[0].lock;
+            let state = match process {
+                0 => shm_layout::LockState::Hold,
+                1 | 2 => shm_layout::LockState::Wait,
+                _ => shm_layout::LockState::Idle,
+            };
+            (lock.state, lock.since_ns) = (state, now);
+        }
+        state.update(sample);
+    }
+    state
+}
+
+#[test]
+fn who_waits_nearly_always_is_seen_to_starve_however_short_each_wait_is() {
+    let state = story_of_short_turns(shm_layout::Order::Priority);
+    let alerts = state.data().alerts.iter();
+    let starving: Vec<_> = alerts.filter(|alert| alert.kind == "starving").collect();
+    assert_eq!(starving.len(), 2, "{starving:?}");
+    assert!(
+        starving[0].sentence.contains("waits 98% of its time"),
+        "{starving:?}"
+    );
+    let remedy = starving[0].remedy.as_ref().unwrap().shown();
+    assert_eq!(remedy, "[p] set order=fair");
+}
+
+#[test]
+fn an_alert_keeps_its_age_and_does_not_flicker() {
+    const S: u64 = 1_000_000_000;
+    let mut state = state();
+    let mut sample = story().last().unwrap();
+    let over = |state: &State| {
+        let mut alerts = state.data().alerts.iter();
+        alerts.find(|alert| alert.kind == "over_quota").cloned()
+    };
+    let start = sample.time_ns;
+    for second in 1..=6 {
+        sample.time_ns = start + second * S;
+        // Over, under, over, under …
+        sample.processes[1].devices[0].used = (39 + second % 2 * 2) << 30;
+        state.update(sample.clone());
+        let alert = over(&state).expect("it stays");
+        assert_eq!(alert.since_ns, start + S, "{second}");
+    }
+    sample.time_ns = start + 11 * S;
+    state.update(sample.clone());
+    assert_eq!(over(&state), None, "it has not been so for a while");
+    // Of a process that has gone nothing is said any more.
+    sample.time_ns += S;
+    sample.processes[1].devices[0].used = 41 << 30;
+    state.update(sample.clone());
+    assert!(over(&state).is_some());
+    sample.time_ns += S;
+    sample.processes.remove(1);
+    state.update(sample);
+    assert_eq!(over(&state), None);
+}
+
+#[test]
+fn who_has_its_share_and_waits_all_the_same_shares_a_crowded_device() {
+    let alerts = alerts_when(|_| {});
+    assert!(alerts.contains(&"crowded"), "{alerts:?}");
+    let alone = alerts_when(|sample| {
+        for process in &mut sample.processes {
+            process.share.cap = Some(2);
+        }
+    });
+    assert!(!alone.contains(&"crowded"), "a cap makes one wait");
+}

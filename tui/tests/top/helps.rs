@@ -1,0 +1,205 @@
+//! What helps one to find the way: the search, the mouse, and why a job is slow.
+
+use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::top::app::{self, Next};
+use gpushare_tui::top::operator::Task;
+use gpushare_tui::top::overlay::Overlay;
+use gpushare_tui::top::state::{Hit, Screen, State};
+use ratatui::layout::Rect;
+use shm_layout::{Change, QuotaValue};
+
+use crate::devices::eight;
+use crate::hands::{S, notice, press, screen, select, title};
+use crate::support::{state, story};
+
+#[test]
+fn everything_one_can_do_is_found_by_its_words() {
+    let mut state = state();
+    select(&mut state, "vllm-worker");
+    press(&mut state, ":memory quota");
+    let Some(Overlay::Commands(commands)) = &state.overlay else {
+        panic!("nothing to search in");
+    };
+    let found = commands.found(state.choices.screen.place());
+    assert_eq!(found.len(), 1, "{found:?}");
+    press(&mut state, "\n");
+    assert!(
+        title(&state).starts_with("Memory quota  B 41849"),
+        "{}",
+        title(&state)
+    );
+    press(&mut state, "\x1b:no such thing\n");
+    assert!(state.overlay.is_none());
+    press(&mut state, "Q");
+    assert!(
+        notice(&state).contains("Q does nothing here; : searches"),
+        "{}",
+        notice(&state)
+    );
+}
+
+#[test]
+fn the_list_follows_the_filter_as_it_is_written() {
+    let mut state = state();
+    press(&mut state, "/user=al");
+    assert!(state.rows().is_empty());
+    press(&mut state, "ice");
+    assert_eq!(state.rows().len(), 1);
+    press(&mut state, " used>");
+    assert!(
+        state.rows().is_empty(),
+        "\"used\" was a word; what cannot be understood changes nothing"
+    );
+    press(&mut state, "1G");
+    assert_eq!(state.rows().len(), 1);
+    press(&mut state, "\x1b");
+    assert!(state.choices.filter.is_empty(), "Esc brings back what was");
+    press(&mut state, "/user=alice\n");
+    assert_eq!(state.rows().len(), 1);
+}
+
+/// The first place on the screen where this text stands.
+fn place(state: &State, text: &str) -> (u16, u16) {
+    let seen = screen(state);
+    let (y, line) = seen
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.contains(text))
+        .unwrap();
+    let before = &line[..line.find(text).unwrap()];
+    (before.chars().count() as u16, y as u16)
+}
+
+fn click(state: &mut State, text: &str) -> Next {
+    let (x, y) = place(state, text);
+    let area = Rect::new(0, 0, 120, 40);
+    match gpushare_tui::top::view::hit(area, state, x, y) {
+        Some(hit) => app::click(state, hit),
+        None => panic!("nothing is hit at {text}, {x} {y}:\n{}", screen(state)),
+    }
+}
+
+#[test]
+fn a_click_selects_sorts_turns_and_helps() {
+    let mut state = State::default();
+    story().for_each(|sample| state.update(eight(sample)));
+    click(&mut state, "41849 alice");
+    let b = state.data().on(0)[1];
+    assert_eq!(state.choices.selected, Some(b), "a row");
+    click(&mut state, "D 41903  embed-svc");
+    assert_eq!(
+        state.choices.selected,
+        Some(state.data().on(0)[3]),
+        "a lane"
+    );
+    click(&mut state, "QUOTA");
+    assert_eq!(
+        gpushare_tui::sample::columns::COLUMNS[state.choices.sort].key,
+        "quota"
+    );
+    let descending = state.choices.descending;
+    click(&mut state, "QUOTA\u{25bc} FULL");
+    assert_ne!(
+        state.choices.descending, descending,
+        "the same heading turns the order"
+    );
+    click(&mut state, "GPU3 ");
+    assert_eq!(state.choices.gpu, 3, "a device");
+    press(&mut state, "0");
+    click(&mut state, "raise its weight");
+    assert!(
+        title(&state).starts_with("Share  C 41876 notebook-bob"),
+        "{}",
+        title(&state)
+    );
+    press(&mut state, "\x1b");
+    click(&mut state, "41876 bob");
+    assert_eq!(
+        state.choices.screen,
+        Screen::Detail(state.data().on(0)[2]),
+        "the second click"
+    );
+    let area = Rect::new(0, 0, 120, 40);
+    state.choices.screen = Screen::Main;
+    for (x, y) in (0..140).flat_map(|x| (0..50).map(move |y| (x, y))) {
+        if let Some(Hit::Process(who, gpu)) = gpushare_tui::top::view::hit(area, &state, x, y) {
+            assert!(state.data().process(who).unwrap().on(gpu).is_some());
+        }
+    }
+}
+
+#[test]
+fn it_says_why_a_job_is_slow_and_tries_the_remedy_for_ten_minutes() {
+    use gpushare_tui::top::why;
+    let mut state = state();
+    let said = |state: &State, name: &str| {
+        let all = why::explain(state.data(), 0);
+        all.into_iter()
+            .find(|why| why.sentence.contains(name))
+            .unwrap()
+    };
+    let bob = said(&state, "notebook-bob");
+    assert!(
+        bob.sentence.contains("was denied 5 allocations in 30 s"),
+        "{}",
+        bob.sentence
+    );
+    assert!(bob.remedy.unwrap().what.contains("15.0 GiB"));
+    let ci = said(&state, "ci-job");
+    assert!(
+        ci.sentence
+            .contains("waits 92% of its time, 42% of it for A"),
+        "{}",
+        ci.sentence
+    );
+    let dave = said(&state, "notebook-dave");
+    assert!(
+        dave.sentence.contains("elsewhere, not on the GPU"),
+        "{}",
+        dave.sentence
+    );
+    assert!(dave.remedy.is_none());
+
+    press(&mut state, "x");
+    assert!(
+        screen(&state).contains("Why is it slow?"),
+        "{}",
+        screen(&state)
+    );
+    let all = why::explain(state.data(), 0);
+    let at = all
+        .iter()
+        .position(|why| why.sentence.contains("notebook-bob"))
+        .unwrap();
+    for _ in 0..at {
+        app::key(&mut state, KeyEvent::from(KeyCode::Down));
+    }
+    press(&mut state, "\n");
+    assert_eq!(
+        title(&state),
+        "41876 notebook-bob gpu0: a quota of 15.0 GiB for 10m?"
+    );
+    let now = state.data().sample.time_ns;
+    let Next::Do(Task::Edit(request)) = press(&mut state, "y") else {
+        panic!("nothing is tried");
+    };
+    let Change::ProcessQuota {
+        until: Some(until),
+        value,
+        ..
+    } = request.change
+    else {
+        panic!("not a quota with an end");
+    };
+    assert_eq!(
+        (until.ns, value),
+        (now + 600 * S, QuotaValue::Bytes(15 << 30))
+    );
+
+    let mut sample = state.data().sample.clone();
+    sample.time_ns += 1;
+    sample.devices[0].policy.0.order = shm_layout::Order::Priority;
+    state.update(sample);
+    let ci = said(&state, "ci-job").remedy.expect("it may go first");
+    assert_eq!(ci.what, "priority 1");
+}
