@@ -253,16 +253,13 @@ fn unmanaged(cause: Cause, why: &dyn std::fmt::Display, refused: bool) {
 
 /// Says on one line what the environment asks for in vain.
 fn complain(environment: &Environment) {
-    let complaints: Vec<String> = environment
-        .complaints
-        .iter()
-        .map(|complaint| format!("{complaint}; the value is ignored"))
+    let complaints = environment.complaints.iter();
+    let complaints = complaints.map(|complaint| format!("{complaint}; the value is ignored"));
+    let lines: Vec<String> = complaints
+        .chain(environment.advice.iter().cloned())
         .collect();
-    if !complaints.is_empty() {
-        notice::once(
-            Cause::Environment,
-            format_args!("{}", complaints.join("; ")),
-        );
+    if !lines.is_empty() {
+        notice::once(Cause::Environment, format_args!("{}", lines.join("; ")));
     }
 }
 

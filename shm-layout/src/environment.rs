@@ -52,6 +52,8 @@ pub struct Environment {
     pub trace: Option<u32>,
     /// The values that mean nothing.
     pub complaints: Vec<Complaint>,
+    /// What other tools' variables ask for that is done another way here: a sentence each.
+    pub advice: Vec<String>,
     /// The devices that have an amount of memory of their own, by ordinal, and the variable that gives it.
     pub named: Vec<(u8, String)>,
 }
@@ -83,6 +85,7 @@ impl Environment {
         let mut reader = Reader {
             get,
             complaints: Vec::new(),
+            advice: Vec::new(),
             named: Vec::new(),
         };
         let mut environment = Self {
@@ -106,8 +109,10 @@ impl Environment {
         policy(&mut reader, limits);
         limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));
         limits.gang = job(&mut reader);
+        aliases::without_counterpart(&mut reader);
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
+        environment.advice = reader.advice;
         environment.named = reader.named;
         environment
     }
@@ -144,6 +149,7 @@ impl Environment {
 struct Reader<'g> {
     get: &'g dyn Fn(&str) -> Option<String>,
     complaints: Vec<Complaint>,
+    advice: Vec<String>,
     named: Vec<(u8, String)>,
 }
 
@@ -205,6 +211,9 @@ fn share(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
     }
     if !reader.is_set(variables::CAP) {
         aliases::cap(reader, limits);
+    }
+    if !reader.is_set(variables::PRIORITY) {
+        aliases::priority(reader, limits);
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Variable {
     pub reader: Reader,
     /// For another tool's variable: ours that it stands for.
     pub alias_of: Option<&'static str>,
+    /// For another tool's variable: a limit may have it as its source.
+    pub is_source: bool,
     /// What it does.
     pub meaning: &'static str,
 }
@@ -32,13 +34,15 @@ pub struct Variable {
 /// Declares a constant for each of our names, and the table of all.
 macro_rules! variables {
     ($($constant:ident = $name:literal, $example:literal, $reader:ident, $meaning:literal;)*
-     => $($alias:literal, $value:literal, $of:expr, $does:literal;)*) => {
+     => $($alias:literal, $value:literal, $of:expr, $does:literal;)*
+     => $($other:literal, $given:literal, $near:expr, $instead:literal;)*) => {
         $(#[doc = $meaning] pub const $constant: &str = $name;)*
 
         /// All of them, ours first.
         pub const TABLE: &[Variable] = &[
-            $(Variable { name: $name, example: $example, reader: Reader::$reader, alias_of: None, meaning: $meaning },)*
-            $(Variable { name: $alias, example: $value, reader: Reader::Library, alias_of: Some($of), meaning: $does },)*
+            $(Variable { name: $name, example: $example, reader: Reader::$reader, alias_of: None, is_source: false, meaning: $meaning },)*
+            $(Variable { name: $alias, example: $value, reader: Reader::Library, alias_of: Some($of), is_source: true, meaning: $does },)*
+            $(Variable { name: $other, example: $given, reader: Reader::Library, alias_of: Some($near), is_source: false, meaning: $instead },)*
         ];
     };
 }
@@ -77,6 +81,15 @@ variables! {
     "CUDA_MEM_LIMIT", "1024m", MEMORY, "k, m, g or bytes, on every device; 0 is no limit.";
     "CUDA_MEM_LIMIT_n", "1g", MEMORY, "The same for device n.";
     "PFLOG", "./profile", "gpushare trace", "Alnair's name: the directory of metrics.log and timeline.log, for a program that writes them itself and for `gpushare trace export --format alnair`.";
+    "CUDA_CORE_LIMIT", "50", CAP, "Percent; 0 and 100 are no limit.";
+    "CUDA_CORE_LIMIT_n", "50", CAP, "The same for device n; where devices differ, the lowest holds on all.";
+    "CUDA_TASK_PRIORITY", "0", PRIORITY, "0 is high (10), 1 is normal (0), 2 and 3 are low (-10, -20).";
+    =>
+    "GPU_CORE_UTILIZATION_POLICY", "disable", CAP, "With `disable`, CUDA_DEVICE_SM_LIMIT is not applied; with `force` or `default` it is.";
+    "CUDA_MEM_RATIO", "2", "gpushare policy", "Host memory does not stand in for the device's, so a ratio has no effect; `gpushare policy set GPU overcommit=on` evicts idle processes instead.";
+    "CUDA_MEM_RATIO_n", "2", "gpushare policy", "The same for device n.";
+    "CUDA_OVERSUBSCRIBE", "true", "gpushare policy", "Host memory does not stand in for the device's, so this has no effect; `gpushare policy set GPU overcommit=on` evicts idle processes instead.";
+    "ACTIVE_OOM_KILLER", "true", ON_FULL, "No process is killed over its quota, an allocation is refused or waits: see GPUSHARE_ON_FULL; `gpushare kill` ends one by hand.";
 }
 
 /// A launcher of jobs that run as several processes, by the variables that it sets.
@@ -105,16 +118,16 @@ pub const LAUNCHERS: [Launcher; 3] = [
     },
 ];
 
-/// The last of the aliases: it asks for logs and limits nothing.
-pub const PFLOG: &str = ALIASES[ALIASES.len() - 1];
+/// The alias that asks for logs and limits nothing.
+pub const PFLOG: &str = ALIASES[9];
 
-/// Other tools' variables that are honoured, by the number that [`Source::Alias`](crate::Source::Alias) has in the
+/// Other tools' variables that a limit may have as its source, by the number that [`Source::Alias`](crate::Source::Alias) has in the
 /// segments: their order in the table never changes, and a new one comes behind the last.
-pub const ALIASES: [&str; 10] = {
-    let mut aliases = [""; 10];
+pub const ALIASES: [&str; 12] = {
+    let mut aliases = [""; 12];
     let (mut at, mut found) = (0, 0);
     while at < TABLE.len() {
-        if TABLE[at].alias_of.is_some() && !is_of_one_device(TABLE[at].name) {
+        if TABLE[at].is_source && !is_of_one_device(TABLE[at].name) {
             aliases[found] = TABLE[at].name;
             found += 1;
         }
@@ -163,7 +176,10 @@ mod tests {
                 "CUDA_DEVICE_SM_LIMIT",
                 "CUDA_MEM_LIMIT",
                 "PFLOG",
+                "CUDA_CORE_LIMIT",
+                "CUDA_TASK_PRIORITY",
             ]
         );
+        assert_eq!(PFLOG, "PFLOG");
     }
 }

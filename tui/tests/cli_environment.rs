@@ -22,15 +22,18 @@ fn first_process(bed: &Testbed) -> Value {
 /// Where in `ps --json` a limit and its source are.
 const QUOTA: [&str; 2] = ["/devices/0/quota_bytes", "/devices/0/quota_source"];
 const CAP: [&str; 2] = ["/cap_percent", "/share_source"];
+const PRIORITY: [&str; 2] = ["/priority", "/share_source"];
 const POLICY: [&str; 2] = ["/devices/0/lock/policy", "/devices/0/lock/policy_source"];
 
 /// The variable, a value, where to look, and what to find there, as JSON.
-const SHOWN: [(&str, &str, [&str; 2], &str); 9] = [
+const SHOWN: [(&str, &str, [&str; 2], &str); 11] = [
     ("WRAPPER_MAX_MEMORY", "1048576", QUOTA, "1048576"),
     ("CUDA_DEVICE_MEMORY_LIMIT", "2m", QUOTA, "2097152"),
     ("CUDA_MEM_LIMIT", "1g", QUOTA, "1073741824"),
     ("ALNAIR_VGPU_COMPUTE_PERCENTILE", "40", CAP, "40"),
     ("CUDA_DEVICE_SM_LIMIT", "50", CAP, "50"),
+    ("CUDA_CORE_LIMIT", "60", CAP, "60"),
+    ("CUDA_TASK_PRIORITY", "0", PRIORITY, "10"),
     (
         "CUDA_OVERRIDE_KERNEL_N_SYNC",
         "25",
@@ -102,6 +105,43 @@ fn what_the_operator_says_stands_above_another_tools_name_and_is_the_source() {
         (&process["cap_percent"], &process["share_source"]),
         (&json!(30), &json!("operator"))
     );
+}
+
+#[test]
+fn what_another_tool_does_and_we_do_not_is_one_line_at_the_start_and_in_the_doctors_report() {
+    let bed = Testbed::with_scenario("one-gpu");
+    for (name, value, instead) in [
+        (
+            "CUDA_OVERSUBSCRIBE",
+            "true",
+            "gpushare policy set GPU overcommit=on",
+        ),
+        (
+            "CUDA_MEM_RATIO_0",
+            "2",
+            "gpushare policy set GPU overcommit=on",
+        ),
+        ("ACTIVE_OOM_KILLER", "1", "GPUSHARE_ON_FULL"),
+    ] {
+        let mut command = bed.gpushare(&["run", "--"]);
+        command.arg(artifact("gpushare-workload")).arg("--script");
+        command.env(name, value).stdin(std::process::Stdio::null());
+        let said: Said = command.output().expect("built").into();
+        let lines: Vec<&str> = said
+            .err
+            .lines()
+            .filter(|line| line.contains(name))
+            .collect();
+        assert_eq!(lines.len(), 1, "{}", said.err);
+        assert!(lines[0].contains(instead), "{}", said.err);
+        let mut doctor = bed.gpushare(&["doctor"]);
+        let said: Said = doctor.env(name, value).output().expect("built").into();
+        assert!(
+            said.out.contains(&format!("{name}={value}: ")),
+            "{}",
+            said.out
+        );
+    }
 }
 
 #[test]

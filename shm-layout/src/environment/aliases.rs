@@ -3,10 +3,12 @@
 //! An alias speaks only where ours is silent. Within a family the first of the table that is set stands; for memory, a
 //! device's own variable (`…_0`) stands above the one for all devices.
 
-use std::{fs, path::PathBuf};
+use std::{fs, iter, path::PathBuf};
 
 use crate::text::{self, PolicyField, TextError};
-use crate::value::{LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source};
+use crate::value::{
+    DEVICES_PER_PROCESS, LaunchLimits, LockPolicy, MemoryLimit, PolicyKind, Source,
+};
 use crate::variables;
 
 use super::{Reader, said};
@@ -64,17 +66,128 @@ pub(super) fn memory(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 
 /// The first cap that is set.
 pub(super) fn cap(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
-    for name in ["ALNAIR_VGPU_COMPUTE_PERCENTILE", "CUDA_DEVICE_SM_LIMIT"] {
+    let disabled = matches!(
+        reader.own("GPU_CORE_UTILIZATION_POLICY", read_core_policy),
+        Some(CorePolicy::Disable)
+    );
+    let sm_limit = (!disabled).then_some("CUDA_DEVICE_SM_LIMIT");
+    for name in iter::once("ALNAIR_VGPU_COMPUTE_PERCENTILE").chain(sm_limit) {
         if !reader.is_set(name) {
             continue;
         }
-        let percent = reader.own(name, |text| super::unsigned(text, i64::MIN, i64::MAX));
+        let percent = reader.own(name, any_percent);
         limits.cap = percent.filter(|percent| (1..100).contains(percent));
-        if limits.share_source == Source::Default || percent.is_none() {
-            limits.share_source = said(percent.is_some(), source(name));
-        }
+        share_from(limits, name, percent.is_some());
         return;
     }
+    core_limit(reader, limits);
+}
+
+/// vgpu-manager's cap, which may differ between devices. A process has one here: the lowest.
+fn core_limit(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
+    const NAME: &str = "CUDA_CORE_LIMIT";
+    let before = reader.complaints.len();
+    let everywhere = reader.own(NAME, any_percent);
+    let of_each: Vec<Option<u32>> = (0..DEVICES_PER_PROCESS)
+        .map(|ordinal| reader.own(&format!("{NAME}_{ordinal}"), any_percent))
+        .collect();
+    let well = reader.complaints.len() == before;
+    let all = || {
+        iter::once(everywhere)
+            .chain(of_each.iter().copied())
+            .flatten()
+    };
+    if well && all().next().is_none() {
+        return;
+    }
+    let limiting = |percent: &u32| (1..100).contains(percent);
+    limits.cap = all().filter(limiting).min();
+    share_from(limits, NAME, well);
+    if let Some(cap) = limits.cap
+        && all().any(|percent| percent != cap)
+    {
+        reader.advice.push(format!(
+            "{NAME}_n differs between devices; a process has one cap here, so the lowest, {cap}%, holds on all"
+        ));
+    }
+}
+
+/// HAMi's priority: 0 is high, 1 is what a task has that says nothing.
+pub(super) fn priority(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
+    const NAME: &str = "CUDA_TASK_PRIORITY";
+    if !reader.is_set(NAME) {
+        return;
+    }
+    let rank = reader.own(NAME, |text| text::parse_integer(text, 0, 3));
+    limits.priority = rank.map(|rank| 10 - 10 * i32::try_from(rank).unwrap_or(1));
+    share_from(limits, NAME, rank.is_some());
+}
+
+/// Says who set the share, unless one of ours did.
+fn share_from(limits: &mut LaunchLimits, name: &str, well: bool) {
+    if limits.share_source == Source::Default || !well {
+        limits.share_source = said(well, source(name));
+    }
+}
+
+/// What other tools do and we do not: one sentence for each that is asked for, and what there is in its place.
+pub(super) fn without_counterpart(reader: &mut Reader<'_>) {
+    let mut asked = Vec::new();
+    for name in ["CUDA_OVERSUBSCRIBE", "ACTIVE_OOM_KILLER"] {
+        if reader.switch(name, false) {
+            asked.push((name, name.to_owned()));
+        }
+    }
+    const RATIO: &str = "CUDA_MEM_RATIO";
+    let of_one = (0..DEVICES_PER_PROCESS).map(|ordinal| format!("{RATIO}_{ordinal}"));
+    for name in iter::once(RATIO.to_owned()).chain(of_one) {
+        if reader.own(&name, ratio).is_some_and(|ratio| ratio > 1.0) {
+            asked.push((RATIO, name));
+            break;
+        }
+    }
+    for (row, name) in asked {
+        let row = variables::TABLE
+            .iter()
+            .find(|variable| variable.name == row);
+        let why = row.map_or("", |row| row.meaning).trim_end_matches('.');
+        let value = reader.text(&name).unwrap_or_default();
+        reader
+            .advice
+            .push(format!("{name}={value}: {}", why.replace('`', "")));
+    }
+}
+
+fn any_percent(text: &str) -> Result<u32, TextError> {
+    super::unsigned(text, i64::MIN, i64::MAX)
+}
+
+#[derive(PartialEq)]
+enum CorePolicy {
+    Apply,
+    Disable,
+}
+
+fn read_core_policy(text: &str) -> Result<CorePolicy, TextError> {
+    match text.to_ascii_lowercase().as_str() {
+        "default" | "force" => Ok(CorePolicy::Apply),
+        "disable" => Ok(CorePolicy::Disable),
+        _ => Err(TextError::UnknownWord {
+            text: text.to_owned(),
+            known: "default, force or disable".into(),
+        }),
+    }
+}
+
+fn ratio(text: &str) -> Result<f64, TextError> {
+    let ratio = text
+        .parse()
+        .ok()
+        .filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
+    ratio.ok_or_else(|| TextError::NotANumber {
+        text: text.to_owned(),
+        wanted: "a ratio such as 1 or 1.5",
+    })
 }
 
 /// The lock wrapper's four variables together make one policy.

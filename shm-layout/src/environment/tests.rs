@@ -422,3 +422,80 @@ fn a_named_gang_stands_above_the_launchers_and_none_means_none() {
     assert_eq!(with("mine"), Some(Gang::Named("mine".into())));
     assert_eq!(with("none"), None);
 }
+
+#[test]
+fn a_core_limit_is_a_cap_and_of_several_devices_the_lowest_one() {
+    let read = environment(&[("CUDA_CORE_LIMIT", "60")]);
+    assert_eq!(read.limits.cap, Some(60));
+    assert_eq!(read.limits.share_source, alias("CUDA_CORE_LIMIT"));
+    let read = environment(&[("CUDA_CORE_LIMIT_0", "60"), ("CUDA_CORE_LIMIT_1", "30")]);
+    assert_eq!((read.limits.cap, read.advice.len()), (Some(30), 1));
+    assert!(read.advice[0].contains("30%"), "{:?}", read.advice);
+    assert_eq!(environment(&[("CUDA_CORE_LIMIT", "100")]).limits.cap, None);
+    let ours = environment(&[("CUDA_CORE_LIMIT", "60"), ("GPUSHARE_CAP", "20%")]);
+    assert_eq!(
+        (ours.limits.cap, ours.limits.share_source),
+        (Some(20), Source::LaunchEnv)
+    );
+    let wrong = environment(&[("CUDA_CORE_LIMIT_3", "half")]);
+    assert_eq!(wrong.limits.share_source, Source::Invalid);
+}
+
+#[test]
+fn a_core_policy_of_disable_leaves_the_sm_limit_out_and_no_other() {
+    let cap = |policy: &str| {
+        environment(&[
+            ("CUDA_DEVICE_SM_LIMIT", "50"),
+            ("GPU_CORE_UTILIZATION_POLICY", policy),
+        ])
+        .limits
+        .cap
+    };
+    assert_eq!(
+        (cap("force"), cap("DEFAULT"), cap("disable")),
+        (Some(50), Some(50), None)
+    );
+    let other = [
+        ("ALNAIR_VGPU_COMPUTE_PERCENTILE", "40"),
+        ("GPU_CORE_UTILIZATION_POLICY", "disable"),
+    ];
+    assert_eq!(environment(&other).limits.cap, Some(40));
+    let wrong = environment(&[("GPU_CORE_UTILIZATION_POLICY", "sometimes")]);
+    assert_eq!(wrong.complaints.len(), 1);
+}
+
+#[test]
+fn a_task_priority_of_zero_is_above_one_that_says_nothing() {
+    for (value, priority) in [("0", 10), ("1", 0), ("2", -10), ("3", -20)] {
+        let read = environment(&[("CUDA_TASK_PRIORITY", value)]);
+        assert_eq!(read.limits.priority, Some(priority));
+        assert_eq!(read.limits.share_source, alias("CUDA_TASK_PRIORITY"));
+    }
+    let ours = environment(&[("CUDA_TASK_PRIORITY", "0"), ("GPUSHARE_PRIORITY", "3")]);
+    assert_eq!(ours.limits.priority, Some(3));
+    assert_eq!(
+        environment(&[("CUDA_TASK_PRIORITY", "4")]).complaints.len(),
+        1
+    );
+}
+
+#[test]
+fn what_we_do_another_way_is_said_only_where_it_is_asked_for() {
+    for (name, yes, no) in [
+        ("CUDA_OVERSUBSCRIBE", "true", "false"),
+        ("CUDA_MEM_RATIO", "1.5", "1"),
+        ("CUDA_MEM_RATIO_3", "2", "0"),
+        ("ACTIVE_OOM_KILLER", "1", "0"),
+    ] {
+        let asked = environment(&[(name, yes)]);
+        assert_eq!(asked.advice.len(), 1, "{name}");
+        let line = &asked.advice[0];
+        assert!(line.starts_with(&format!("{name}={yes}: ")), "{line}");
+        assert!(line.contains("gpushare"), "{line}");
+        assert!(!asked.limits.invalid && environment(&[(name, no)]).advice.is_empty());
+    }
+    assert_eq!(
+        environment(&[("CUDA_MEM_RATIO", "much")]).complaints.len(),
+        1
+    );
+}

@@ -83,6 +83,8 @@ fn settings() -> Vec<Finding> {
     let names: Vec<&str> = ours.map(|variable| variable.name).collect();
     let environment = Settings::default().environment();
     let disabled = matches!(&environment, Ok(environment) if environment.disabled);
+    let read = environment.as_ref().ok();
+    let advice = read.map(|read| read.advice.clone()).unwrap_or_default();
     let mut findings = vec![match environment {
         Ok(_) if names.is_empty() => {
             Finding::ok("environment", "no GPUSHARE_* setting is inherited")
@@ -117,6 +119,13 @@ fn settings() -> Vec<Finding> {
             ),
         ));
     }
+    findings.extend(advice.into_iter().map(|advice| {
+        Finding::warn(
+            "environment",
+            advice,
+            "unset the variable; gpushare(1) has a table of other tools' variables",
+        )
+    }));
     findings
 }
 
