@@ -25,6 +25,9 @@ _gpushare() {
             gpushare,audit)
                 cmd="gpushare__subcmd__audit"
                 ;;
+            gpushare,boost)
+                cmd="gpushare__subcmd__boost"
+                ;;
             gpushare,cdi)
                 cmd="gpushare__subcmd__cdi"
                 ;;
@@ -51,6 +54,9 @@ _gpushare() {
                 ;;
             gpushare,init)
                 cmd="gpushare__subcmd__init"
+                ;;
+            gpushare,kill)
+                cmd="gpushare__subcmd__kill"
                 ;;
             gpushare,man)
                 cmd="gpushare__subcmd__man"
@@ -148,6 +154,9 @@ _gpushare() {
             gpushare__subcmd__help,audit)
                 cmd="gpushare__subcmd__help__subcmd__audit"
                 ;;
+            gpushare__subcmd__help,boost)
+                cmd="gpushare__subcmd__help__subcmd__boost"
+                ;;
             gpushare__subcmd__help,cdi)
                 cmd="gpushare__subcmd__help__subcmd__cdi"
                 ;;
@@ -174,6 +183,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,init)
                 cmd="gpushare__subcmd__help__subcmd__init"
+                ;;
+            gpushare__subcmd__help,kill)
+                cmd="gpushare__subcmd__help__subcmd__kill"
                 ;;
             gpushare__subcmd__help,man)
                 cmd="gpushare__subcmd__help__subcmd__man"
@@ -383,7 +395,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -419,12 +431,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__apply)
-            opts="-h --dry-run --help"
+            opts="-h --dry-run --reason --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -440,6 +456,28 @@ _gpushare() {
             fi
             case "${prev}" in
                 -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__boost)
+            opts="-h --for --reason --dry-run --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -801,7 +839,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
+            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -843,6 +881,20 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help__subcmd__audit)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__boost)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1039,6 +1091,20 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help__subcmd__init)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__kill)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1462,6 +1528,32 @@ _gpushare() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpushare__subcmd__kill)
+            opts="-s -h --signal --reason --dry-run --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --signal)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpushare__subcmd__man)
             opts="-h --dir --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1749,12 +1841,28 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__ps)
-            opts="-h --json --help"
+            opts="-h --json --filter --columns --watch --count --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --filter)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --columns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2259,12 +2367,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__undo)
-            opts="-h --help"
+            opts="-h --reason --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -27,6 +27,7 @@ mod examples;
 mod experiment;
 mod group;
 mod init;
+mod kill;
 mod mps;
 mod pick;
 pub(crate) mod policy;
@@ -75,6 +76,8 @@ enum Verb {
     Set(share::SetArgs),
     Pause(share::PauseArgs),
     Resume(share::ResumeArgs),
+    Boost(share::BoostArgs),
+    Kill(kill::Args),
     Undo(undo::Args),
     Audit(audit::Args),
     Events(events::Args),
@@ -140,6 +143,8 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Set(args) => share::set(&args, out),
         Verb::Pause(args) => share::pause(&args, out),
         Verb::Resume(args) => share::resume(&args, out),
+        Verb::Boost(args) => share::boost(&args, out),
+        Verb::Kill(args) => kill::run(&args, out),
         Verb::Undo(args) => undo::run(&args, out),
         Verb::Audit(args) => audit::run(&args, out),
         Verb::Events(args) => events::run(&args, out),

@@ -8,3 +8,4 @@ pub mod pids;
 pub mod probe;
 pub mod processes;
 pub mod programs;
+pub mod signal;

@@ -161,3 +161,51 @@ fn a_process_whose_name_is_cut_inside_a_character_keeps_its_row_and_its_pid() {
         drop(train);
     }
 }
+
+#[test]
+fn a_filter_and_columns_choose_what_is_shown_and_a_wrong_one_is_named() {
+    let world = World::new();
+    let (train, other) = (world.actor("train"), world.actor("other"));
+    assert!(train.takes(train.enter(0), 3 << 30));
+    assert!(other.takes(other.enter(0), 1 << 20));
+    let ps = |more: &[&str]| world.gpushare(&[&["ps"], more].concat());
+    let said = ps(&["--filter", "used>1G", "--columns", "name,peak"]).done();
+    assert_eq!(said.out, "NAME   PEAK\ntrain  3.0G\n");
+    let said = ps(&["--filter", "name~oth", "--json"]).done();
+    let json = said.json();
+    assert_eq!(json["processes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["processes"][0]["name"], "other");
+    let said = ps(&["--filter", "name=nobody"]).done();
+    assert!(
+        said.err.contains("no process matches the filter"),
+        "{said:?}"
+    );
+    ps(&["--filter", "colour=red"]).refused(2, &["--filter", "colour", "used"]);
+    ps(&["--columns", "pid,colour"]).refused(2, &["--columns", "colour", "used"]);
+}
+
+#[test]
+fn watching_shows_the_table_again_with_what_has_changed() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    assert!(train.takes(gpu, 1 << 30));
+    let mut command = world.command(&[
+        "ps",
+        "--watch",
+        "0.2",
+        "--count",
+        "3",
+        "--columns",
+        "name,used",
+    ]);
+    let said: cli_support::Said = command.output().expect("built").into();
+    let tables: Vec<&str> = said.out.split("\n\n").collect();
+    assert_eq!(tables.len(), 3, "{said:?}");
+    assert!(
+        tables.iter().all(|table| table.starts_with("NAME")),
+        "{said:?}"
+    );
+    let said = world.gpushare(&["ps", "--watch", "0"]);
+    assert!(said.code == 2 && said.err.contains("0.1"), "{said:?}");
+}

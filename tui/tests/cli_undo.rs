@@ -126,3 +126,14 @@ fn an_edit_whose_earlier_value_cannot_be_read_is_passed_over_with_a_sentence() {
         world.gpushare(&["undo"]).refused(1, &["no edit to undo"]);
     }
 }
+
+#[test]
+fn the_reason_of_an_undo_is_in_the_log_beside_the_edit_it_undoes() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    world.gpushare(&["quota", "set", "all", "4GiB"]).done();
+    world.gpushare(&["undo", "--reason", "too tight"]).done();
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    assert_eq!(audit["edits"][1]["reason"], "undo of edit 1: too tight");
+}

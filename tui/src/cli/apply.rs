@@ -31,6 +31,9 @@ pub struct Args {
     /// Check it and show what would change; change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -38,7 +41,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let dir = segments::dir_or_new()?;
     let sample = segments::sample_to_edit(&dir)?;
     let file = args.file.shown();
-    let reason = format!("apply {file}");
+    let reason = match &args.reason {
+        Some(why) => format!("apply {file}: {why}"),
+        None => format!("apply {file}"),
+    };
     let plan = Plan::new(&manifest, &sample, &dir, &reason).map_err(|failure| Failure {
         sentence: format!("{file}: {failure}"),
         ..failure

@@ -156,7 +156,7 @@ mod tests {
             refusal: None,
             undoes: None,
             restore: Some(change.clone()),
-            change,
+            change: Some(change),
         };
         let entries = [Entry { number: 1, record }];
         let log = AuditLog::of_the_machine(std::path::Path::new("/run/gpushare"));

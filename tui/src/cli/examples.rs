@@ -22,6 +22,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("set", "gpushare set name:train weight=200 priority=5 cap=30%"),
     ("pause", "gpushare pause name:notebook --evict"),
     ("resume", "gpushare resume name:train"),
+    ("boost", "gpushare boost name:train --for 30s"),
+    ("kill", "gpushare kill name:notebook --reason 'left over'"),
     ("undo", "gpushare undo 2"),
     ("audit", "gpushare audit -n 50"),
     ("events", "gpushare events --follow --json"),

@@ -1,6 +1,8 @@
 //! `gpushare ps`: one line for each process and device.
 
-use std::io::Write;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use super::table::{Side, Table, clip};
 use super::{Done, json, note, segments};
@@ -9,7 +11,8 @@ use crate::sample::columns::{self, Column, Row};
 use crate::sample::keys::object;
 use crate::sample::report::{self, ProcessReport};
 use crate::sample::{DeviceSample, Holding, ProcessSample, SCHEMA_VERSION, Sample, Who, memory};
-use crate::text::exit::Exit;
+use crate::text::exit::{Exit, Failure};
+use crate::top::state::filter::Filter;
 
 /// Show every process on the GPUs: memory held, quota, lock, denials
 #[derive(Debug, clap::Args)]
@@ -17,6 +20,63 @@ pub struct Args {
     /// Write JSON: the key names the unit, null means no value
     #[arg(long)]
     json: bool,
+    /// Only those that match: terms such as user=alice, used>4G or name~train, or a word to look for
+    #[arg(long, value_name = "EXPR")]
+    filter: Option<String>,
+    /// These columns, by key; gpushare-top(1) lists them. Those about the last seconds have no value here
+    #[arg(long, value_name = "KEYS")]
+    columns: Option<String>,
+    /// Show it again every so many seconds, until ^C
+    #[arg(long, value_name = "SEC", num_args = 0..=1, default_missing_value = "2", conflicts_with = "json", value_parser = read_seconds)]
+    watch: Option<Duration>,
+    /// End after this many times
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+}
+
+fn read_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|s| (0.1..=3600.0).contains(s));
+    let seconds = seconds.ok_or("write seconds between 0.1 and 3600")?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// What is shown of the processes.
+struct Choice {
+    filter: Filter,
+    columns: Vec<&'static Column>,
+}
+
+impl Choice {
+    fn read(args: &Args) -> Result<Self, Failure> {
+        let filter = Filter::parse(args.filter.as_deref().unwrap_or_default())
+            .map_err(|why| Failure::usage(format!("--filter: {why}")))?;
+        let columns = match &args.columns {
+            None => COLUMNS
+                .iter()
+                .filter_map(|key| columns::find(key))
+                .collect(),
+            Some(keys) => columns::positions(keys)
+                .map_err(|why| Failure::usage(format!("--columns: {why}")))?
+                .into_iter()
+                .map(|at| &columns::COLUMNS[at])
+                .collect(),
+        };
+        Ok(Self { filter, columns })
+    }
+
+    /// Leaves the processes in the sample that match on one device at least.
+    fn leave_matching(&self, sample: &mut Sample) {
+        if self.filter.is_empty() {
+            return;
+        }
+        let mut processes = std::mem::take(&mut sample.processes);
+        processes.retain(|process| {
+            rows(process, sample)
+                .iter()
+                .any(|row| self.filter.accepts(row))
+        });
+        sample.processes = processes;
+    }
 }
 
 object! {
@@ -30,22 +90,54 @@ object! {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    let choice = Choice::read(args)?;
     let dir = segments::dir()?;
-    let sample = segments::sample(&dir)?;
     if let Some(apart) = doctor::apart(&dir) {
         note(&apart);
     }
-    if args.json {
-        return json(out, &Document::of(&sample));
+    let Some(pause) = args.watch else {
+        let mut sample = segments::sample(&dir)?;
+        choice.leave_matching(&mut sample);
+        if args.json {
+            return json(out, &Document::of(&sample));
+        }
+        show(&sample, &choice, out)?;
+        return Ok(Exit::Done);
+    };
+    let mut live = segments::live(&dir);
+    let is_screen = io::stdout().is_terminal();
+    let mut shown = 0;
+    loop {
+        let mut sample = segments::look(&mut live)?;
+        choice.leave_matching(&mut sample);
+        if is_screen {
+            // From the top left corner, and nothing of the table before.
+            out.flush()?;
+            io::stdout().write_all(b"\x1b[H\x1b[J")?;
+        } else if shown > 0 {
+            writeln!(out)?;
+        }
+        show(&sample, &choice, out)?;
+        out.flush()?;
+        shown += 1;
+        if args.count.is_some_and(|count| shown >= count) {
+            return Ok(Exit::Done);
+        }
+        std::thread::sleep(pause);
     }
-    table(&sample).write(out)?;
+}
+
+/// The table, and what a person should know beside it.
+fn show(sample: &Sample, choice: &Choice, out: &mut dyn Write) -> io::Result<()> {
+    table(sample, choice).write(out)?;
     if sample.processes.is_empty() {
         note(match &sample.segment.waiting {
+            _ if !choice.filter.is_empty() => "no process matches the filter",
             Some(waiting) => waiting,
             None => "no process uses a GPU here; start one with gpushare run -- CMD",
         });
     }
-    for line in waits(&sample) {
+    for line in waits(sample) {
         note(&line);
     }
     if let Some(refusal) = sample.refusal() {
@@ -53,7 +145,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             "{refusal}; end some programs, or start some with another GPUSHARE_DIR"
         ));
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Who waits for memory, and who holds it.
@@ -85,59 +177,73 @@ const COLUMNS: [&str; 10] = [
     "status",
 ];
 /// Those that a process has which did nothing on any device.
-const OF_PROCESS: [&str; 3] = ["pid", "name", "status"];
+const OF_PROCESS: [&str; 14] = [
+    "pid",
+    "user",
+    "name",
+    "group",
+    "weight",
+    "priority",
+    "cap",
+    "on_full",
+    "state",
+    "container",
+    "exe",
+    "ns_pid",
+    "trace",
+    "status",
+];
 /// A longer name is cut, so that 80 columns hold the table, whatever the numbers.
 const NAME: usize = 13;
 
-fn table(sample: &Sample) -> Table {
-    let columns: Vec<&Column> = COLUMNS
-        .iter()
-        .filter_map(|key| columns::find(key))
+/// Where a process is that did nothing on any device.
+static NOWHERE: LazyLock<(Holding, DeviceSample)> = LazyLock::new(Default::default);
+
+/// One row for each device that a process did something on; one for a process that did nothing.
+fn rows<'s>(process: &'s ProcessSample, sample: &'s Sample) -> Vec<Row<'s>> {
+    let row = |holding, device| Row {
+        who: Who::of(process),
+        letter: ' ',
+        process,
+        holding,
+        device,
+        recent: None,
+        now_ns: sample.time_ns,
+    };
+    let (nothing, nowhere) = &*NOWHERE;
+    let used = process.devices.iter().filter(|holding| is_used(holding));
+    let rows: Vec<_> = used
+        .map(|holding| row(holding, sample.devices.get(holding.gpu).unwrap_or(nowhere)))
         .collect();
+    match rows.is_empty() {
+        true => vec![row(nothing, nowhere)],
+        false => rows,
+    }
+}
+
+fn table(sample: &Sample, choice: &Choice) -> Table {
     let side = |column: &Column| match column.is_text() {
         true => Side::Left,
         false => Side::Right,
     };
-    let headings: Vec<_> = columns.iter().map(|c| (c.title, side(c))).collect();
-    let mut table = Table::new(&headings);
-    let nowhere = (Holding::default(), DeviceSample::default());
+    let headings = choice.columns.iter().map(|c| (c.title, side(c)));
+    let mut table = Table::new(&headings.collect::<Vec<_>>());
     for process in &sample.processes {
-        let row = |holding, device| Row {
-            who: Who::of(process),
-            letter: ' ',
-            process,
-            holding,
-            device,
-            recent: None,
-            now_ns: sample.time_ns,
-        };
-        let cell = |column: &Column, row: &Row<'_>| {
-            let value = (column.value)(row);
-            match column.key {
-                "name" => clip(&value.shown(), NAME),
-                _ => value.shown().into_owned(),
+        for row in rows(process, sample) {
+            let is_nowhere = std::ptr::eq(row.holding, &NOWHERE.0);
+            if !choice.filter.accepts(&row) {
+                continue;
             }
-        };
-        let used = process.devices.iter().filter(|holding| is_used(holding));
-        let mut rows = used
-            .map(|holding| {
-                let device = sample.devices.get(holding.gpu).unwrap_or(&nowhere.1);
-                row(holding, device)
-            })
-            .peekable();
-        if rows.peek().is_none() {
-            let row = row(&nowhere.0, &nowhere.1);
-            table.row(
-                columns
-                    .iter()
-                    .map(|column| match OF_PROCESS.contains(&column.key) {
-                        true => cell(column, &row),
-                        false => "-".into(),
-                    }),
-            );
-        }
-        for row in rows {
-            table.row(columns.iter().map(|column| cell(column, &row)));
+            table.row(choice.columns.iter().map(|column| {
+                if is_nowhere && !OF_PROCESS.contains(&column.key) {
+                    return "-".into();
+                }
+                let value = (column.value)(&row);
+                match column.key {
+                    "name" => clip(&value.shown(), NAME),
+                    _ => value.shown().into_owned(),
+                }
+            }));
         }
     }
     table
@@ -177,7 +283,14 @@ mod tests {
         sample.processes.push(process);
         sample.time_ns = 90_000_000_000_000;
         let mut out = Vec::new();
-        table(&sample).write(&mut out).expect("memory");
+        let choice = Choice {
+            filter: Filter::default(),
+            columns: COLUMNS
+                .iter()
+                .filter_map(|key| columns::find(key))
+                .collect(),
+        };
+        table(&sample, &choice).write(&mut out).expect("memory");
         let text = String::from_utf8(out).expect("text");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         assert!(text.contains("  100%  "), "it waited all its life: {text}");

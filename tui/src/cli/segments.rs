@@ -31,11 +31,20 @@ pub fn dir_or_new() -> Result<SegmentDir, Failure> {
     Ok(shm_layout::locate()?)
 }
 
-/// One sample of everything that runs. A dead process is left out: it holds nothing any more, though its slot may not
-/// be free yet.
+/// One sample of everything that runs.
 pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
-    let mut live = Live::new(&dir.path, true);
+    look(&mut live(dir))
+}
+
+/// Where samples come from, with NVML's first answer or without it after a while.
+pub fn live(dir: &SegmentDir) -> Live {
+    let live = Live::new(&dir.path, true);
     live.settle(NVML);
+    live
+}
+
+/// The next sample. A dead process is left out: it holds nothing any more, though its slot may not be free yet.
+pub fn look(live: &mut Live) -> Result<Sample, Failure> {
     let mut sample = live.look()?;
     for warning in sample
         .warnings

@@ -55,6 +55,38 @@ pub struct ResumeArgs {
     edit: EditOptions,
 }
 
+/// Put a process first for a while: a priority that ends by itself
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "It holds under the order priority, and under overlap whatever the order. gpushare set TARGET priority=N --for TIME is the same."
+)]
+pub struct BoostArgs {
+    /// pid, name:LABEL, group:G, user:U or all
+    target: String,
+    /// The priority, -20 to 19
+    #[arg(
+        value_name = "PRIORITY",
+        default_value = "19",
+        allow_hyphen_values = true
+    )]
+    priority: String,
+    /// For how long
+    #[arg(long = "for", value_name = "TIME", default_value = "1m")]
+    duration: String,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+pub fn boost(args: &BoostArgs, out: &mut dyn Write) -> Done {
+    let set = SetArgs {
+        target: args.target.clone(),
+        values: vec![format!("priority={}", args.priority)],
+        duration: Some(args.duration.clone()),
+        edit: args.edit.clone(),
+    };
+    self::set(&set, out)
+}
+
 pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let mut share = ShareEdit::default();
     for value in &args.values {

@@ -16,6 +16,9 @@ pub struct Args {
     /// Number of edits to undo
     #[arg(value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
@@ -33,7 +36,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         note(&sentence);
     }
     for done in 0..args.count {
-        match editor.undo_newest(1, Place::Ctl) {
+        match editor.undo_newest(1, Place::Ctl, args.reason.as_deref()) {
             Ok(undone) => {
                 for (entry, applied) in undone {
                     let target = format!("undid edit {} on {}", entry.number, entry.record.target);

@@ -16,10 +16,11 @@ use shm_layout::dir::Dir;
 use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::{Change, Mode, OpenError, SegmentDir};
 
-use super::change::summary;
+use super::change::{self, summary};
 use super::request::EditRequest;
 pub use super::request::Place;
 use crate::sample::keys::{Keys, object};
+use crate::text::users;
 
 /// Version of the record's shape.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -64,7 +65,8 @@ object! {
         result: Outcome, "applied or refused.";
         refusal: Option<String>, "Why it was refused.";
         undoes: Option<u64>, "The generation of the edit that this one undoes.";
-        change: Change, "The edit itself; which keys it has depends on its kind.";
+        #[serde(default)]
+        change: Option<Change>, "The edit itself; which keys it has depends on its kind. null where no setting was changed: a signal of gpushare kill.";
         #[serde(default, deserialize_with = "readable")]
         restore: Option<Change>, "The edit that would take it back; null where it cannot be read.";
     }
@@ -75,10 +77,7 @@ impl Record {
     pub fn of(request: &EditRequest, uid: u32, who: String, undoes: Option<u64>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
-            time: jiff::Timestamp::now()
-                .round(jiff::Unit::Millisecond)
-                .unwrap_or_default()
-                .to_string(),
+            time: now(),
             uid,
             who,
             r#where: request.place,
@@ -91,10 +90,55 @@ impl Record {
             result: Outcome::Applied,
             refusal: None,
             undoes,
-            change: request.change.clone(),
+            change: Some(request.change.clone()),
             restore: None,
         }
     }
+
+    /// When the edit, or the first part of it, ends by itself, on the segments' clock.
+    pub fn ends_ns(&self) -> Option<u64> {
+        self.change.as_ref().and_then(change::ends_ns)
+    }
+
+    /// Whether all that the edit did has ended by itself at a time.
+    pub fn has_run_out(&self, now_ns: u64) -> bool {
+        let change = self.change.as_ref();
+        change.is_some_and(|change| change::has_run_out(change, now_ns))
+    }
+
+    /// Whether both edits concern the same settings, so that one hides the other.
+    pub fn is_about_the_same(&self, other: &Self) -> bool {
+        let both = self.change.as_ref().zip(other.change.as_ref());
+        both.is_some_and(|(one, other)| change::same_subject(one, other))
+    }
+
+    /// Of a signal that was sent, or not.
+    pub fn of_signal(signal: &str, target: String, started: u64, reason: Option<String>) -> Self {
+        let (uid, who) = users::who_am_i();
+        Self {
+            schema_version: SCHEMA_VERSION,
+            time: now(),
+            uid,
+            who,
+            r#where: Place::Ctl,
+            target,
+            target_start_time: Some(started),
+            old: None,
+            new: format!("signal {signal}"),
+            generation: None,
+            reason,
+            result: Outcome::Applied,
+            refusal: None,
+            undoes: None,
+            change: None,
+            restore: None,
+        }
+    }
+}
+
+fn now() -> String {
+    let now = jiff::Timestamp::now().round(jiff::Unit::Millisecond);
+    now.unwrap_or_default().to_string()
 }
 
 impl Keys for Place {}

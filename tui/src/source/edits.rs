@@ -6,7 +6,6 @@ use std::path::Path;
 use shm_layout::{Event, What};
 
 use crate::edit::audit::{AuditLog, Outcome, Record};
-use crate::edit::change::ends_ns;
 use crate::sample::EditLine;
 
 /// So much of the log is read: some hundred edits.
@@ -65,7 +64,7 @@ fn line(record: &Record, generation: u64, time_ns: u64) -> EditLine {
         old: record.old.clone(),
         new: record.new.clone(),
         reason: record.reason.clone(),
-        until_ns: ends_ns(&record.change),
+        until_ns: record.ends_ns(),
         undoes: record.undoes,
     }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use shm_layout::text::PathText as _;
 use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
@@ -13,7 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::edit::audit::{AuditLog, Entry, History, Place};
 use crate::edit::targets::Chosen;
 use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, trace};
-use crate::host::pids;
+use crate::host::signal::Signalled;
 use crate::source::live::Live;
 
 /// What to do.
@@ -29,43 +28,6 @@ pub enum Task {
     ReadAudit,
     /// Send a signal to a process.
     Signal(Signalled),
-}
-
-/// A signal, and the one life of one pid that it is for.
-#[derive(Clone, Debug)]
-pub struct Signalled {
-    /// Whom to.
-    pub pid: u32,
-    /// When that process began, in the kernel's ticks.
-    pub started: u64,
-    /// Which.
-    pub signal: Signal,
-    /// Its name.
-    pub word: &'static str,
-    /// The process as a person knows it.
-    pub title: String,
-}
-
-impl Signalled {
-    /// Sends it, if the pid is still the same process.
-    fn send(&self) -> Result<String, String> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let gone = || format!("{} has ended; nothing was sent", self.title);
-        let pid = pid.ok_or_else(gone)?;
-        // The descriptor keeps the number from being used again between the look and the signal.
-        let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
-        let proc = PathBuf::from(format!("/proc/{}", self.pid));
-        if pids::start_time(&proc) != Some(self.started) {
-            return Err(gone());
-        }
-        match pidfd_send_signal(process, self.signal) {
-            Ok(()) => Ok(format!("SIG{} was sent to {}", self.word, self.title)),
-            Err(error) => Err(format!(
-                "SIG{} could not be sent to {}: {error}",
-                self.word, self.title
-            )),
-        }
-    }
 }
 
 /// How it went.
@@ -169,7 +131,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
         }
         Task::Signal(signal) => tell(match signal.send() {
             Ok(sentence) => News::Done(sentence),
-            Err(why) => News::Refused(why),
+            Err(refused) => News::Refused(refused.why()),
         }),
         Task::Trace(chosen) => {
             let began = trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
@@ -181,7 +143,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
         Task::Undo(entry) => {
             let target = entry.record.target.clone();
             let editor = Editor::open(&dir);
-            match editor.undo(&entry, Place::Tui) {
+            match editor.undo(&entry, Place::Tui, None) {
                 Ok(applied) => tell(News::Settled { target, applied }),
                 Err(failure) => tell(News::Refused(failure.to_string())),
             }

@@ -187,3 +187,22 @@ fn a_policy_for_a_while_reverts_and_gives_devices_their_own_back() {
         .gpushare(&["policy", "set", "all", "off", "--for", "0s"])
         .refused(2, &["--for: 0 would change nothing"]);
 }
+
+#[test]
+fn a_boost_puts_a_process_first_and_ends_by_itself() {
+    let world = World::new();
+    let train = world.actor("train");
+    train.enter(0);
+    let boost = |more: &[&str]| world.gpushare(&[&["boost", "name:train"], more].concat());
+    boost(&["--for", "500ms", "--reason", "a deadline"]).done();
+    assert_eq!(train.registration.share().priority, 19);
+    eventually("it has ended", Duration::from_secs(30), || {
+        train.registration.share().priority == 0
+    });
+    boost(&["-3", "--for", "10m"]).done();
+    assert_eq!(train.registration.share().priority, -3);
+    boost(&["20"]).refused(2, &["priority"]);
+    boost(&["--for", "0"]).refused(2, &["--for"]);
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    assert_eq!(audit["edits"][0]["reason"], "a deadline");
+}

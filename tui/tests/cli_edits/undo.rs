@@ -124,7 +124,7 @@ fn a_timed_edit_that_is_over_is_not_taken_back_and_hides_nothing_older() {
     let history = editor.log().read().expect("our own log");
     for entry in &history.entries[2..5] {
         let failure = editor
-            .undo(entry, gpushare_tui::edit::audit::Place::Tui)
+            .undo(entry, gpushare_tui::edit::audit::Place::Tui, None)
             .expect_err("it is over");
         assert!(
             failure.to_string().contains("reverted by itself"),

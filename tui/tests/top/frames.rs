@@ -150,7 +150,7 @@ fn edit(number: u64) -> Entry {
             result: Outcome::Applied,
             refusal: None,
             undoes: None,
-            change: stored("40GiB"),
+            change: Some(stored("40GiB")),
             restore: Some(stored("20GiB")),
         },
     }

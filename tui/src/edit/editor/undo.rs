@@ -13,7 +13,6 @@ use shm_layout::{Change, EditError, Set, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::edit::audit::{Entry, History, Outcome, Place};
-use crate::edit::change::{has_run_out, same_subject};
 use crate::text::plain::plain;
 
 impl Editor {
@@ -22,7 +21,7 @@ impl Editor {
     pub fn undoable(&self) -> Result<Vec<Entry>, EditFailure> {
         let now_ns = clock::now();
         let mut settings = self.settings_edits()?;
-        settings.retain(|entry| !has_run_out(&entry.record.change, now_ns));
+        settings.retain(|entry| !entry.record.has_run_out(now_ns));
         Ok(settings)
     }
 
@@ -31,7 +30,7 @@ impl Editor {
         let now_ns = clock::now();
         let settings = self.settings_edits()?.into_iter();
         Ok(settings
-            .take_while(|entry| has_run_out(&entry.record.change, now_ns))
+            .take_while(|entry| entry.record.has_run_out(now_ns))
             .collect())
     }
 
@@ -73,7 +72,7 @@ impl Editor {
                 matches!(operator.check(&change), Err(EditError::NoSuchTarget))
             })
         };
-        let is_trace = |entry: &Entry| matches!(entry.record.change, Change::Trace { .. });
+        let is_trace = |entry: &Entry| matches!(entry.record.change, Some(Change::Trace { .. }));
         let open =
             history.entries.iter().rev().filter(|entry| {
                 can_be_undone(&history, entry) && !is_trace(entry) && !has_gone(entry)
@@ -86,6 +85,7 @@ impl Editor {
         &self,
         count: usize,
         place: Place,
+        why: Option<&str>,
     ) -> Result<Vec<(Entry, Applied)>, EditFailure> {
         let entries = self.undoable()?;
         if entries.is_empty() {
@@ -97,12 +97,17 @@ impl Editor {
         entries
             .into_iter()
             .take(count)
-            .map(|entry| Ok((entry.clone(), self.undo(&entry, place)?)))
+            .map(|entry| Ok((entry.clone(), self.undo(&entry, place, why)?)))
             .collect()
     }
 
-    /// Takes back one edit.
-    pub fn undo(&self, entry: &Entry, place: Place) -> Result<Applied, EditFailure> {
+    /// Takes back one edit; the log says which, and why where a reason is given.
+    pub fn undo(
+        &self,
+        entry: &Entry,
+        place: Place,
+        why: Option<&str>,
+    ) -> Result<Applied, EditFailure> {
         let now_ns = clock::now();
         let history = self.history()?;
         let generation = self.generation_in_log(&history)?;
@@ -112,7 +117,7 @@ impl Editor {
                 entry.number
             )));
         }
-        if has_run_out(&entry.record.change, now_ns) {
+        if entry.record.has_run_out(now_ns) {
             return Err(EditFailure::Undo(format!(
                 "edit {} has already reverted by itself, so there is nothing to undo",
                 entry.number
@@ -121,8 +126,8 @@ impl Editor {
         if let Some(later) = history.entries.iter().rev().find(|later| {
             later.number > entry.number
                 && can_be_undone(&history, later)
-                && !has_run_out(&later.record.change, now_ns)
-                && same_subject(&later.record.change, &entry.record.change)
+                && !later.record.has_run_out(now_ns)
+                && later.record.is_about_the_same(&entry.record)
         }) {
             return Err(EditFailure::Undo(format!(
                 "edit {} by {} changed {} after edit {}; undo that one first",
@@ -142,7 +147,10 @@ impl Editor {
             change,
             target: entry.record.target.clone(),
             target_start_time: entry.record.target_start_time,
-            reason: Some(format!("undo of edit {}", entry.number)),
+            reason: Some(match why {
+                Some(why) => format!("undo of edit {}: {why}", entry.number),
+                None => format!("undo of edit {}", entry.number),
+            }),
             place,
             expected_generation: Some(generation),
         };

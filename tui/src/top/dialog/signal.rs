@@ -1,33 +1,10 @@
 //! A signal to one process, sent only after its pid was typed.
 
-use rustix::process::Signal;
-
 use super::{Check, Dialog, Field, Progress, Subject};
+use crate::host::signal::{SIGNALS, Signalled, started};
 use crate::sample::{ProcessSample, ProcessState};
 use crate::top::data::Data;
-use crate::top::operator::{Signalled, Task};
-
-/// The signals, each with what it does to a program that does not expect it.
-const SIGNALS: [(&str, Signal, &str); 6] = [
-    ("TERM", Signal::TERM, "asks it to end; it may save its work"),
-    ("INT", Signal::INT, "as ^C: most programs end"),
-    (
-        "KILL",
-        Signal::KILL,
-        "ends it at once; what it has not saved is lost",
-    ),
-    (
-        "STOP",
-        Signal::STOP,
-        "stops it; it keeps its memory, and may lose the lock by force",
-    ),
-    ("CONT", Signal::CONT, "lets it go on after a stop"),
-    (
-        "USR1",
-        Signal::USR1,
-        "whatever the program made of it; else it ends",
-    ),
-];
+use crate::top::operator::Task;
 
 /// The line to type the pid into.
 const PID: &str = "Its pid";
@@ -118,9 +95,4 @@ impl SignalSubject {
             title: self.title.clone(),
         }))
     }
-}
-
-/// When a process began, in the kernel's ticks.
-fn started(pid: u32) -> Option<u64> {
-    crate::host::pids::start_time(std::path::Path::new(&format!("/proc/{pid}")))
 }

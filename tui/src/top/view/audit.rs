@@ -182,7 +182,7 @@ fn whole(
     let record = &entry.record;
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     let now_ns = state.data().sample.time_ns;
-    let ends = match crate::edit::change::ends_ns(&record.change) {
+    let ends = match record.ends_ns() {
         Some(until) if until > now_ns => format!("in {}", short_time(until - now_ns)),
         Some(_) => "it has ended by itself".into(),
         None => "stays until it is changed".into(),
