@@ -108,7 +108,7 @@ impl Environment {
         share(&mut reader, limits);
         policy(&mut reader, limits);
         limits.group = reader.own(variables::GROUP, |text| read_name(text, LONGEST_GROUP));
-        limits.gang = job(&mut reader);
+        limits.gang = job(&mut reader, limits.group.clone());
         aliases::without_counterpart(&mut reader);
         limits.invalid = !reader.complaints.is_empty();
         environment.complaints = reader.complaints;
@@ -229,7 +229,7 @@ fn policy(reader: &mut Reader<'_>, limits: &mut LaunchLimits) {
 }
 
 /// The job the process belongs to, if that runs as several processes.
-fn job(reader: &mut Reader<'_>) -> Option<Gang> {
+fn job(reader: &mut Reader<'_>, group: Option<String>) -> Option<Gang> {
     if reader.is_set(variables::GANG) {
         let name = reader.own(variables::GANG, |text| read_name(text, LONGEST_LABEL))?;
         return (name != "none").then_some(Gang::Named(name));
@@ -240,7 +240,8 @@ fn job(reader: &mut Reader<'_>) -> Option<Gang> {
         let names: Vec<String> = launcher.job.iter().filter_map(named).collect();
         (processes > 1 && !names.is_empty()).then(|| Gang::Found(names.join(" ")))
     };
-    variables::LAUNCHERS.iter().find_map(found)
+    let launched = variables::LAUNCHERS.iter().find_map(found);
+    launched.or_else(|| group.map(Gang::Group))
 }
 
 fn said(well: bool, source: Source) -> Source {

@@ -55,7 +55,7 @@ variables! {
     PRIORITY = "GPUSHARE_PRIORITY", "5", Library, "Priority under the order `priority`, -20 to 19; the highest gets the lock next; 0 when not set.";
     CAP = "GPUSHARE_CAP", "30%", Library, "Upper limit of the process's share of the device's time, 1 to 100 percent.";
     GROUP = "GPUSHARE_GROUP", "team-a", Library, "The group whose quota, weight and cap the process shares.";
-    GANG = "GPUSHARE_GANG", "ddp-7b", Library, "The job whose processes have their turns on all their devices together; `none` for no job. When not set, the job of torchrun, MPI or Slurm, if it has several processes.";
+    GANG = "GPUSHARE_GANG", "ddp-7b", Library, "The job whose processes have their turns on all their devices together; `none` for no job. When not set, the job of torchrun, MPI or Slurm, if it has several processes; else what one session started as members of one group.";
     NAME = "GPUSHARE_NAME", "train-7b", Library, "The label of the process in all displays; `name:LABEL` selects it as a target.";
     POLICY = "GPUSHARE_POLICY", "timeslice=5ms", Library, "The lock policy of the process unless the operator has set one.";
     DIR = "GPUSHARE_DIR", "/run/gpushare", Library, "The directory of the segments, in place of /run/gpushare and /dev/shm/gpushare-UID.";

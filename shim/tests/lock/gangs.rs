@@ -142,3 +142,45 @@ fn ranks_hold_back_together_under_overlap_and_get_on() {
             .all(|one| now[&one.pid()] > before[&one.pid()] + 20)
     });
 }
+
+#[test]
+fn members_of_a_group_that_one_session_started_are_a_gang_and_those_of_another_are_not() {
+    let stage = Stage::new();
+    let words = ["0", "1000000", "alone"];
+    let variables = [
+        ("GPUSHARE_GROUP", "serve"),
+        ("DEVICES", "2"),
+        ("QUEUE_MS", "6"),
+        ("QUEUE", "3"),
+    ];
+    let member = |gang: Option<&str>| {
+        let mut command = stage.program("rank.c", TURNS);
+        command.args(words).envs(variables);
+        command.envs(gang.map(|gang| ("GPUSHARE_GANG", gang)));
+        let mut member = Watched::spawn_for(&mut command, Duration::from_secs(120));
+        assert_eq!(member.line(), "ready");
+        member
+    };
+    let members = [None, None, Some("none")].map(member);
+    let program = stage.program("rank.c", TURNS).get_program().to_owned();
+    let mut elsewhere = stage.started_by("setsid", TURNS);
+    elsewhere.arg(program).args(words).envs(variables);
+    let mut elsewhere = elsewhere.spawn().expect("util-linux has it");
+    eventually("all four are seen", PATIENCE, || {
+        stage.snapshot().processes.len() == 4
+    });
+    let processes = stage.snapshot().processes;
+    elsewhere.kill().expect("it runs until it is killed");
+    elsewhere.wait().expect("it has been killed");
+    let gang = |pid: u32| {
+        let mut all = processes.iter();
+        all.find(|one| one.identity.pid == pid)
+            .map(|one| one.gang)
+            .expect("it was seen")
+    };
+    let [first, second, alone] = members.each_ref().map(|member| gang(member.pid()));
+    assert_ne!(first, 0);
+    assert_eq!((first, alone), (second, 0));
+    let other = gang(elsewhere.id());
+    assert!(other != 0 && other != first, "{other:x} beside {first:x}");
+}

@@ -499,3 +499,12 @@ fn what_we_do_another_way_is_said_only_where_it_is_asked_for() {
         1
     );
 }
+
+#[test]
+fn what_was_started_as_members_of_a_group_is_a_gang_unless_a_launcher_or_the_user_says_otherwise() {
+    let group = ("GPUSHARE_GROUP", "serve");
+    assert_eq!(gang(&[group]), Some(Gang::Group("serve".into())));
+    let launched = [group, ("WORLD_SIZE", "2"), ("MASTER_PORT", "1")];
+    assert!(matches!(gang(&launched), Some(Gang::Found(_))));
+    assert_eq!(gang(&[group, ("GPUSHARE_GANG", "none")]), None);
+}

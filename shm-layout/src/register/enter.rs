@@ -112,13 +112,22 @@ pub fn register(
     })
 }
 
+/// The session of this process. Where there is none to be known it is one by itself.
+fn session() -> u64 {
+    let session = rustix::process::getsid(None).map_or(std::process::id(), |pid| {
+        pid.as_raw_nonzero().get().unsigned_abs()
+    });
+    session.into()
+}
+
 /// One number for all processes of a job, and never zero: of one user, and unless the user named it of one container.
 fn gang_word(gang: &Gang, identity: &Identity) -> u64 {
-    let (name, container) = match gang {
-        Gang::Named(name) => (name, 0),
-        Gang::Found(name) => (name, identity.pid_ns),
+    let (name, container, session) = match gang {
+        Gang::Named(name) => (name, 0, 0),
+        Gang::Found(name) => (name, identity.pid_ns, 0),
+        Gang::Group(name) => (name, identity.pid_ns, session()),
     };
-    let ids = [u64::from(identity.uid), container];
+    let ids = [u64::from(identity.uid), container, session];
     let bytes = ids.iter().flat_map(|id| id.to_le_bytes());
     // FNV-1a.
     let hash = bytes

@@ -23,6 +23,9 @@ pub enum Gang {
     Named(String),
     /// As its launcher does, by variables that may have the same values in another container.
     Found(String),
+    /// What one session of a shell, a unit or a container started as members of this group: a server with its workers has no
+    /// launcher that says so, and the group of a team also has jobs that do not wait for each other.
+    Group(String),
 }
 
 /// Everything a process's launch environment asks for.

@@ -9,7 +9,7 @@ use advice::Standing;
 use alert::Alert;
 use blame::{Blame, Waits};
 use lanes::{Cell, Lanes, WINDOW_NS};
-use letters::Letters;
+use letters::{Letters, Present};
 use log::Log;
 use pulse::Pulse;
 
@@ -65,7 +65,15 @@ impl Data {
         self.lanes.update(&sample);
         self.log.update(&sample);
         let processes = sample.processes.iter();
-        let present: Vec<(Who, u64)> = processes.map(|p| (Who::of(p), p.gang)).collect();
+        let present: Vec<Present> = processes
+            .map(|process| Present {
+                who: Who::of(process),
+                gang: process.gang,
+                devices: (process.devices.iter()).fold(0, |bits, holding| {
+                    bits | 1_u64.wrapping_shl(holding.gpu as u32)
+                }),
+            })
+            .collect();
         self.letters.update(&present);
         for process in &sample.processes {
             for holding in &process.devices {
@@ -76,7 +84,7 @@ impl Data {
                 pulse.update(process, holding, sample.time_ns);
             }
         }
-        let present: HashSet<Who> = present.into_iter().map(|(who, _)| who).collect();
+        let present: HashSet<Who> = present.into_iter().map(|one| one.who).collect();
         self.pulses.retain(|(who, _), _| present.contains(who));
         self.spent = self.lanes.spent(sample.time_ns, WINDOW_NS);
         self.blame.update(&sample);

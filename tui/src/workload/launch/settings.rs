@@ -53,7 +53,8 @@ pub struct Settings {
     pub group: Option<String>,
     /// Name of the job whose processes have their turns on all their devices together, or none
     ///
-    /// Without it the processes of one job of torchrun, MPI or Slurm have, as their environment tells.
+    /// Without it the processes of one job of torchrun, MPI or Slurm have, as their environment tells, and those that one
+    /// session started in one group.
     #[arg(long, value_name = "JOB")]
     pub gang: Option<String>,
     /// Label of the program in all displays; name:LABEL selects it as a target
