@@ -183,11 +183,12 @@ impl Sample {
             .fold(0, u64::saturating_add)
     }
 
-    /// Every process with something to say about device `gpu`.
+    /// Every process that uses device `gpu`; what it only could use is left out.
     pub fn holdings(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> {
-        self.processes
-            .iter()
-            .filter_map(move |p| p.on(gpu).map(|holding| (p, holding)))
+        self.processes.iter().filter_map(move |p| {
+            let holding = p.uses().find(|h| h.gpu == gpu)?;
+            Some((p, holding))
+        })
     }
 
     /// Does MPS run kernels on device `gpu`?

@@ -211,7 +211,8 @@ fn rows<'s>(process: &'s ProcessSample, sample: &'s Sample) -> Vec<Row<'s>> {
         now_ns: sample.time_ns,
     };
     let (nothing, nowhere) = &*NOWHERE;
-    let used = process.devices.iter().filter(|holding| is_used(holding));
+    // A program sees every device; the table shows those it did something on.
+    let used = process.devices.iter().filter(|holding| holding.is_used());
     let rows: Vec<_> = used
         .map(|holding| row(holding, sample.devices.get(holding.gpu).unwrap_or(nowhere)))
         .collect();
@@ -247,16 +248,6 @@ fn table(sample: &Sample, choice: &Choice) -> Table {
         }
     }
     table
-}
-
-/// A program sees every device; the table shows those it did something on.
-fn is_used(holding: &Holding) -> bool {
-    holding.peak > 0
-        || holding.launches() > 0
-        || holding.counters.denials > 0
-        || holding.lock.waited_ns > 0
-        || holding.memory_wait.is_some()
-        || holding.used > 0
 }
 
 #[cfg(test)]

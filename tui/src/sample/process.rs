@@ -201,6 +201,20 @@ impl Holding {
         self.view.mps.or(self.nvml.mps.then_some(true))
     }
 
+    /// Did anything ever happen there? A program sees every device and mostly uses one.
+    pub fn is_used(&self) -> bool {
+        self.used > 0
+            || self.peak > 0
+            || self.nvml.pid > 0
+            || self.launches() > 0
+            || self.counters.denials > 0
+            || self.lock.acquisitions > 0
+            || self.lock.waited_ns > 0
+            || self.lock.state != LockState::Idle
+            || self.memory_wait.is_some()
+            || self.loss.is_some()
+    }
+
     /// Does it work without a lock to tell of it? Under policy `off` it has none.
     pub fn works(&self, now_ns: u64) -> bool {
         let last = self.counters.last_submit_ns;
@@ -253,6 +267,16 @@ impl ProcessSample {
     pub fn trace(&self) -> Option<TraceView> {
         let trace = self.view.trace;
         (trace.goes_on() || trace.progress.logs).then_some(trace)
+    }
+
+    /// What it holds where it did something; what it holds on its first device if it did nothing anywhere yet.
+    pub fn uses(&self) -> impl Iterator<Item = &Holding> {
+        let used = self.devices.iter().filter(|h| h.is_used());
+        let first = match self.devices.iter().any(Holding::is_used) {
+            true => None,
+            false => self.devices.first(),
+        };
+        used.chain(first)
     }
 
     /// What it holds on device `gpu`.

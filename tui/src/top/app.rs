@@ -253,7 +253,7 @@ fn turn_gpu(state: &mut State, by: isize) {
     if let Screen::Detail(who) = state.choices.screen
         && let Some(process) = state.data().process(who)
     {
-        let gpus: Vec<usize> = process.devices.iter().map(|h| h.gpu).collect();
+        let gpus: Vec<usize> = process.uses().map(|h| h.gpu).collect();
         let shown = state.shown_gpu(process);
         let at = gpus.iter().position(|gpu| Some(*gpu) == shown).unwrap_or(0);
         let next = (at as isize + by).rem_euclid(gpus.len().max(1) as isize);

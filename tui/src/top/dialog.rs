@@ -26,7 +26,7 @@ pub use signal::SignalSubject;
 
 /// The devices that a process uses, for a title: `GPU0`, `GPU0 GPU3`.
 pub fn gpus(process: &ProcessSample) -> String {
-    let gpus = process.devices.iter().map(|h| format!("GPU{}", h.gpu));
+    let gpus = process.uses().map(|h| format!("GPU{}", h.gpu));
     let gpus: Vec<String> = gpus.collect();
     match gpus.len() {
         0 => "no GPU".into(),

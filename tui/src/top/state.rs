@@ -88,7 +88,10 @@ impl State {
 
     /// Which device the screen shows of a process: the chosen one, else its first.
     pub fn shown_gpu(&self, process: &ProcessSample) -> Option<usize> {
-        let holding = process.on(self.choices.gpu).or(process.devices.first());
+        let holding = process
+            .uses()
+            .find(|h| h.gpu == self.choices.gpu)
+            .or(process.uses().next());
         holding.map(|holding| holding.gpu)
     }
 

@@ -1,7 +1,7 @@
 //! Several devices: all seen at once, and the right one edited.
 
 use crossterm::event::{KeyCode, KeyEvent};
-use gpushare_tui::sample::{ProcessSample, Sample};
+use gpushare_tui::sample::{Holding, ProcessSample, Sample};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::operator::Task;
 use gpushare_tui::top::state::State;
@@ -160,4 +160,22 @@ fn eight_devices_are_seen_at_once_at_every_usual_size() {
         }
         assert!(seen.contains("HOLDER A train-7b"), "{seen}");
     }
+}
+
+#[test]
+fn a_process_stands_on_the_devices_it_uses_and_not_on_those_it_only_sees() {
+    let mut state = State::default();
+    for mut sample in story() {
+        for process in &mut sample.processes {
+            let mut second = Holding::default();
+            (second.gpu, second.view.entry) = (1, 1);
+            // NVML lists a process on the devices it uses.
+            process.devices.push(second);
+        }
+        state.update(sample);
+    }
+    assert_eq!(state.data().on(0).len(), 7);
+    assert_eq!(state.data().on(1), []);
+    press(&mut state, "G");
+    assert_eq!(state.rows().len(), 7, "one row each");
 }

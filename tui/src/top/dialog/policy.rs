@@ -15,6 +15,7 @@ use crate::top::data::Data;
 /// The field that says when a holder yields, and the one for its time or number.
 pub(super) const RULE: &str = "Yield";
 const AFTER: &str = "After";
+const OVERLAP: &str = "Overlap";
 
 const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
 
@@ -54,6 +55,11 @@ impl PolicySubject {
                     AFTER,
                     after,
                     "launches: a number; overlap, timeslice: a time",
+                ),
+                Field::text(
+                    OVERLAP,
+                    format_duration(base.overlap_ns),
+                    "of a slice: work that may run on into the next; 0 for none",
                 ),
                 Field::choice("Next", &Order::WORDS, order.unwrap_or(0)),
                 Field::text("Idle", format_idle(base.idle_ns), note("idle")),
@@ -204,6 +210,10 @@ fn words(dialog: &Dialog) -> Vec<String> {
         alone => alone.to_owned(),
     };
     let mut words = vec![rule, format!("order={}", dialog.value("Next"))];
+    // Under another rule there are no slices for it; as a word it would be a rule of its own.
+    if dialog.value(RULE) == "timeslice" && !dialog.value(OVERLAP).is_empty() {
+        words.push(format!("overlap={}", dialog.value(OVERLAP)));
+    }
     let named = [
         ("Idle", "idle"),
         ("Max hold", "max-hold"),
@@ -291,5 +301,24 @@ mod tests {
             (dialog.value(RULE), dialog.value(AFTER)),
             ("timeslice", "3ms")
         );
+    }
+
+    #[test]
+    fn slices_have_an_overlap_and_other_rules_have_none() {
+        let mut dialog = open(PolicyKind::Timeslice(5_000_000));
+        dialog.focus = dialog
+            .fields
+            .iter()
+            .position(|f| f.label == OVERLAP)
+            .unwrap();
+        press(&mut dialog, KeyCode::Char('0'));
+        let sent = |dialog: &Dialog| match &dialog.subject {
+            Subject::Policy(subject) => subject.policy(dialog).unwrap(),
+            _ => unreachable!("it is a policy's dialog"),
+        };
+        assert_eq!(sent(&dialog).overlap_ns, 0);
+        dialog.focus = 0;
+        press(&mut dialog, KeyCode::Right);
+        assert_eq!(sent(&dialog).kind, PolicyKind::Always);
     }
 }

@@ -20,8 +20,7 @@ fn rows_of<'a>(
 ) -> impl Iterator<Item = Row<'a>> {
     let who = Who::of(process);
     let wanted = process
-        .devices
-        .iter()
+        .uses()
         .filter(move |h| only.is_none_or(|gpu| gpu == h.gpu));
     wanted.filter_map(move |holding| {
         let spent = data.spent(who, holding.gpu);
