@@ -8,19 +8,23 @@ use crate::sample::{EditLine, Holding, ProcessSample, Sample, Who};
 use advice::Standing;
 use alert::Alert;
 use blame::{Blame, Waits};
+use history::{Efficiency, Moment};
 use lanes::{Cell, Lanes, WINDOW_NS};
 use letters::{Letters, Present};
 use log::Log;
 use pulse::Pulse;
+use timeline::{POINT_NS, Timeline};
 
 pub mod advice;
 pub mod alert;
 pub mod blame;
+pub mod history;
 pub mod lanes;
 pub mod letters;
 pub mod log;
 pub mod pulse;
 mod ring;
+pub mod timeline;
 
 const EDITS_KEPT: usize = 512;
 const UTIL_KEPT: usize = 1200;
@@ -49,6 +53,8 @@ pub struct Data {
     spent: FxHashMap<(Who, usize), Cell>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
+    /// Each device over time, by UUID.
+    histories: HashMap<String, Timeline<Moment>>,
     /// Hand-offs of each device by UUID: time, count and how many a second.
     handoffs: HashMap<String, (u64, u64, f64)>,
     samples: u64,
@@ -75,13 +81,13 @@ impl Data {
             })
             .collect();
         self.letters.update(&present);
+        let lately = self.lanes.spent(sample.time_ns, POINT_NS);
         for process in &sample.processes {
-            for holding in &process.devices {
-                let pulse = self
-                    .pulses
-                    .entry((Who::of(process), holding.gpu))
-                    .or_default();
-                pulse.update(process, holding, sample.time_ns);
+            for holding in process.uses() {
+                let key = (Who::of(process), holding.gpu);
+                let spent = lately.get(&key).copied().unwrap_or_default();
+                let pulse = self.pulses.entry(key).or_default();
+                pulse.update(process, holding, spent, sample.time_ns);
             }
         }
         let present: HashSet<Who> = present.into_iter().map(|one| one.who).collect();
@@ -89,6 +95,7 @@ impl Data {
         self.spent = self.lanes.spent(sample.time_ns, WINDOW_NS);
         self.blame.update(&sample);
         self.remember_utilisation(&sample);
+        self.remember_moments(&sample, &lately);
         self.count_handoffs(&sample);
         self.samples += 1;
         for edit in sample.edits.drain(..) {
@@ -110,6 +117,7 @@ impl Data {
         self.blame = Blame::default();
         self.pulses.clear();
         self.util.clear();
+        self.histories.clear();
         self.handoffs.clear();
         self.edits.clear();
         self.advice = Standing::default();
@@ -129,6 +137,45 @@ impl Data {
                 history.pop_front();
             }
         }
+    }
+
+    fn remember_moments(&mut self, sample: &Sample, lately: &FxHashMap<(Who, usize), Cell>) {
+        let mut sums = vec![(0.0_f32, 0.0_f32); sample.devices.len()];
+        for ((_, gpu), cell) in lately {
+            if let Some((held, waiting)) = sums.get_mut(*gpu) {
+                *held += cell.hold;
+                *waiting += cell.wait;
+            }
+        }
+        let since = sample.time_ns.saturating_sub(POINT_NS);
+        for (gpu, device) in sample.devices.iter().enumerate() {
+            let utils = self.util.get(&device.uuid).into_iter().flatten().rev();
+            let utils = utils.take_while(|(time, _)| *time > since);
+            let (sum, count) = utils.fold((0.0, 0.0), |(sum, count), (_, percent)| {
+                (sum + f32::from(*percent) / 100.0, count + 1.0)
+            });
+            let used = device.used_bytes;
+            let used = used.unwrap_or_else(|| sample.ledger_bytes(gpu));
+            let (held, waiting) = sums[gpu];
+            let moment = Moment {
+                busy: (count > 0.0).then(|| sum / count),
+                held: held.min(1.0),
+                full: (used as f64 / device.total_bytes.max(1) as f64) as f32,
+                waiting,
+            };
+            let history = self.histories.entry(device.uuid.clone()).or_default();
+            history.put(moment, sample.time_ns);
+        }
+    }
+
+    /// A device over time.
+    pub fn history(&self, gpu: usize) -> Option<&Timeline<Moment>> {
+        self.histories.get(&self.sample.devices.get(gpu)?.uuid)
+    }
+
+    /// What became of a device's last seconds; `None` where NVML does not tell.
+    pub fn efficiency(&self, gpu: usize) -> Option<Efficiency> {
+        Efficiency::of(self.history(gpu)?)
     }
 
     fn count_handoffs(&mut self, sample: &Sample) {

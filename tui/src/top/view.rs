@@ -18,9 +18,11 @@ mod dialog;
 mod empty;
 mod events;
 mod footer;
+mod graph;
 mod header;
 mod help;
 mod histogram;
+mod history;
 mod hit;
 mod lanes;
 mod layout;
@@ -151,6 +153,7 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         lanes::draw(&mut Pen::new(buffer, parts.lanes, palette), state);
         table::draw(&mut Pen::new(buffer, parts.table, palette), state);
     }
+    history::draw(&mut Pen::new(buffer, parts.history, palette), state);
     events::draw(&mut Pen::new(buffer, parts.events, palette), state, look);
     alerts::draw(&mut Pen::new(buffer, parts.alerts, palette), state);
     footer::draw(&mut Pen::new(buffer, parts.footer, palette), state);

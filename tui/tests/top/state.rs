@@ -337,7 +337,7 @@ fn policies_of_launches_are_told_beside_the_devices_own() {
     let area = ratatui::layout::Rect::new(0, 0, 120, 40);
     let mut buffer = ratatui::buffer::Buffer::empty(area);
     gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &crate::support::look(true));
-    let line: String = (0..120).map(|x| buffer[(x, 6)].symbol()).collect();
+    let line: String = (0..120).map(|x| buffer[(x, 7)].symbol()).collect();
     assert!(
         line.contains("set by: default   A B: timeslice=2s (launch)"),
         "{line}"

@@ -2,6 +2,8 @@
 
 use ratatui::layout::Rect;
 
+mod time;
+
 use super::pen::Pen;
 use super::{bars, layout};
 use crate::sample::DeviceSample;
@@ -37,7 +39,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
     if rows.list {
         list(pen, 0, state, count);
-        lock(pen, pen.height().saturating_sub(2), state, gpu, device);
+        lock(pen, pen.height().saturating_sub(3), state, gpu, device);
+        time::draw(pen, pen.height().saturating_sub(2), state, gpu);
         policy(pen, pen.height().saturating_sub(1), state, device);
         return;
     }
@@ -164,7 +167,8 @@ fn full(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     memory(&mut inside, state, device);
     load(&mut inside, 2, device);
     lock(&mut inside, 3, state, gpu, device);
-    policy(&mut inside, 4, state, device);
+    time::draw(&mut inside, 4, state, gpu);
+    policy(&mut inside, 5, state, device);
 }
 
 fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {

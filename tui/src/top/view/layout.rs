@@ -10,15 +10,22 @@ pub(super) struct Parts {
     pub(super) device: Rect,
     pub(super) lanes: Rect,
     pub(super) table: Rect,
+    pub(super) history: Rect,
     pub(super) events: Rect,
     pub(super) alerts: Rect,
     pub(super) footer: Rect,
 }
 
 /// Lines of the device pane when there is room for all of it.
-pub(super) const DEVICE_FULL: u16 = 7;
+pub(super) const DEVICE_FULL: u16 = 8;
 /// Frame, axis, queue and utilisation of the lanes pane.
 const LANES_EXTRA: u16 = 5;
+/// Below the lines of many devices: the lock, the time and the policy of the shown one.
+pub(super) const BELOW_LIST: u16 = 3;
+/// Frame, axis and columns of the graphs.
+const HISTORY: u16 = 8;
+/// What they may have beyond that before the events get the rest.
+const HISTORY_MORE: u16 = 6;
 /// Frame and heading of the table.
 const TABLE_EXTRA: u16 = 3;
 
@@ -42,7 +49,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         (0..8, _, _) => take(1),
         (34.., 100.., 0 | 1) => take(DEVICE_FULL),
         (34.., 100.., 2..=FEW) => take(DEVICE_FULL + devices),
-        (34.., 100.., _) => take(devices.min(height / 4) + 2),
+        (34.., 100.., _) => take(devices.min(height / 4) + BELOW_LIST),
         (16.., _, 2) => take(3),
         (20.., _, _) => take(
             2 + if devices > 2 {
@@ -59,9 +66,13 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         10..34 => take(alerts.min(1)),
         _ => take(alerts.min(if height >= 50 { 6 } else { 3 })),
     };
+    let mut history = match (width, height) {
+        (160.., 44..) if devices > 0 => take(HISTORY),
+        _ => 0,
+    };
     let mut events = match height {
         0..34 => 0,
-        34..50 => take(6),
+        34..60 => take(6),
         _ => take(height / 5),
     };
 
@@ -73,17 +84,28 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         .unwrap_or(u16::MAX)
         .max(1)
         .saturating_add(TABLE_EXTRA);
+    // Processes that do not fit matter more than the oldest events.
+    let missing = lanes_wanted
+        .saturating_add(table_wanted)
+        .saturating_sub(left);
+    let given = missing.min(events.saturating_sub(4));
+    events -= given;
+    let left = left + given;
     let lanes = match left {
         0..6 => 0,
         left if lanes_wanted.saturating_add(table_wanted) <= left => lanes_wanted,
         left => lanes_wanted.min((left * 11 / 20).max(left.saturating_sub(table_wanted))),
     };
     // What the table does not need shows more of what happened.
-    let spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
+    let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
+    if history > 0 {
+        let more = spare.min(HISTORY_MORE);
+        (history, spare) = (history + more, spare - more);
+    }
     if events > 0 {
         events += spare;
     }
-    let table = height - header - device - lanes - events - alerts - footer;
+    let table = height - header - device - lanes - history - events - alerts - footer;
 
     let mut y = area.y;
     let mut part = |height: u16| {
@@ -96,6 +118,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         device: part(device),
         lanes: part(lanes),
         table: part(table),
+        history: part(history),
         events: part(events),
         alerts: part(alerts),
         footer: part(footer),
@@ -118,7 +141,7 @@ pub(super) fn devices(width: u16, height: u16, count: usize) -> Devices {
     let few = count <= usize::from(FEW);
     Devices {
         card: few && height >= DEVICE_FULL && width >= 100,
-        list: !few && width >= 100 && height >= 7,
+        list: !few && width >= 100 && height > FEW + BELOW_LIST,
     }
 }
 

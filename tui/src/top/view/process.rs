@@ -1,19 +1,21 @@
-//! One process: how long it holds and waits, its memory over ten minutes, its events, and who stood in its way.
+//! One process: how long it holds and waits, its memory over the last minutes, its events, and who stood in its way.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 use super::pen::Pen;
-use super::{Look, events, footer, histogram, summary};
+use super::{Look, events, footer, histogram, history, summary};
 use crate::sample::Who;
-use crate::sample::{Histogram, Holding, quantile};
-use crate::text::units::{human_size, short_count, short_size, short_time};
+use crate::sample::{Histogram, quantile};
+use crate::text::units::{short_count, short_time};
 use crate::top::data::Data;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
 /// Below this height there is no room for charts.
 const PANELS: u16 = 20;
+/// From this width on there is room for two graphs beside each other.
+const WIDE: u16 = 80;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, who: Who) {
     let data = state.data();
@@ -82,7 +84,17 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         };
         panel.draw(&mut Pen::new(buffer, waits, palette));
         let [left, right] = halves.areas(rest);
-        chart(&mut Pen::new(buffer, left, palette), data, who, holding);
+        let mut pen = Pen::new(buffer, rest, palette);
+        match left.width >= WIDE {
+            true => {
+                let [left, middle] = halves.areas(left);
+                let [holds, waits] = Layout::vertical([Constraint::Fill(1); 2]).areas(middle);
+                history::memory(&mut pen, left, data, who, holding);
+                history::lock(&mut pen, holds, data, who, holding, true);
+                history::lock(&mut pen, waits, data, who, holding, false);
+            }
+            false => history::memory(&mut pen, left, data, who, holding),
+        }
         log = right;
     }
     if log.height >= 3 {
@@ -122,46 +134,4 @@ fn quantiles(histogram: &Histogram) -> String {
         show(0.5),
         show(0.99)
     )
-}
-
-fn chart(pen: &mut Pen<'_>, data: &Data, who: Who, holding: &Holding) {
-    let quota = holding.quota.bytes.map_or("no quota".into(), human_size);
-    let mut inside = pen.pane(&format!("Memory, last 10 min  quota line {quota}"), "");
-    let columns = inside.width().saturating_sub(7);
-    let rows = inside.height().saturating_sub(1);
-    let Some(pulse) = data.pulse(who, holding.gpu) else {
-        return;
-    };
-    let points = pulse.memory(columns.into());
-    let highest = points.iter().flatten().copied().max().unwrap_or(0);
-    let top = highest.max(holding.quota.bytes.unwrap_or(0)).max(1);
-    let top = top.saturating_add(top / 8);
-    let levels = u64::from(rows) * 8;
-    let level = |bytes: u64| {
-        u64::try_from(u128::from(bytes) * u128::from(levels) / u128::from(top)).unwrap_or(levels)
-    };
-    let quota_row = holding.quota.bytes.map(|bytes| level(bytes) / 8);
-    let colour = inside.palette.process(data.hue(who));
-    for row in 0..rows {
-        let base = u64::from(rows - 1 - row) * 8;
-        for (column, point) in (0..columns).zip(&points) {
-            let eighths = point.map_or(0, |bytes| {
-                level(bytes)
-                    .max(u64::from(bytes > 0))
-                    .saturating_sub(base)
-                    .min(8)
-            });
-            let glyph = match usize::try_from(eighths).unwrap_or(0) {
-                0 if quota_row == Some(base / 8) => (inside.glyphs().line, inside.style(Role::Bad)),
-                0 => continue,
-                part => (inside.glyphs().rising[part - 1], colour),
-            };
-            inside.glyph(7 + column, row, glyph.0, glyph.1);
-        }
-    }
-    inside.put_before(6, 0, &short_size(top), inside.style(Role::Dim));
-    inside.put_before(6, rows.saturating_sub(1), "0", inside.style(Role::Dim));
-    inside.put(7, rows, "-10m", inside.style(Role::Dim));
-    let right = inside.width();
-    inside.put_before(right, rows, "now", inside.style(Role::Dim));
 }
