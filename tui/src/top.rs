@@ -13,6 +13,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use jiff::tz::TimeZone;
 use shm_layout::{OpenError, locate_existing};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 pub mod app;
 pub mod config;
@@ -24,6 +25,7 @@ pub mod operator;
 pub mod options;
 pub mod overlay;
 pub mod palette;
+pub mod rules;
 pub mod run;
 pub mod state;
 pub mod terminal;
@@ -38,8 +40,10 @@ use crate::text::exit::Exit;
 use crate::text::plain::Plain;
 use config::{Background, Config};
 use data::alert::Severity;
+use operator::{News, Operator};
 use options::Options;
 use palette::{Depth, Palette, When};
+use rules::act::Actor;
 use run::{Dashboard, End};
 use state::State;
 use state::filter::Filter;
@@ -107,6 +111,7 @@ fn work(options: &Options) -> Result<ExitCode> {
         Err(error) => return Ok(usage(&sentence(&error))),
     };
     let mut state = State::default();
+    state.watch_by(config.rules.clone());
     state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
     if let Some((sort, descending)) = order {
         (state.choices.sort, state.choices.descending) = (sort, descending);
@@ -221,6 +226,7 @@ fn print(
     };
     let format = options.format.unwrap_or_default();
     let mut out = io::stdout().lock();
+    let mut hands = Hands::new(dir);
     for number in 0..snapshots {
         if number > 0 {
             std::thread::sleep(source.pace().unwrap_or(pace));
@@ -231,6 +237,10 @@ fn print(
             recorder = None;
         }
         state.update(sample);
+        // A look is no watch: what holds for no time would act at each.
+        if options.batch {
+            hands.act(&mut state);
+        }
         if let Some(gpu) = options.gpu {
             let devices = state.data().sample.devices.len();
             if gpu >= devices {
@@ -255,6 +265,43 @@ fn print(
     } else {
         Exit::Done.into()
     })
+}
+
+/// Does what the rules of the settings want while lines are printed: all but bells and notifications.
+struct Hands {
+    dir: PathBuf,
+    started: Option<(Operator, Actor, UnboundedReceiver<News>)>,
+}
+
+impl Hands {
+    fn new(dir: &std::path::Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            started: None,
+        }
+    }
+
+    fn act(&mut self, state: &mut State) {
+        let may_edit = !state.choices.read_only;
+        for deed in state.take_deeds() {
+            let (operator, actor, _) = self.started.get_or_insert_with(|| {
+                let (sender, news) = mpsc::unbounded_channel();
+                let operator = Operator::start(self.dir.clone(), sender.clone());
+                (operator, Actor::start(self.dir.clone(), sender), news)
+            });
+            if let Some(said) = actor.act(deed, operator, may_edit).said {
+                say(&said);
+            }
+        }
+        let Some((.., news)) = &mut self.started else {
+            return;
+        };
+        while let Ok(news) = news.try_recv() {
+            if let News::Note(sentence) | News::Warning(sentence) = news {
+                say(&sentence);
+            }
+        }
+    }
 }
 
 /// The reader of our output has gone.

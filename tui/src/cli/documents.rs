@@ -17,6 +17,7 @@ use crate::top::config::SETTINGS;
 use crate::top::keys::KEYS;
 use crate::top::once::Document;
 use crate::top::options::Options;
+use crate::top::rules;
 use crate::top::state::alerts::RULES;
 use crate::workload::demo::report as demo;
 use crate::workload::experiment::document as experiment;
@@ -207,16 +208,25 @@ fn top_page() -> Result<String, Failure> {
     text.push_str(
         ".SH SETTINGS\nIn ~/.config/gpushare/top.toml, one per line. The command line takes precedence.\n",
     );
-    for (name, example, about) in SETTINGS {
-        text.push_str(&format!(
+    text.push_str(&settings(&SETTINGS));
+    text.push_str(
+        ".SS Rules that act\nEach begins with [[alert]]. The screen shows a rule that holds as an alert (RULE); -b acts on it too, without bells and notifications. Recordings and --once make no rule act. Edits and programs are written to the audit log; u in the dashboard and gpushare undo take a rule's edit back, and then the rule makes no more of them.\n",
+    );
+    text.push_str(&settings(&rules::SETTINGS));
+    text.push_str(&exit_status());
+    Ok(text)
+}
+
+fn settings(table: &[(&str, &str, &str)]) -> String {
+    let entry = |(name, example, about): &(&str, &str, &str)| {
+        format!(
             ".TP\n\\fB{}\\fR = {}\n{}\n",
             escape(name),
             escape(example),
             escape(about)
-        ));
-    }
-    text.push_str(&exit_status());
-    Ok(text)
+        )
+    };
+    table.iter().map(entry).collect()
 }
 
 /// The keys of a document.

@@ -6,7 +6,7 @@ use shm_layout::text::{self, PathText as _};
 use shm_layout::{Mode, SegmentDir};
 
 use super::{Done, note, segments};
-use crate::edit::audit::{AuditLog, Outcome, Record};
+use crate::edit::audit::{AuditLog, Place, Record};
 use crate::edit::targets::{Chosen, Target};
 use crate::host::signal::{NotSent, SIGNALS, Signalled, started};
 use crate::sample::Sample;
@@ -111,16 +111,12 @@ fn aim(chosen: &Chosen, sample: &Sample) -> Result<(u32, u64), Failure> {
 /// Writes the line. Where a broker serves the machine the log is the broker's, and root's.
 fn record(dir: &SegmentDir, signalled: &Signalled, args: &Args, refused: Option<&NotSent>) {
     let log = AuditLog::of(dir);
-    let mut record = Record::of_signal(
-        signalled.word,
-        signalled.title.clone(),
-        signalled.started,
-        args.reason.clone(),
-    );
-    if let Some(refused) = refused {
-        record.result = Outcome::Refused;
-        record.refusal = Some(refused.sentence().to_owned());
-    }
+    let record = Record {
+        reason: args.reason.clone(),
+        ..Record::of_signal(Place::Ctl, signalled)
+    };
+    let refusal = refused.map(|refused| refused.sentence().to_owned());
+    let record = record.refused(refusal);
     if let Err(error) = log.append(&record)
         && (dir.mode == Mode::User || args.reason.is_some())
     {

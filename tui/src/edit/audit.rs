@@ -19,6 +19,7 @@ use shm_layout::{Change, Mode, OpenError, SegmentDir};
 use super::change::{self, summary};
 use super::request::EditRequest;
 pub use super::request::Place;
+use crate::host::signal::Signalled;
 use crate::sample::keys::{Keys, object};
 use crate::text::users;
 
@@ -66,7 +67,7 @@ object! {
         refusal: Option<String>, "Why it was refused.";
         undoes: Option<u64>, "The generation of the edit that this one undoes.";
         #[serde(default)]
-        change: Option<Change>, "The edit itself; which keys it has depends on its kind. null where no setting was changed: a signal of gpushare kill.";
+        change: Option<Change>, "The edit itself; which keys it has depends on its kind. null where no setting was changed: a signal, or a program that an alert started.";
         #[serde(default, deserialize_with = "readable")]
         restore: Option<Change>, "The edit that would take it back; null where it cannot be read.";
     }
@@ -112,27 +113,41 @@ impl Record {
         both.is_some_and(|(one, other)| change::same_subject(one, other))
     }
 
-    /// Of a signal that was sent, or not.
-    pub fn of_signal(signal: &str, target: String, started: u64, reason: Option<String>) -> Self {
+    /// Of something else that was done: a signal, or a program that an alert started.
+    pub fn of_deed(place: Place, new: String, target: String, started: Option<u64>) -> Self {
         let (uid, who) = users::who_am_i();
         Self {
             schema_version: SCHEMA_VERSION,
             time: now(),
             uid,
             who,
-            r#where: Place::Ctl,
+            r#where: place,
             target,
-            target_start_time: Some(started),
+            target_start_time: started,
             old: None,
-            new: format!("signal {signal}"),
+            new,
             generation: None,
-            reason,
+            reason: None,
             result: Outcome::Applied,
             refusal: None,
             undoes: None,
             change: None,
             restore: None,
         }
+    }
+
+    /// Of a signal that was sent, or not.
+    pub fn of_signal(place: Place, signal: &Signalled) -> Self {
+        let new = format!("signal {}", signal.word);
+        Self::of_deed(place, new, signal.title.clone(), Some(signal.started))
+    }
+
+    /// The same, refused for this reason, if there is one.
+    pub fn refused(mut self, refusal: Option<String>) -> Self {
+        if refusal.is_some() {
+            (self.result, self.refusal) = (Outcome::Refused, refusal);
+        }
+        self
     }
 }
 
@@ -216,6 +231,11 @@ impl AuditLog {
             false => private_dir(dir),
         };
         Self { dir, bits: 0o640 }
+    }
+
+    /// Whether a broker keeps it for the machine.
+    pub fn is_of_the_machine(&self) -> bool {
+        self.dir == Path::new(SYSTEM_LOGS)
     }
 
     /// Begins a new part where this one has grown long, and removes the oldest.

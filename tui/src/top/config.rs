@@ -3,10 +3,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
+use toml::Spanned;
 
 use super::palette::When;
+use super::rules::{self, Rule, Wrong};
 use shm_layout::text::PathText as _;
 
 use crate::sample::columns;
@@ -51,6 +53,11 @@ pub struct Config {
     pub filter: Option<String>,
     /// Which columns to show.
     pub fields: Option<String>,
+    /// Rules as they are written.
+    alert: Vec<Spanned<rules::Written>>,
+    /// Rules that act.
+    #[serde(skip)]
+    pub rules: Vec<Rule>,
 }
 
 /// What the terminal writes on.
@@ -98,7 +105,30 @@ impl Config {
         let shown = path.shown();
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read the settings in {shown}"))?;
-        toml::from_str(&text).with_context(|| format!("the settings in {shown} are not understood"))
+        Self::parse(&text).map_err(|(at, why)| {
+            let line = text[..at.start.min(text.len())].matches('\n').count() + 1;
+            anyhow!("the settings in {shown}, line {line}: {why}")
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let mut config: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().unwrap_or_default();
+            (at, error.message().to_owned())
+        })?;
+        for (number, rule) in (1..).zip(&config.alert) {
+            let rule = Rule::read(rule.as_ref(), number, rule.span())?;
+            if config
+                .rules
+                .iter()
+                .any(|other: &Rule| other.name == rule.name)
+            {
+                let why = format!("two rules are called \"{}\"", rule.name);
+                return Err((config.alert[number - 1].span(), why));
+            }
+            config.rules.push(rule);
+        }
+        Ok(config)
     }
 
     /// The column to sort by and whether the largest comes first.
@@ -135,18 +165,78 @@ mod tests {
         Config::read(Some(file.path()))
     }
 
+    /// What the reader says it knows, when it meets what it does not.
+    fn known(text: &str) -> Vec<String> {
+        let (_, why) = Config::parse(text).unwrap_err();
+        let (_, listed) = why.split_once("expected one of ").expect(&why);
+        listed
+            .split(", ")
+            .map(|name| name.trim_matches('`').to_owned())
+            .collect()
+    }
+
     #[test]
     fn the_manual_has_every_setting_and_no_other() {
+        let names = SETTINGS.map(|(name, ..)| name);
+        let tables = ["alert"];
+        assert_eq!(known("nonsense = 1\n"), [&names[..], &tables].concat());
+        assert_eq!(
+            known("[[alert]]\nnonsense = 1\n"),
+            rules::SETTINGS.map(|(name, ..)| name)
+        );
         let text = SETTINGS
             .map(|(name, example, _)| format!("{name} = {example}\n"))
             .concat();
-        let config = read(&text).unwrap();
-        let shown = format!("{config:?}");
-        assert_eq!(shown.matches(": ").count(), SETTINGS.len(), "{shown}");
-        assert!(
-            !shown.contains("None") && !shown.contains("false"),
-            "{shown}"
+        let rule = rules::SETTINGS.map(|(name, example, _)| format!("{name} = {example}\n"));
+        let rule = rule
+            .into_iter()
+            .filter(|line| !line.starts_with("command"))
+            .collect::<String>();
+        Config::parse(&format!("{text}[[alert]]\n{rule}")).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_rule_is_said_with_its_file_and_line() {
+        let wrong = |rule: &str, wanted: &str| {
+            let error =
+                read(&format!("delay = 1\n\n[[alert]]\nbell = true\n{rule}\n")).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(wanted), "{error}");
+            assert!(error.contains("/tmp/"), "{error}");
+        };
+        wrong(
+            "when = \"waits > 10%\"",
+            "line 5: there is no column \"waits\"",
         );
+        wrong("when = \"wait > ten\"", "line 5: \"ten\" is not a number");
+        wrong(
+            "\nalert = \"starved\"",
+            "line 6: there is no alert \"starved\"; there are violation",
+        );
+        wrong("", "line 3: rule 1 says neither when nor alert");
+        wrong("when = \"wait>1%\"\nfor = \"soon\"", "line 6: ");
+        wrong(
+            "when = \"wait>1%\"\ncommand = []",
+            "line 6: the command is empty",
+        );
+        wrong(
+            "when = \"wait>1%\"\nremedy = \"boost 5\"",
+            "line 6: a remedy must end by itself",
+        );
+        wrong(
+            "when = \"wait>1%\"\nexpires = \"1h\"\nremedy = \"boost 50\"",
+            "line 7: ",
+        );
+        wrong(
+            "when = \"wait>1%\"\nexpires = \"1h\"\nremedy = \"policy timslice=1\"",
+            "line 7: ",
+        );
+        wrong(
+            "when = \"wait>1%\"\nexpires = \"1h\"\nremedy = \"kill\"",
+            "line 7: a remedy is",
+        );
+        wrong("whn = \"wait>1%\"", "line 5: unknown field `whn`");
+        wrong("bell = 1", "line 5: ");
     }
 
     #[test]

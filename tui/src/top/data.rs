@@ -213,6 +213,11 @@ impl Data {
         self.edits.get(&generation)
     }
 
+    /// The edits that are known, oldest first.
+    pub fn edits(&self) -> impl Iterator<Item = &EditLine> {
+        self.edits.values()
+    }
+
     /// How many samples were taken in.
     pub fn samples(&self) -> u64 {
         self.samples

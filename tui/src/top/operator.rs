@@ -9,17 +9,21 @@ use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::edit::audit::{AuditLog, Entry, History, Place};
+use crate::edit::audit::{AuditLog, Entry, History, Place, Record};
+use crate::edit::change::summary;
 use crate::edit::targets::Chosen;
 use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, trace};
-use crate::host::signal::Signalled;
+use crate::host::signal::{NotSent, Signalled};
 use crate::source::live::Live;
+use crate::text::edits::from_to;
 
 /// What to do.
 #[derive(Clone, Debug)]
 pub enum Task {
     /// One edit.
     Edit(Box<EditRequest>),
+    /// An edit that a rule of the settings makes, and the rule's name.
+    Remedy(String, Box<EditRequest>),
     /// Take an edit back.
     Undo(Box<Entry>),
     /// Write down what a process calls.
@@ -49,6 +53,8 @@ pub enum News {
     },
     /// It is done, in a sentence.
     Done(String),
+    /// Something good to know.
+    Note(String),
     /// Something to know beside what was done.
     Warning(String),
     /// Nothing was changed, and why.
@@ -129,10 +135,38 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             // Last, so that it is what stays to be read.
             tell_set_aside(&editor, &tell);
         }
-        Task::Signal(signal) => tell(match signal.send() {
-            Ok(sentence) => News::Done(sentence),
-            Err(refused) => News::Refused(refused.why()),
-        }),
+        Task::Remedy(rule, request) => {
+            let target = request.target.clone();
+            tell(match Editor::open(&dir).submit(*request) {
+                Ok(applied) => {
+                    let (old, new) = (summary(&applied.old), summary(&applied.new));
+                    let change = from_to(Some(&old), &new, "to");
+                    News::Note(format!("rule {rule}: {target}: {change}; u undoes it"))
+                }
+                Err(failure) => {
+                    News::Warning(format!("rule {rule}: its remedy is not made: {failure}"))
+                }
+            });
+        }
+        Task::Signal(signal) => {
+            let sent = signal.send().map_err(NotSent::why);
+            let record =
+                Record::of_signal(Place::Tui, &signal).refused(sent.as_ref().err().cloned());
+            tell(match sent {
+                Ok(sentence) => News::Done(sentence),
+                Err(why) => News::Refused(why),
+            });
+            // Where a broker serves the machine the log is the broker's, and root's.
+            let log = AuditLog::of(&dir);
+            if let Err(error) = log.append(&record)
+                && dir.mode == Mode::User
+            {
+                let path = log.path().shown();
+                tell(News::Warning(format!(
+                    "the signal is not recorded: {path} cannot be written: {error}"
+                )));
+            }
+        }
         Task::Trace(chosen) => {
             let began = trace::begin(&dir, &chosen, DEFAULT_RECORDS, None, Place::Tui);
             tell(match began {

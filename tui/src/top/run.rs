@@ -15,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::app::{self, Next};
 use super::operator::{News, Operator, Task};
+use super::rules::act::Actor;
 use super::state::State;
 use super::terminal::{Screen, hangup};
 use super::view::{self, Look};
@@ -125,7 +126,8 @@ impl Dashboard {
     async fn show(mut self) -> Result<End> {
         let mut signals = Signals::new()?;
         let (sender, mut news) = mpsc::unbounded_channel();
-        let operator = Operator::start(self.dir.clone(), sender);
+        let operator = Operator::start(self.dir.clone(), sender.clone());
+        let actor = Actor::start(self.dir.clone(), sender);
         // The first sample before the terminal is taken: a segment that cannot be used is said in plain text.
         let mut over = !self.sample()?;
         let mut hangup = hangup::watch()?;
@@ -183,6 +185,17 @@ impl Dashboard {
                         ticks.reset_after(pace);
                     }
                     dirty |= !self.state.is_frozen();
+                    let may_edit = !self.state.choices.read_only;
+                    for deed in self.state.take_deeds() {
+                        let signs = actor.act(deed, &operator, may_edit);
+                        if let Some(said) = &signs.said {
+                            app::warn(&mut self.state, said);
+                        }
+                        // A terminal that does not read has no use for a bell either.
+                        if screen.is_ready() {
+                            screen.call(signs.bell, signs.notify.as_deref())?;
+                        }
+                    }
                     continue;
                 }
                 Woken::Terminal(None | Some(Err(_))) => return Ok(LOST),

@@ -15,8 +15,11 @@ use std::collections::HashSet;
 use super::data::Data;
 use super::data::blame::Waits;
 use super::overlay::Overlay;
+use super::rules::Rule;
+use super::rules::deed::Deed;
+use super::rules::watch::Watch;
 use crate::sample::columns::Row;
-use crate::sample::{ProcessSample, Sample, Who};
+use crate::sample::{Origin, ProcessSample, Sample, Who};
 
 /// An edit of another operator that is older is no news.
 const FRESH_NS: u64 = 6_000_000_000;
@@ -33,6 +36,10 @@ pub struct State {
     pub overlay: Option<Overlay>,
     /// The generations that this dashboard made.
     pub own_edits: HashSet<u64>,
+    /// The rules of the settings.
+    watch: Watch,
+    /// What they want done.
+    deeds: Vec<Deed>,
 }
 
 impl State {
@@ -51,9 +58,26 @@ impl State {
             self.choices.say(news, false, &self.live);
         }
         let before = std::mem::take(&mut self.live.alerts);
-        self.live.alerts = alerts::find(&self.live, &before);
+        let mut found = alerts::find(&self.live, &before);
+        let (own, deeds) = self.watch.update(&self.live, &found);
+        if self.live.sample.origin != Origin::Replay {
+            self.deeds.extend(deeds);
+        }
+        found.extend(own);
+        found.sort_by_key(alerts::rank);
+        self.live.alerts = found;
         self.choices
             .settle(self.frozen.as_deref().unwrap_or(&self.live));
+    }
+
+    /// Watches by these rules of the settings.
+    pub fn watch_by(&mut self, rules: Vec<Rule>) {
+        self.watch = Watch::new(rules);
+    }
+
+    /// What rules of the settings want done now.
+    pub fn take_deeds(&mut self) -> Vec<Deed> {
+        std::mem::take(&mut self.deeds)
     }
 
     /// What to draw.

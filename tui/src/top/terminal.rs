@@ -17,6 +17,8 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal};
 
+use crate::text::plain::plain;
+
 pub mod hangup;
 mod out;
 
@@ -80,6 +82,23 @@ impl Screen {
         out.flush()
     }
 
+    /// Rings the bell, and asks for a desktop notification in the way that this terminal knows; one that knows none passes
+    /// over it.
+    pub fn call(&mut self, bell: bool, notify: Option<&str>) -> io::Result<()> {
+        let out = self.terminal.backend_mut();
+        if bell {
+            out.write_all(b"\x07")?;
+        }
+        if let Some(text) = notify {
+            let said = notification(text, &|name| std::env::var(name).unwrap_or_default());
+            out.write_all(said.as_bytes())?;
+        }
+        match bell || notify.is_some() {
+            true => out.flush(),
+            false => Ok(()),
+        }
+    }
+
     /// Gives the terminal back, stops this process as the shell's ^Z would, and takes it again when it goes on.
     pub fn suspend(&mut self) -> io::Result<()> {
         self.restore();
@@ -108,6 +127,21 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.restore();
+    }
+}
+
+/// OSC 777 where it is known, else OSC 9; through tmux to the terminal behind it. Escapes in the text would end it early.
+fn notification(text: &str, environment: &dyn Fn(&str) -> String) -> String {
+    let text: String = plain(text).chars().take(400).collect();
+    let term = environment("TERM");
+    let knows_777 = ["rxvt", "foot"].iter().any(|name| term.starts_with(name));
+    let asked = match knows_777 || !environment("VTE_VERSION").is_empty() {
+        true => format!("\x1b]777;notify;gpushare;{text}\x07"),
+        false => format!("\x1b]9;gpushare: {text}\x07"),
+    };
+    match environment("TMUX").is_empty() {
+        true => asked,
+        false => format!("\x1bPtmux;{}\x1b\\", asked.replace('\x1b', "\x1b\x1b")),
     }
 }
 
@@ -176,6 +210,34 @@ fn restore_on_panic() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_notification_is_asked_for_as_the_terminal_knows_it() {
+        let under = |name: &'static str, value: &'static str| {
+            notification("A waits\x1b]0;x\x07", &|asked: &str| match asked == name {
+                true => value.to_owned(),
+                false => String::new(),
+            })
+        };
+        let text = "A waits\\u{1b}]0;x\\u{7}";
+        assert_eq!(
+            under("TERM", "xterm"),
+            format!("\x1b]9;gpushare: {text}\x07")
+        );
+        assert_eq!(
+            under("TERM", "foot"),
+            format!("\x1b]777;notify;gpushare;{text}\x07")
+        );
+        assert_eq!(
+            under("VTE_VERSION", "7600"),
+            format!("\x1b]777;notify;gpushare;{text}\x07")
+        );
+        let through = under("TMUX", "/tmp/tmux,1");
+        assert_eq!(
+            through,
+            format!("\x1bPtmux;\x1b\x1b]9;gpushare: {text}\x07\x1b\\")
+        );
+    }
 
     #[test]
     fn text_is_wrapped_for_the_clipboard_as_terminals_expect_it() {

@@ -8,6 +8,7 @@ mod frames;
 mod gallery;
 mod hands;
 mod helps;
+mod rules;
 mod state;
 mod support;
 mod torture;

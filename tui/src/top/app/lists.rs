@@ -115,6 +115,9 @@ fn not_to_undo(entry: &Entry) -> Option<String> {
     let record = &entry.record;
     let number = entry.number;
     match (record.result, record.undoes, &record.restore) {
+        _ if record.change.is_none() => Some(format!(
+            "edit {number} is no setting: it cannot be taken back"
+        )),
         (Outcome::Refused, ..) => Some(format!(
             "edit {number} was refused: there is nothing to undo"
         )),

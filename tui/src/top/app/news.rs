@@ -60,6 +60,7 @@ fn told(state: &mut State, news: News) {
             }
             say(state, &sentence, false);
         }
+        News::Note(sentence) => say(state, &sentence, false),
         News::Warning(sentence) => say(state, &sentence, true),
         News::Refused(why) => match &mut state.overlay {
             Some(Overlay::Dialog(dialog)) if dialog.progress == Progress::Sent => {

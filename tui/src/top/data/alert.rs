@@ -79,6 +79,9 @@ impl Remedy {
     }
 }
 
+/// The name of alerts that rules of the settings make.
+pub const OWN: &str = "rule";
+
 /// An alert stays for so long after it was last found: what comes and goes with each look helps no person.
 const STAYS_NS: u64 = 5_000_000_000;
 

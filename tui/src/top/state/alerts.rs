@@ -2,7 +2,7 @@
 
 use crate::sample::{Holding, ProcessSample, Who};
 use crate::top::data::Data;
-use crate::top::data::alert::{Alert, Remedy, Severity, settled};
+use crate::top::data::alert::{Alert, OWN, Remedy, Severity, settled};
 
 mod advice;
 mod lock;
@@ -69,16 +69,30 @@ rules! {
     "unaccounted"  "UNKNOWN" Note    "NVML reports memory that gpushare did not count"              memory::unaccounted;
     "advice"       "ADVICE"  Note    "another policy would serve the jobs of the last minute better" advice::advice;
     "lost"         "LOST"    Note    "events were overwritten before they were read"                process::lost;
+    "rule"         "RULE"    Warning "a rule of the settings file holds"                            by_settings;
 }
+
+/// Rules of the settings look at what the others found, so they are asked behind them.
+fn by_settings(_: &Data, _: &mut Vec<Finding>) {}
 
 /// Every alert, worst first, with those of a moment ago that were not found once.
 pub(super) fn find(data: &Data, before: &[Alert]) -> Vec<Alert> {
     let now_ns = data.sample.time_ns;
     let found = found(data);
-    let mut alerts = settled(found, before, now_ns, |who| data.process(who).is_some());
-    let rank = |alert: &Alert| RULES.iter().position(|rule| rule.kind == alert.kind);
-    alerts.sort_by_key(|alert| (alert.severity, rank(alert)));
+    let before: Vec<Alert> = before
+        .iter()
+        .filter(|alert| alert.kind != OWN)
+        .cloned()
+        .collect();
+    let mut alerts = settled(found, &before, now_ns, |who| data.process(who).is_some());
+    alerts.sort_by_key(rank);
     alerts
+}
+
+/// Its place among others: the worst come first.
+pub(super) fn rank(alert: &Alert) -> (Severity, Option<usize>) {
+    let rule = RULES.iter().position(|rule| rule.kind == alert.kind);
+    (alert.severity, rule)
 }
 
 fn found(data: &Data) -> Vec<Alert> {
