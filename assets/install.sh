@@ -48,7 +48,9 @@ files() {
         echo "644 $assets/completions/$name.fish share/fish/vendor_completions.d/$name.fish"
     done
     case $prefix in
-        /usr | /usr/local) echo "644 $assets/systemd/gpushare.service lib/systemd/system/gpushare.service" ;;
+        /usr | /usr/local) for unit in gpushare.service gpushare-metrics.socket; do
+            echo "644 $assets/systemd/$unit lib/systemd/system/$unit"
+        done ;;
     esac
 }
 

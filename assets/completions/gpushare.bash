@@ -61,6 +61,9 @@ _gpushare() {
             gpushare,man)
                 cmd="gpushare__subcmd__man"
                 ;;
+            gpushare,metrics)
+                cmd="gpushare__subcmd__metrics"
+                ;;
             gpushare,mps)
                 cmd="gpushare__subcmd__mps"
                 ;;
@@ -189,6 +192,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,man)
                 cmd="gpushare__subcmd__help__subcmd__man"
+                ;;
+            gpushare__subcmd__help,metrics)
+                cmd="gpushare__subcmd__help__subcmd__metrics"
                 ;;
             gpushare__subcmd__help,mps)
                 cmd="gpushare__subcmd__help__subcmd__mps"
@@ -395,7 +401,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -839,7 +845,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply doctor advise demo experiment serve cdi init completions man help"
+            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1119,6 +1125,20 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help__subcmd__man)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__metrics)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1562,6 +1582,32 @@ _gpushare() {
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__metrics)
+            opts="-h --listen --token-file --textfile --openmetrics --no-nvml --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --textfile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2069,7 +2115,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__serve)
-            opts="-h --group --everyone --admin-group --per-user --upgrade --help"
+            opts="-h --group --everyone --admin-group --per-user --metrics --metrics-token-file --upgrade --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2084,6 +2130,14 @@ _gpushare() {
                     return 0
                     ;;
                 --per-user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics-token-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -15,6 +15,7 @@ use ratatui::backend::TestBackend;
 use rustix::time::{ClockId, clock_gettime};
 use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Reason, Registration, Segments, register};
 
+use gpushare_tui::metrics::{Figures, Format};
 use gpushare_tui::sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
     Sample, SlotId, Snapshot, What,
@@ -55,6 +56,7 @@ fn main() -> Result<()> {
         update += taken - start;
         draw += cpu_us() - taken;
     }
+    let metrics = [DEVICES, 1].map(metrics);
     let each = |all: f64| all / SAMPLES as f64;
     let share = (look_us + each(update) + each(draw)) * HZ as f64 / 1e6 * 100.0;
     writeln!(
@@ -64,6 +66,12 @@ fn main() -> Result<()> {
     writeln!(out, "look    {look_us:7.0} us a sample")?;
     writeln!(out, "update  {:7.0} us a sample", each(update))?;
     writeln!(out, "draw    {:7.0} us a frame", each(draw))?;
+    for (devices, (us, bytes, series)) in [DEVICES, 1].into_iter().zip(metrics) {
+        writeln!(
+            out,
+            "metrics {us:7.0} us a page of {series} series, {bytes} bytes: each process on {devices} devices"
+        )?;
+    }
     writeln!(out, "core    {share:7.2} %")?;
     memory(out, "")?;
     // What the driver's own library takes comes on top, and is not ours to save.
@@ -83,6 +91,25 @@ fn looking() -> Result<f64> {
     let measured = looking_at(&dir);
     std::fs::remove_dir_all(&dir)?;
     measured
+}
+
+/// What a page of metrics costs, its bytes and its series; each process uses so many devices.
+fn metrics(devices: usize) -> (f64, usize, usize) {
+    let mut figures = Figures::default();
+    let (mut us, mut page) = (0.0, String::new());
+    for tick in 0..SAMPLES {
+        let mut sample = sample(tick);
+        for (at, process) in sample.processes.iter_mut().enumerate() {
+            process.devices.rotate_left(at % DEVICES);
+            process.devices.truncate(devices);
+        }
+        figures.take(sample);
+        let start = cpu_us();
+        page = figures.page(Format::Text);
+        us += cpu_us() - start;
+    }
+    let series = page.lines().filter(|line| !line.starts_with('#')).count();
+    (us / SAMPLES as f64, page.len(), series)
 }
 
 /// Every process of the made-up machine with all its devices.

@@ -20,5 +20,5 @@ mod rights;
 mod server;
 mod socket;
 
-pub use server::{Options, serve};
+pub use server::{Options, handed, serve};
 pub use socket::{Standing, standing};

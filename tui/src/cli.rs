@@ -28,6 +28,7 @@ mod experiment;
 mod group;
 mod init;
 mod kill;
+mod metrics;
 mod mps;
 mod pick;
 pub(crate) mod policy;
@@ -89,6 +90,7 @@ enum Verb {
     Wrap(wrap::WrapArgs),
     Unwrap(wrap::UnwrapArgs),
     Apply(apply::Args),
+    Metrics(metrics::Args),
     Doctor(doctor::Args),
     Advise(advise::Args),
     Demo(demo::Args),
@@ -154,6 +156,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Wrap(args) => wrap::wrap(&args, out),
         Verb::Unwrap(args) => wrap::unwrap(&args, out),
         Verb::Apply(args) => apply::run(&args, out),
+        Verb::Metrics(args) => metrics::run(&args, out),
         Verb::Doctor(args) => doctor::run(&args, out),
         Verb::Advise(args) => advise::run(&args, out),
         Verb::Demo(args) => demo::run(&args, out),

@@ -14,9 +14,11 @@ mod edit;
 mod event;
 pub mod keys;
 pub mod memory;
+pub mod meter;
 pub mod nvml;
 mod process;
 pub mod report;
+mod times;
 mod who;
 
 pub use crash::{Crash, crashes};

@@ -2,7 +2,6 @@
 //!
 //! A source is asked once a tick and answers at once with what it knows: nothing here waits for a driver.
 
-pub mod container;
 mod edits;
 mod events;
 mod join;

@@ -1,6 +1,7 @@
 //! Text that a user reads and types: units, UUIDs, names of driver functions, error messages.
 
 pub mod calls;
+pub mod cgroups;
 pub mod edits;
 pub mod events;
 pub mod exit;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use shm_layout::{Identity, Vouched, procfs, text};
 
 use crate::host::pids;
-use crate::source::container;
+use crate::text::cgroups;
 
 /// Who a process is. Its label is its own choice, as far as it shows. `None` where the process is gone.
 pub fn look(pid: u32, uid: u32, gid: u32, label: &str) -> Option<(Identity, Vouched)> {
@@ -16,7 +16,7 @@ pub fn look(pid: u32, uid: u32, gid: u32, label: &str) -> Option<(Identity, Vouc
     let mut paths = cgroups
         .lines()
         .filter_map(|line| line.splitn(3, ':').nth(2));
-    let container = match paths.find_map(container::of_cgroup) {
+    let container = match paths.find_map(cgroups::container) {
         Some(id) => name_of(pid, &id).unwrap_or(id),
         None => String::new(),
     };
@@ -25,7 +25,9 @@ pub fn look(pid: u32, uid: u32, gid: u32, label: &str) -> Option<(Identity, Vouc
         gid,
         start_time: identity.start_time,
         container,
-        job: job(&identity.cgroup).unwrap_or_default().to_owned(),
+        job: cgroups::job(&identity.cgroup)
+            .unwrap_or_default()
+            .to_owned(),
     };
     Some((identity, vouched))
 }
@@ -34,14 +36,6 @@ pub fn look(pid: u32, uid: u32, gid: u32, label: &str) -> Option<(Identity, Vouc
 pub fn is_still(vouched: &Vouched) -> bool {
     let dir = PathBuf::from(format!("/proc/{}", vouched.pid));
     pids::start_time(&dir) == Some(vouched.start_time)
-}
-
-/// The Slurm job of a cgroup: `…/job_4711/step_0/…`.
-fn job(cgroup: &str) -> Option<&str> {
-    let mut parts = cgroup
-        .split('/')
-        .filter_map(|part| part.strip_prefix("job_"));
-    parts.find(|job| !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// How a container's tool calls it. Podman's monitor, which is an ancestor of the container's processes, has the name among
@@ -88,18 +82,6 @@ fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_job_of_slurm_is_known_by_its_cgroup() {
-        let of = |path| job(path);
-        assert_eq!(
-            of("/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0"),
-            Some("4711")
-        );
-        assert_eq!(of("/slurm/uid_1000/job_12/step_batch"), Some("12"));
-        assert_eq!(of("/user.slice/job_x/a"), None);
-        assert_eq!(of("/"), None);
-    }
 
     #[test]
     fn this_process_is_still_itself_and_has_no_hidden_label() {

@@ -9,7 +9,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
-use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Resource, getrlimit, pidfd_getfd, pidfd_open, setrlimit,
+};
 use sd_notify::NotifyState;
 use shm_layout::broker::{Broker, Limits};
 use shm_layout::peer::{Peer, has_ended};
@@ -462,6 +464,14 @@ fn add(poll: &OwnedFd, source: &impl std::os::fd::AsFd, about: u64) -> io::Resul
         EventData::new_u64(about),
         EventFlags::IN,
     )?)
+}
+
+/// A descriptor that the service manager made for us under a name, as one of our own.
+pub fn handed(name: &str) -> Option<OwnedFd> {
+    let mut listed = sd_notify::listen_fds_with_names().into_iter().flatten();
+    let (fd, _) = listed.find(|(_, given)| given == name)?;
+    let this = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok()?;
+    pidfd_getfd(this, fd, PidfdGetfdFlags::empty()).ok()
 }
 
 /// What the service manager kept for us, each by a description of our own.

@@ -53,7 +53,9 @@ fn user(out: &mut dyn Write) -> Done {
 
 /// The unit that starts a broker, as it is in assets.
 const UNIT: &str = include_str!("../../../assets/systemd/gpushare.service");
-/// Where it goes.
+/// The socket on which it serves metrics, once an administrator enables it.
+const SOCKET: &str = include_str!("../../../assets/systemd/gpushare-metrics.socket");
+/// Where they go.
 const UNITS: &str = "/etc/systemd/system";
 
 fn system(group: &str, out: &mut dyn Write) -> Done {
@@ -82,8 +84,11 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
     let text = UNIT
         .replace("/usr/bin/gpushare", &program.display().to_string())
         .replace("--group gpushare", &format!("--group {group}"));
-    fs::write(&unit, text)
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", unit.shown())))?;
+    let socket = Path::new(UNITS).join("gpushare-metrics.socket");
+    for (path, text) in [(&unit, text.as_str()), (&socket, SOCKET)] {
+        fs::write(path, text)
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.shown())))?;
+    }
     for words in [
         &["daemon-reload"][..],
         &["enable", "--now", "gpushare.service"],

@@ -1,13 +1,17 @@
 //! `gpushare serve`: the broker of a machine with many users.
 
 use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::thread;
 
 use shm_layout::locate::SYSTEM_DIR;
 use shm_layout::variables;
 
-use super::Done;
+use super::{Done, metrics, note};
 use crate::broker::{self, Options};
+use crate::metrics::Server;
+use crate::source::live::Live;
 use crate::text::exit::{Exit, Failure};
 use crate::text::groups;
 
@@ -32,6 +36,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 192,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     per_user: u16,
+    /// Serve http://ADDRESS/metrics to Prometheus as well; gpushare metrics --help says what and to whom
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Who asks for metrics must know what is in this file
+    #[arg(long, value_name = "FILE")]
+    metrics_token_file: Option<PathBuf>,
     /// Take over from the broker that runs; no program notices
     #[arg(long)]
     upgrade: bool,
@@ -53,9 +63,38 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         per_user: usize::from(args.per_user),
         upgrade: args.upgrade,
     };
+    let metrics = listener(args)?
+        .map(|listener| {
+            let address = listener.local_addr()?;
+            let access = metrics::access(address, args.metrics_token_file.as_deref())?;
+            // The broker asks no driver: its unit has no devices.
+            let live = Live::new(&options.dir, false);
+            Ok::<_, Failure>((listener, address, Server::new(live, access)))
+        })
+        .transpose()?;
     broker::serve(options, |ready| {
         // Nobody may be there to read it.
-        let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
+        let mut say = |line: &str| drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+        say(ready);
+        if let Some((listener, address, server)) = metrics {
+            say(&format!("metrics: http://{address}/metrics"));
+            let serve = move || server.run(&listener);
+            if let Err(error) = thread::Builder::new().name("metrics".into()).spawn(serve) {
+                note(&format!("metrics are not served: {error}"));
+            }
+        }
     })?;
     Ok(Exit::Done)
 }
+
+/// Where metrics are served: on the address asked for, or on the socket that the service manager made.
+fn listener(args: &Args) -> Result<Option<TcpListener>, Failure> {
+    let given = broker::handed(METRICS).map(TcpListener::from);
+    match (args.metrics, given) {
+        (Some(address), _) => Server::listen(address).map(Some),
+        (None, given) => Ok(given),
+    }
+}
+
+/// The name of the socket for metrics among those of the service manager.
+const METRICS: &str = "metrics";

@@ -1,5 +1,7 @@
 //! What NVML says of a device and of the processes on it. `None`: the device or the driver does not tell.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::keys::{Keys, object};
@@ -32,9 +34,9 @@ object! {
         power_limit_mw: Option<u32>, "Power limit.";
         temperature_c: Option<u32>, "Temperature.";
         clock_mhz: Option<u32>, "Clock of the multiprocessors.";
-        mig_parent: Option<u32>, "Of a MIG instance: the number of the GPU that it is a part of, as NVML counts.";
+        mig_parent: Option<u32>, "Of a MIG instance: the number of the GPU that it is a part of, as NVML counts." => Silent;
         pstate: Option<u8>, "Performance state, 0 is fastest.";
-        slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware.";
+        slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware." => State;
     }
 }
 
@@ -54,9 +56,24 @@ pub enum Slowdown {
     Hardware,
 }
 
-impl Keys for Slowdown {}
+impl Keys for Slowdown {
+    fn word(&self) -> Option<Cow<'_, str>> {
+        Some(self.key().into())
+    }
+}
 
 impl Slowdown {
+    /// As JSON has it.
+    fn key(self) -> &'static str {
+        match self {
+            Slowdown::Nothing => "nothing",
+            Slowdown::PowerCap => "power_cap",
+            Slowdown::Heat => "heat",
+            Slowdown::PowerBrake => "power_brake",
+            Slowdown::Hardware => "hardware",
+        }
+    }
+
     /// As the screen warns of it.
     pub fn warning(self) -> Option<&'static str> {
         match self {

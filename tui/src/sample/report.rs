@@ -9,45 +9,49 @@ use shm_layout::{Loss, MemoryWait, QuotaValue};
 
 use super::keys::object;
 use super::memory::{self, Holder};
-use crate::text::{calls, losses};
+use super::times::Times;
+use crate::text::{calls, cgroups, losses};
 
 use super::{GroupView, Histogram, Holding, ProcessSample, Sample, SlotId, quantile};
 
 object! {
     /// A process in JSON.
     pub ProcessReport<'a>(sample: &'a Sample, p: &'a ProcessSample) {
-        pid: Option<u32> = p.pid, "Its pid on this host; null if it is not visible from here.";
-        ns_pid: Option<u32> = p.is_managed().then_some(p.identity.pid), "Its pid in its own namespace; null for a process that only NVML sees.";
-        user: &'a str = &p.user, "Its user's name, or the number.";
-        name: Option<&'a str> = some(&p.identity.label), "The label from run --name.";
+        pid: Option<u32> = p.pid, "Its pid on this host; null if it is not visible from here." => Label("pid");
+        ns_pid: Option<u32> = p.is_managed().then_some(p.identity.pid), "Its pid in its own namespace; null for a process that only NVML sees." => Silent;
+        user: &'a str = &p.user, "Its user's name, or the number." => Label("user");
+        name: Option<&'a str> = some(&p.identity.label), "The label from run --name." => Silent;
+        title: &'a str = p.name(), "That label, else its container, else its program." => Label("name");
         exe: Option<&'a str> = some(&p.identity.exe), "The path of its program.";
-        container: Option<&'a str> = p.container.as_deref(), "Its container: by name where a broker says it, else short.";
-        job: Option<&'a str> = p.vouched.as_ref().and_then(|vouched| some(&vouched.job)), "Its Slurm job, where a broker says it.";
-        group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares.";
+        container: Option<&'a str> = p.container.as_deref(), "Its container: by name where a broker says it, else short." => Label("container");
+        slot: Option<u16> = p.pid.is_none().then(|| p.slot().map(|slot| slot.index)).flatten(), "Where it stands in the segments, if its pid is not visible from here." => Label("slot");
+        pod: Option<String> = cgroups::pod(&p.identity.cgroup), "The UID of its Kubernetes pod." => Label("pod");
+        job: Option<&'a str> = job(p), "Its Slurm job." => Label("job");
+        group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares." => Label("group");
         gang: Option<String> = (p.gang != 0).then(|| format!("{:016x}", p.gang)), "Its job, whose processes have their turns together: a name that they share; null for none.";
-        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost, or its memory), forged (a slot that the broker gave to no process), evicting, evicted, returning (evicted, and waits for room), restoring, unmanaged (only NVML sees it) or server (NVIDIA's MPS server).";
+        state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost, or its memory), forged (a slot that the broker gave to no process), evicting, evicted, returning (evicted, and waits for room), restoring, unmanaged (only NVML sees it) or server (NVIDIA's MPS server)." => State;
         priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
         share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, operator, invalid, or another tool's variable.";
         on_full: Option<String> = p.is_managed().then(|| p.share.on_full.to_string()), "What an allocation does that finds no room: fail, wait, or wait=TIME.";
         residence: Option<ResidenceReport> = p.is_managed().then(|| ResidenceReport::of(sample, p)), "Where its memory is; null for an unmanaged process.";
-        trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one.";
-        devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see.";
+        trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one." => Silent;
+        devices: Vec<HoldingReport<'a>> = p.devices.iter().map(|h| HoldingReport::of(sample, p, h)).collect(), "One entry for each device it can see." => Each("");
     }
 }
 
 object! {
     ResidenceReport(sample: &Sample, p: &ProcessSample) {
         state: &'static str = p.residence.phase.word().unwrap_or("resident"), "resident, evicting, evicted, returning (waits for room), restoring or lost.";
-        since_unix_ms: Option<i64> = (p.residence.since_ns != 0).then(|| sample.unix_ms_at(p.residence.since_ns)), "Since when; null if it has always been resident.";
+        since_unix_ms: Option<i64> = (p.residence.since_ns != 0).then(|| sample.unix_ms_at(p.residence.since_ns)), "Since when; null if it has always been resident." => Silent;
         refused: Option<&'static str> = p.residence.why.map(|why| why.sentence()), "Why it is not evicted though it is to be, or what became of an attempt; null where nothing is in the way.";
-        driver_error: Option<u32> = (p.residence.code != 0).then_some(p.residence.code.into()), "The driver's error code that goes with it.";
-        progress_percent: Option<u8> = p.residence.progress(sample.time_ns), "How far it is on its way, by time; null while it does not move.";
+        driver_error: Option<u32> = (p.residence.code != 0).then_some(p.residence.code.into()), "The driver's error code that goes with it." => Silent;
+        progress_percent: Option<u8> = p.residence.progress(sample.time_ns), "How far it is on its way, by time; null while it does not move." => Silent;
         host_bytes: u64 = p.residence.host_bytes, "Memory of the host that its copy takes.";
-        swap_ns: u64 = p.residence.swap_ns, "What its last way out and back took.";
-        evict_after_ns: Option<u64> = p.share.evict_after, "The idle time after which it is evicted; null for never.";
-        evicts_in_ns: Option<u64> = p.evicts_in_ns(sample.time_ns), "Until it is evicted, if it stays idle; null for never.";
+        swap_ns: u64 = p.residence.swap_ns, "What its last way out and back took." => Silent;
+        evict_after_ns: Option<u64> = p.share.evict_after, "The idle time after which it is evicted; null for never." => Silent;
+        evicts_in_ns: Option<u64> = p.evicts_in_ns(sample.time_ns), "Until it is evicted, if it stays idle; null for never." => Silent;
     }
 }
 
@@ -62,20 +66,21 @@ object! {
 
 object! {
     HoldingReport<'a>(sample: &'a Sample, p: &ProcessSample, h: &'a Holding) {
-        gpu: usize = h.gpu, "The device's number, as --gpu takes it.";
+        gpu: usize = h.gpu, "The device's number, as --gpu takes it." => Label("gpu");
         uuid: &'a str = sample.devices.get(h.gpu).map_or("", |d| &d.uuid), "The device's UUID.";
+        in_use: bool = h.is_used(), "Whether it did or does anything there; a program sees devices that it leaves alone." => Silent;
         used_bytes: u64 = h.used, "Memory it holds; for an unmanaged process NVML's figure.";
         evicted_bytes: Option<u64> = p.is_managed().then_some(h.evicted), "Memory that is its own and not on the device: evicted to the host.";
         peak_bytes: Option<u64> = p.is_managed().then_some(h.peak), "The peak of memory_used_bytes.";
         quota_bytes: Option<u64> = h.quota.bytes, "Its quota; null for no limit.";
         quota_source: Option<&'static str> = p.is_managed().then(|| h.quota.source.word()), "Who set the quota, as for share_source.";
-        denials: Option<u64> = p.is_managed().then_some(h.counters.denials), "Allocations that were refused.";
+        denials: Option<u64> = p.is_managed().then_some(h.counters.denials), "Allocations that were refused." => Counter;
         memory_wait: Option<MemoryWaitReport<'a>> = h.memory_wait.map(|wait| MemoryWaitReport::of(sample, p, h, wait)), "What an allocation of it waits for there; null while none does.";
-        memory_waits: Option<u64> = p.is_managed().then_some(h.counters.memory_waits), "Allocations that waited for memory and do no more.";
-        memory_waited_ns: Option<u64> = p.is_managed().then_some(h.counters.memory_waited_ns), "How long they waited together.";
-        memory_gave_up: Option<u64> = p.is_managed().then_some(h.counters.memory_gave_up), "How many of them were refused in the end.";
-        launches: Option<u64> = p.is_managed().then(|| h.launches()), "Kernels and graphs launched.";
-        mps: Option<bool> = h.mps(), "Whether MPS runs its kernels there, by the driver or NVML; null where neither says.";
+        memory_waits: Option<u64> = p.is_managed().then_some(h.counters.memory_waits), "Allocations that waited for memory and do no more." => Counter;
+        memory_waited_ns: Option<u64> = p.is_managed().then_some(h.counters.memory_waited_ns), "How long they waited together." => Counter;
+        memory_gave_up: Option<u64> = p.is_managed().then_some(h.counters.memory_gave_up), "How many of them were refused in the end." => Counter;
+        launches: Option<u64> = p.is_managed().then(|| h.launches()), "Kernels and graphs launched." => Counter;
+        mps: Option<bool> = h.mps(), "Whether MPS runs its kernels there, by the driver or NVML; null where neither says." => Silent;
         lost: Option<LossReport> = h.loss.map(|loss| LossReport::of(sample, loss)), "How its context there was lost; null while it works.";
         lock: Option<LockReport> = p.is_managed().then(|| LockReport::of(sample, h)), "Its use of the device's lock; null for an unmanaged process.";
     }
@@ -84,10 +89,10 @@ object! {
 object! {
     MemoryWaitReport<'a>(sample: &'a Sample, p: &ProcessSample, h: &Holding, wait: MemoryWait) {
         bytes: u64 = wait.bytes, "How much it asked for.";
-        limit: &'static str = wait.limit.word(), "What has no room: quota, group, limit (of the device) or device.";
+        limit: &'static str = wait.limit.word(), "What has no room: quota, group, limit (of the device) or device." => Label("limit");
         waited_ns: u64 = sample.time_ns.saturating_sub(wait.since_ns), "How long it has waited.";
-        left_ns: Option<u64> = memory::left_ns(sample, &wait), "How long it still waits before it fails; null for as long as it takes.";
-        held_by: Vec<HolderReport<'a>> = memory::holders(sample, p, h).into_iter().map(HolderReport::of).collect(), "Who holds what it waits for, the most first.";
+        left_ns: Option<u64> = memory::left_ns(sample, &wait), "How long it still waits before it fails; null for as long as it takes." => Silent;
+        held_by: Vec<HolderReport<'a>> = memory::holders(sample, p, h).into_iter().map(HolderReport::of).collect(), "Who holds what it waits for, the most first." => Silent;
     }
 }
 
@@ -104,8 +109,8 @@ object! {
         code: u32 = loss.code.into(), "The driver's error code.";
         cause: String = losses::cause(loss.code), "What it means.";
         call: Option<&'static str> = loss.call.and_then(calls::name), "The driver call that got it.";
-        unix_ms: i64 = sample.unix_ms_at(loss.time_ns), "When.";
-        idle_ms: u32 = loss.idle_ms, "For how long it had submitted nothing there, in milliseconds. Under MPS a process that had no work on the device did not cause it.";
+        unix_ms: i64 = sample.unix_ms_at(loss.time_ns), "When." => Silent;
+        idle_ms: u32 = loss.idle_ms, "For how long it had submitted nothing there, in milliseconds. Under MPS a process that had no work on the device did not cause it." => Silent;
     }
 }
 
@@ -113,39 +118,48 @@ object! {
     LockReport(sample: &Sample, h: &Holding) {
         policy: String = h.policy.0.kind.to_string(), "The policy it follows.";
         policy_source: &'static str = h.policy.1.word(), "Who set the policy, as for share_source.";
-        state: &'static str = h.lock.state.word(), "idle, wait, hold or paused.";
-        held_ns: u64 = h.lock.held_ns, "Total time it held the lock.";
-        waited_ns: u64 = h.lock.waited_ns, "Total time it waited for the lock.";
-        acquisitions: u64 = h.lock.acquisitions, "How often it acquired the lock.";
-        forced: u64 = h.lock.forced, "How often the lock was taken from it.";
-        hold_p50_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.50), "The median of its hold times.";
-        hold_p99_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.99), "The 99th percentile of its hold times.";
-        wait_p50_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.50), "The median of its wait times.";
-        wait_p99_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.99), "The 99th percentile of its wait times.";
-        ended_by: BTreeMap<&'static str, u64> = h.lock.ends().into_iter().map(|(end, n)| (end.word(), n)).collect(), "How often its holds ended for each reason.";
-        waited_for: Vec<Blocker> = h.lock.waited_for.iter().map(|(slot, ns)| Blocker::of(sample, *slot, *ns)).collect(), "The processes it waited for, the longest wait first.";
+        state: &'static str = h.lock.state.word(), "idle, wait, hold or paused." => State;
+        held_ns: u64 = h.lock.held_ns, "Total time it held the lock." => Counter;
+        waited_ns: u64 = h.lock.waited_ns, "Total time it waited for the lock." => Silent;
+        acquisitions: u64 = h.lock.acquisitions, "How often it acquired the lock." => Counter;
+        forced: u64 = h.lock.forced, "How often the lock was taken from it." => Counter;
+        hold_p50_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.50), "The median of its hold times." => Silent;
+        hold_p99_us: Option<f64> = quantile_us(&h.lock.hold_hist, 0.99), "The 99th percentile of its hold times." => Silent;
+        wait_p50_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.50), "The median of its wait times." => Silent;
+        wait_p99_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.99), "The 99th percentile of its wait times." => Silent;
+        waits_below: Times = Times::new(&h.lock.wait_hist, h.lock.waited_ns), "How many waits took less than 1.024 us, 8.192 us, 65.5 us, 524 us, 4.19 ms, 33.6 ms, 268 ms, 2.15 s and 17.2 s, and how many there were." => Each("wait_ns");
+        ended_by: BTreeMap<&'static str, u64> = h.lock.ends().into_iter().map(|(end, n)| (end.word(), n)).collect(), "How often its holds ended for each reason." => Counter;
+        waited_for: Vec<Blocker> = h.lock.waited_for.iter().map(|(slot, ns)| Blocker::of(sample, *slot, *ns)).collect(), "The processes it waited for, the longest wait first." => Each("");
     }
 }
 
 object! {
     Blocker(sample: &Sample, slot: SlotId, ns: u64) {
-        pid: Option<u32> = sample.process(slot).and_then(|p| p.pid), "That process's pid; null when it has ended or is not visible from here.";
-        ns_pid: Option<u32> = sample.process(slot).map(|p| p.identity.pid), "That process's pid in its own namespace; null when it has ended.";
-        waited_ns: u64 = ns, "How long it waited for that process.";
+        pid: Option<u32> = sample.process(slot).and_then(|p| p.pid), "That process's pid; null when it has ended or is not visible from here." => Of("for_pid");
+        ns_pid: Option<u32> = sample.process(slot).map(|p| p.identity.pid), "That process's pid in its own namespace; null when it has ended." => Silent;
+        name: Option<String> = sample.process(slot).map(|p| p.name().to_owned()), "That process's label, else its container, else its program; null when it has ended." => Label("for_name");
+        waited_ns: u64 = ns, "How long it waited for that process." => CounterAs("waited_for_ns");
     }
 }
 
 object! {
     /// A group in JSON.
     pub GroupReport<'a>(sample: &Sample, group: &'a GroupView) {
-        name: &'a str = &group.name, "Its name.";
+        name: &'a str = &group.name, "Its name." => Label("group");
         quota: String = quota(group.memory), "What its members may hold together on a device, as an operator writes it; empty when nothing is set.";
         quota_bytes: Vec<Option<u64>> = sample.gpus().map(|gpu| sample.group_quota(group, gpu)).collect(), "The same for each device.";
         weight: Option<u32> = group.weight, "The weight each member inherits.";
         cap_percent: Option<u32> = group.cap, "The cap each member inherits.";
-        defined: bool = group.defined, "Whether an operator defined it; if not, a process named it.";
+        defined: bool = group.defined, "Whether an operator defined it; if not, a process named it." => Silent;
         members: usize = group.members.len(), "Members alive now.";
         used_bytes: Vec<u64> = sample.gpus().map(|gpu| sample.group_bytes(group, gpu)).collect(), "What its members hold, for each device.";
+    }
+}
+
+impl ProcessReport<'_> {
+    /// Leaves out the devices that it sees and did nothing on.
+    pub fn only_used(&mut self) {
+        self.devices.retain(|device| device.in_use);
     }
 }
 
@@ -164,6 +178,14 @@ pub fn groups(sample: &Sample) -> Vec<GroupReport<'_>> {
 /// A quantile in microseconds.
 pub fn quantile_us(histogram: &Histogram, q: f64) -> Option<f64> {
     quantile(histogram, q).map(|ns| ns as f64 / 1e3)
+}
+
+/// By the broker's word, if there is one.
+fn job(process: &ProcessSample) -> Option<&str> {
+    match &process.vouched {
+        Some(vouched) => some(&vouched.job),
+        None => cgroups::job(&process.identity.cgroup),
+    }
 }
 
 fn quota(value: QuotaValue) -> String {

@@ -7,7 +7,7 @@ use shm_layout::{DEVICE_MIG, DEVICE_SIM, DeviceView, Liveness, ProcessView, Uuid
 
 use super::nvml;
 use crate::sample::{DeviceSample, Holding, ProcessSample, ProcessState, Sample, SlotId};
-use crate::text::uuids;
+use crate::text::{cgroups, uuids};
 
 /// A dead process is shown for this long, if its slot has not been released by then.
 const GONE_NS: u64 = 3_000_000_000;
@@ -84,7 +84,7 @@ pub(super) fn process(mut view: ProcessView, devices: &[DeviceSample]) -> Proces
     ProcessSample {
         container: match &view.vouched {
             Some(vouched) => Some(vouched.container.clone()).filter(|name| !name.is_empty()),
-            None => super::container::of_cgroup(&view.identity.cgroup),
+            None => cgroups::container(&view.identity.cgroup),
         },
         view: view.with(holdings),
         ..ProcessSample::default()

@@ -21,6 +21,7 @@ use crate::host::pids::{self, HostPids};
 use crate::sample::{
     DELETED, DeviceSample, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
 };
+use crate::text::cgroups;
 use crate::text::users::Users;
 
 /// How long an answer of `/proc` about a process is believed.
@@ -282,7 +283,7 @@ fn stranger(pid: u32, users: &Users) -> ProcessSample {
     };
     ProcessSample {
         user: uid.map(|uid| users.name(uid)).unwrap_or_default(),
-        container: super::container::of_cgroup(&identity.cgroup),
+        container: cgroups::container(&identity.cgroup),
         elsewhere: segments_of(&dir),
         view: ProcessView {
             identity,

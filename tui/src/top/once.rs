@@ -21,30 +21,37 @@ use crate::text::plain::{Plain, cell};
 object! {
     /// The document of `--format json`.
     pub Document<'a>(state: &'a State, only: Option<usize>, sample: &'a Sample) {
-        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed.";
-        unix_ms: i64 = sample.unix_ms, "When it was read.";
-        host: &'a str = &sample.host, "The host's name.";
+        schema_version: u32 = SCHEMA_VERSION, "Increases when a key changes its meaning or is removed." => Silent;
+        unix_ms: i64 = sample.unix_ms, "When it was read." => Silent;
+        host: &'a str = &sample.host, "The host's name." => Silent;
         origin: Origin = sample.origin, "live, sim (the simulator's devices) or replay (a recording).";
-        segment: &'a Segment = &sample.segment, "The shared memory it was read from.";
-        nvml: &'a Nvml = &sample.nvml, "Whether NVML answers.";
-        generation: u64 = sample.generation, "Edits of operators so far.";
-        refused: u64 = sample.unmanaged, "Processes that found no free slot: they run uncounted.";
+        segment: &'a Segment = &sample.segment, "The shared memory it was read from." => Silent;
+        nvml: &'a Nvml = &sample.nvml, "Whether NVML answers." => Silent;
+        generation: u64 = sample.generation, "Edits of operators so far." => CounterAs("edits");
+        refused: u64 = sample.unmanaged, "Processes that found no free slot: they run uncounted." => Counter;
         refused_last_unix_ms: Option<i64> = sample.refused_unix_ms(), "When the last of them found no free slot.";
-        devices: Vec<Device<'a>> = devices(state, only), "The devices, in the order of their numbers.";
-        processes: Vec<ProcessReport<'a>> = processes(state, only), "The processes, as gpushare ps --json describes them.";
-        groups: Vec<GroupReport<'a>> = report::groups(sample), "Groups that share a quota.";
-        alerts: Vec<AlertLine<'a>> = alerts(state, only), "What is wrong now, the worst first.";
-        warnings: &'a Vec<String> = &sample.warnings, "What is wrong with the sources, as sentences.";
+        devices: Vec<Device<'a>> = devices(state, only), "The devices, in the order of their numbers." => Each("device");
+        processes: Vec<ProcessReport<'a>> = processes(state, only), "The processes, as gpushare ps --json describes them." => Each("process");
+        groups: Vec<GroupReport<'a>> = report::groups(sample), "Groups that share a quota." => Each("group");
+        alerts: Vec<AlertLine<'a>> = alerts(state, only), "What is wrong now, the worst first." => Present("alert");
+        warnings: &'a Vec<String> = &sample.warnings, "What is wrong with the sources, as sentences." => Silent;
+    }
+}
+
+impl Document<'_> {
+    /// Leaves out the devices on which a process did nothing.
+    pub fn only_used(&mut self) {
+        self.processes.iter_mut().for_each(ProcessReport::only_used);
     }
 }
 
 object! {
     Device<'a>(state: &'a State, gpu: usize, sample: &'a Sample, device: &'a DeviceSample) {
-        gpu: usize = gpu, "The device's number, as --gpu takes it.";
-        uuid: &'a str = &device.uuid, "Its UUID.";
-        name: &'a str = &device.name, "The product name.";
-        simulated: bool = device.is_sim(), "It is the simulator's.";
-        mig: bool = device.is_mig(), "It is a MIG instance.";
+        gpu: usize = gpu, "The device's number, as --gpu takes it." => Label("gpu");
+        uuid: &'a str = &device.uuid, "Its UUID." => Info;
+        name: &'a str = &device.name, "The product name." => Info;
+        simulated: bool = device.is_sim(), "It is the simulator's." => Silent;
+        mig: bool = device.is_mig(), "It is a MIG instance." => Silent;
         mps: bool = sample.is_mps(gpu), "MPS runs kernels of several processes on it at once.";
         total_bytes: u64 = device.total_bytes, "Memory it has.";
         used_bytes: Option<u64> = device.used_bytes, "Memory in use by NVML's count, driver overhead included.";
@@ -57,18 +64,18 @@ object! {
 
 object! {
     DeviceLock(state: &State, sample: &Sample, device: &DeviceSample, waits: &Waits) {
-        policy: String = device.policy.0.to_string(), "When a holder must yield, and who is next.";
-        policy_source: &'static str = device.policy.1.word(), "Who set the policy.";
-        holder_pid: Option<u32> = owner(sample, device).map(|p| p.shown_pid()), "Who holds it.";
+        policy: String = device.policy.0.to_string(), "When a holder must yield, and who is next." => Info;
+        policy_source: &'static str = device.policy.1.word(), "Who set the policy." => Info;
+        holder_pid: Option<u32> = owner(sample, device).map(|p| p.shown_pid()), "Who holds it." => Silent;
         held_ns: Option<u64> = owner(sample, device).map(|_| sample.time_ns.saturating_sub(device.owner_since_ns)), "For how long.";
         waiters: usize = device.waiters.len(), "How many wait.";
-        handoffs: u64 = device.handoffs, "Times it went from one process to another.";
-        last_handoff_ns: Option<u64> = Some(device.last_handoff_ns).filter(|ns| *ns > 0), "From the last release to its waiter running.";
-        handoff_p50_us: Option<f64> = quantile_us(&device.handoff_hist, 0.50), "The median of these times.";
-        handoff_p99_us: Option<f64> = quantile_us(&device.handoff_hist, 0.99), "Their 99th percentile.";
-        takeovers: u64 = device.takeovers, "Times it was taken over from a holder that had died.";
-        forced: u64 = device.forced, "Times it was taken from a holder that did not yield.";
-        waits: Vec<Wait> = waits.pairs().into_iter().map(|pair| Wait::of(state, pair)).collect(), "Waits and blockers since the processes began, longest first.";
+        handoffs: u64 = device.handoffs, "Times it went from one process to another." => Counter;
+        last_handoff_ns: Option<u64> = Some(device.last_handoff_ns).filter(|ns| *ns > 0), "From the last release to its waiter running." => Silent;
+        handoff_p50_us: Option<f64> = quantile_us(&device.handoff_hist, 0.50), "The median of these times." => Silent;
+        handoff_p99_us: Option<f64> = quantile_us(&device.handoff_hist, 0.99), "Their 99th percentile." => Silent;
+        takeovers: u64 = device.takeovers, "Times it was taken over from a holder that had died." => Counter;
+        forced: u64 = device.forced, "Times it was taken from a holder that did not yield." => Counter;
+        waits: Vec<Wait> = waits.pairs().into_iter().map(|pair| Wait::of(state, pair)).collect(), "Waits and blockers since the processes began, longest first." => Silent;
         longest_wait: Option<String> = super::view::waits::worst(state.data(), waits), "The first of them as a sentence.";
     }
 }
@@ -84,10 +91,10 @@ object! {
 
 object! {
     AlertLine<'a>(state: &State, alert: &'a Alert) {
-        kind: &'static str = alert.kind, "Which rule; ALERTS below lists them.";
-        severity: &'static str = alert.severity.word(), "warning or note.";
-        pid: Option<u32> = alert.who.and_then(|who| pid(state, who)), "Which process, if it is about one.";
-        gpu: Option<usize> = alert.gpu, "Which device, if it is about one.";
+        kind: &'static str = alert.kind, "Which rule; ALERTS below lists them." => Label("kind");
+        severity: &'static str = alert.severity.word(), "warning or note." => Label("severity");
+        pid: Option<u32> = alert.who.and_then(|who| pid(state, who)), "Which process, if it is about one." => Label("pid");
+        gpu: Option<usize> = alert.gpu, "Which device, if it is about one." => Label("gpu");
         sentence: &'a str = &alert.sentence, "What is wrong.";
         remedy: Option<&'a str> = alert.remedy.as_ref().map(|remedy| remedy.text.as_str()), "What helps, in few words.";
     }

@@ -7,6 +7,7 @@ mod death;
 mod edits;
 mod hostile;
 mod identity;
+mod metrics;
 mod support;
 
 /// What the children of the tests are: this test, in another process, as another user.

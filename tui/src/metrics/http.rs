@@ -1,0 +1,206 @@
+//! As much of HTTP/1.1 as a scrape needs: one request, one answer, and the connection is closed.
+//!
+//! A client has [`PATIENCE`] from its connect to the end of the answer, and [`LONGEST`] bytes for its request.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// The time a client has, all in all.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest request.
+const LONGEST: usize = 8 << 10;
+/// The most headers of one.
+const HEADERS: usize = 64;
+
+/// What was asked, as far as it matters.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub host: String,
+    pub accept: String,
+    pub authorization: String,
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: &'static str,
+    pub content_type: &'static str,
+    pub body: String,
+}
+
+impl Answer {
+    /// A refusal, as a sentence.
+    pub fn refused(status: &'static str, sentence: &str) -> Self {
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: format!("{sentence}\n"),
+        }
+    }
+}
+
+/// A client, until its time is over.
+pub struct Client {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Client {
+    /// Its time begins now.
+    pub fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            until: Instant::now() + PATIENCE,
+        }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(left),
+        }
+    }
+
+    /// Its request; the error is the answer to a bad one.
+    pub fn request(&mut self) -> Result<Request, Answer> {
+        let late = || Answer::refused("408 Request Timeout", "the request took too long");
+        let mut buffer = Vec::with_capacity(1024);
+        let mut chunk = [0; 1024];
+        loop {
+            if let Some(request) = parse(&buffer)? {
+                return Ok(request);
+            }
+            if buffer.len() >= LONGEST {
+                let why = "the request is too long";
+                return Err(Answer::refused("431 Request Header Fields Too Large", why));
+            }
+            let left = self.left().map_err(|_| late())?;
+            let _ = self.stream.set_read_timeout(Some(left));
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(bad("the request is not whole")),
+                Ok(read) => buffer.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(late()),
+            }
+        }
+    }
+
+    /// Answers. A client that does not read is left.
+    pub fn answer(&mut self, answer: &Answer, head_only: bool) -> io::Result<()> {
+        let Answer {
+            status,
+            content_type,
+            body,
+        } = answer;
+        let ask = match status.starts_with("401") {
+            true => "WWW-Authenticate: Bearer\r\n",
+            false => "",
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{ask}\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        self.send(head.as_bytes())?;
+        if !head_only {
+            self.send(body.as_bytes())?;
+        }
+        self.stream.shutdown(std::net::Shutdown::Write)
+    }
+
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.stream.set_write_timeout(Some(self.left()?))?;
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bad(sentence: &str) -> Answer {
+    Answer::refused("400 Bad Request", sentence)
+}
+
+/// The request in the bytes read so far; `None` while its end has not come.
+fn parse(bytes: &[u8]) -> Result<Option<Request>, Answer> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    match parsed.parse(bytes) {
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(error) => return Err(bad(&format!("not a request of HTTP/1.1: {error}"))),
+    }
+    let header = |name: &str| {
+        let mut headers = parsed.headers.iter();
+        let found = headers.find(|header| header.name.eq_ignore_ascii_case(name));
+        found.map_or(String::new(), |header| {
+            String::from_utf8_lossy(header.value).trim().to_owned()
+        })
+    };
+    let path = parsed.path.unwrap_or_default();
+    Ok(Some(Request {
+        method: parsed.method.unwrap_or_default().to_owned(),
+        path: path.split('?').next().unwrap_or_default().to_owned(),
+        host: header("host"),
+        accept: header("accept"),
+        authorization: header("authorization"),
+    }))
+}
+
+/// Whether a request names this machine by its loopback address. A page in a browser that was led here by a name of its own does
+/// not.
+pub fn names_loopback(host: &str) -> bool {
+    let host = match host.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => host,
+    };
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let loopback = |address: IpAddr| address.is_loopback();
+    host.eq_ignore_ascii_case("localhost") || address.parse().is_ok_and(loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_once_its_end_has_come() {
+        let text = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a:1\r\nAccept: text/plain\r\n\r\n";
+        assert_eq!(parse(&text[..40]).expect("no fault yet"), None);
+        let request = parse(text).expect("well formed").expect("whole");
+        assert_eq!((&*request.method, &*request.path), ("GET", "/metrics"));
+        assert_eq!((&*request.host, &*request.accept), ("a:1", "text/plain"));
+        assert!(parse(b"\x16\x03\x01\x02\x00\x01\x00").is_err());
+    }
+
+    #[test]
+    fn only_loopback_addresses_and_localhost_name_this_machine() {
+        for host in [
+            "localhost",
+            "LocalHost:9837",
+            "127.0.0.1:9837",
+            "127.9.0.1",
+            "[::1]:80",
+            "[::1]",
+        ] {
+            assert!(names_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example:9837",
+            "127.0.0.1.evil.example",
+            "10.0.0.1:9837",
+        ] {
+            assert!(!names_loopback(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! How long holds and waits took, as programs read it.
+
+use shm_layout::{Histogram, bucket_start_ns};
+
+use super::keys::Keys;
+use super::meter::Meter;
+
+/// Where the buckets of a page end: every third of the segments', as powers of two of nanoseconds.
+const LIMITS_NS_LOG2: [u32; 9] = [10, 13, 16, 19, 22, 25, 28, 31, 34];
+
+/// The same in seconds.
+const LIMITS_S: [&str; 10] = [
+    "0.000001024",
+    "0.000008192",
+    "0.000065536",
+    "0.000524288",
+    "0.004194304",
+    "0.033554432",
+    "0.268435456",
+    "2.147483648",
+    "17.179869184",
+    "+Inf",
+];
+
+/// Times, as JSON and metrics have them: how many took less than each limit, and their sum.
+#[derive(Debug)]
+pub struct Times {
+    below: [u64; 10],
+    sum_ns: u64,
+}
+
+impl Times {
+    /// Of a histogram in the segments.
+    pub fn new(histogram: &Histogram, sum_ns: u64) -> Self {
+        let of = |limit: usize| match LIMITS_NS_LOG2.get(limit) {
+            Some(log2) => count(histogram, |bucket| bucket_start_ns(bucket) < 1 << log2),
+            None => count(histogram, |_| true),
+        };
+        Self {
+            below: std::array::from_fn(of),
+            sum_ns,
+        }
+    }
+}
+
+fn count(histogram: &Histogram, within: impl Fn(usize) -> bool) -> u64 {
+    let counts = histogram.iter().enumerate();
+    counts
+        .filter(|(bucket, _)| within(*bucket))
+        .map(|(_, count)| u64::from(*count))
+        .sum()
+}
+
+impl serde::Serialize for Times {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.below.serialize(serializer)
+    }
+}
+
+impl Keys for Times {
+    fn measure(&self, meter: &mut Meter) {
+        let counts: [_; LIMITS_S.len()] = std::array::from_fn(|at| (LIMITS_S[at], self.below[at]));
+        meter.histogram(&counts, self.sum_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_in_seconds_are_those_in_nanoseconds() {
+        for (log2, text) in LIMITS_NS_LOG2.iter().zip(LIMITS_S) {
+            let seconds: f64 = text.parse().expect("a number");
+            assert_eq!(seconds, (1_u64 << log2) as f64 / 1e9);
+        }
+        let starts: Vec<u64> = (0..32).map(bucket_start_ns).collect();
+        assert!(
+            LIMITS_NS_LOG2
+                .iter()
+                .all(|log2| starts.contains(&(1 << log2)))
+        );
+    }
+
+    #[test]
+    fn each_count_includes_those_before_it_and_the_last_is_of_all() {
+        let mut histogram = Histogram::default();
+        (histogram[0], histogram[4], histogram[31]) = (1, 2, 4);
+        let times = Times::new(&histogram, 0);
+        assert_eq!(times.below, [1, 3, 3, 3, 3, 3, 3, 3, 3, 7]);
+    }
+}

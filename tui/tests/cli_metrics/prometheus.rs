@@ -1,0 +1,222 @@
+//! Prometheus itself, and its tools, on what we write. Where they are not installed, these tests say so and are done.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, Watched, artifact, eventually, target_dir};
+use serde_json::Value;
+
+use crate::cli_support::World;
+use crate::server;
+
+const PATIENCE: Duration = Duration::from_secs(110);
+const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../assets");
+
+/// A program of Prometheus: installed, or unpacked beside what is built.
+fn tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let unpacked = target_dir()
+        .parent()
+        .map(|target| target.join("prometheus/usr/bin"));
+    let found = std::env::split_paths(&path)
+        .chain(unpacked)
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed (Debian has it in the package prometheus)");
+    }
+    found
+}
+
+fn good(output: &Output) -> String {
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+#[test]
+fn the_tool_that_checks_metrics_finds_nothing_wrong() {
+    let Some(promtool) = tool("promtool") else {
+        return;
+    };
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    assert!(train.takes(gpu, 4096));
+    let file = world.dir().join("page.prom");
+    let path = file.display().to_string();
+    world.gpushare(&["metrics", "--textfile", &path]).done();
+    let page = std::fs::File::open(&file).expect("just written");
+    let checked = Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(page)
+        .output()
+        .expect("it starts");
+    assert_eq!(good(&checked), "");
+}
+
+#[test]
+fn the_example_configuration_is_valid_and_each_alert_fires_on_what_it_is_about() {
+    let Some(promtool) = tool("promtool") else {
+        return;
+    };
+    let dir = Path::new(ASSETS).join("prometheus");
+    for words in [
+        &["check", "config", "prometheus.yml"][..],
+        &["check", "rules", "gpushare.rules.yml"],
+        &["test", "rules", "gpushare.test.yml"],
+    ] {
+        let output = Command::new(&promtool)
+            .args(words)
+            .current_dir(&dir)
+            .output()
+            .expect("it starts");
+        good(&output);
+    }
+    let text = |name: &str| std::fs::read_to_string(dir.join(name)).expect("it is there");
+    let alerts = |text: &str, word: &str| -> BTreeSet<String> {
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(word));
+        lines.map(|name| name.trim().to_owned()).collect()
+    };
+    let rules = alerts(&text("gpushare.rules.yml"), "- alert:");
+    assert_eq!(
+        rules,
+        alerts(&text("gpushare.test.yml"), "alertname:"),
+        "each alert has a test"
+    );
+}
+
+/// The expressions of the board, with what Grafana would put in.
+fn expressions() -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(ASSETS).join("grafana/gpushare.json"))
+        .expect("it is there");
+    let board: Value = serde_json::from_str(&text).expect("JSON");
+    let panels = board["panels"].as_array().expect("panels").iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let edits = &board["annotations"]["list"][0]["expr"];
+    let all = targets.map(|target| &target["expr"]).chain([edits]);
+    let filled = |text: &str| {
+        let text = text
+            .replace("$__rate_interval", "10s")
+            .replace("$__interval", "30s")
+            .replace("$__range", "1m");
+        let text = text.replace("$instance", ".*").replace("$gpu", ".*");
+        assert!(!text.contains('$'), "{text}");
+        text
+    };
+    all.map(|text| filled(text.as_str().expect("text")))
+        .collect()
+}
+
+/// A demo on the simulated GPU, for a while.
+fn demo(bed: &Testbed) -> Watched {
+    let mut command = bed.sim_only(artifact("gpushare"));
+    command
+        .args(["demo", "--sim", "--headless", "--here", "--seconds", "110"])
+        .env("GPUSHARE_LIB", artifact("libgpushare.so"));
+    Watched::spawn(&mut command)
+}
+
+#[test]
+fn every_expression_of_the_board_has_data_while_the_demo_runs() {
+    let (Some(promtool), Some(prometheus)) = (tool("promtool"), tool("prometheus")) else {
+        return;
+    };
+    let bed = Testbed::new();
+    let _demo = demo(&bed);
+    let mut command = bed.sim_only(artifact("gpushare"));
+    command.args(["metrics", "--listen", "127.0.0.1:0"]);
+    let mut metrics = Watched::spawn(&mut command);
+    let line = metrics.line();
+    let address = line
+        .strip_prefix("serving http://")
+        .and_then(|line| line.strip_suffix("/metrics"))
+        .expect("an address");
+
+    // The configuration that is shipped, at another pace and port.
+    let text = std::fs::read_to_string(Path::new(ASSETS).join("prometheus/prometheus.yml"))
+        .expect("it is there");
+    let text = text
+        .replace("127.0.0.1:9837", address)
+        .replace("scrape_interval: 15s", "scrape_interval: 1s");
+    std::fs::write(bed.dir().join("prometheus.yml"), text).expect("ours");
+    std::fs::copy(
+        Path::new(ASSETS).join("prometheus/gpushare.rules.yml"),
+        bed.dir().join("gpushare.rules.yml"),
+    )
+    .expect("ours");
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|free| free.local_addr())
+        .expect("a port")
+        .port();
+    let at = |name: &str| bed.dir().join(name).display().to_string();
+    let _prometheus = Watched::spawn(
+        Command::new(prometheus)
+            .arg(format!("--config.file={}", at("prometheus.yml")))
+            .arg(format!("--storage.tsdb.path={}", at("prometheus")))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdin(Stdio::null()),
+    );
+    let url = format!("http://127.0.0.1:{port}");
+    let ask = |expression: &str| {
+        let asked = Command::new(&promtool)
+            .args(["query", "instant", &url, expression])
+            .output()
+            .expect("it starts");
+        let out = String::from_utf8_lossy(&asked.stdout).into_owned();
+        let wrong = String::from_utf8_lossy(&asked.stderr).into_owned();
+        assert!(!wrong.contains("bad_data"), "{expression}: {wrong}");
+        out
+    };
+    eventually("Prometheus has scraped", PATIENCE, || {
+        ask("up").contains("=> 1 ")
+    });
+    let mut without = expressions();
+    assert!(without.len() > 15);
+    let (mut last, mut weight) = (String::new(), 100);
+    let all = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        eventually("every expression has data", Duration::from_secs(60), || {
+            // The board marks edits.
+            weight += 1;
+            let mut edit = bed.sim_only(artifact("gpushare"));
+            let edited = edit
+                .args(["set", "name:batch", &format!("weight={weight}")])
+                .output();
+            good(&edited.expect("it starts"));
+            without.retain(|expression| !ask(expression).contains("=>"));
+            last.clear();
+            // Memory takes all that is written.
+            let _ = write!(last, "{}", without.join("\n"));
+            without.is_empty()
+        });
+    }));
+    assert!(all.is_ok(), "without data: {last}");
+    assert!(ask("scrape_samples_scraped").contains("=>"));
+    // The numbers of the lock are those of the demo: somebody holds it.
+    eventually("the lock is held", PATIENCE, || {
+        ask("sum(rate(gpushare_process_lock_held_seconds_total[10s])) > 0.1").contains("=>")
+    });
+}
+
+#[test]
+fn a_server_answers_while_processes_come_and_go() {
+    let world = World::new();
+    let (_server, address) = server::serve(&world, &["127.0.0.1:0"]);
+    for round in 0..20 {
+        let actor = world.actor(&format!("actor-{round}"));
+        let gpu = actor.enter(0);
+        assert!(actor.takes(gpu, 4096));
+        let page = server::page(address);
+        assert!(page.contains(&format!("name=\"actor-{round}\"")), "{page}");
+    }
+}
