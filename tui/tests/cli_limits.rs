@@ -26,13 +26,19 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "GPUSHARE_GROUP" => ("a group's name of thirty-two bytes", "at most 31 bytes"),
         "GPUSHARE_NAME" | "GPUSHARE_GANG" => ("a\u{202e}b", "U+202E"),
         "GPUSHARE_POLICY" => ("sometimes", "expected"),
-        "GPUSHARE_DISABLE" | "GPUSHARE_NVML_VIEW" => ("perhaps", "1 or 0"),
+        "GPUSHARE_DISABLE" | "GPUSHARE_NVML_VIEW" | "CUDA_OVERSUBSCRIBE" | "ACTIVE_OOM_KILLER" => {
+            ("perhaps", "1 or 0")
+        }
         "GPUSHARE_LOG" => ("loud", "off, warn or info"),
         "GPUSHARE_TRACE" => ("on", "expected"),
         "WRAPPER_MAX_MEMORY" => ("bogus", "a number of bytes"),
         "CUDA_DEVICE_MEMORY_LIMIT" | "CUDA_MEM_LIMIT" => ("bogus", "expected"),
         "CUDA_DEVICE_MEMORY_LIMIT_n" | "CUDA_MEM_LIMIT_n" => ("1q", "use "),
-        "CUDA_DEVICE_SM_LIMIT" | "ALNAIR_VGPU_COMPUTE_PERCENTILE" => ("half", "expected"),
+        "CUDA_DEVICE_SM_LIMIT" | "CUDA_CORE_LIMIT" | "CUDA_CORE_LIMIT_n" => ("half", "expected"),
+        "ALNAIR_VGPU_COMPUTE_PERCENTILE" => ("half", "expected"),
+        "CUDA_TASK_PRIORITY" => ("4", "between 0 and 3"),
+        "GPU_CORE_UTILIZATION_POLICY" => ("sometimes", "expected"),
+        "CUDA_MEM_RATIO" | "CUDA_MEM_RATIO_n" => ("double", "expected"),
         "CUDA_OVERRIDE_KERNEL_N_SYNC" | "CUDA_OVERRIDE_SYNC_LOCK_SKIPS" => ("few", "expected"),
         "CUDA_OVERRIDE_MAX_SYNC_MS" => ("soon", "milliseconds"),
         "PFLOG" => ("/nonexistent/profile", "cannot write a profile"),
