@@ -46,6 +46,9 @@ _gpushare() {
             gpushare,experiment)
                 cmd="gpushare__subcmd__experiment"
                 ;;
+            gpushare,export-config)
+                cmd="gpushare__subcmd__export__subcmd__config"
+                ;;
             gpushare,group)
                 cmd="gpushare__subcmd__group"
                 ;;
@@ -177,6 +180,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,experiment)
                 cmd="gpushare__subcmd__help__subcmd__experiment"
+                ;;
+            gpushare__subcmd__help,export-config)
+                cmd="gpushare__subcmd__help__subcmd__export__subcmd__config"
                 ;;
             gpushare__subcmd__help,group)
                 cmd="gpushare__subcmd__help__subcmd__group"
@@ -401,7 +407,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics doctor advise demo experiment serve cdi init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -437,7 +443,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__apply)
-            opts="-h --dry-run --reason --help"
+            opts="-h --if-new --dry-run --reason --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -678,6 +684,20 @@ _gpushare() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpushare__subcmd__export__subcmd__config)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpushare__subcmd__group)
             opts="-h --help create set rm show help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -845,7 +865,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics doctor advise demo experiment serve cdi init completions man help"
+            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -999,6 +1019,20 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help__subcmd__experiment)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__export__subcmd__config)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -14,19 +14,20 @@ pub(crate) use resolve::{
 };
 pub(crate) use shares::Shares;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{
     clock,
     codec::{
         self, DeviceSettings, EVERY_DEVICE, GroupSettings, LaunchShare, NameWords, SlotSettings,
     },
+    matching,
     primitive::{AtomicU64, Ordering},
     segment::Segments,
     state::Slot,
     value::{
-        DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, Share, SlotId, Source, TraceOrder,
-        Uuid,
+        DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, RuleLimits, Share, SlotId, Source,
+        TraceOrder, Traits, Uuid,
     },
 };
 
@@ -54,6 +55,8 @@ struct Book {
     shares: Mutex<Shares>,
     /// 1 while we are paused or capped: the lock's fast path asks only this.
     held_back: AtomicU64,
+    /// What rules look at: it does not change in the life of a slot.
+    traits: OnceLock<Traits>,
     /// Our weight and cap: `Pace`.
     pace: AtomicU64,
 }
@@ -119,6 +122,8 @@ impl CachedLimits {
 pub(crate) struct Known {
     slot: SlotSettings,
     group: GroupSettings,
+    /// Of the first rule that matches.
+    rule: RuleLimits,
     common: DeviceSettings,
     devices: [DeviceSettings; DEVICES_PER_PROCESS],
 }
@@ -140,6 +145,7 @@ impl Book {
             own: Mutex::default(),
             shares: Mutex::default(),
             held_back: AtomicU64::new(0),
+            traits: OnceLock::new(),
             pace: AtomicU64::new(100),
         }
     }
@@ -266,6 +272,7 @@ impl Seat {
             &self.launch,
             Some(&settings),
             Some(&known.group),
+            &known.rule,
             clock::now(),
         );
         // An entry without a device holds nothing.
@@ -273,7 +280,13 @@ impl Seat {
         let held = entries.filter(|(_, words)| words.used.load(Ordering::Relaxed) != 0);
         let devices = held.map(|(device, _)| device);
         Share {
-            evict_after: resolve_evict_after(&self.launch, Some(&settings), devices, &known.common),
+            evict_after: resolve_evict_after(
+                &self.launch,
+                Some(&settings),
+                &known.rule,
+                devices,
+                &known.common,
+            ),
             ..share
         }
     }
@@ -361,6 +374,23 @@ impl Seat {
         }
     }
 
+    /// What the rule that matches us sets; `None` where it cannot be told now.
+    fn rule(&self) -> Option<RuleLimits> {
+        let known = self.book.traits.get().cloned();
+        let traits = match known {
+            Some(traits) => traits,
+            None => {
+                let found = matching::traits(self.segments(), self.slot())?;
+                let group = self.group_name.map(|name| codec::text_of(&name));
+                self.book
+                    .traits
+                    .get_or_init(|| Traits { group, ..found })
+                    .clone()
+            }
+        };
+        matching::limits(self.segments(), &traits)
+    }
+
     /// Reads the records again.
     pub(crate) fn refresh(&self) {
         let now = clock::now();
@@ -376,7 +406,8 @@ impl Seat {
         if let Some(name) = &self.group_name {
             known.group = control.group_settings(name).unwrap_or(known.group);
         }
-        let group = known.group;
+        known.rule = self.rule().unwrap_or(known.rule);
+        let (group, rule) = (known.group, known.rule);
         let mut deadline = known.slot.boost.map_or(0, |boost| {
             if boost.until_ns > now {
                 boost.until_ns
@@ -405,7 +436,7 @@ impl Seat {
             sooner(known.slot.quotas[index].reverts(now));
             sooner(settings.policy.reverts(now));
             let total = own.total_bytes;
-            let quota = resolve_quota(&known.slot, index, own.launch, total, now);
+            let quota = resolve_quota(&known.slot, index, &rule, own.launch, total, now);
             cached
                 .quota
                 .store(quota.bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -432,6 +463,7 @@ impl Seat {
             &self.launch,
             Some(&known.slot.share()),
             Some(&known.group),
+            &rule,
             now,
         );
         self.book.held_back.store(

@@ -4,11 +4,13 @@
 mod context;
 mod launch;
 mod policy;
+mod rule;
 mod words;
 
 pub(crate) use context::{loss_of, loss_word, mps_of, mps_word};
 pub(crate) use launch::{LaunchShare, evict_after_of, evict_after_word, on_full_of, on_full_word};
 pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
+pub(crate) use rule::{RULE_TEXTS, rule_of, rule_words};
 pub(crate) use words::{NameWords, key_of, name_words, text_of, text_words, uuid_of, uuid_words};
 
 use crate::{

@@ -4,7 +4,7 @@
 //! none of them.
 
 use crate::{
-    MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
+    MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, MAX_RULES,
     layout::shared,
     primitive::{AtomicU32, AtomicU64},
     state::Header,
@@ -15,9 +15,12 @@ pub(crate) const SLOT_WORDS: usize = 79;
 /// Words of a device's, a group's and the common record.
 pub(crate) const SMALL_WORDS: usize = 23;
 
+/// Words of a rule.
+pub(crate) const RULE_WORDS: usize = 63;
+
 shared! {
     /// The control segment: only the operator writes it.
-    pub struct Control: 189760 align 64 {
+    pub struct Control: 222528 align 64 {
         0 header: Header,
         /// Counts edits.
         128 generation: AtomicU64,
@@ -31,6 +34,8 @@ shared! {
         1344 devices: [SmallRecord; MAX_DEVICES],
         13632 groups: [SmallRecord; MAX_GROUPS],
         25920 slots: [SlotRecord; MAX_PROCESSES],
+        /// The first that matches a process holds for it.
+        189760 rules: [RuleRecord; MAX_RULES],
     }
 }
 
@@ -59,5 +64,13 @@ shared! {
     pub(crate) struct SmallRecord: 192 align 64 {
         0 seq: AtomicU64,
         8 words: [AtomicU64; SMALL_WORDS],
+    }
+}
+
+shared! {
+    /// A rule.
+    pub(crate) struct RuleRecord: 512 align 64 {
+        0 seq: AtomicU64,
+        8 words: [AtomicU64; RULE_WORDS],
     }
 }

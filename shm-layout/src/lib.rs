@@ -63,13 +63,13 @@
 //!
 //! ```text
 //! broker     broker                         what one process does for a machine of many users
-//! faces      edit, environment, events, snapshot, map    what the tools call, and what a launch says
+//! faces      edit, environment, events, settings, snapshot, map    what the tools call, and what a launch says
 //! process    register                       a process's slot
 //! leaving    reap
 //! line       line                       waiting for memory
 //! use        ledger, lock, trace            what a process does with its seat
 //! seat       book                           what it knows of its settings
-//! tables     tables
+//! tables     tables, matching
 //! records    records, residence
 //! codec      identity
 //! meaning    codec
@@ -124,6 +124,7 @@ mod liveness;
 pub mod locate;
 pub mod lock;
 mod map;
+mod matching;
 pub mod peer;
 mod primitive;
 pub mod procfs;
@@ -135,6 +136,7 @@ pub mod register;
 mod residence;
 mod roll;
 pub mod segment;
+mod settings;
 pub mod snapshot;
 pub mod socket;
 mod state;
@@ -159,6 +161,7 @@ pub use reap::reap;
 pub use register::{DevicesFull, KeeperMark, Moved, RegisterError, Registration, register};
 pub use residence::ask_to_evict;
 pub use segment::{Control, Segments, State};
+pub use settings::{DeviceSet, GroupSet, Settings, settings};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
     last_identity, snapshot,
@@ -167,8 +170,8 @@ pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,
     Denial, EVENT_RING, Edit, Entry, Event, EventKind, EvictAfter, Gang, HISTOGRAM, Histogram,
     Identity, LaunchLimits, Limit, LockPolicy, Loss, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
-    MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, Phase, PolicyKind, Quota,
-    QuotaValue, Reason, Residence, Set, Share, SlotId, Source, Until, Uuid, Vouched, What, Why,
-    bucket_start_ns, format_uuid, parse_uuid, quantile,
+    MAX_RULES, MemoryLimit, MemoryWait, OnFull, OneQuota, Order, Outlook, Phase, PolicyKind, Quota,
+    QuotaValue, Reason, Residence, Rule, RuleLimits, Set, Share, SlotId, Source, Traits, Until,
+    Uuid, Vouched, What, Why, bucket_start_ns, format_uuid, parse_uuid, quantile,
 };
 pub use variables::ALIASES;

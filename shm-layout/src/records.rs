@@ -1,11 +1,11 @@
 //! Reading the control records: whole, or as they were before an edit that died.
 
 use crate::{
-    codec::{DeviceSettings, GroupSettings, NameWords, SlotSettings},
-    control::{Control, SLOT_WORDS, SMALL_WORDS},
+    codec::{self, DeviceSettings, GroupSettings, NameWords, SlotSettings},
+    control::{Control, RULE_WORDS, SLOT_WORDS, SMALL_WORDS},
     primitive::{AtomicU64, Ordering, fence},
     protocol::seqlock,
-    value::{SlotId, Uuid},
+    value::{Rule, SlotId, Traits, Uuid},
 };
 
 /// Which record.
@@ -15,6 +15,7 @@ pub(crate) enum RecordId {
     Device(usize),
     Group(usize),
     Slot(usize),
+    Rule(usize),
 }
 
 impl RecordId {
@@ -25,6 +26,7 @@ impl RecordId {
             RecordId::Device(index) => 2 << 32 | index as u64,
             RecordId::Group(index) => 3 << 32 | index as u64,
             RecordId::Slot(index) => 4 << 32 | index as u64,
+            RecordId::Rule(index) => 5 << 32 | index as u64,
         }
     }
 
@@ -35,10 +37,15 @@ impl RecordId {
             2 => Some(RecordId::Device(index)),
             3 => Some(RecordId::Group(index)),
             4 => Some(RecordId::Slot(index)),
+            5 => Some(RecordId::Rule(index)),
             _ => None,
         }
     }
 }
+
+/// A record that is in no state to be read: an edit is stuck.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unread;
 
 impl Control {
     /// A record's sequence and words; `None` for an index out of range.
@@ -55,6 +62,10 @@ impl Control {
                 .map(|record| (&record.seq, &record.words[..]))?,
             RecordId::Slot(index) => self
                 .slots
+                .get(index)
+                .map(|record| (&record.seq, &record.words[..]))?,
+            RecordId::Rule(index) => self
+                .rules
                 .get(index)
                 .map(|record| (&record.seq, &record.words[..]))?,
         })
@@ -129,6 +140,26 @@ impl Control {
             }
         }
         Some(DeviceSettings::default())
+    }
+
+    /// The rule at a place; an error where it cannot be read whole.
+    pub(crate) fn rule(&self, index: usize) -> Result<Option<Rule>, Unread> {
+        let words = self.read::<RULE_WORDS>(RecordId::Rule(index));
+        Ok(codec::rule_of(&words.ok_or(Unread)?))
+    }
+
+    /// The first rule that matches. Where one before it cannot be read, that one might match: an error.
+    pub(crate) fn rule_for(&self, of: &Traits) -> Result<Option<Rule>, Unread> {
+        for (index, record) in self.rules.iter().enumerate() {
+            // Most places are empty: those are not copied.
+            if record.seq.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            if let Some(rule) = self.rule(index)?.filter(|rule| rule.matches(of)) {
+                return Ok(Some(rule));
+            }
+        }
+        Ok(None)
     }
 
     /// What the operator set for a group; the default (not present) if nothing.

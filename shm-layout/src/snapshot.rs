@@ -106,6 +106,8 @@ pub struct ProcessView<D = ProcessDeviceView> {
     pub share: Share,
     /// Its group.
     pub group: Option<String>,
+    /// The rule that holds for it.
+    pub rule: Option<String>,
     /// Its job, whose processes have their turns together: a number that they share; 0 for none.
     pub gang: u64,
     /// The last control generation it applied.
@@ -134,6 +136,7 @@ impl<D> ProcessView<D> {
             alive: self.alive,
             share: self.share,
             group: self.group,
+            rule: self.rule,
             gang: self.gang,
             acked: self.acked,
             invalid: self.invalid,

@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+pub mod cgroups;
 mod evict_after;
 mod label;
 mod memory;

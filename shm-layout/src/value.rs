@@ -22,7 +22,7 @@ mod trace;
 
 #[cfg(feature = "serde")]
 pub(crate) use change::uuid_text;
-pub use change::{Boost, Change, Edit, OneQuota, Set, Until};
+pub use change::{Boost, Change, Edit, OneQuota, Rule, RuleLimits, Set, Traits, Until};
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub(crate) use histogram::bucket;
 pub use histogram::{Histogram, bucket_start_ns, quantile};
@@ -39,7 +39,7 @@ pub use share::Share;
 pub(crate) use share::{Pace, valid_cap, valid_priority, valid_weight};
 pub use sizes::{
     ABI_VERSION, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES,
-    MAX_GROUPS, MAX_PROCESSES,
+    MAX_GROUPS, MAX_PROCESSES, MAX_RULES,
 };
 pub use source::Source;
 pub use trace::{DEFAULT_RECORDS, Progress, RECORDS, TraceOrder, TraceState, TraceView};

@@ -25,6 +25,7 @@ mod events;
 mod evictions;
 mod examples;
 mod experiment;
+mod export_config;
 mod group;
 mod init;
 mod kill;
@@ -91,6 +92,7 @@ enum Verb {
     Unwrap(wrap::UnwrapArgs),
     Apply(apply::Args),
     Metrics(metrics::Args),
+    ExportConfig(export_config::Args),
     Doctor(doctor::Args),
     Advise(advise::Args),
     Demo(demo::Args),
@@ -157,6 +159,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Unwrap(args) => wrap::unwrap(&args, out),
         Verb::Apply(args) => apply::run(&args, out),
         Verb::Metrics(args) => metrics::run(&args, out),
+        Verb::ExportConfig(args) => export_config::run(&args, out),
         Verb::Doctor(args) => doctor::run(&args, out),
         Verb::Advise(args) => advise::run(&args, out),
         Verb::Demo(args) => demo::run(&args, out),

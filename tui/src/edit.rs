@@ -16,7 +16,9 @@ pub mod policy;
 pub mod preview;
 pub mod quota;
 pub mod request;
+pub mod rule;
 pub mod share;
+pub mod standing;
 pub mod targets;
 pub mod trace;
 

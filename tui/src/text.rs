@@ -1,10 +1,11 @@
 //! Text that a user reads and types: units, UUIDs, names of driver functions, error messages.
 
 pub mod calls;
-pub mod cgroups;
+pub use shm_layout::text::cgroups;
 pub mod edits;
 pub mod events;
 pub mod exit;
+pub mod files;
 pub mod groups;
 pub mod losses;
 pub mod memory;

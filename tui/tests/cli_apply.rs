@@ -4,7 +4,7 @@ mod cli_support;
 
 use std::fs;
 
-use cli_support::World;
+use cli_support::{Said, World};
 use shm_layout::PolicyKind;
 
 const GIB: u64 = 1 << 30;
@@ -133,4 +133,164 @@ fn one_mistake_anywhere_changes_nothing() {
     let said = world.gpushare(&["apply", &empty]).done();
     assert!(said.err.contains("contains no settings"), "{said:?}");
     assert_eq!(train.registration.control_generation(), 0);
+}
+
+const RULES: &str = r#"
+[policy]
+all = "timeslice=5ms order=fair evict-after=15m overcommit=on"
+
+[group.team-a]
+memory = "16GiB"
+cap = 30
+
+[[rule]]
+name = "trainings"
+label = "train-*"
+memory = "8GiB"
+weight = 50
+
+[[rule]]
+memory = "2GiB"
+on-full = "wait=10m"
+"#;
+
+#[test]
+fn rules_hold_for_who_starts_later_and_are_shown_as_the_source() {
+    let world = World::new();
+    let file = world.dir().join("limits.toml");
+    std::fs::write(&file, RULES).expect("ours");
+    let apply = |more: &[&str]| {
+        let mut command = world.command(&["apply"]);
+        let said: Said = command
+            .arg(&file)
+            .args(more)
+            .output()
+            .expect("built")
+            .into();
+        said
+    };
+    let said = apply(&["--dry-run"]).done();
+    assert!(
+        said.out
+            .contains("rule 1 trainings: label=train-*: memory=8GiB weight=50"),
+        "{said:?}"
+    );
+    apply(&["--reason", "a new machine"]).done();
+    let (train, other) = (world.actor("train-7b"), world.actor("notebook"));
+    let (on, off) = (train.enter(0), other.enter(0));
+    assert_eq!(train.registration.ledger(on).quota().bytes, Some(8 << 30));
+    assert_eq!(other.registration.ledger(off).quota().bytes, Some(2 << 30));
+    assert!(other.takes(off, 1 << 30));
+    let ps = world.gpushare(&["ps", "--json"]).done().json();
+    let first = &ps["processes"][0];
+    assert_eq!(first["rule"], "trainings");
+    assert_eq!(first["devices"][0]["quota_source"], "rule");
+    assert_eq!(first["share_source"], "rule");
+    assert_eq!(ps["processes"][1]["rule"], "rule 2");
+    assert_eq!(ps["processes"][1]["on_full"], "wait=10m");
+    let audit = world.gpushare(&["audit", "--json"]).done().json();
+    let reason = audit["edits"][0]["reason"].as_str().unwrap_or_default();
+    assert!(reason.ends_with("limits.toml: a new machine"), "{reason}");
+    // The first rule goes, the second one moves up; a file without rules leaves them.
+    std::fs::write(&file, "[[rule]]\nname = 'all'\nmemory = '1GiB'").expect("ours");
+    apply(&[]).done();
+    assert_eq!(train.registration.ledger(on).quota().bytes, Some(1 << 30));
+    let said = apply(&[]).done();
+    assert!(said.err.contains("in force already"), "{said:?}");
+    std::fs::write(&file, "[policy]\nall = 'off'").expect("ours");
+    apply(&[]).done();
+    assert_eq!(train.registration.ledger(on).quota().bytes, Some(1 << 30));
+    std::fs::write(&file, "rule = []").expect("ours");
+    apply(&[]).done();
+    assert_eq!(train.registration.ledger(on).quota().bytes, None);
+    world.gpushare(&["undo"]).done();
+    assert_eq!(train.registration.ledger(on).quota().bytes, Some(1 << 30));
+}
+
+#[test]
+fn what_is_exported_is_applied_elsewhere_to_the_same_effect() {
+    let (here, there) = (World::new(), World::new());
+    let file = here.dir().join("limits.toml");
+    std::fs::write(&file, RULES).expect("ours");
+    let apply = |world: &World| -> Said {
+        let mut command = world.command(&["apply"]);
+        command.arg(&file).output().expect("built").into()
+    };
+    apply(&here).done();
+    let exported = here.gpushare(&["export-config"]).done().out;
+    assert!(exported.contains("label = \"train-*\""), "{exported}");
+    assert!(
+        exported.contains("evict-after=15m overcommit=on"),
+        "{exported}"
+    );
+    std::fs::write(&file, &exported).expect("ours");
+    apply(&there).done();
+    assert_eq!(there.gpushare(&["export-config"]).done().out, exported);
+}
+
+#[test]
+fn a_rule_that_is_wrong_is_named_and_changes_nothing() {
+    let world = World::new();
+    let file = world.dir().join("limits.toml");
+    for (text, words) in [
+        (
+            "[[rule]]\nname = 'a'\nlabel = 'x'",
+            &["\"a\"", "sets nothing"][..],
+        ),
+        ("[[rule]]\nmemory = '8Q'", &["rule 1", "8Q"]),
+        ("[[rule]]\nweight = 0", &["rule 1", "weight"]),
+        (
+            "[[rule]]\nmemory = '1G'\nuser = 'no-such-user'",
+            &["no-such-user"],
+        ),
+        ("[[rule]]\nmemory = '1G'\nspeed = 3", &["speed"]),
+    ] {
+        std::fs::write(&file, text).expect("ours");
+        let mut command = world.command(&["apply"]);
+        let said: Said = command.arg(&file).output().expect("built").into();
+        said.refused(2, words);
+    }
+    std::fs::write(&file, vec![b'#'; 2 << 20]).expect("ours");
+    let mut command = world.command(&["apply"]);
+    let said: Said = command.arg(&file).output().expect("built").into();
+    said.refused(2, &["1 MiB"]);
+}
+
+#[test]
+fn the_standing_settings_are_applied_to_new_segments_by_the_first_run_and_never_again() {
+    let world = World::new();
+    let home = world.dir().join("settings");
+    std::fs::create_dir_all(home.join("gpushare")).expect("ours");
+    let file = home.join("gpushare/config.toml");
+    std::fs::write(&file, "[[rule]]\nmemory = '3GiB'").expect("ours");
+    let dir = world.dir().join("segments");
+    std::fs::create_dir(&dir).expect("ours");
+    let gpushare = |args: &[&str]| -> Said {
+        let mut command = world.command(args);
+        command
+            .env("XDG_CONFIG_HOME", &home)
+            .env("GPUSHARE_DIR", &dir);
+        command.output().expect("built").into()
+    };
+    gpushare(&["run", "--", "true"]).done();
+    assert!(gpushare(&["export-config"]).done().out.contains("3GiB"));
+    std::fs::write(&file, "[[rule]]\nmemory = '1GiB'").expect("ours");
+    gpushare(&["run", "--", "true"]).done();
+    gpushare(&["apply", "--if-new"]).done();
+    assert!(gpushare(&["export-config"]).done().out.contains("3GiB"));
+    gpushare(&["apply"]).done();
+    assert!(gpushare(&["export-config"]).done().out.contains("1GiB"));
+    std::fs::remove_file(&file).expect("ours");
+    let said = gpushare(&["apply"]).done();
+    assert!(said.err.contains("nothing to apply"), "{said:?}");
+    // A mistake in them is said, and the program starts.
+    let other = world.dir().join("other");
+    std::fs::create_dir(&other).expect("ours");
+    std::fs::write(&file, "rules = 3").expect("ours");
+    let mut command = world.command(&["run", "--", "true"]);
+    command
+        .env("XDG_CONFIG_HOME", &home)
+        .env("GPUSHARE_DIR", &other);
+    let said: Said = command.output().expect("built").into();
+    assert!(said.done().err.contains("not in force"));
 }

@@ -6,7 +6,7 @@ use crate::{
     },
     primitive::Ordering,
     state::DeviceEntry,
-    value::{LockPolicy, Quota, Share, Source},
+    value::{LockPolicy, Quota, RuleLimits, Set, Share, Source},
 };
 
 /// The words of a quota as launched.
@@ -24,16 +24,28 @@ impl LaunchQuota {
         }
     }
 
+    /// As a quota.
+    fn quota(self) -> Quota {
+        let source = codec::source_of(self.kind >> 8);
+        let bytes = (self.kind & 0xff == 2).then_some(self.bytes);
+        let is_said = matches!(self.kind & 0xff, 1 | 2) || source == Source::Invalid;
+        match is_said {
+            true => Quota { bytes, source },
+            false => Quota::default(),
+        }
+    }
+
     pub(crate) fn write(self, words: &DeviceEntry) {
         words.launch_bytes.store(self.bytes, Ordering::Relaxed);
         words.launch_quota.store(self.kind, Ordering::Relaxed);
     }
 }
 
-/// The quota of a process on a device: operator before launch.
+/// The quota of a process on a device: operator, then the lesser of its rule's and its launch's.
 pub(crate) fn resolve_quota(
     control: &SlotSettings,
     entry: usize,
+    rule: &RuleLimits,
     launch: LaunchQuota,
     total_bytes: u64,
     now_ns: u64,
@@ -46,29 +58,31 @@ pub(crate) fn resolve_quota(
             };
         }
     }
-    let source = codec::source_of(launch.kind >> 8);
-    match launch.kind & 0xff {
-        1 => Quota {
-            bytes: None,
-            source,
+    let launch = launch.quota();
+    let of_rule = match rule.memory {
+        Set::To(value) => value.of_device(total_bytes),
+        _ => None,
+    };
+    let Some(bytes) = of_rule else {
+        return launch;
+    };
+    let is_less = |own: u64| bytes.is_none_or(|most| own <= most);
+    match launch.bytes {
+        // Who asked for less at the launch gets less.
+        Some(own) if is_less(own) => launch,
+        _ => Quota {
+            bytes,
+            source: Source::Rule,
         },
-        2 => Quota {
-            bytes: Some(launch.bytes),
-            source,
-        },
-        _ if source == Source::Invalid => Quota {
-            bytes: None,
-            source,
-        },
-        _ => Quota::default(),
     }
 }
 
-/// Operator before launch before group before default.
+/// Operator before rule before launch before group before default.
 pub(crate) fn resolve_share(
     launch: &LaunchShare,
     control: Option<&ShareSettings>,
     group: Option<&GroupSettings>,
+    rule: &RuleLimits,
     now_ns: u64,
 ) -> Share {
     let mut share = Share::default();
@@ -84,6 +98,7 @@ pub(crate) fn resolve_share(
         share.source = launch.source;
     }
     share.on_full = launch.on_full.unwrap_or_default();
+    apply_rule(rule, &mut share);
     let Some(control) = control else { return share };
     share.on_full = control.on_full.unwrap_or(share.on_full);
     let boost = control.boost.filter(|boost| boost.until_ns > now_ns);
@@ -107,17 +122,39 @@ pub(crate) fn resolve_share(
     share
 }
 
-/// The idle time after which a process is evicted: its own setting, then the least of those of the devices that it holds memory
+/// A rule is the operator's word: it stands above the launch. A lower cap of the launch stays.
+fn apply_rule(rule: &RuleLimits, share: &mut Share) {
+    if let Set::To(weight) = rule.weight {
+        (share.weight, share.source) = (weight, Source::Rule);
+    }
+    if let Set::To(priority) = rule.priority {
+        (share.priority, share.source) = (priority, Source::Rule);
+    }
+    if let Set::To(cap) = rule.cap
+        && share.cap.is_none_or(|own| own > cap)
+    {
+        (share.cap, share.source) = (Some(cap), Source::Rule);
+    }
+    if let Set::To(on_full) = rule.on_full {
+        share.on_full = on_full;
+    }
+}
+
+/// The idle time after which a process is evicted: its own setting, its rule's, its launch's, then the least of those of the devices that it holds memory
 /// on, each the device's own before the one for all.
 pub(crate) fn resolve_evict_after<'d>(
     launch: &LaunchShare,
     control: Option<&ShareSettings>,
+    rule: &RuleLimits,
     devices: impl Iterator<Item = &'d DeviceSettings>,
     common: &DeviceSettings,
 ) -> Option<u64> {
     let own = control
         .and_then(|control| control.evict_after)
-        .or(launch.evict_after);
+        .or(match rule.evict_after {
+            Set::To(after) => Some(after),
+            _ => launch.evict_after,
+        });
     match own {
         Some(own) => own.ns(),
         None => devices

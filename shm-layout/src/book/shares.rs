@@ -3,10 +3,11 @@
 use crate::{
     book::resolve_share,
     codec::{GroupSettings, LaunchShare, ShareSettings},
+    matching,
     primitive::Ordering,
     segment::Segments,
     state::Slot,
-    value::{Share, SlotId},
+    value::{RuleLimits, Share, SlotId},
 };
 
 /// What is known of other slots' shares, for the choice of the next holder.
@@ -21,6 +22,7 @@ struct Other {
     slot: SlotId,
     settings: ShareSettings,
     group: GroupSettings,
+    rule: RuleLimits,
 }
 
 impl Shares {
@@ -45,9 +47,10 @@ impl Shares {
                 .group_name(slot.group.load(Ordering::Relaxed));
             let group = name.and_then(|name| control.group_settings(&name));
             let before = seat.take().filter(|other| other.slot == id);
-            let (settings, known_group) = before
-                .map(|other| (other.settings, other.group))
+            let (settings, known_group, known_rule) = before
+                .map(|other| (other.settings, other.group, other.rule))
                 .unwrap_or_default();
+            let rule = || matching::limits(segments, &matching::traits(segments, id)?);
             *seat = Some(Other {
                 generation,
                 slot: id,
@@ -55,12 +58,19 @@ impl Shares {
                     .slot_settings(id)
                     .map_or(settings, |settings| settings.share()),
                 group: group.unwrap_or(known_group),
+                rule: rule().unwrap_or(known_rule),
             });
         }
-        let (settings, group) = match seat {
-            Some(other) => (Some(&other.settings), Some(&other.group)),
-            None => (None, None),
-        };
-        resolve_share(&LaunchShare::of_slot(slot), settings, group, now_ns)
+        let launch = LaunchShare::of_slot(slot);
+        match seat {
+            Some(other) => resolve_share(
+                &launch,
+                Some(&other.settings),
+                Some(&other.group),
+                &other.rule,
+                now_ns,
+            ),
+            None => resolve_share(&launch, None, None, &RuleLimits::default(), now_ns),
+        }
     }
 }

@@ -62,6 +62,7 @@ pub(crate) fn source_byte(source: Source) -> u64 {
         Source::Operator => 2,
         Source::Group => 3,
         Source::Invalid => 4,
+        Source::Rule => 5,
         Source::Alias(index) => 16 + u64::from(index),
     }
 }
@@ -72,6 +73,7 @@ pub(crate) fn source_of(byte: u64) -> Source {
         2 => Source::Operator,
         3 => Source::Group,
         4 => Source::Invalid,
+        5 => Source::Rule,
         alias if alias >= 16 && ((alias - 16) as usize) < crate::variables::ALIASES.len() => {
             Source::Alias((alias - 16) as u8)
         }

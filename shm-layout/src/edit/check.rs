@@ -2,9 +2,10 @@
 
 use super::EditError;
 use crate::{
-    codec,
+    codec, text,
     value::{
-        Change, EvictAfter, QuotaValue, RECORDS, Set, valid_cap, valid_priority, valid_weight,
+        Change, EvictAfter, OnFull, QuotaValue, RECORDS, Rule, RuleLimits, Set, valid_cap,
+        valid_priority, valid_weight,
     },
 };
 
@@ -40,11 +41,7 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
         } => {
             shares(weight, cap)?;
             idle_time(evict_after)?;
-            if let Set::To(value) = on_full
-                && !value.is_valid()
-            {
-                return Err(invalid("on-full", format!("cannot be {value}")));
-            }
+            on_full_time(on_full)?;
             if let Set::To(value) = priority {
                 in_priority_range("priority", *value)?;
             }
@@ -89,6 +86,54 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             ),
         )),
         Change::Trace { .. } => Ok(()),
+        Change::Rule {
+            rule: Some(rule), ..
+        } => of_rule(rule),
+        Change::Rule { rule: None, .. } => Ok(()),
+    }
+}
+
+fn of_rule(rule: &Rule) -> Result<(), EditError> {
+    let texts = [
+        ("rule", Some(&rule.name)),
+        ("group", rule.group.as_ref()),
+        ("executable", rule.executable.as_ref()),
+        ("container", rule.container.as_ref()),
+        ("label", rule.label.as_ref()),
+    ];
+    for ((field, text), most) in texts.into_iter().zip(codec::RULE_TEXTS) {
+        let Some(text) = text else { continue };
+        if text.len() > most || field == "rule" && text.is_empty() {
+            return Err(invalid(field, format!("must have 1 to {most} bytes")));
+        }
+        text::visible(text).map_err(|error| invalid(field, format!("cannot be: {error}")))?;
+    }
+    let RuleLimits {
+        memory,
+        weight,
+        priority,
+        cap,
+        on_full,
+        evict_after,
+    } = &rule.limits;
+    if let Set::To(value) = memory {
+        quota(value)?;
+    }
+    shares(weight, cap)?;
+    idle_time(evict_after)?;
+    on_full_time(on_full)?;
+    match priority {
+        Set::To(value) => in_priority_range("priority", *value),
+        _ => Ok(()),
+    }
+}
+
+fn on_full_time(on_full: &Set<OnFull>) -> Result<(), EditError> {
+    match on_full {
+        Set::To(value) if !value.is_valid() => {
+            Err(invalid("on-full", format!("cannot be {value}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::{
     primitive::Ordering,
     records::RecordId,
     value::{
-        Change, DEVICES_PER_PROCESS, LockPolicy, OneQuota, QuotaValue, Set, SlotId, TraceOrder,
-        Until, Uuid,
+        Change, DEVICES_PER_PROCESS, LockPolicy, MAX_RULES, OneQuota, QuotaValue, Rule, Set,
+        SlotId, TraceOrder, Until, Uuid,
     },
 };
 
@@ -61,8 +61,22 @@ impl Operator {
                 cap,
                 remove,
             } => self.group(name, *memory, *weight, *cap, *remove),
+            Change::Rule { index, rule } => self.rule(*index, rule.as_ref()),
             Change::Trace { slot, on } => self.trace(*slot, *on, now_ns),
         }
+    }
+
+    fn rule(&self, index: u8, rule: Option<&Rule>) -> Result<Plan, EditError> {
+        let at = usize::from(index);
+        if at >= MAX_RULES {
+            return Err(EditError::TooMany);
+        }
+        let old = self.segments.control().rule(at).unwrap_or_default();
+        Ok(Plan {
+            record: RecordId::Rule(at),
+            words: codec::rule_words(rule).to_vec(),
+            old: Change::Rule { index, rule: old },
+        })
     }
 
     /// A living slot's settings without what has run out.

@@ -10,7 +10,7 @@ use crate::{
     identity::decode_vouched,
     line,
     liveness::{self, Mark},
-    lock,
+    lock, matching,
     primitive::{AtomicU64, Ordering},
     protocol::{
         claim::{self, Phase},
@@ -23,7 +23,8 @@ use crate::{
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
     text,
     value::{
-        EvictAfter, Identity, LockPolicy, Share, SlotId, Source, TraceOrder, TraceView, Vouched,
+        EvictAfter, Identity, LockPolicy, Rule, RuleLimits, Share, SlotId, Source, TraceOrder,
+        TraceView, Vouched,
     },
 };
 
@@ -151,10 +152,13 @@ impl<'s> Reading<'s> {
             .and_then(|name| control.group_settings(&name))
             .unwrap_or_default();
         let launched = LaunchShare::of_slot(slot);
+        let rule = self.rule_of(&identity, vouched.as_ref(), name.as_ref());
+        let set = rule.as_ref().map(|rule| rule.limits).unwrap_or_default();
         let mut share = resolve_share(
             &launched,
             Some(&settings.share()),
             Some(&group),
+            &set,
             self.now_ns,
         );
         let held = slot.entries.iter().filter(|entry| {
@@ -164,6 +168,7 @@ impl<'s> Reading<'s> {
         share.evict_after = book::resolve_evict_after(
             &launched,
             Some(&settings.share()),
+            &set,
             held.filter_map(|entry| {
                 let device = entry.device.load(Ordering::Relaxed) as usize;
                 self.devices.get(device.checked_sub(1)?)
@@ -178,6 +183,7 @@ impl<'s> Reading<'s> {
         let order = settings.trace;
         let launch = Launch {
             settings,
+            rule: set,
             share,
             policy: book::launch_policy(launch_policy, policy_source),
         };
@@ -198,6 +204,7 @@ impl<'s> Reading<'s> {
             },
             share,
             group: name.map(|name| codec::text_of(&name)),
+            rule: rule.map(|rule| rule.name),
             gang: slot.gang.load(Ordering::Relaxed),
             acked: slot.acked.load(Ordering::Relaxed),
             invalid,
@@ -208,6 +215,19 @@ impl<'s> Reading<'s> {
             residence: residence::view(slot),
             devices,
         })
+    }
+
+    /// The rule that holds for a process.
+    fn rule_of(
+        &self,
+        identity: &Identity,
+        vouched: Option<&Vouched>,
+        group: Option<&codec::NameWords>,
+    ) -> Option<Rule> {
+        let container = vouched.map(|vouched| vouched.container.clone());
+        let group = group.map(|name| codec::text_of(name));
+        let traits = matching::of(identity, container, group);
+        self.segments.control().rule_for(&traits).ok().flatten()
     }
 
     /// Who has a slot: by the broker's roll where there is one, else by its own account.
@@ -310,7 +330,14 @@ impl<'s> Reading<'s> {
             .filter(|device| device.is_ready())?;
         let total = device.total_bytes.load(Ordering::Relaxed);
         let launched = book::LaunchQuota::of(words);
-        let quota = book::resolve_quota(&launch.settings, entry, launched, total, self.now_ns);
+        let quota = book::resolve_quota(
+            &launch.settings,
+            entry,
+            &launch.rule,
+            launched,
+            total,
+            self.now_ns,
+        );
         let reverts = [Some(entry), Some(codec::EVERY_DEVICE)]
             .into_iter()
             .flatten()
@@ -545,6 +572,7 @@ impl Who {
 /// What holds for all of a process's devices.
 struct Launch {
     settings: SlotSettings,
+    rule: RuleLimits,
     share: Share,
     policy: Option<(LockPolicy, Source)>,
 }

@@ -1,10 +1,13 @@
 //! What can be edited.
 
+mod rule;
 #[cfg(feature = "serde")]
 mod stored;
 
 #[cfg(feature = "serde")]
 pub(crate) use stored::uuid as uuid_text;
+
+pub use rule::{Rule, RuleLimits, Traits};
 
 use super::{EvictAfter, LockPolicy, OnFull, QuotaValue, SlotId, Uuid};
 
@@ -244,6 +247,13 @@ pub enum Change {
         cap: Set<u32>,
         /// Removes it.
         remove: bool,
+    },
+    /// A rule.
+    Rule {
+        /// Its place: the first that matches holds.
+        index: u8,
+        /// The rule; `None` removes the one at this place.
+        rule: Option<Rule>,
     },
     /// Whether a process's calls are traced. Its buffer is made first ([`trace::create`](crate::trace::create)).
     Trace {

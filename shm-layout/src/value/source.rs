@@ -16,6 +16,8 @@ pub enum Source {
     Operator,
     /// The process's group.
     Group,
+    /// A rule of the operator that the process matches.
+    Rule,
     /// An invalid value was given; it was not applied.
     Invalid,
 }
@@ -29,6 +31,7 @@ impl Source {
             Source::Alias(index) => ALIASES.get(usize::from(index)).copied().unwrap_or("alias"),
             Source::Operator => "operator",
             Source::Group => "group",
+            Source::Rule => "rule",
             Source::Invalid => "invalid",
         }
     }
@@ -39,6 +42,7 @@ impl Source {
             "launch" => Source::LaunchEnv,
             "operator" => Source::Operator,
             "group" => Source::Group,
+            "rule" => Source::Rule,
             "invalid" => Source::Invalid,
             _ => Source::of_alias(word).unwrap_or_default(),
         }

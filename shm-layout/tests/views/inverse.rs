@@ -50,15 +50,33 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });
     let trace = prop::option::of(1_000u32..5_000).prop_map(move |on| Change::Trace { slot, on });
-    prop_oneof![quota, share, limit, trace]
+    let rule = (0u8..3, prop::option::of((quota_value(), wish(1u32..=1000)))).prop_map(
+        |(index, limits)| Change::Rule {
+            index,
+            rule: limits.map(|(memory, weight)| Rule {
+                name: "rule".into(),
+                limits: RuleLimits {
+                    memory: Set::To(memory),
+                    weight: match weight {
+                        Set::Inherit => Set::Keep,
+                        weight => weight,
+                    },
+                    ..RuleLimits::default()
+                },
+                ..Rule::default()
+            }),
+        },
+    );
+    prop_oneof![quota, share, limit, trace, rule]
 }
 
 /// All that edits can change, as text.
 fn settings(segments: &Segments) -> String {
     let view = look(segments);
     let process = &view.processes[0];
+    let rules = shm_layout::settings(segments).rules;
     format!(
-        "{:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {rules:?}",
         process.share, process.devices[0].quota, view.devices[0].limit, process.trace.wanted
     )
 }

@@ -5,6 +5,7 @@ mod common;
 mod edits;
 mod events;
 mod inverse;
+mod rules;
 mod snapshots;
 
 use std::{fs::OpenOptions, os::unix::fs::FileExt};

@@ -1,33 +1,40 @@
-//! `gpushare apply`: quotas, groups and policies from a file, all checked before any is written.
+//! `gpushare apply`: quotas, groups, policies and rules from a file, all checked before any is written.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, QuotaValue, SegmentDir, Set};
+use shm_layout::{Change, QuotaValue, SegmentDir, Segments, Set, settings};
 
 use super::{Done, edits, note, segments};
 use crate::edit::audit::Place;
+use crate::edit::device_memory::MemoryEdit;
 use crate::edit::manifest::{Manifest, Process, Value};
 use crate::edit::share::ShareEdit;
 use crate::edit::targets::{self, Target};
-use crate::edit::{EditRequest, group, policy, quota};
+use crate::edit::{EditRequest, group, policy, quota, rule, standing};
 use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
 use crate::text::uuids;
 
-/// Set quotas, groups and policies from a TOML file
+/// Set quotas, groups, policies and rules from a TOML file
 ///
-/// The whole file is checked first; a mistake changes nothing. Its tables are policy, limit, group.NAME
-/// and process.
+/// The whole file is checked first; a mistake changes nothing. Its tables are policy, limit, group.NAME,
+/// rule and process. A rule holds for every process that matches, those that start later too, and the first one that matches
+/// holds: of memory and cap the lesser of the rule and of the launch, else the rule. The rules of the file take the place of
+/// those in force; a file without rules leaves them. gpushare export-config writes such a file.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A file:\n  [policy]\n  all = \"timeslice=5ms order=fair\"\n\n  [group.team-a]\n  memory = \"16GiB\"\n\n  \
+                        [[rule]]\n  user = \"alice\"\n  executable = \"python*\"\n  memory = \"8GiB\"\n  evict-after = \"15m\"\n\n  \
                         [[process]]\n  target = \"name:train\"\n  memory = \"8GiB\"\n  weight = 50\n  optional = true"
 )]
 pub struct Args {
-    /// The file
-    file: PathBuf,
+    /// The file [default: /etc/gpushare/config.toml and, for segments of your own, ~/.config/gpushare/config.toml above it]
+    file: Option<PathBuf>,
+    /// Do nothing if any setting was changed since the segments were made
+    #[arg(long)]
+    if_new: bool,
     /// Check it and show what would change; change nothing
     #[arg(long)]
     dry_run: bool,
@@ -37,10 +44,20 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    let manifest = Manifest::read(&args.file)?;
     let dir = segments::dir_or_new()?;
+    let Some((manifest, file)) = read(args.file.as_deref(), &dir)? else {
+        let files = standing::files(dir.mode);
+        let files: Vec<_> = files.iter().map(|file| file.shown()).collect();
+        note(&format!(
+            "there is no {}: nothing to apply",
+            files.join(" and no ")
+        ));
+        return Ok(Exit::Done);
+    };
     let sample = segments::sample_to_edit(&dir)?;
-    let file = args.file.shown();
+    if args.if_new && sample.generation != 0 {
+        return Ok(Exit::Done);
+    }
     let reason = match &args.reason {
         Some(why) => format!("apply {file}: {why}"),
         None => format!("apply {file}"),
@@ -50,9 +67,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         ..failure
     })?;
     if plan.everywhere.is_none() && plan.rest.is_empty() {
-        note(&format!(
-            "{file} contains no settings; gpushare apply --help shows an example"
-        ));
+        note(&match plan.is_said {
+            true => format!("the rules of {file} are in force already"),
+            false => format!("{file} contains no settings; gpushare apply --help shows an example"),
+        });
     }
     let editor = segments::editor(&dir);
     if let Some(refusal) = editor.refusal() {
@@ -87,12 +105,36 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
+/// What the file says, or those that stand where none is named, and what a message calls it.
+fn read(file: Option<&Path>, dir: &SegmentDir) -> Result<Option<(Manifest, String)>, Failure> {
+    match file {
+        Some(file) => Ok(Some((Manifest::read(file)?, file.shown()))),
+        None => standing::read(dir.mode),
+    }
+}
+
+/// Applies the standing files to segments that are new; nothing where there is none.
+pub fn standing(dir: &SegmentDir, out: &mut dyn Write) -> Result<(), Failure> {
+    if standing::files(dir.mode).iter().any(|file| file.exists()) {
+        let args = Args {
+            file: None,
+            if_new: true,
+            dry_run: false,
+            reason: None,
+        };
+        run(&args, out)?;
+    }
+    Ok(())
+}
+
 /// The edits, in the order in which they make sense: policies, limits, groups, then processes.
 struct Plan {
     everywhere: Option<EditRequest>,
     /// Devices that get a policy of their own.
     own: Vec<usize>,
     rest: Vec<EditRequest>,
+    /// The file has rules, and they are in force already.
+    is_said: bool,
 }
 
 impl Plan {
@@ -106,14 +148,22 @@ impl Plan {
             everywhere: None,
             own: Vec::new(),
             rest: Vec::new(),
+            is_said: false,
         };
         for (device, words) in &manifest.policy {
-            let edit = policy::parse(std::slice::from_ref(words))?;
+            let mut words = vec![words.clone()];
+            let memory = MemoryEdit::take(&mut words)?;
             let gpu = if device == "all" {
                 None
             } else {
                 Some(targets::device(device, sample)?)
             };
+            plan.rest
+                .extend(memory.requests(gpu, sample, Some(reason))?);
+            if words.is_empty() {
+                continue;
+            }
+            let edit = policy::parse(&words)?;
             let request = policy::request(gpu, edit, sample, dir, Place::Ctl, Some(reason))?;
             match gpu {
                 None => plan.everywhere = Some(request),
@@ -132,6 +182,22 @@ impl Plan {
                 value: quota::parse(&value.text())?,
             };
             plan.rest.push(request(change, format!("gpu{gpu}"), reason));
+        }
+        if let Some(rules) = &manifest.rule {
+            let wanted = rules
+                .iter()
+                .zip(1..)
+                .map(|(entry, place)| rule::read(entry, place))
+                .collect::<Result<Vec<_>, _>>()?;
+            let present = Segments::open_viewer(&dir.path);
+            let present = present
+                .map(|segments| settings(&segments))
+                .unwrap_or_default();
+            let changes = rule::changes(&wanted, &present)?;
+            plan.is_said |= changes.is_empty();
+            let requests = changes.into_iter();
+            plan.rest
+                .extend(requests.map(|(change, target)| request(change, target, reason)));
         }
         for (name, settings) in &manifest.group {
             let named = [

@@ -177,7 +177,8 @@ const COLUMNS: [&str; 10] = [
     "status",
 ];
 /// Those that a process has which did nothing on any device.
-const OF_PROCESS: [&str; 14] = [
+const OF_PROCESS: [&str; 15] = [
+    "rule",
     "pid",
     "user",
     "name",

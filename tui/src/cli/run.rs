@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use super::{Done, note};
+use super::{Done, apply, note};
 use crate::text::exit::{Exit, Failure};
 use crate::workload::launch::{Launch, Settings, wrong_value};
 use shm_layout::environment::Environment;
@@ -56,6 +56,14 @@ pub fn run(args: Args) -> Done {
     settings.variables()?;
     let environment = settings.environment()?;
     let segments = segments::ready();
+    if let Some(dir) = segments.are_new() {
+        // What they report is not the program's output.
+        if let Err(failure) = apply::standing(dir, &mut std::io::sink()) {
+            note(&format!(
+                "the standing settings are not in force: {failure}"
+            ));
+        }
+    }
     let mut launch = Launch::prepare(&args.command, settings, segments.dir.as_ref())?;
     if let Some(unusable) = &segments.unusable {
         allow(settings, unusable)?;

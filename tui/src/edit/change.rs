@@ -70,6 +70,10 @@ pub fn summary(change: &Change) -> String {
             word("weight", weight),
             word("cap", cap),
         ]),
+        Change::Rule { rule: None, .. } => "no rule".into(),
+        Change::Rule {
+            rule: Some(rule), ..
+        } => super::rule::summary(rule),
         Change::Trace { on: None, .. } => "trace off".into(),
         Change::Trace {
             on: Some(records), ..
@@ -109,6 +113,7 @@ pub fn same_subject(one: &Change, other: &Change) -> bool {
         (Change::DeviceMemory { device, .. }, Change::DeviceMemory { device: d, .. }) => {
             device == d
         }
+        (Change::Rule { index, .. }, Change::Rule { index: i, .. }) => index == i,
         (Change::Group { name, .. }, Change::Group { name: n, .. }) => name == n,
         _ => false,
     }

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [policy]                     # "all", a device's number or its UUID
-//! all = "timeslice=5ms order=fair"
+//! all = "timeslice=5ms order=fair evict-after=15m overcommit=on"
 //! "1" = "launches=10"
 //!
 //! [limit]                      # what all processes together may hold on a device
@@ -12,6 +12,11 @@
 //! memory = "16GiB"
 //! weight = 200
 //! cap = "30%"
+//!
+//! [[rule]]                     # all that match, later ones too; the first that matches holds
+//! label = "train-*"            # and user, group, executable, container; all that are given must match
+//! memory = "8GiB"
+//! evict-after = "15m"
 //!
 //! [[process]]                  # those that run now
 //! target = "name:train"
@@ -24,28 +29,36 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use shm_layout::text::PathText as _;
 
 use crate::text::exit::Failure;
+use crate::text::files;
 
 /// The file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Manifest {
     /// Lock policies by device.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub policy: BTreeMap<String, String>,
     /// Limits by device.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub limit: BTreeMap<String, Value>,
     /// Groups by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub group: BTreeMap<String, Group>,
+    /// Rules, the first that matches holds. They take the place of all that are in force; without the key those stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Vec<RuleEntry>>,
     /// Settings of processes that run now.
+    #[serde(skip_serializing)]
     pub process: Vec<Process>,
 }
 
 /// A group's settings.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {
     /// For all members together, on each device.
@@ -54,6 +67,36 @@ pub struct Group {
     pub weight: Option<Value>,
     /// Each member's.
     pub cap: Option<Value>,
+}
+
+/// A rule: who, and what holds for them. In a text `*` stands for any number of characters.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct RuleEntry {
+    /// What `ps` and the log call it.
+    pub name: Option<String>,
+    /// The processes of this user.
+    pub user: Option<Value>,
+    /// Those of this group.
+    pub group: Option<String>,
+    /// Those of this executable: a path, or a file's name.
+    pub executable: Option<String>,
+    /// Those in this container.
+    pub container: Option<String>,
+    /// Those with this label.
+    pub label: Option<String>,
+    /// On each device.
+    pub memory: Option<Value>,
+    /// Of each.
+    pub weight: Option<Value>,
+    /// Of each.
+    pub priority: Option<Value>,
+    /// Of each.
+    pub cap: Option<Value>,
+    /// What they do when memory is refused.
+    pub on_full: Option<Value>,
+    /// After which idle time they are evicted.
+    pub evict_after: Option<Value>,
 }
 
 /// A process's settings.
@@ -78,7 +121,7 @@ pub struct Process {
 }
 
 /// `8GiB` or `200`: a person may leave the quotes off a number.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// Without quotes.
@@ -100,12 +143,35 @@ impl Value {
 impl Manifest {
     /// Reads a file; a mistake in it names the line.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
+        let text = files::read_text(path)
             .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.shown())))?;
         Self::parse(&text).map_err(|error| {
             let error = error.to_string();
             Failure::usage(format!("{}: {}", path.shown(), error.trim_end()))
         })
+    }
+
+    /// Both together: what this one says stands above the same of the other, and its rules come first.
+    pub fn above(mut self, below: Self) -> Self {
+        let (mut policy, mut limit, mut group) = (below.policy, below.limit, below.group);
+        policy.append(&mut self.policy);
+        limit.append(&mut self.limit);
+        group.append(&mut self.group);
+        let rule = match (self.rule, below.rule) {
+            (None, rule) | (rule, None) => rule,
+            (Some(mut first), Some(then)) => {
+                first.extend(then);
+                Some(first)
+            }
+        };
+        self.process.extend(below.process);
+        Self {
+            policy,
+            limit,
+            group,
+            rule,
+            process: self.process,
+        }
     }
 
     fn parse(text: &str) -> Result<Self, toml::de::Error> {
@@ -133,6 +199,8 @@ mod tests {
             Some("200".into())
         );
         assert_eq!(manifest.process[0].target, "name:train");
+        let rules = manifest.rule.expect("one");
+        assert_eq!(rules[0].label.as_deref(), Some("train-*"));
     }
 
     #[test]

@@ -42,6 +42,16 @@ fn concerns(change: &Change, process: &ProcessSample, sample: &Sample) -> bool {
         }
         | Change::DeviceLimit { uuid, .. } => uses(uuid),
         Change::Group { name, .. } => process.group.as_ref() == Some(name),
+        Change::Rule { rule: None, .. } => process.rule.is_some(),
+        Change::Rule {
+            rule: Some(rule), ..
+        } => rule.matches(&shm_layout::Traits {
+            uid: process.identity.uid,
+            group: process.group.clone(),
+            executable: process.identity.exe.clone(),
+            container: process.container.clone().unwrap_or_default(),
+            label: process.identity.label.clone(),
+        }),
     }
 }
 

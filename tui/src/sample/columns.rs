@@ -242,6 +242,7 @@ columns! {
     "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
     "ns_pid"    "NSPID"    0  0 "its pid in its own namespace"                                   |r| Value::Number(r.process.identity.pid.into());
     "uuid"      "UUID"     0  0 "the GPU's UUID"                                              |r| text(&r.device.uuid);
+    "rule"      "RULE"     0  0 "the rule that holds for it"                                  |r| option(r.process.rule.as_deref());
     "peak"      "PEAK"     0  0 "the most memory it held"                                     |r| Value::Bytes(r.holding.peak);
     "source"    "SOURCE"   0  0 "who set the quota"                                           |r| managed(r, text(r.holding.quota.source.word()));
     "held"      "HELD"     0  0 "total time it held the lock, ns"                             |r| managed(r, Value::Span(r.holding.lock.held_ns));

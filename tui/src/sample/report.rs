@@ -28,12 +28,13 @@ object! {
         pod: Option<String> = cgroups::pod(&p.identity.cgroup), "The UID of its Kubernetes pod." => Label("pod");
         job: Option<&'a str> = job(p), "Its Slurm job." => Label("job");
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares." => Label("group");
+        rule: Option<&'a str> = p.rule.as_deref(), "The rule that holds for it: the first of gpushare apply's that matches; null for none.";
         gang: Option<String> = (p.gang != 0).then(|| format!("{:016x}", p.gang)), "Its job, whose processes have their turns together: a name that they share; null for none.";
         state: &'static str = p.state.word(), "hold, wait, active (submits work without a lock of its own), idle, memwait (an allocation waits for memory), paused, stopped (by a signal or a debugger), stuck (its keeper shows no sign of life), lost (its context is lost, or its memory), forged (a slot that the broker gave to no process), evicting, evicted, returning (evicted, and waits for room), restoring, unmanaged (only NVML sees it) or server (NVIDIA's MPS server)." => State;
         priority: Option<i32> = p.is_managed().then_some(p.share.priority), "Its priority under order=priority, including a boost.";
         weight: Option<u32> = p.is_managed().then_some(p.share.weight), "Its share under order=fair; 100 is normal.";
         cap_percent: Option<u32> = p.share.cap, "Upper limit of its share of a device's time; null for no cap.";
-        share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, operator, invalid, or another tool's variable.";
+        share_source: Option<&'static str> = p.is_managed().then(|| p.share.source.word()), "Who set weight, priority or cap: default, launch, group, rule, operator, invalid, or another tool's variable.";
         on_full: Option<String> = p.is_managed().then(|| p.share.on_full.to_string()), "What an allocation does that finds no room: fail, wait, or wait=TIME.";
         residence: Option<ResidenceReport> = p.is_managed().then(|| ResidenceReport::of(sample, p)), "Where its memory is; null for an unmanaged process.";
         trace: Option<TraceReport> = p.trace().map(TraceReport::of), "Its trace; null without one." => Silent;

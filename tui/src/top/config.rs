@@ -1,6 +1,5 @@
 //! The settings file, `~/.config/gpushare/top.toml`. What the command line says goes first.
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
@@ -12,6 +11,7 @@ use super::rules::{self, Rule, Wrong};
 use shm_layout::text::PathText as _;
 
 use crate::sample::columns;
+use crate::text::files;
 
 /// The settings, each with an example, for the manual. A test holds it against [`Config`].
 pub const SETTINGS: [(&str, &str, &str); 8] = [
@@ -103,7 +103,7 @@ impl Config {
             },
         };
         let shown = path.shown();
-        let text = std::fs::read_to_string(&path)
+        let text = files::read_text(&path)
             .with_context(|| format!("cannot read the settings in {shown}"))?;
         Self::parse(&text).map_err(|(at, why)| {
             let line = text[..at.start.min(text.len())].matches('\n').count() + 1;
@@ -146,13 +146,7 @@ impl Config {
 }
 
 fn usual_place() -> Option<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let home = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
-    Some(home?.join("gpushare").join("top.toml"))
+    Some(files::config_home()?.join("gpushare").join("top.toml"))
 }
 
 #[cfg(test)]

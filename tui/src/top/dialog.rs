@@ -50,6 +50,7 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
         Change::ProcessShare { .. }
         | Change::DeviceLimit { .. }
         | Change::DeviceMemory { .. }
+        | Change::Rule { .. }
         | Change::Group { .. } => Vec::new(),
     }
 }

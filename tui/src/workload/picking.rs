@@ -4,7 +4,6 @@
 //! the more it computes and the less memory is free. The worth of each is a constant below; the
 //! weights are rough on purpose, for the numbers they weigh are of a moment.
 
-use std::fs;
 use std::path::PathBuf;
 
 use shm_layout::Uuid;
@@ -13,6 +12,7 @@ use shm_layout::text::PathText as _;
 use crate::sample::keys::object;
 use crate::sample::{DeviceSample, Nvml, Sample};
 use crate::text::exit::Failure;
+use crate::text::files;
 use crate::text::units::human_size;
 use crate::text::uuids;
 use shm_layout::variables;
@@ -166,7 +166,7 @@ fn allowed_path() -> PathBuf {
 /// The devices that may be chosen; `None` when there is no list.
 pub fn allowed() -> Result<Option<Vec<Uuid>>, Failure> {
     let path = allowed_path();
-    let text = match fs::read_to_string(&path) {
+    let text = match files::read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {

@@ -6,7 +6,7 @@
 use shm_layout::dir::Dir;
 use shm_layout::text::PathText as _;
 use shm_layout::{
-    Liveness, MAX_PROCESSES, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
+    Liveness, MAX_PROCESSES, Mode, OpenError, SegmentDir, Segments, Snapshot, clock, snapshot,
 };
 
 use crate::cli::segments;
@@ -80,6 +80,13 @@ impl Ready {
                 self.dir.as_ref().map_or_else(Default::default, |dir| dir.path.shown())
             ))
         })
+    }
+
+    /// Their directory, if nothing was set in them yet and a broker's are not meant: there it is the broker's unit that applies
+    /// what stands.
+    pub fn are_new(&self) -> Option<&SegmentDir> {
+        let dir = self.dir.as_ref().filter(|dir| dir.mode == Mode::User)?;
+        (self.unusable.is_none() && self.snapshot.generation == 0).then_some(dir)
     }
 
     /// Whether an operator gave this group limits.

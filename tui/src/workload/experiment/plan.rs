@@ -186,7 +186,7 @@ impl Wrong {
 impl Plan {
     /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
+        let text = crate::text::files::read_text(path)
             .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.shown())))?;
         Self::parse(path, &text).map_err(|wrong| {
             let line = wrong

@@ -1,0 +1,123 @@
+//! A rule as words.
+
+use super::{
+    evict_after_of, evict_after_word, halves, on_full_of, on_full_word, pair, quota_value,
+    quota_words, text_of, text_words,
+};
+use crate::{
+    control::RULE_WORDS,
+    value::{Rule, RuleLimits, Set, valid_cap, valid_priority, valid_weight},
+};
+
+const PRESENT: u32 = 1;
+const UID: u32 = 2;
+const GROUP: u32 = 4;
+const EXECUTABLE: u32 = 8;
+const CONTAINER: u32 = 16;
+const LABEL: u32 = 32;
+const WEIGHT: u32 = 64;
+const PRIORITY: u32 = 128;
+const CAP: u32 = 256;
+const MEMORY: u32 = 512;
+
+/// The texts: which flag says that one is given, and where it is. The name always is.
+const NAME_AT: std::ops::Range<usize> = 7..11;
+const TEXTS: [(u32, std::ops::Range<usize>); 4] = [
+    (GROUP, 11..15),
+    (EXECUTABLE, 15..31),
+    (CONTAINER, 31..39),
+    (LABEL, 39..47),
+];
+const _: () = assert!(47 <= RULE_WORDS);
+
+/// How many bytes each text of a rule may have: its name, group, executable, container and label.
+pub(crate) const RULE_TEXTS: [usize; 5] = [31, 31, 127, 63, 63];
+
+fn of_set<T: Copy>(set: Set<T>) -> Option<T> {
+    match set {
+        Set::To(value) => Some(value),
+        _ => None,
+    }
+}
+
+fn set_of<T>(value: Option<T>) -> Set<T> {
+    value.map_or(Set::Keep, Set::To)
+}
+
+/// The words of a rule; all zero is none.
+pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
+    let mut words = [0; RULE_WORDS];
+    let Some(rule) = rule else { return words };
+    let limits = &rule.limits;
+    let mut flags = PRESENT;
+    let mut flag = |set: bool, bit: u32| flags |= if set { bit } else { 0 };
+    flag(rule.uid.is_some(), UID);
+    flag(of_set(limits.weight).is_some(), WEIGHT);
+    flag(of_set(limits.priority).is_some(), PRIORITY);
+    flag(of_set(limits.cap).is_some(), CAP);
+    flag(of_set(limits.memory).is_some(), MEMORY);
+    text_words(&rule.name, &mut words[NAME_AT]);
+    let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
+    for ((bit, at), text) in TEXTS.into_iter().zip(texts) {
+        if let Some(text) = text {
+            flag(true, bit);
+            text_words(text, &mut words[at]);
+        }
+    }
+    words[1] = pair(
+        of_set(limits.weight).unwrap_or(0),
+        of_set(limits.cap).unwrap_or(0),
+    );
+    words[2] = u64::from(of_set(limits.priority).unwrap_or(0) as u32);
+    (words[3], words[4]) = quota_words(of_set(limits.memory).unwrap_or_default());
+    words[5] = on_full_word(of_set(limits.on_full));
+    words[6] = evict_after_word(of_set(limits.evict_after));
+    words[0] = pair(flags, rule.uid.unwrap_or(0));
+    words
+}
+
+/// What words say of a rule, if there is one.
+pub(crate) fn rule_of(words: &[u64; RULE_WORDS]) -> Option<Rule> {
+    let (flags, uid) = halves(words[0]);
+    let has = |bit: u32| flags & bit != 0;
+    if !has(PRESENT) {
+        return None;
+    }
+    let (weight, cap) = halves(words[1]);
+    let priority = words[2] as u32 as i32;
+    let [group, executable, container, label] =
+        TEXTS.map(|(bit, at)| has(bit).then(|| text_of(&words[at])));
+    Some(Rule {
+        name: text_of(&words[NAME_AT]),
+        uid: has(UID).then_some(uid),
+        group,
+        executable,
+        container,
+        label,
+        limits: RuleLimits {
+            memory: set_of(has(MEMORY).then(|| quota_value(words[3], words[4]))),
+            weight: set_of(Some(weight).filter(|w| has(WEIGHT) && valid_weight(*w))),
+            priority: set_of(Some(priority).filter(|p| has(PRIORITY) && valid_priority(*p))),
+            cap: set_of(Some(cap).filter(|c| has(CAP) && valid_cap(*c))),
+            on_full: set_of(on_full_of(words[5])),
+            evict_after: set_of(evict_after_of(words[6])),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_rule_words_decode_to_a_fixed_point(mut words in prop::collection::vec(any::<u64>(), RULE_WORDS), present in any::<bool>()) {
+            words[0] = words[0] & !1 | u64::from(present);
+            let words: [u64; RULE_WORDS] = words.try_into().expect("the right length");
+            // A text that was cut or had bytes that are no text is one after the first reading.
+            let once = rule_of(&rule_words(rule_of(&words).as_ref()));
+            prop_assert_eq!(rule_of(&rule_words(once.as_ref())), once);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Everything that an operator has set to last, and is not about one process: what a file of settings holds.
+
+use crate::{
+    codec::{self, DeviceSettings, GroupSettings},
+    control::SMALL_WORDS,
+    records::RecordId,
+    segment::Segments,
+    value::{EvictAfter, LockPolicy, QuotaValue, Rule, Uuid},
+};
+
+/// The settings of a device, or of all that have none of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceSet {
+    /// Its lock policy.
+    pub policy: Option<LockPolicy>,
+    /// What all processes together may hold.
+    pub limit: QuotaValue,
+    /// After which idle time processes are evicted.
+    pub evict_after: Option<EvictAfter>,
+    /// Whether whoever finds it full may have idle processes evicted.
+    pub overcommit: Option<bool>,
+}
+
+/// The settings of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupSet {
+    /// Its name.
+    pub name: String,
+    /// What its members may hold together on each device.
+    pub memory: QuotaValue,
+    /// Each member's weight.
+    pub weight: Option<u32>,
+    /// Each member's cap.
+    pub cap: Option<u32>,
+}
+
+/// All of it. What ends by itself is left out: what follows it is here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// For every device without settings of its own.
+    pub common: DeviceSet,
+    /// Those of single devices.
+    pub devices: Vec<(Uuid, DeviceSet)>,
+    /// The groups.
+    pub groups: Vec<GroupSet>,
+    /// The rules, each with its place; the first that matches holds.
+    pub rules: Vec<(u8, Rule)>,
+}
+
+/// Reads them. A record that cannot be read whole is left out.
+pub fn settings(segments: &Segments) -> Settings {
+    let control = segments.control();
+    let small = |id| control.read::<SMALL_WORDS>(id).unwrap_or([0; SMALL_WORDS]);
+    let devices = (0..control.devices.len())
+        .map(|index| DeviceSettings::decode(&small(RecordId::Device(index))))
+        .filter(|device| device.present)
+        .map(|device| (device.uuid, set(&device)));
+    let groups = (0..control.groups.len())
+        .map(|index| GroupSettings::decode(&small(RecordId::Group(index))))
+        .filter(|group| group.present)
+        .map(|group| GroupSet {
+            name: codec::text_of(&group.name),
+            memory: group.memory,
+            weight: group.weight,
+            cap: group.cap,
+        });
+    let rules = (0u8..)
+        .zip(0..control.rules.len())
+        .filter_map(|(place, index)| Some((place, control.rule(index).ok()??)));
+    Settings {
+        common: set(&control.common_settings().unwrap_or_default()),
+        devices: devices.collect(),
+        groups: groups.collect(),
+        rules: rules.collect(),
+    }
+}
+
+fn set(device: &DeviceSettings) -> DeviceSet {
+    DeviceSet {
+        policy: device.policy.lasting(),
+        limit: device.limit,
+        evict_after: device.evict_after,
+        overcommit: device.overcommit,
+    }
+}

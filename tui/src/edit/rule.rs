@@ -1,0 +1,171 @@
+//! Rules as they are written in a file, and the edits that make the rules of the segments those of the file.
+
+use shm_layout::{Change, MAX_RULES, Rule, RuleLimits, Set, Settings};
+
+use super::manifest::RuleEntry;
+use super::quota;
+use super::share::ShareEdit;
+use crate::text::exit::Failure;
+use crate::text::users::Users;
+
+/// A rule out of an entry; `place` counts from 1, for one that has no name.
+pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
+    let name = entry
+        .name
+        .clone()
+        .unwrap_or_else(|| format!("rule {place}"));
+    let named = |failure: Failure| Failure {
+        sentence: format!("[[rule]] {name:?}: {}", failure.sentence),
+        ..failure
+    };
+    let uid = entry
+        .user
+        .as_ref()
+        .map(|user| {
+            let uid = Users::of_this_machine().uid(&user.text());
+            uid.ok_or_else(|| {
+                Failure::usage(format!(
+                    "there is no user {}; give a name from /etc/passwd or a number",
+                    user.text()
+                ))
+            })
+        })
+        .transpose()
+        .map_err(named)?;
+    let mut share = ShareEdit::default();
+    let mut memory = Set::Keep;
+    for (key, value) in [
+        ("weight", &entry.weight),
+        ("priority", &entry.priority),
+        ("cap", &entry.cap),
+        ("on-full", &entry.on_full),
+        ("evict-after", &entry.evict_after),
+    ] {
+        if let Some(value) = value {
+            share
+                .read(&format!("{key}={}", value.text()))
+                .map_err(named)?;
+        }
+    }
+    if let Some(value) = &entry.memory {
+        memory = Set::To(quota::parse(&value.text()).map_err(named)?);
+    }
+    let limits = RuleLimits {
+        memory,
+        weight: said(share.weight),
+        priority: said(share.priority),
+        cap: said(share.cap),
+        on_full: said(share.on_full),
+        evict_after: said(share.evict_after),
+    };
+    if limits == RuleLimits::default() {
+        return Err(named(Failure::usage(
+            "it sets nothing; give memory, weight, priority, cap, on-full or evict-after",
+        )));
+    }
+    Ok(Rule {
+        name: name.clone(),
+        uid,
+        group: entry.group.clone(),
+        executable: entry.executable.clone(),
+        container: entry.container.clone(),
+        label: entry.label.clone(),
+        limits,
+    })
+}
+
+/// A rule either says something or it does not.
+fn said<T>(set: Set<T>) -> Set<T> {
+    match set {
+        Set::To(value) => Set::To(value),
+        Set::Keep | Set::Inherit => Set::Keep,
+    }
+}
+
+/// The entry that reads back to this rule.
+pub fn entry(rule: &Rule) -> RuleEntry {
+    let text = |value: String| Some(super::manifest::Value::Text(value));
+    let users = Users::of_this_machine();
+    fn word<T: std::fmt::Display>(set: &Set<T>, more: &str) -> Option<super::manifest::Value> {
+        match set {
+            Set::To(value) => Some(super::manifest::Value::Text(format!("{value}{more}"))),
+            _ => None,
+        }
+    }
+    RuleEntry {
+        name: Some(rule.name.clone()),
+        user: rule.uid.and_then(|uid| text(users.name(uid))),
+        group: rule.group.clone(),
+        executable: rule.executable.clone(),
+        container: rule.container.clone(),
+        label: rule.label.clone(),
+        memory: word(&rule.limits.memory, ""),
+        weight: word(&rule.limits.weight, ""),
+        priority: word(&rule.limits.priority, ""),
+        cap: word(&rule.limits.cap, "%"),
+        on_full: word(&rule.limits.on_full, ""),
+        evict_after: word(&rule.limits.evict_after, ""),
+    }
+}
+
+/// The edits that make the rules in force these, in this order, each with what the log calls it.
+pub fn changes(wanted: &[Rule], present: &Settings) -> Result<Vec<(Change, String)>, Failure> {
+    if wanted.len() > MAX_RULES {
+        return Err(Failure::usage(format!(
+            "there are {} rules; at most {MAX_RULES} can be in force",
+            wanted.len()
+        )));
+    }
+    let places = (0..MAX_RULES).filter_map(|at| {
+        let index = u8::try_from(at).ok()?;
+        let wanted = wanted.get(at);
+        let found = present.rules.iter().find(|(place, _)| *place == index);
+        let found = found.map(|(_, rule)| rule);
+        let name = &wanted.or(found)?.name;
+        (wanted != found).then(|| {
+            let change = Change::Rule {
+                index,
+                rule: wanted.cloned(),
+            };
+            (change, format!("rule {} {name}", at + 1))
+        })
+    });
+    Ok(places.collect())
+}
+
+/// In few words: who, and what holds for them.
+pub fn summary(rule: &Rule) -> String {
+    let users = Users::of_this_machine();
+    let limits = &rule.limits;
+    fn set<T: std::fmt::Display>(key: &str, set: &Set<T>) -> Option<String> {
+        match set {
+            Set::To(value) => Some(format!("{key}={value}")),
+            _ => None,
+        }
+    }
+    let who = [
+        rule.uid.map(|uid| format!("user={}", users.name(uid))),
+        rule.group.as_ref().map(|group| format!("group={group}")),
+        rule.executable
+            .as_ref()
+            .map(|file| format!("executable={file}")),
+        rule.container
+            .as_ref()
+            .map(|name| format!("container={name}")),
+        rule.label.as_ref().map(|label| format!("label={label}")),
+    ];
+    let what = [
+        set("memory", &limits.memory),
+        set("weight", &limits.weight),
+        set("priority", &limits.priority),
+        set("cap", &limits.cap),
+        set("on-full", &limits.on_full),
+        set("evict-after", &limits.evict_after),
+    ];
+    let join = |words: Vec<String>| words.join(" ");
+    let mut who = join(who.into_iter().flatten().collect());
+    if who.is_empty() {
+        who = "all".into();
+    }
+    format!("{who}: {}", join(what.into_iter().flatten().collect()))
+}
