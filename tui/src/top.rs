@@ -113,8 +113,9 @@ fn work(options: &Options) -> Result<ExitCode> {
     let mut state = State::default();
     state.watch_by(config.rules.clone());
     state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
-    if let Some((sort, descending)) = order {
-        (state.choices.sort, state.choices.descending) = (sort, descending);
+    if let Some((sort, descending)) = order.first() {
+        (state.choices.sort, state.choices.descending) = (*sort, *descending);
+        state.choices.then = order.get(1).copied();
     }
     if let Some(text) = options.filter.as_ref().or(config.filter.as_ref()) {
         match Filter::parse(text) {

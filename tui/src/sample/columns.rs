@@ -42,6 +42,8 @@ pub struct Recent {
     pub hold: f64,
     /// Share of the time it waited for the lock, 0 to 1.
     pub wait: f64,
+    /// The share of the lock that it is entitled to, 0 to 1; `None` while it does not want it.
+    pub fair: Option<f64>,
     /// Kernels and graphs launched in a second.
     pub launches_per_s: Option<f64>,
     /// The process it waited for longest: letter, pid, and its share of the waits.
@@ -153,14 +155,23 @@ impl Value<'_> {
 impl Column {
     /// Is it on the screen only while a row has something to say in it?
     pub fn is_sparse(&self) -> bool {
-        self.key == "left"
+        matches!(self.key, "left" | "job" | "group" | "cap")
     }
 
     /// Is it set flush left, its heading too?
     pub fn is_text(&self) -> bool {
         matches!(
             self.key,
-            "user" | "name" | "group" | "policy" | "state" | "full" | "status"
+            "user"
+                | "name"
+                | "group"
+                | "job"
+                | "container"
+                | "exe"
+                | "policy"
+                | "state"
+                | "full"
+                | "status"
         )
     }
 }
@@ -223,6 +234,7 @@ columns! {
     "util"      "GPU%"     5 12 "share of the GPU's compute time, by NVML"                    |r| r.holding.nvml.util_percent.map_or(Value::None, |p| Value::Percent(p.into()));
     "hold"      "HOLD%"    5  5 "share of the last 20 s it held the lock"                     |r| recent(r, |recent| Some(Value::Percent(recent.hold * 100.0)));
     "wait"      "WAIT%"    5  4 "share of the last 20 s it waited for the lock"               |r| recent(r, |recent| Some(Value::Percent(recent.wait * 100.0)));
+    "fair"      "FAIR%"    5 14 "its share of the lock by weight and cap, among those that wanted it in the last 20 s" |r| recent(r, |recent| recent.fair.map(|fair| Value::Percent(fair * 100.0)));
     "hold_p99"  "HOLDp99"  7 14 "99th percentile of its holds, about"                         |r| span(quantile(&r.holding.lock.hold_hist, 0.99));
     "wait_p50"  "WAITp50"  7 17 "median of its waits, about"                                  |r| span(quantile(&r.holding.lock.wait_hist, 0.50));
     "wait_p99"  "WAITp99"  7  8 "99th percentile of its waits, about"                         |r| span(quantile(&r.holding.lock.wait_hist, 0.99));
@@ -238,6 +250,7 @@ columns! {
     "policy"    "POLICY"  15 20 "lock policy: when it must yield the lock"                                 |r| managed(r, rule(r.holding.policy.0.kind));
     "state"     "STATE"    7  1 "hold, wait, active, idle, memwait: waits for memory, paused, stopped, stuck, lost, gone; no shim: unmanaged; astray: its segments are not these" state;
     "since"     "SINCE"    6  7 "for how long it holds or waits"                              since;
+    "job"       "JOB"     12 14 "its Slurm job or Kubernetes pod"                             |r| option(r.process.job().as_deref());
     "container" "CONTAINER" 0 0 "its container"                                               |r| option(r.process.container.as_deref());
     "exe"       "PROGRAM"  0  0 "the path of its program"                                     |r| text(&r.process.identity.exe);
     "ns_pid"    "NSPID"    0  0 "its pid in its own namespace"                                   |r| Value::Number(r.process.identity.pid.into());

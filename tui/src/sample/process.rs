@@ -7,6 +7,7 @@ use shm_layout::trace::TraceView;
 use shm_layout::{Liveness, LockState, Phase, PolicyKind, ProcessDeviceView, ProcessView, SlotId};
 
 use super::nvml;
+use crate::text::cgroups;
 
 /// A process that uses a GPU: a managed one has a slot; an unmanaged one is only seen by NVML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -267,6 +268,23 @@ impl ProcessSample {
     pub fn trace(&self) -> Option<TraceView> {
         let trace = self.view.trace;
         (trace.goes_on() || trace.progress.logs).then_some(trace)
+    }
+
+    /// Its Slurm job: by the broker's word, if there is one.
+    pub fn slurm_job(&self) -> Option<&str> {
+        match &self.vouched {
+            Some(vouched) => Some(vouched.job.as_str()).filter(|job| !job.is_empty()),
+            None => cgroups::job(&self.identity.cgroup),
+        }
+    }
+
+    /// Its Slurm job, or its Kubernetes pod as `pod-` and the first digits of its UID.
+    pub fn job(&self) -> Option<String> {
+        let pod = || {
+            let uid = cgroups::pod(&self.identity.cgroup)?;
+            Some(format!("pod-{}", uid.get(..8)?))
+        };
+        self.slurm_job().map(str::to_owned).or_else(pod)
     }
 
     /// What it holds where it did something; what it holds on its first device if it did nothing anywhere yet.

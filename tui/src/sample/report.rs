@@ -26,7 +26,7 @@ object! {
         container: Option<&'a str> = p.container.as_deref(), "Its container: by name where a broker says it, else short." => Label("container");
         slot: Option<u16> = p.pid.is_none().then(|| p.slot().map(|slot| slot.index)).flatten(), "Where it stands in the segments, if its pid is not visible from here." => Label("slot");
         pod: Option<String> = cgroups::pod(&p.identity.cgroup), "The UID of its Kubernetes pod." => Label("pod");
-        job: Option<&'a str> = job(p), "Its Slurm job." => Label("job");
+        job: Option<&'a str> = p.slurm_job(), "Its Slurm job." => Label("job");
         group: Option<&'a str> = p.group.as_deref(), "The group whose quota it shares." => Label("group");
         rule: Option<&'a str> = p.rule.as_deref(), "The rule that holds for it: the first of gpushare apply's that matches; null for none.";
         gang: Option<String> = (p.gang != 0).then(|| format!("{:016x}", p.gang)), "Its job, whose processes have their turns together: a name that they share; null for none.";
@@ -179,14 +179,6 @@ pub fn groups(sample: &Sample) -> Vec<GroupReport<'_>> {
 /// A quantile in microseconds.
 pub fn quantile_us(histogram: &Histogram, q: f64) -> Option<f64> {
     quantile(histogram, q).map(|ns| ns as f64 / 1e3)
-}
-
-/// By the broker's word, if there is one.
-fn job(process: &ProcessSample) -> Option<&str> {
-    match &process.vouched {
-        Some(vouched) => some(&vouched.job),
-        None => cgroups::job(&process.identity.cgroup),
-    }
 }
 
 fn quota(value: QuotaValue) -> String {

@@ -98,6 +98,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         Some(Overlay::Audit(list)) => return lists::audit_key(state, list, key),
         Some(Overlay::Filter(line)) => lists::filter_key(state, line, key),
         Some(Overlay::Why(at)) => lists::why_key(state, at, key),
+        Some(Overlay::Columns(at)) => lists::columns_key(state, at, key),
         Some(Overlay::Commands(commands)) => return lists::commands_key(state, commands, key),
         // Anything but yes means no.
         Some(Overlay::Question(question)) => {
@@ -138,6 +139,7 @@ fn act(state: &mut State, action: Action) -> Next {
         Action::Commands => state.overlay = Some(Overlay::Commands(Commands::default())),
         Action::Back => match choices.screen {
             Screen::Detail(_) | Screen::Waits => choices.screen = choices.behind(),
+            Screen::Main if !choices.marked.is_empty() => choices.marked.clear(),
             Screen::Main => choices.filter = Filter::default(),
         },
         Action::Waits => {
@@ -180,8 +182,11 @@ fn act(state: &mut State, action: Action) -> Next {
                 .collect();
             let now = shown.iter().position(|at| *at == choices.sort).unwrap_or(0);
             let next = (now as isize + by).rem_euclid(shown.len() as isize);
-            choices.sort = shown[next.unsigned_abs()];
+            choices.sort_by(shown[next.unsigned_abs()]);
         }
+        Action::Columns => state.overlay = Some(Overlay::Columns(choices.sort)),
+        Action::Tree => choices.tree = choices.tree.next(),
+        Action::Mark => mark(state),
         Action::Reverse => choices.descending = !choices.descending,
         Action::Filter => {
             let input = tui_input::Input::new(choices.filter.text().to_owned());
@@ -246,6 +251,36 @@ fn subject(state: &mut State) -> Option<(Who, usize)> {
         }
     }
     None
+}
+
+/// Marks the selected process and goes on to the next, or takes its mark away.
+fn mark(state: &mut State) {
+    let Some((who, _)) = subject(state) else {
+        return;
+    };
+    if !state.choices.marked.remove(&who) {
+        state.choices.marked.insert(who);
+    }
+    state.select(1);
+}
+
+/// Whom an action means: the marked processes that are on the screen, else the selected one. Each with the device to show.
+fn subjects(state: &mut State) -> Vec<(Who, usize)> {
+    if state.choices.marked.is_empty() || state.choices.screen != Screen::Main {
+        return subject(state).into_iter().collect();
+    }
+    let mut found: Vec<(Who, usize)> = Vec::new();
+    for row in state.rows() {
+        let known = found.iter().any(|(who, _)| *who == row.who);
+        if state.choices.marked.contains(&row.who) && !known {
+            found.push((row.who, row.holding.gpu));
+        }
+    }
+    if found.is_empty() {
+        let text = "none of the marked processes is in this list; Esc takes the marks away";
+        say(state, text, true);
+    }
+    found
 }
 
 /// Shows the next device; of a process that is shown alone, the next of its own.

@@ -27,7 +27,7 @@ pub const SETTINGS: [(&str, &str, &str); 8] = [
     (
         "sort",
         "\"-used\"",
-        "the column to sort by, with - in front for smallest first",
+        "the column to sort by, with - in front for smallest first; a second one after a comma decides between equal rows",
     ),
     ("filter", "\"user=alice\"", "which processes to show"),
     ("fields", "\"pid,name,used,wait\"", "which columns to show"),
@@ -131,17 +131,20 @@ impl Config {
         Ok(config)
     }
 
-    /// The column to sort by and whether the largest comes first.
-    pub fn order(&self) -> Result<Option<(usize, bool)>> {
-        let Some(sort) = &self.sort else {
-            return Ok(None);
-        };
-        let (key, descending) = sort
-            .strip_prefix('-')
-            .map_or((sort.as_str(), true), |key| (key, false));
-        let at = columns::position(key)
-            .with_context(|| format!("the settings sort by \"{key}\"; there is no such column"))?;
-        Ok(Some((at, descending)))
+    /// The columns to sort by, the first one first, and whether the largest comes first.
+    pub fn order(&self) -> Result<Vec<(usize, bool)>> {
+        let keys = self.sort.as_deref().unwrap_or_default().split(',');
+        let keys = keys.map(str::trim).filter(|key| !key.is_empty());
+        keys.map(|sort| {
+            let (key, descending) = sort
+                .strip_prefix('-')
+                .map_or((sort, true), |key| (key, false));
+            let at = columns::position(key).with_context(|| {
+                format!("the settings sort by \"{key}\"; there is no such column")
+            })?;
+            Ok((at, descending))
+        })
+        .collect()
     }
 }
 
@@ -242,7 +245,7 @@ mod tests {
         assert_eq!(config.background, Some(Background::Light));
         assert_eq!(
             config.order().unwrap(),
-            columns::position("used").map(|at| (at, false))
+            [(columns::position("used").unwrap(), false)]
         );
         assert!(read("colour = \"never\"\n").is_err());
         assert!(read("sort = \"size\"\n").unwrap().order().is_err());

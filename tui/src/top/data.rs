@@ -26,6 +26,8 @@ pub mod pulse;
 mod ring;
 pub mod timeline;
 
+/// Who spent less of its recent time on the lock than this did not want it.
+const CONTENDS: f32 = 0.05;
 const EDITS_KEPT: usize = 512;
 const UTIL_KEPT: usize = 1200;
 /// An older event is no news when the dashboard starts.
@@ -51,6 +53,8 @@ pub struct Data {
     pulses: FxHashMap<(Who, usize), Pulse>,
     /// How each process spent the last [`WINDOW_NS`] on each lock it wanted.
     spent: FxHashMap<(Who, usize), Cell>,
+    /// The weights of all that wanted a device's lock lately, together.
+    contending: Vec<u32>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
     util: HashMap<String, VecDeque<(u64, u8)>>,
     /// Each device over time, by UUID.
@@ -75,7 +79,7 @@ impl Data {
             .map(|process| Present {
                 who: Who::of(process),
                 gang: process.gang,
-                devices: (process.devices.iter()).fold(0, |bits, holding| {
+                devices: process.uses().fold(0, |bits, holding| {
                     bits | 1_u64.wrapping_shl(holding.gpu as u32)
                 }),
             })
@@ -93,6 +97,7 @@ impl Data {
         let present: HashSet<Who> = present.into_iter().map(|one| one.who).collect();
         self.pulses.retain(|(who, _), _| present.contains(who));
         self.spent = self.lanes.spent(sample.time_ns, WINDOW_NS);
+        self.contending = self.count_weights(&sample);
         self.blame.update(&sample);
         self.remember_utilisation(&sample);
         self.remember_moments(&sample, &lately);
@@ -121,6 +126,34 @@ impl Data {
         self.handoffs.clear();
         self.edits.clear();
         self.advice = Standing::default();
+    }
+
+    fn count_weights(&self, sample: &Sample) -> Vec<u32> {
+        let of = |gpu: usize| {
+            let contenders = sample.holdings(gpu).filter(|(p, _)| self.contends(p, gpu));
+            let weights = contenders.map(|(process, _)| process.share.weight);
+            weights.fold(0, u32::saturating_add)
+        };
+        sample.gpus().map(of).collect()
+    }
+
+    /// Did it want a device's lock lately?
+    fn contends(&self, process: &ProcessSample, gpu: usize) -> bool {
+        let spent = self.spent(Who::of(process), gpu);
+        process.is_managed() && !process.share.paused && spent.hold + spent.wait > CONTENDS
+    }
+
+    /// The share of a device's lock that a process would have by its weight and cap, among all that wanted it lately;
+    /// `None` if it did not.
+    pub fn entitled(&self, process: &ProcessSample, gpu: usize) -> Option<f64> {
+        if !self.contends(process, gpu) {
+            return None;
+        }
+        let weights = self.contending.get(gpu).copied().unwrap_or(0);
+        let sum = weights.max(process.share.weight).max(1);
+        let share = f64::from(process.share.weight) / f64::from(sum);
+        let cap = process.share.cap.map(|cap| f64::from(cap) / 100.0);
+        Some(cap.map_or(share, |cap| share.min(cap)))
     }
 
     fn remember_utilisation(&mut self, sample: &Sample) {

@@ -29,6 +29,12 @@ pub enum Action {
     Sort(isize),
     /// Largest first, or smallest.
     Reverse,
+    /// The list of columns: to sort by one, to show it or not.
+    Columns,
+    /// Gathers the rows by user, group or container.
+    Tree,
+    /// Marks the selected process for the next action, or no longer.
+    Mark,
     /// Asks for a filter.
     Filter,
     /// Stops the screen, not the clock.
@@ -145,6 +151,9 @@ keys! {
     [K::Char('/')]               false "/"     "filter" "filter the list: user=alice used>4G state=wait name~x" A::Filter, MAIN;
     [K::Char('s')]               false "s"     "sort"   "sort by the next column"                               A::Sort(1), MAIN;
     [K::Char('S')]               false "S"     ""       "sort by the previous column"                           A::Sort(-1), MAIN;
+    [K::Char('o')]               false "o"     "columns" "columns: sort by one, show it or not"                   A::Columns, MAIN;
+    [K::Char('T')]               false "T"     ""       "gather the list by user, group, container, or not"     A::Tree, MAIN;
+    [K::Char(' ')]               false "Space" ""       "mark the selected process; e w b P E then mean all marked ones" A::Mark, MAIN;
     [K::Char('r')]               false "r"     ""       "reverse the order"                                     A::Reverse, MAIN;
     [K::Char('f')]               false "f"     "freeze" "freeze the screen; data is still collected"            A::Freeze, ANY;
     [K::Char('a')]               false "a"     "audit"  "edits so far, and undo"                                A::Audit, ANY;

@@ -7,7 +7,7 @@ use std::thread;
 use shm_layout::text::PathText as _;
 use shm_layout::trace::DEFAULT_RECORDS;
 use shm_layout::{Change, Mode, SegmentDir};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::edit::audit::{AuditLog, Entry, History, Place, Record};
 use crate::edit::change::summary;
@@ -28,6 +28,8 @@ pub enum Task {
     Undo(Box<Entry>),
     /// Write down what a process calls.
     Trace(Chosen),
+    /// One after the other, whatever becomes of each.
+    All(Vec<Task>),
     /// Read the list of edits.
     ReadAudit,
     /// Send a signal to a process.
@@ -173,6 +175,27 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
                 Ok(sentence) => News::Done(sentence),
                 Err(failure) => News::Refused(failure.sentence),
             });
+        }
+        Task::All(tasks) => {
+            let count = tasks.len();
+            let mut refused = Vec::new();
+            for task in tasks {
+                let (each, mut told) = unbounded_channel();
+                work(&dir.path, task, &each);
+                while let Ok(news) = told.try_recv() {
+                    match news {
+                        News::Refused(why) => refused.push(why),
+                        news => tell(news),
+                    }
+                }
+            }
+            // Last, so that one refusal is not lost behind what went well.
+            if let Some(first) = refused.first() {
+                let many = refused.len();
+                tell(News::Refused(format!(
+                    "{many} of {count} were refused: {first}"
+                )));
+            }
         }
         Task::Undo(entry) => {
             let target = entry.record.target.clone();

@@ -27,6 +27,8 @@ pub enum Overlay {
     Why(usize),
     /// Every action, to search.
     Commands(Commands),
+    /// The columns, and which is selected.
+    Columns(usize),
 }
 
 /// What one may do, narrowed down by what is written.

@@ -8,7 +8,7 @@ mod choices;
 pub mod filter;
 pub mod rows;
 
-pub use choices::{Choices, Notice, Screen};
+pub use choices::{Choices, Notice, Screen, Tree};
 
 use std::collections::HashSet;
 

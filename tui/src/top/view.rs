@@ -12,6 +12,7 @@ use super::state::{Hit, Screen, State};
 mod alerts;
 mod audit;
 mod bars;
+mod columns;
 mod commands;
 mod device;
 mod dialog;
@@ -65,6 +66,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
         Some(Overlay::Why(at)) => why::draw(buffer, area, state, look, *at),
+        Some(Overlay::Columns(at)) => columns::draw(buffer, area, state, look, *at),
         Some(Overlay::Commands(commands)) => {
             commands::draw(buffer, area, state, look, commands);
         }
@@ -92,7 +94,7 @@ pub fn text_height(state: &State) -> u16 {
     let data = state.data();
     let table = match data.sample.processes.is_empty() {
         true => 1,
-        false => state.rows().len() + 3,
+        false => usize::from(table::lines(state)) + 3,
     };
     let devices = data.sample.devices.len();
     let waits = (0..devices).filter(|gpu| waits::sentence(data, *gpu).is_some());
@@ -131,7 +133,7 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Pen::new(buffer, part(1), palette).put(0, 0, text, palette.style(Role::Text));
     } else {
         table::draw(
-            &mut Pen::new(buffer, part(state.rows().len() + 3), palette),
+            &mut Pen::new(buffer, part(usize::from(table::lines(state)) + 3), palette),
             state,
         );
     }

@@ -71,7 +71,7 @@ fn every_view_at_every_usual_size_looks_as_it_should() {
     use KeyCode::{Char, Enter};
     type Devices = fn(Sample) -> Sample;
     let two: Devices = |sample| sample;
-    let views: [(&str, &[KeyCode], Devices); 12] = [
+    let views: [(&str, &[KeyCode], Devices); 15] = [
         ("main", &[], two),
         ("eight", &[], eight),
         ("detail", &[Enter], two),
@@ -84,6 +84,9 @@ fn every_view_at_every_usual_size_looks_as_it_should() {
         ("search", &[Char(':'), Char('w')], two),
         ("audit", &[Char('a')], two),
         ("why", &[Char('x')], two),
+        ("columns", &[Char('o')], two),
+        ("tree", &[Char('T'), Char('T'), Char(' '), Char(' ')], two),
+        ("marked", &[Char(' '), Char(' '), Char('P')], two),
     ];
     for (name, keys, devices) in views {
         let state = after(keys, devices);

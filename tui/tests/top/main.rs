@@ -8,6 +8,7 @@ mod frames;
 mod gallery;
 mod hands;
 mod helps;
+mod lists;
 mod rules;
 mod state;
 mod support;

@@ -2,12 +2,13 @@
 
 use crossterm::event::KeyEvent;
 
-use super::{Next, READ_ONLY, UNMANAGED, say, subject};
+use super::{Next, READ_ONLY, UNMANAGED, questions, say, subjects};
+use crate::sample::Who;
 use crate::top::dialog::{
     self, Dialog, PolicySubject, Progress, QuotaSubject, ShareSubject, SignalSubject,
 };
 use crate::top::keys::Action;
-use crate::top::overlay::Overlay;
+use crate::top::overlay::{Overlay, Question};
 use crate::top::state::{Screen, State, Subject};
 
 /// Opens the dialog that belongs to an action.
@@ -20,9 +21,13 @@ pub(super) fn open(state: &mut State, action: Action) {
             }
             _ => None,
         },
-        _ => match subject(state) {
+        Action::Signal if state.choices.marked.len() > 1 => {
+            let why = "a signal goes to one process at a time; Esc takes the marks away";
+            return say(state, why, true);
+        }
+        _ => match subjects(state).first() {
             None => return,
-            found => found,
+            found => found.copied(),
         },
     };
     let data = state.data();
@@ -41,6 +46,16 @@ pub(super) fn open(state: &mut State, action: Action) {
         }
         (_, Some((who, process))) => ShareSubject::open(process, data.letter(who)).ok_or(UNMANAGED),
     };
+    let others = match action {
+        Action::Policy | Action::Signal => 0,
+        _ => subjects(state).len().saturating_sub(1),
+    };
+    let dialog = dialog.map(|mut dialog| {
+        if others > 0 {
+            dialog.title += &format!("  and {others} more marked");
+        }
+        dialog
+    });
     match dialog {
         Ok(dialog) => state.overlay = Some(Overlay::Dialog(Box::new(dialog))),
         Err(why) => say(state, why, true),
@@ -57,6 +72,13 @@ pub(super) fn key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> 
             dialog.progress = Progress::Failed(READ_ONLY.into())
         }
         dialog::Outcome::Apply if dialog.progress == Progress::Sent => {}
+        dialog::Outcome::Apply if is_for_all(state, &dialog) => match for_all(state, &dialog) {
+            Ok(question) => {
+                state.overlay = Some(Overlay::Question(Box::new(question)));
+                return Next::Continue;
+            }
+            Err(why) => dialog.progress = Progress::Failed(why),
+        },
         dialog::Outcome::Apply => match dialog.task(state.data()) {
             Ok(task) => {
                 dialog.progress = Progress::Sent;
@@ -67,4 +89,41 @@ pub(super) fn key(state: &mut State, mut dialog: Box<Dialog>, key: KeyEvent) -> 
     }
     state.overlay = Some(Overlay::Dialog(dialog));
     next
+}
+
+/// Does what is filled in mean every marked process?
+fn is_for_all(state: &State, dialog: &Dialog) -> bool {
+    let of_process = matches!(
+        dialog.subject,
+        dialog::Subject::Quota(_) | dialog::Subject::Share(_)
+    );
+    of_process && state.choices.marked.len() > 1 && state.choices.screen == Screen::Main
+}
+
+/// The question whether all marked processes get what is filled in.
+fn for_all(state: &mut State, dialog: &Dialog) -> Result<Question, String> {
+    let meant = subjects(state);
+    let data = state.data();
+    let mut tasks = Vec::new();
+    for (who, gpu) in &meant {
+        let process = data.process(*who).ok_or("one of them has ended")?;
+        let letter = data.letter(*who);
+        let own = match &dialog.subject {
+            dialog::Subject::Quota(_) => QuotaSubject::open(process, *gpu, letter),
+            dialog::Subject::Share(share) if share.is_boost() => {
+                ShareSubject::boost(process, letter)
+            }
+            _ => ShareSubject::open(process, letter),
+        };
+        let mut own = own.ok_or_else(|| format!("{}: {UNMANAGED}", process.name()))?;
+        own.fields.clone_from(&dialog.fields);
+        let task = own.task(data);
+        tasks.push(task.map_err(|why| format!("{}: {why}", process.name()))?);
+    }
+    let verb = match dialog.subject {
+        dialog::Subject::Quota(_) => "Set the quota of",
+        _ => "Set the share of",
+    };
+    let meant: Vec<Who> = meant.into_iter().map(|(who, _)| who).collect();
+    Ok(questions::together(data, &meant, verb, Vec::new(), tasks))
 }

@@ -5,6 +5,7 @@ use tui_input::backend::crossterm::EventHandler;
 
 use super::{Next, READ_ONLY, act, say};
 use crate::edit::audit::{Entry, Outcome};
+use crate::sample::columns::COLUMNS;
 use crate::top::operator::Task;
 use crate::top::overlay::{AuditList, Commands, FilterLine, Overlay, Question};
 use crate::top::state::filter::Filter;
@@ -156,4 +157,28 @@ pub(super) fn narrow(choices: &mut Choices, line: &mut FilterLine) {
         }
         Err(why) => line.error = Some(why),
     }
+}
+
+/// The keys of the list of columns.
+pub(super) fn columns_key(state: &mut State, at: usize, key: KeyEvent) {
+    let last = COLUMNS.len() - 1;
+    let at = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => (at + 1).min(last),
+        KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
+        KeyCode::PageDown => (at + 10).min(last),
+        KeyCode::PageUp => at.saturating_sub(10),
+        KeyCode::Home => 0,
+        KeyCode::End => last,
+        KeyCode::Char(' ') => {
+            state.choices.toggle_column(at);
+            at
+        }
+        KeyCode::Char('r') => {
+            state.choices.descending = !state.choices.descending;
+            at
+        }
+        KeyCode::Enter => return state.choices.sort_by(at),
+        _ => return,
+    };
+    state.overlay = Some(Overlay::Columns(at));
 }

@@ -20,10 +20,7 @@ pub fn click(state: &mut State, hit: Hit) -> Next {
             state.choices.selected = Some(who);
             state.show_gpu(gpu);
         }
-        Hit::Heading(column) if state.choices.sort == column => {
-            state.choices.descending = !state.choices.descending;
-        }
-        Hit::Heading(column) => state.choices.sort = column,
+        Hit::Heading(column) => state.choices.sort_by(column),
         Hit::Gpu(gpu) => state.show_gpu(gpu),
         Hit::Alert(at) => return remedy(state, at),
     }

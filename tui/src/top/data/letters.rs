@@ -1,10 +1,18 @@
 //! One letter for each process, kept for its life: the bar, the lanes and the tables speak of the same `A`. The processes of
 //! one gang share theirs, for they have their turns as one; two of them on one device do not, for there they take turns.
 
+use std::sync::LazyLock;
+
 use crate::sample::Who;
 use rustc_hash::FxHashMap;
 
-const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/// Latin first; then Greek and Cyrillic letters that look like no Latin one.
+static ALPHABET: LazyLock<Vec<char>> = LazyLock::new(|| {
+    let latin = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let greek = "ΓΔΘΛΞΠΣΦΨΩαβγδεζηθλμξπρστφχψω";
+    let cyrillic = "БДЖЗИЛЦЧШЩЪЫЭЮЯбвгджзийлмнптцчшщъыьэюя";
+    [latin, greek, cyrillic].concat().chars().collect()
+});
 
 /// A process, as letters go.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +87,7 @@ impl Letters {
 
     /// The letter.
     pub fn letter(&self, who: Who) -> char {
-        self.given
-            .get(&who)
-            .map_or('*', |at| char::from(ALPHABET[*at]))
+        self.given.get(&who).map_or('*', |at| ALPHABET[*at])
     }
 
     /// A small number that picks its colour.
@@ -92,6 +98,8 @@ impl Letters {
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr;
+
     use super::*;
 
     fn present(all: &[(Who, u64)]) -> Vec<Present> {
@@ -115,11 +123,19 @@ mod tests {
 
     #[test]
     fn more_processes_than_letters_share_a_star() {
-        let many: Vec<(Who, u64)> = (0..100).map(|pid| (Who::Pid(pid), 0)).collect();
+        let many: Vec<(Who, u64)> = (0..200).map(|pid| (Who::Pid(pid), 0)).collect();
         let mut letters = Letters::default();
         letters.update(&present(&many));
         assert_eq!(letters.letter(many[61].0), '9');
-        assert_eq!(letters.letter(many[99].0), '*');
+        assert_eq!(letters.letter(many[62].0), 'Γ');
+        assert_eq!(letters.letter(many[199].0), '*');
+        let earlier = |at: usize| &ALPHABET[..at];
+        assert!((0..ALPHABET.len()).all(|at| !earlier(at).contains(&ALPHABET[at])));
+        assert!(
+            ALPHABET
+                .iter()
+                .all(|letter| letter.to_string().width() == 1)
+        );
     }
 
     #[test]

@@ -47,6 +47,11 @@ pub struct ShareSubject {
 }
 
 impl ShareSubject {
+    /// Does it end by itself?
+    pub fn is_boost(&self) -> bool {
+        self.boost
+    }
+
     /// The dialog for a process; `None` for an unmanaged one.
     pub fn open(process: &ProcessSample, letter: char) -> Option<Dialog> {
         let subject = Self {

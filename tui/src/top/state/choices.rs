@@ -1,5 +1,7 @@
 //! What the user has chosen to look at. Names survive: a device by its UUID, a process by its slot and epoch.
 
+use std::collections::BTreeSet;
+
 use super::filter::Filter;
 use crate::sample::{Who, columns};
 use crate::top::data::Data;
@@ -26,6 +28,51 @@ impl Screen {
             Screen::Main => Place::Main,
             Screen::Detail(_) => Place::Detail,
             Screen::Waits => Place::Waits,
+        }
+    }
+}
+
+/// How the rows are gathered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tree {
+    /// Not at all.
+    #[default]
+    Flat,
+    /// By user.
+    User,
+    /// By group.
+    Group,
+    /// By container, or by job where there is no container.
+    Container,
+}
+
+impl Tree {
+    /// The next way.
+    pub fn next(self) -> Self {
+        match self {
+            Tree::Flat => Tree::User,
+            Tree::User => Tree::Group,
+            Tree::Group => Tree::Container,
+            Tree::Container => Tree::Flat,
+        }
+    }
+
+    /// What is above a row.
+    pub fn branch(self, row: &columns::Row<'_>) -> String {
+        let process = row.process;
+        let user = Some(process.user.clone()).filter(|user| !user.is_empty());
+        let (word, name) = match self {
+            Tree::Flat => return String::new(),
+            Tree::User => ("user", user),
+            Tree::Group => ("group", process.group.clone()),
+            Tree::Container => match process.job().filter(|_| process.container.is_none()) {
+                Some(job) => ("job", Some(job)),
+                None => ("container", process.container.clone()),
+            },
+        };
+        match name {
+            Some(name) => format!("{word} {name}"),
+            None => format!("no {word}"),
         }
     }
 }
@@ -80,6 +127,16 @@ pub struct Choices {
     pub sort: usize,
     /// Largest first.
     pub descending: bool,
+    /// The column that decides between equal rows, and whether its largest comes first: the one sorted by before.
+    pub then: Option<(usize, bool)>,
+    /// Columns that are not shown though they would fit, as indices into [`columns::COLUMNS`].
+    pub hidden: BTreeSet<usize>,
+    /// Columns that are shown whatever else must go.
+    pub added: BTreeSet<usize>,
+    /// How the rows are gathered.
+    pub tree: Tree,
+    /// The processes that the next action means, all of them.
+    pub marked: BTreeSet<Who>,
     /// Which rows to list.
     pub filter: Filter,
     /// Which events to list.
@@ -111,6 +168,11 @@ impl Default for Choices {
             columns: None,
             sort,
             descending: true,
+            then: None,
+            hidden: BTreeSet::new(),
+            added: BTreeSet::new(),
+            tree: Tree::Flat,
+            marked: BTreeSet::new(),
             filter: Filter::default(),
             events: Showing::default(),
             zoom: ZOOM,
@@ -139,6 +201,7 @@ impl Choices {
             self.show_the_busiest(data);
         }
         let gone = |who: Who| data.process(who).is_none();
+        self.marked.retain(|who| !gone(*who));
         if self.selected.is_some_and(gone) {
             self.selected = None;
         }
@@ -180,6 +243,48 @@ impl Choices {
         if let Some(gpu) = all.clone().find(waited).or_else(|| all.clone().find(used)) {
             self.show_gpu(gpu, data);
         }
+    }
+
+    /// Shows a column, or no longer.
+    pub fn toggle_column(&mut self, at: usize) {
+        if let Some(chosen) = &mut self.columns {
+            match chosen.iter().position(|one| *one == at) {
+                Some(place) if chosen.len() > 1 => drop(chosen.remove(place)),
+                Some(_) => {}
+                None => chosen.push(at),
+            }
+            return;
+        }
+        let shown = columns::COLUMNS.get(at).is_some_and(|c| c.width > 0);
+        let exceptions = if shown {
+            &mut self.hidden
+        } else {
+            &mut self.added
+        };
+        if !exceptions.remove(&at) {
+            exceptions.insert(at);
+        }
+    }
+
+    /// Is a column shown, if it fits?
+    pub fn shows_column(&self, at: usize) -> bool {
+        match &self.columns {
+            Some(chosen) => chosen.contains(&at),
+            None => {
+                let usual = columns::COLUMNS.get(at).is_some_and(|c| c.width > 0);
+                self.added.contains(&at) || usual && !self.hidden.contains(&at)
+            }
+        }
+    }
+
+    /// Sorts by a column; the one before decides between equal rows. A second time turns the order round.
+    pub fn sort_by(&mut self, column: usize) {
+        if self.sort == column {
+            self.descending = !self.descending;
+            return;
+        }
+        self.then = Some((self.sort, self.descending));
+        self.sort = column;
     }
 
     /// Shows the next device, or the one before.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::choices::Choices;
+use super::choices::{Choices, Tree};
 use crate::sample::columns::{COLUMNS, Recent, Row, Value};
 use crate::sample::{ProcessSample, Who};
 use crate::top::data::Data;
@@ -34,6 +34,7 @@ fn rows_of<'a>(
             recent: Some(Recent {
                 hold: spent.hold.into(),
                 wait: spent.wait.into(),
+                fair: data.entitled(process, holding.gpu),
                 launches_per_s: pulse.map(|pulse| pulse.launches_per_s),
                 behind: data.behind(process, holding),
             }),
@@ -58,19 +59,46 @@ pub(super) fn rows<'a>(data: &'a Data, choices: &Choices) -> Vec<Row<'a>> {
         });
         return rows;
     }
-    let Some(column) = COLUMNS.get(choices.sort) else {
-        return rows;
-    };
+    let keys = [Some((choices.sort, choices.descending)), choices.then];
     rows.sort_by(|a, b| {
-        let order = match ((column.value)(a), (column.value)(b)) {
-            // What is absent goes last, whichever way the rest is sorted.
-            (Value::None, Value::None) => Ordering::Equal,
-            (Value::None, _) => Ordering::Greater,
-            (_, Value::None) => Ordering::Less,
-            (x, y) if choices.descending => y.compare(&x),
-            (x, y) => x.compare(&y),
-        };
-        order.then_with(|| (a.who, a.holding.gpu).cmp(&(b.who, b.holding.gpu)))
+        let mut orders = keys.iter().flatten().map(|key| compare(a, b, *key));
+        let order = orders.find(|order| order.is_ne());
+        order
+            .unwrap_or(Ordering::Equal)
+            .then_with(|| (a.who, a.holding.gpu).cmp(&(b.who, b.holding.gpu)))
+    });
+    gathered(rows, choices.tree)
+}
+
+/// The rows of one user, group or container together, in the order of the first of each.
+fn gathered(mut rows: Vec<Row<'_>>, tree: Tree) -> Vec<Row<'_>> {
+    if tree == Tree::Flat {
+        return rows;
+    }
+    let mut found: Vec<String> = Vec::new();
+    for row in &rows {
+        let branch = tree.branch(row);
+        if !found.contains(&branch) {
+            found.push(branch);
+        }
+    }
+    rows.sort_by_cached_key(|row| {
+        let branch = tree.branch(row);
+        found.iter().position(|one| *one == branch)
     });
     rows
+}
+
+/// Which of two rows comes first by a column. What is absent goes last, whichever way the rest is sorted.
+fn compare(a: &Row<'_>, b: &Row<'_>, (column, descending): (usize, bool)) -> Ordering {
+    let Some(column) = COLUMNS.get(column) else {
+        return Ordering::Equal;
+    };
+    match ((column.value)(a), (column.value)(b)) {
+        (Value::None, Value::None) => Ordering::Equal,
+        (Value::None, _) => Ordering::Greater,
+        (_, Value::None) => Ordering::Less,
+        (x, y) if descending => y.compare(&x),
+        (x, y) => x.compare(&y),
+    }
 }

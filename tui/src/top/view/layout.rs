@@ -80,8 +80,7 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         .unwrap_or(u16::MAX)
         .max(1);
     let lanes_wanted = on_gpu.saturating_add(LANES_EXTRA);
-    let table_wanted = u16::try_from(state.rows().len())
-        .unwrap_or(u16::MAX)
+    let table_wanted = super::table::lines(state)
         .max(1)
         .saturating_add(TABLE_EXTRA);
     // Processes that do not fit matter more than the oldest events.

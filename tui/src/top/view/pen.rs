@@ -72,6 +72,14 @@ impl<'a> Pen<'a> {
         }
         // A name may hold characters that do not show, or that act on the terminal.
         let text = &*plain(text);
+        let bare;
+        let text = match self.palette.glyphs.full.is_ascii() && !text.is_ascii() {
+            true => {
+                bare = text.replace(|letter: char| !letter.is_ascii(), "?");
+                &*bare
+            }
+            false => text,
+        };
         // What was under it shows through no more, not even as dim or bold.
         let style = Style::reset().patch(style.into());
         let room = (self.area.width - x).min(width);

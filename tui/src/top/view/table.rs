@@ -8,10 +8,14 @@ use crate::sample::ProcessState;
 use crate::sample::columns::Row;
 use crate::sample::columns::{self, COLUMNS, Column, Value};
 use crate::top::palette::Role;
-use crate::top::state::{Hit, State, rows};
+use crate::top::state::{Choices, Hit, State, Tree, rows};
+
+mod tree;
 
 /// The name takes what is left over, up to this.
 const WIDEST_NAME: u16 = 28;
+/// A column that is usually not on the screen; its values are names and paths.
+const HIDDEN: u16 = 16;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let rows = state.rows();
@@ -32,14 +36,20 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     } else {
         format!("GPU{}", choices.gpu)
     };
+    let then = choices.then.and_then(|(column, _)| COLUMNS.get(column));
+    let then = then.map_or(String::new(), |column| format!(", then {}", column.title));
     let title = format!(
-        "Processes {}/{all} ({place})  sort {sort}{arrow}",
+        "Processes {}/{all} ({place})  sort {sort}{arrow}{then}",
         rows.len()
     );
-    let note = match choices.filter.is_empty() {
-        true => String::new(),
-        false => format!("filter: {}", choices.filter),
-    };
+    let mut notes = Vec::new();
+    if !choices.marked.is_empty() {
+        notes.push(format!("{} marked", choices.marked.len()));
+    }
+    if !choices.filter.is_empty() {
+        notes.push(format!("filter: {}", choices.filter));
+    }
+    let note = notes.join("   ");
     let mut inside;
     let mut pen = match pen.height() {
         0..3 => Pen::reborrow(pen),
@@ -53,8 +63,16 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let lines = usize::from(pen.height().saturating_sub(1));
     let is_selected =
         |row: &Row<'_>| Some(row.who) == choices.selected && row.holding.gpu == choices.gpu;
-    let first = first(&rows, state, lines);
-    for (row, y) in rows[first..].iter().zip(1..pen.height()) {
+    let all = tree::lines(&rows, choices.tree);
+    let first = first(&all, state, lines);
+    for (one, y) in all[first..].iter().zip(1..pen.height()) {
+        let row = match one {
+            tree::Line::Branch(text) => {
+                pen.put(0, y, text, pen.style(Role::Title));
+                continue;
+            }
+            tree::Line::Row(row) => *row,
+        };
         line(&mut pen, y, &columns, row, state);
         if is_selected(row) {
             let style = pen.style(Role::Selected);
@@ -70,14 +88,26 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// The first row to show so that the selected one is among them.
-fn first(rows: &[Row<'_>], state: &State, lines: usize) -> usize {
+/// How many lines the rows take.
+pub(super) fn lines(state: &State) -> u16 {
+    let rows = state.rows();
+    let lines = match state.choices.tree {
+        Tree::Flat => rows.len(),
+        by => tree::lines(&rows, by).len(),
+    };
+    u16::try_from(lines).unwrap_or(u16::MAX)
+}
+
+/// The first line to show so that the selected row is on the screen.
+fn first(all: &[tree::Line<'_>], state: &State, lines: usize) -> usize {
     let choices = &state.choices;
-    let is_selected =
-        |row: &Row<'_>| Some(row.who) == choices.selected && row.holding.gpu == choices.gpu;
-    let selected = rows.iter().position(is_selected);
+    let is_selected = |line: &tree::Line<'_>| match line {
+        tree::Line::Branch(_) => false,
+        tree::Line::Row(row) => Some(row.who) == choices.selected && row.holding.gpu == choices.gpu,
+    };
+    let selected = all.iter().position(is_selected);
     let first = selected.map_or(0, |at| (at + 1).saturating_sub(lines));
-    first.min(rows.len())
+    first.min(all.len())
 }
 
 fn columns_of(width: u16, state: &State, rows: &[Row<'_>]) -> Vec<(&'static Column, u16)> {
@@ -87,7 +117,7 @@ fn columns_of(width: u16, state: &State, rows: &[Row<'_>]) -> Vec<(&'static Colu
     };
     match &state.choices.columns {
         Some(chosen) => as_chosen(width, chosen),
-        None => fitting(width, state.choices.all_gpus, says),
+        None => fitting(width, &state.choices, says),
     }
 }
 
@@ -98,8 +128,7 @@ fn as_chosen(width: u16, chosen: &[usize]) -> Vec<(&'static Column, u16)> {
     for column in chosen.iter().filter_map(|at| COLUMNS.get(*at)) {
         let wanted = match (column.key, column.width) {
             ("name", _) => WIDEST_NAME.min(room),
-            // Usually not on the screen; its values are names and paths.
-            (_, 0) => 16,
+            (_, 0) => HIDDEN,
             (_, width) => width,
         };
         if wanted > room {
@@ -131,27 +160,45 @@ pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     if y >= height {
         return None;
     }
-    let first = first(&rows, state, usize::from(height.saturating_sub(1)));
-    let row = rows.get(first + usize::from(y) - 1)?;
-    Some(Hit::Process(row.who, row.holding.gpu))
+    let all = tree::lines(&rows, state.choices.tree);
+    let first = first(&all, state, usize::from(height.saturating_sub(1)));
+    match all.get(first + usize::from(y) - 1)? {
+        tree::Line::Branch(_) => None,
+        tree::Line::Row(row) => Some(Hit::Process(row.who, row.holding.gpu)),
+    }
 }
 
 /// The columns for this width with the width each gets.
 fn fitting(
     width: u16,
-    all_gpus: bool,
+    choices: &Choices,
     says: impl Fn(&Column) -> bool,
 ) -> Vec<(&'static Column, u16)> {
-    let mut columns: Vec<&Column> = COLUMNS
-        .iter()
-        .filter(|column| column.width > 0 && (column.key != "gpu" || all_gpus) && says(column))
+    let all_gpus = choices.all_gpus;
+    let added = |at: &usize| choices.added.contains(at);
+    let mut columns: Vec<&Column> = (0..COLUMNS.len())
+        .filter(|at| choices.shows_column(*at))
+        .map(|at| (at, &COLUMNS[at]))
+        .filter(|(at, column)| added(at) || (column.key != "gpu" || all_gpus) && says(column))
+        .map(|(_, column)| column)
         .collect();
+    let width_of = |column: &Column| match column.width {
+        0 => HIDDEN,
+        width => width,
+    };
     // One column for the letter, one blank behind each.
-    let wanted =
-        |columns: &[&Column]| 1 + columns.iter().map(|column| column.width + 1).sum::<u16>();
+    let wanted = |columns: &[&Column]| {
+        1 + columns
+            .iter()
+            .map(|column| width_of(column) + 1)
+            .sum::<u16>()
+    };
     while wanted(&columns) > width && columns.len() > 1 {
         // In the list of all devices the device says which row is which.
-        let rank = |column: &Column| if column.key == "gpu" { 0 } else { column.rank };
+        let rank = |column: &Column| match column.key == "gpu" || column.width == 0 {
+            true => 0,
+            false => column.rank,
+        };
         let worst = columns
             .iter()
             .enumerate()
@@ -162,7 +209,7 @@ fn fitting(
     let spare = width.saturating_sub(wanted(&columns));
     let widen = |column: &'static Column| match column.key {
         "name" => (column, (column.width + spare).min(WIDEST_NAME)),
-        _ => (column, column.width),
+        _ => (column, width_of(column)),
     };
     columns.into_iter().map(widen).collect()
 }
@@ -190,9 +237,12 @@ fn heading(pen: &mut Pen<'_>, columns: &[(&Column, u16)], sort: usize, arrow: &s
 fn line(pen: &mut Pen<'_>, y: u16, columns: &[(&Column, u16)], row: &Row<'_>, state: &State) {
     let colour = pen.palette.process(state.data().hue(row.who));
     let x = pen.put(0, y, &row.letter.to_string(), colour);
-    if row.process.trace().is_some() {
-        pen.put(x, y, "t", pen.style(Role::Warn));
-    }
+    let sign = match (state.choices.marked.contains(&row.who), row.process.trace()) {
+        (true, _) => "*",
+        (false, Some(_)) => "t",
+        (false, None) => "",
+    };
+    pen.put(x, y, sign, pen.style(Role::Warn));
     let mut x = 2;
     for (column, width) in columns {
         let value = (column.value)(row);

@@ -15,29 +15,18 @@ const SEEN_NS: u64 = 3_000_000_000;
 /// Who waits for more of its time than this has little else to do.
 const CROWDED: f32 = 0.8;
 
-/// A managed process that may have the lock, and what it would have of it by its weight and cap.
-fn entitled(data: &Data, process: &ProcessSample, gpu: usize, weights: u32) -> Option<f64> {
-    let eligible = process.is_managed()
-        && !process.share.paused
-        && !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped)
+/// What a process that may have the lock and waits most of its time would have of it by its weight and cap.
+fn entitled(data: &Data, process: &ProcessSample, gpu: usize) -> Option<f64> {
+    let eligible = !matches!(process.state, ProcessState::Stuck | ProcessState::Stopped)
         && data.seen_ns() >= SEEN_NS
         && data.spent(Who::of(process), gpu).wait > 0.5;
-    let sum = weights.max(process.share.weight).max(1);
-    let share = f64::from(process.share.weight) / f64::from(sum);
-    let cap = process.share.cap.map(|cap| f64::from(cap) / 100.0);
-    eligible.then(|| cap.map_or(share, |cap| share.min(cap)))
+    data.entitled(process, gpu).filter(|_| eligible)
 }
 
 pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
-    let contenders: Vec<u32> = data
-        .sample
-        .gpus()
-        .map(|gpu| contending_weight(data, gpu))
-        .collect();
     each(data, |process, holding| {
-        let weights = contenders.get(holding.gpu).copied().unwrap_or(0);
         let spent = data.spent(Who::of(process), holding.gpu);
-        let Some(fair) = entitled(data, process, holding.gpu, weights) else {
+        let Some(fair) = entitled(data, process, holding.gpu) else {
             return;
         };
         if f64::from(spent.hold) >= 0.8 * fair {
@@ -85,10 +74,9 @@ pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
         if !all.any(|who| waits_most(&who)) {
             continue;
         }
-        let weights = contending_weight(data, gpu);
         let waits = data.sample.holdings(gpu).filter(|(process, _)| {
             let spent = data.spent(Who::of(process), gpu);
-            let fair = entitled(data, process, gpu, weights);
+            let fair = entitled(data, process, gpu);
             let fair = fair.is_some_and(|fair| f64::from(spent.hold) >= 0.8 * fair);
             fair && spent.wait > CROWDED && process.share.cap.is_none()
         });
@@ -114,20 +102,6 @@ pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
             remedy: Remedy::advice("move one to another GPU"),
         });
     }
-}
-
-/// The weights of all who wanted a device's lock lately, together.
-fn contending_weight(data: &Data, gpu: usize) -> u32 {
-    let wanted = |process: &ProcessSample| {
-        let spent = data.spent(Who::of(process), gpu);
-        process.is_managed() && !process.share.paused && spent.hold + spent.wait > 0.05
-    };
-    let contenders = data
-        .sample
-        .holdings(gpu)
-        .filter(|(process, _)| wanted(process));
-    let weights = contenders.map(|(process, _)| process.share.weight);
-    weights.fold(0, u32::saturating_add)
 }
 
 pub(super) fn hog(data: &Data, found: &mut Vec<Finding>) {
