@@ -27,6 +27,7 @@ mod examples;
 mod experiment;
 mod export_config;
 mod group;
+mod hosts;
 mod init;
 mod kill;
 mod metrics;

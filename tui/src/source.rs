@@ -4,6 +4,7 @@
 
 mod edits;
 mod events;
+pub mod fleet;
 mod join;
 pub mod live;
 pub mod nvml;

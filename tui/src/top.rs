@@ -19,6 +19,7 @@ pub mod app;
 pub mod config;
 pub mod data;
 pub mod dialog;
+pub mod hosts;
 pub mod keys;
 pub mod once;
 pub mod operator;
@@ -142,6 +143,23 @@ fn work(options: &Options) -> Result<ExitCode> {
         )));
     }
     let pace = Duration::from_secs_f64(delay);
+    let when = options
+        .color
+        .or(config.color.map(When::from))
+        .unwrap_or_default();
+    let look = Look {
+        palette: Palette::of_this_terminal(
+            when,
+            options.ascii || config.ascii,
+            config
+                .background
+                .map(|background| background == Background::Light),
+        ),
+        zone: TimeZone::system(),
+    };
+    if !options.hosts.is_empty() {
+        return many(options, delay, &look, state.choices.read_only);
+    }
     let recorder = options
         .record
         .as_deref()
@@ -159,33 +177,41 @@ fn work(options: &Options) -> Result<ExitCode> {
         None => Box::new(Live::new(&dir, !options.no_nvml)),
     };
     state.choices.wanted_gpu = options.gpu;
-    let when = options
-        .color
-        .or(config.color.map(When::from))
-        .unwrap_or_default();
     let end = Dashboard {
         source,
         recorder,
         state,
-        look: Look {
-            palette: Palette::of_this_terminal(
-                when,
-                options.ascii || config.ascii,
-                config
-                    .background
-                    .map(|background| background == Background::Light),
-            ),
-            zone: TimeZone::system(),
-        },
+        look,
         pace,
         dir,
     }
     .run()?;
-    Ok(match end {
+    Ok(ended(end))
+}
+
+fn ended(end: End) -> ExitCode {
+    match end {
         End::Quit => Exit::Done.into(),
         // As a shell reports a program that a signal ended.
         End::Signal(number) => ExitCode::from(128 + number),
-    })
+    }
+}
+
+/// Other machines instead of this one.
+fn many(options: &Options, delay: f64, look: &Look, read_only: bool) -> Result<ExitCode> {
+    let hosts = match hosts::read(&options.hosts) {
+        Ok(hosts) => hosts,
+        Err(why) => return Ok(usage(&why)),
+    };
+    let pace = Duration::from_secs_f64(delay.max(1.0));
+    if options.once || is_dumb() {
+        let format = options.format.unwrap_or_default();
+        return Ok(hosts::print(hosts, pace, format)?.into());
+    }
+    if !io::stdout().is_terminal() {
+        bail!("this is not a terminal; print the machines once with --once");
+    }
+    Ok(ended(hosts::run(hosts, pace, look, read_only)?))
 }
 
 /// Where the segments are, or will be: a missing one is waited for.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::table::{Side, Table, clip};
-use super::{Done, json, note, segments};
+use super::{Done, hosts, json, note, segments};
 use crate::doctor;
 use crate::sample::columns::{self, Column, Row};
 use crate::sample::keys::object;
@@ -26,6 +26,10 @@ pub struct Args {
     /// These columns, by key; gpushare-top(1) lists them. Those about the last seconds have no value here
     #[arg(long, value_name = "KEYS")]
     columns: Option<String>,
+    /// Of other machines, apart by commas: as ssh takes them, or http://HOST:PORT of gpushare metrics --listen. With --json
+    /// an object for each: host, wrong (why it does not answer, or null) and processes
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with_all = ["filter", "columns", "watch"])]
+    hosts: Vec<String>,
     /// Show it again every so many seconds, until ^C
     #[arg(long, value_name = "SEC", num_args = 0..=1, default_missing_value = "2", conflicts_with = "json", value_parser = read_seconds)]
     watch: Option<Duration>,
@@ -90,6 +94,9 @@ object! {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
+    if !args.hosts.is_empty() {
+        return hosts::ps(&hosts::read(&args.hosts)?, args.json, out);
+    }
     let choice = Choice::read(args)?;
     let dir = segments::dir()?;
     if let Some(apart) = doctor::apart(&dir) {

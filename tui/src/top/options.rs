@@ -17,6 +17,9 @@ use super::palette::When;
     after_help = "Example: gpushare-top --filter state=wait"
 )]
 pub struct Options {
+    /// Other machines, one line each, instead of this one: as ssh takes them, or http://HOST:PORT of gpushare metrics --listen.
+    #[arg(value_name = "HOST", conflicts_with_all = ["batch", "record", "replay", "gpu", "filter", "fields", "check", "no_nvml"])]
+    pub hosts: Vec<String>,
     /// Print one snapshot and exit.
     #[arg(long, conflicts_with = "batch")]
     pub once: bool,

@@ -24,7 +24,7 @@ use crate::source::Source;
 use crate::source::replay::Recorder;
 
 /// The least time between two frames.
-const FRAME: Duration = Duration::from_millis(100);
+pub(super) const FRAME: Duration = Duration::from_millis(100);
 
 /// Everything the loop runs on.
 pub struct Dashboard {
@@ -67,16 +67,17 @@ const DEADLY: [rustix::process::Signal; 8] = {
 };
 
 /// The terminal has gone: the end is that of a hang-up.
-const LOST: End = End::Signal(1);
+pub(super) const LOST: End = End::Signal(1);
 
-struct Signals {
-    deadly: Vec<(u8, Signal)>,
-    stop: Signal,
-    go_on: Signal,
+/// What asks it to end, to stop and to go on.
+pub(super) struct Signals {
+    pub(super) deadly: Vec<(u8, Signal)>,
+    pub(super) stop: Signal,
+    pub(super) go_on: Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let of =
             |signal: rustix::process::Signal| self::signal(SignalKind::from_raw(signal.as_raw()));
         use rustix::process::Signal as S;
@@ -92,7 +93,7 @@ impl Signals {
     }
 
     /// The number of the next that asks it to end.
-    async fn deadly(deadly: &mut [(u8, Signal)]) -> u8 {
+    pub(super) async fn deadly(deadly: &mut [(u8, Signal)]) -> u8 {
         std::future::poll_fn(|context| {
             let mut came = deadly.iter_mut().filter_map(|(number, signal)| {
                 signal.poll_recv(context).is_ready().then_some(*number)

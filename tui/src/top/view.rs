@@ -25,6 +25,7 @@ mod help;
 mod histogram;
 mod history;
 mod hit;
+pub mod hosts;
 mod lanes;
 mod layout;
 mod pen;

@@ -5,4 +5,5 @@ mod cli_support;
 mod damage;
 mod edits;
 mod endings;
+mod hosts;
 mod session;

@@ -1,0 +1,132 @@
+//! `gpushare ps --hosts`: the processes of other machines.
+
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::table::{Side, Table, clip};
+use super::{Done, note};
+use crate::sample::SCHEMA_VERSION;
+use crate::source::fleet::{self, Host, MOST};
+use crate::text::exit::{Exit, Failure};
+use crate::text::plain::plain;
+use crate::text::units::short_size;
+
+/// So long a machine has to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A longer name is cut.
+const NAME: usize = 20;
+
+/// The machines named on the command line.
+pub fn read(names: &[String]) -> Result<Vec<Host>, Failure> {
+    if names.len() > MOST {
+        let why = format!(
+            "--hosts: {} machines are too many; name at most {MOST}",
+            names.len()
+        );
+        return Err(Failure::usage(why));
+    }
+    let read =
+        |name: &String| Host::read(name).map_err(|why| Failure::usage(format!("--hosts: {why}")));
+    names.iter().map(read).collect()
+}
+
+/// Asks all of them at once and prints what they say. One that does not answer is named, and fails the whole.
+pub fn ps(hosts: &[Host], as_json: bool, out: &mut dyn Write) -> Done {
+    let answers: Vec<Result<Value, String>> = thread::scope(|scope| {
+        let asked: Vec<_> = hosts.iter().map(|host| scope.spawn(|| ask(host))).collect();
+        let lost = |_| Err("it could not be asked".to_owned());
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap_or_else(lost))
+            .collect()
+    });
+    let failed = answers.iter().any(Result::is_err);
+    if as_json {
+        let host = |(host, answer): (&Host, &Result<Value, String>)| {
+            let processes = answer.as_ref().ok().map(|answer| &answer["processes"]);
+            json!({ "host": host.name(), "wrong": answer.as_ref().err(), "processes": processes })
+        };
+        let hosts: Vec<Value> = hosts.iter().zip(&answers).map(host).collect();
+        super::json(
+            out,
+            &json!({ "schema_version": SCHEMA_VERSION, "hosts": hosts }),
+        )?;
+    } else {
+        table(hosts, &answers).write(out)?;
+        for (host, answer) in hosts.iter().zip(&answers) {
+            if let Err(why) = answer {
+                note(&format!("{}: {}", host.name(), plain(why)));
+            }
+        }
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+fn ask(host: &Host) -> Result<Value, String> {
+    let said = match host {
+        Host::Ssh(name) => fleet::once(name, &["gpushare", "ps", "--json"], PATIENCE)?,
+        Host::Url(authority, path) => fleet::get(authority, path)?,
+    };
+    let document: Value = serde_json::from_slice(&said)
+        .map_err(|_| "what it says is not from gpushare".to_owned())?;
+    match document["schema_version"].as_u64() {
+        Some(version)
+            if version == u64::from(SCHEMA_VERSION) && document["processes"].is_array() =>
+        {
+            Ok(document)
+        }
+        Some(version) => Err(format!(
+            "its gpushare is of another version: its documents are of version {version}, ours of {SCHEMA_VERSION}"
+        )),
+        None => Err("what it says is not from gpushare".to_owned()),
+    }
+}
+
+fn table(hosts: &[Host], answers: &[Result<Value, String>]) -> Table {
+    let (left, right) = (Side::Left, Side::Right);
+    let mut table = Table::new(&[
+        ("HOST", left),
+        ("PID", right),
+        ("USER", left),
+        ("NAME", left),
+        ("G", right),
+        ("USED", right),
+        ("QUOTA", right),
+        ("DENY", right),
+        ("STATE", left),
+    ]);
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let number = |value: &Value| {
+        value
+            .as_u64()
+            .map_or("-".to_owned(), |number| number.to_string())
+    };
+    let size = |value: &Value| value.as_u64().map_or("-".to_owned(), short_size);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for (host, answer) in hosts.iter().zip(answers) {
+        for process in answer.iter().flat_map(|answer| list(&answer["processes"])) {
+            let mut devices = list(&process["devices"]);
+            devices.retain(|device| device["in_use"].as_bool().unwrap_or(true));
+            if devices.is_empty() {
+                devices.push(Value::Null);
+            }
+            for device in devices {
+                table.row([
+                    host.name(),
+                    number(&process["pid"]),
+                    clip(&text(&process["user"]), NAME),
+                    clip(&text(&process["title"]), NAME),
+                    number(&device["gpu"]),
+                    size(&device["used_bytes"]),
+                    size(&device["quota_bytes"]),
+                    number(&device["denials"]),
+                    clip(&text(&process["state"]), NAME),
+                ]);
+            }
+        }
+    }
+    table
+}
