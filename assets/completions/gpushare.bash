@@ -1921,7 +1921,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__ps)
-            opts="-h --json --filter --columns --watch --count --help"
+            opts="-h --json --filter --columns --hosts --watch --count --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1932,6 +1932,10 @@ _gpushare() {
                     return 0
                     ;;
                 --columns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hosts)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

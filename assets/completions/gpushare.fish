@@ -76,6 +76,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l best-effort -d
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l filter -d 'Only those that match: terms such as user=alice, used>4G or name~train, or a word to look for' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l columns -d 'These columns, by key; gpushare-top(1) lists them. Those about the last seconds have no value here' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l hosts -d 'Of other machines, apart by commas: as ssh takes them, or http://HOST:PORT of gpushare metrics --listen. With --json an object for each: host, wrong (why it does not answer, or null) and processes' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l watch -d 'Show it again every so many seconds, until ^C' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l count -d 'End after this many times' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand ps" -l json -d 'Write JSON: the key names the unit, null means no value'
