@@ -23,6 +23,7 @@ use crate::{
     },
     matching,
     primitive::{AtomicU64, Ordering},
+    protocol::account::Kept,
     segment::Segments,
     state::Slot,
     value::{
@@ -97,6 +98,8 @@ pub(crate) struct CachedLimits {
     device: AtomicU64,
     /// The order of the device's queue.
     order: AtomicU64,
+    /// The process's account there, where others may write the one that it shows.
+    pub(crate) kept: Kept,
     /// Held by the thread that has the process's place in the device's line for memory.
     pub(crate) in_line: Mutex<()>,
 }
@@ -233,6 +236,7 @@ impl Seat {
                 device.members[at].fetch_or(bit, Ordering::Release);
                 restored = true;
             }
+            restored |= self.book.limits[index].kept.show(words.account());
         }
         restored
     }

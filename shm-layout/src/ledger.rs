@@ -7,7 +7,7 @@ use crate::{
     futex,
     primitive::{AtomicU32, AtomicU64, Ordering},
     protocol::{
-        account::{self, Account, Refusal, SharedLimit},
+        account::{self, Account, Own, Refusal, SharedLimit},
         line,
     },
     state::{Device, DeviceEntry, Slot, State},
@@ -24,6 +24,7 @@ pub struct Ledger<'r> {
     pub(crate) words: &'r DeviceEntry,
     pub(crate) device: &'r Device,
     pub(crate) limits: &'r CachedLimits,
+    own: Own<'r>,
     /// The control segment's.
     generation: &'r AtomicU64,
 }
@@ -31,7 +32,7 @@ pub struct Ledger<'r> {
 /// Bytes set aside for an allocation the driver has not granted yet. Dropping it gives them back.
 #[must_use = "a reservation that is dropped gives its bytes back"]
 pub struct Reservation<'r> {
-    words: &'r DeviceEntry,
+    own: Own<'r>,
     device: &'r Device,
     bytes: u64,
 }
@@ -43,12 +44,17 @@ impl<'r> Ledger<'r> {
     #[inline(always)]
     pub(crate) fn new(seat: &'r Seat, entry: Entry, words: &'r DeviceEntry) -> Self {
         let devices = &seat.segments().state().devices;
+        let limits = seat.cached_limits(entry);
         Ledger {
             seat,
             entry,
             words,
             device: &devices[usize::from(entry.device()) % devices.len()],
-            limits: seat.cached_limits(entry),
+            limits,
+            own: Own {
+                shown: words.account(),
+                kept: seat.segments().is_brokered().then_some(&limits.kept),
+            },
             generation: seat.segments().control().generation_word(),
         }
     }
@@ -58,14 +64,6 @@ impl<'r> Ledger<'r> {
     pub(crate) fn limits(&self) -> Limits {
         self.seat.look_at(self.generation);
         self.limits.load()
-    }
-
-    #[inline(always)]
-    fn account(&self) -> Account<'r> {
-        Account {
-            used: &self.words.used,
-            trying: &self.words.trying,
-        }
     }
 
     /// Sets bytes aside if no limit is in question but the process's own quota, that allows it, and no process waits for
@@ -79,11 +77,11 @@ impl<'r> Ledger<'r> {
         // Read before the locked instruction, which nothing behind it overtakes.
         let peak = self.words.peak.load(Ordering::Relaxed);
         crash_point!("reserve:begin");
-        let used = account::reserve_own(self.account(), bytes, limits.quota).ok()?;
+        let used = account::reserve_own(self.own, bytes, limits.quota).ok()?;
         crash_point!("reserve:done");
         if line::is_busy(&self.device.line) {
             // Nobody is woken for bytes that are asked for again at once.
-            account::release(&self.words.used, bytes);
+            self.own.release(bytes);
             return None;
         }
         if used > peak {
@@ -104,14 +102,14 @@ impl<'r> Ledger<'r> {
             let used = if limits.are_shared() || card != u64::MAX {
                 self.reserve_shared(bytes, &limits, card)?
             } else {
-                account::reserve_own(self.account(), bytes, limits.quota)
+                account::reserve_own(self.own, bytes, limits.quota)
                     .map_err(|refusal| self.denial(refusal, bytes, limits.quota, &[]))?
             };
             if card != u64::MAX || !self.is_promised_elsewhere() {
                 break used;
             }
             // A process that comes back has bytes that the driver does not know of yet.
-            account::release(&self.words.used, bytes);
+            self.own.release(bytes);
             card = self.card(0);
         };
         crash_point!("reserve:done");
@@ -176,7 +174,7 @@ impl<'r> Ledger<'r> {
     #[inline(always)]
     pub fn reopen(&self, bytes: u64) -> Reservation<'r> {
         Reservation {
-            words: self.words,
+            own: self.own,
             device: self.device,
             bytes,
         }
@@ -209,7 +207,7 @@ impl<'r> Ledger<'r> {
         }
         let mut attempt = 0;
         loop {
-            match account::reserve_shared(self.account(), bytes, limits.quota, &shared) {
+            match account::reserve_shared(self.own, bytes, limits.quota, &shared) {
                 Ok(used) => return Ok(used),
                 Err(Refusal::Crowded(..)) if attempt < ATTEMPTS => {
                     back_off(attempt, self.seat.slot().index)
@@ -243,14 +241,14 @@ impl<'r> Ledger<'r> {
     /// Gives back bytes of a freed allocation, and wakes who waits for some.
     #[inline(always)]
     pub fn release(&self, bytes: u64) {
-        account::release(&self.words.used, bytes);
+        self.own.release(bytes);
         self.device.came_back();
     }
 
     /// The process's memory has left the device, and so much besides that is in no account: its bytes are its own still, and
     /// others may use the room. Says how many.
     pub fn evict(&self, besides: u64) -> u64 {
-        let bytes = self.words.used.load(Ordering::Relaxed);
+        let bytes = self.used();
         // First the new place, then the old one: who dies in between is cleared of both.
         self.words.evicted.store(bytes, Ordering::Relaxed);
         crash_point!("evict:noted");
@@ -292,26 +290,14 @@ impl<'r> Ledger<'r> {
 
     /// Charges bytes the driver has granted already, whatever the quota.
     pub fn charge_unchecked(&self, bytes: u64) {
-        let mut used = self.words.used.load(Ordering::Relaxed);
-        loop {
-            let sum = used.saturating_add(bytes);
-            match self.words.used.compare_exchange_weak(
-                used,
-                sum,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) => used = now,
-            }
-        }
+        self.own.charge(bytes);
         self.words.peak.fetch_max(self.used(), Ordering::Relaxed);
     }
 
     /// Bytes this process holds.
     #[inline]
     pub fn used(&self) -> u64 {
-        self.words.used.load(Ordering::Relaxed)
+        self.own.used()
     }
 
     /// The process's quota in force.
@@ -391,12 +377,7 @@ impl State {
         group: Option<u32>,
         visit: &mut dyn FnMut(Account<'_>),
     ) {
-        self.each_member(device, group, &mut |_, entry| {
-            visit(Account {
-                used: &entry.used,
-                trying: &entry.trying,
-            });
-        });
+        self.each_member(device, group, &mut |_, entry| visit(entry.account()));
     }
 
     /// Walks the processes on a device: all of them, or those of one group (index + 1).
@@ -457,8 +438,19 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        account::release(&self.words.used, self.bytes);
+        self.own.release(self.bytes);
         self.device.came_back();
+    }
+}
+
+impl DeviceEntry {
+    /// Its words for all to see.
+    #[inline(always)]
+    pub(crate) fn account(&self) -> Account<'_> {
+        Account {
+            used: &self.used,
+            trying: &self.trying,
+        }
     }
 }
 

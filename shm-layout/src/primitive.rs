@@ -14,3 +14,16 @@ pub(crate) fn in_one_order() {}
 pub(crate) fn pause() {
     std::hint::spin_loop();
 }
+
+/// Waits a little for another thread of this process; false when that took longer than a thread can need.
+#[cold]
+#[inline(never)]
+pub(crate) fn is_patient(attempt: u32) -> bool {
+    match attempt {
+        0..64 => std::hint::spin_loop(),
+        64..1024 => std::thread::yield_now(),
+        1024..5000 => std::thread::sleep(std::time::Duration::from_micros(50)),
+        _ => return false,
+    }
+    true
+}

@@ -7,10 +7,13 @@
 //! * A limit over several processes as well: announce in `trying`, *then* add up every process's `trying` and `used`.
 //!   Of two rivals at least one sees the other. Admitted bytes enter `used` before they leave `trying`, and a reader
 //!   looks at `trying` first, so bytes on their way are counted twice now and then and missed never.
+//!
+//! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in its own memory
+//! ([`Kept`]), decides by that, and the words are what it shows of it.
 
 use crate::{
     crash::crash_point,
-    primitive::{AtomicU64, Ordering, fence},
+    primitive::{AtomicU64, Ordering, fence, is_patient},
 };
 
 /// One process's words on one device.
@@ -20,6 +23,164 @@ pub struct Account<'a> {
     pub used: &'a AtomicU64,
     /// Bytes of attempts under way.
     pub trying: &'a AtomicU64,
+}
+
+/// The account of the process that asks.
+#[derive(Clone, Copy)]
+pub struct Own<'a> {
+    /// Its words, for all to see.
+    pub shown: Account<'a>,
+    /// What it goes by where others may write the words.
+    pub kept: Option<&'a Kept>,
+}
+
+/// An account in the process's own memory. One thread at a time changes and shows it, or an older number could be shown
+/// last.
+#[derive(Default)]
+pub struct Kept {
+    /// Bytes held, and [`BUSY`].
+    used: AtomicU64,
+    /// Bytes of attempts under way. Changed by who has set [`BUSY`].
+    trying: AtomicU64,
+}
+
+/// A thread changes the account. No process holds so many bytes.
+const BUSY: u64 = 1 << 63;
+
+impl Kept {
+    /// Bytes held.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed) & !BUSY
+    }
+
+    /// Waits until no other thread changes it: bytes held.
+    #[inline(always)]
+    fn enter(&self) -> u64 {
+        let mut attempt = 0;
+        loop {
+            let seen = self.used.load(Ordering::Relaxed);
+            if seen & BUSY == 0
+                // ORDER: Acquire pairs with the Release in leave; what the last one showed is older than what we show.
+                && self.used.compare_exchange_weak(seen, seen | BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return seen;
+            }
+            if !is_patient(attempt) {
+                // A signal handler of the application's that interrupted the thread it waits for.
+                return seen & !BUSY;
+            }
+            attempt += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&self, used: u64) {
+        // ORDER: pairs with the Acquire in enter.
+        self.used.store(used, Ordering::Release);
+    }
+
+    /// Changes the bytes held, or leaves them (`None`), and shows them: before and after.
+    #[inline(always)]
+    fn change(
+        &self,
+        shown: &AtomicU64,
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> Result<(u64, u64), u64> {
+        let before = self.enter();
+        let after = change(before).filter(|after| after & BUSY == 0);
+        let used = after.unwrap_or(before);
+        // ORDER: SeqCst, as the plain account's changes are: one of the total order in which rivals announce and add up, and
+        // before the look at a bell.
+        shown.swap(used, Ordering::SeqCst);
+        self.leave(used);
+        after.map(|after| (before, after)).ok_or(before)
+    }
+
+    fn announce(&self, shown: &AtomicU64, change: impl FnOnce(u64) -> u64) {
+        let used = self.enter();
+        let trying = change(self.trying.load(Ordering::Relaxed));
+        self.trying.store(trying, Ordering::Relaxed);
+        // ORDER: Release, as in reserve_shared.
+        shown.store(trying, Ordering::Release);
+        self.leave(used);
+    }
+
+    /// Shows it again, whatever stands there now; true if that was something else.
+    pub fn show(&self, shown: Account<'_>) -> bool {
+        let used = self.enter();
+        let trying = self.trying.load(Ordering::Relaxed);
+        let were = (
+            shown.used.swap(used, Ordering::SeqCst),
+            shown.trying.swap(trying, Ordering::SeqCst),
+        );
+        self.leave(used);
+        were != (used, trying)
+    }
+}
+
+impl Own<'_> {
+    /// Bytes held.
+    #[inline(always)]
+    pub fn used(&self) -> u64 {
+        match self.kept {
+            Some(kept) => kept.used(),
+            None => self.shown.used.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Gives bytes back; never wraps, whatever the caller lost count of. Says how many it could not find.
+    #[inline(always)]
+    pub fn release(&self, bytes: u64) -> u64 {
+        let Some(kept) = self.kept else {
+            return release(self.shown.used, bytes);
+        };
+        let changed = kept.change(self.shown.used, |used| Some(used.saturating_sub(bytes)));
+        let had = changed.map_or_else(|had| had, |(had, _)| had);
+        bytes.saturating_sub(had)
+    }
+
+    /// Adds bytes, whatever any limit says.
+    pub fn charge(&self, bytes: u64) {
+        let charged = |used: u64| used.saturating_add(bytes);
+        if let Some(kept) = self.kept {
+            let _ = kept.change(self.shown.used, |used| Some(charged(used).min(BUSY - 1)));
+            return;
+        }
+        let used = &self.shown.used;
+        let mut seen = used.load(Ordering::Relaxed);
+        loop {
+            match used.compare_exchange_weak(
+                seen,
+                charged(seen),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn announce(&self, bytes: u64) {
+        match self.kept {
+            Some(kept) => kept.announce(self.shown.trying, |trying| trying.saturating_add(bytes)),
+            None => {
+                self.shown.trying.fetch_add(bytes, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn withdraw(&self, bytes: u64) {
+        match self.kept {
+            Some(kept) => kept.announce(self.shown.trying, |trying| trying.saturating_sub(bytes)),
+            None => {
+                // ORDER: Release, after `used` grew; pairs with the Acquire in add_up: a reader that misses the attempt finds
+                // the bytes in `used`.
+                self.shown.trying.fetch_sub(bytes, Ordering::Release);
+            }
+        }
+    }
 }
 
 /// A limit over several processes: how much, and a walk over their accounts (the asker's own included).
@@ -46,10 +207,16 @@ pub enum Refusal {
 
 /// Adds bytes if the process's own quota allows it. Says what it holds then.
 #[inline(always)]
-pub fn reserve_own(account: Account<'_>, bytes: u64, quota: u64) -> Result<u64, Refusal> {
+pub fn reserve_own(own: Own<'_>, bytes: u64, quota: u64) -> Result<u64, Refusal> {
+    let account = own.shown;
+    let within = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= quota);
+    if let Some(kept) = own.kept {
+        let changed = kept.change(account.used, within);
+        return changed.map(|(_, sum)| sum).map_err(Refusal::Own);
+    }
     let mut used = account.used.load(Ordering::Relaxed);
     loop {
-        let Some(sum) = used.checked_add(bytes).filter(|sum| *sum <= quota) else {
+        let Some(sum) = within(used) else {
             return Err(Refusal::Own(used));
         };
         // ORDER: SeqCst, one of the total order in which rivals announce and add up (see reserve_shared).
@@ -65,19 +232,19 @@ pub fn reserve_own(account: Account<'_>, bytes: u64, quota: u64) -> Result<u64, 
 
 /// Adds bytes if the process's own quota and every shared limit allow it. Says what the process holds then.
 pub fn reserve_shared(
-    account: Account<'_>,
+    own: Own<'_>,
     bytes: u64,
     quota: u64,
     limits: &[SharedLimit<'_>],
 ) -> Result<u64, Refusal> {
     // What can never fit is not announced: absurd sizes must not wrap the word.
     if bytes > quota {
-        return Err(Refusal::Own(account.used.load(Ordering::Relaxed)));
+        return Err(Refusal::Own(own.used()));
     }
     if let Some(index) = limits.iter().position(|limit| bytes > limit.bytes) {
         return Err(Refusal::Shared(index, add_up(&limits[index]).0));
     }
-    account.trying.fetch_add(bytes, Ordering::Relaxed);
+    own.announce(bytes);
     // ORDER: SeqCst, between our announcement and the sums below; pairs with itself in a rival: one of us sees the
     // other's announcement.
     fence(Ordering::SeqCst);
@@ -94,12 +261,10 @@ pub fn reserve_shared(
                 });
             }
         }
-        reserve_own(account, bytes, quota)
+        reserve_own(own, bytes, quota)
     })();
     crash_point!("reserve:decided");
-    // ORDER: Release, after `used` grew; pairs with the Acquire in add_up: a reader that misses the attempt finds the
-    // bytes in `used`.
-    account.trying.fetch_sub(bytes, Ordering::Release);
+    own.withdraw(bytes);
     verdict
 }
 

@@ -6,16 +6,34 @@ use super::*;
 struct Bank {
     used: [AtomicU64; 2],
     trying: [AtomicU64; 2],
+    /// What they go by where a broker serves the machine.
+    kept: Option<[Kept; 2]>,
     granted: AtomicU64,
 }
 
 impl Bank {
     fn new() -> Arc<Bank> {
+        Self::of(None)
+    }
+
+    fn brokered() -> Arc<Bank> {
+        Self::of(Some([Kept::default(), Kept::default()]))
+    }
+
+    fn of(kept: Option<[Kept; 2]>) -> Arc<Bank> {
         Arc::new(Bank {
             used: words(),
             trying: words(),
+            kept,
             granted: AtomicU64::new(0),
         })
+    }
+
+    fn own(&self, who: usize) -> Own<'_> {
+        Own {
+            shown: self.account(who),
+            kept: self.kept.as_ref().map(|kept| &kept[who]),
+        }
     }
 
     fn account(&self, who: usize) -> Account<'_> {
@@ -29,7 +47,7 @@ impl Bank {
         let walk =
             |visit: &mut dyn FnMut(Account<'_>)| (0..2).for_each(|who| visit(self.account(who)));
         account::reserve_shared(
-            self.account(who),
+            self.own(who),
             bytes,
             quota,
             &[SharedLimit {
@@ -44,7 +62,7 @@ impl Bank {
 
     fn release(&self, who: usize, bytes: u64) {
         self.granted.fetch_sub(bytes, Relaxed);
-        assert_eq!(account::release(&self.used[who], bytes), 0);
+        assert_eq!(self.own(who).release(bytes), 0);
     }
 }
 
@@ -113,10 +131,51 @@ fn two_threads_of_one_process_never_exceed_its_own_quota() {
         let bank = Bank::new();
         let rival = {
             let bank = Arc::clone(&bank);
-            thread::spawn(move || account::reserve_own(bank.account(0), 2, 3).is_ok())
+            thread::spawn(move || account::reserve_own(bank.own(0), 2, 3).is_ok())
         };
         let mine = bank.reserve(0, 2, 3, 100).is_ok();
         assert!(!(mine && rival.join().expect("no panic")));
+        assert_eq!(bank.used[0].load(Relaxed), 2);
+    });
+}
+
+#[test]
+fn an_account_that_is_kept_apart_is_shown_in_time_for_rivals() {
+    explore(Some(2), || {
+        let bank = Bank::brokered();
+        let threads = [(0, 1), (1, 2)].map(|(who, bytes)| {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.reserve(who, bytes, u64::MAX, 3))
+        });
+        let _ = bank.reserve(0, 1, u64::MAX, 3);
+        for thread in threads {
+            let _ = thread.join().expect("no panic");
+        }
+        for who in 0..2 {
+            let shown = bank.used[who].load(Relaxed);
+            assert_eq!(shown, bank.own(who).used(), "the last number is shown last");
+            assert_eq!(bank.trying[who].load(Relaxed), 0);
+        }
+    });
+}
+
+#[test]
+fn who_writes_over_the_shown_account_changes_no_decision() {
+    explore(Some(3), || {
+        let bank = Bank::brokered();
+        let rival = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || account::reserve_own(bank.own(0), 2, 3).is_ok())
+        };
+        let vandal = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.used[0].store(77, Relaxed))
+        };
+        let mine = account::reserve_own(bank.own(0), 2, 3).is_ok();
+        let theirs = rival.join().expect("no panic");
+        assert!(mine ^ theirs, "one of them, and not both");
+        vandal.join().expect("no panic");
+        bank.own(0).kept.expect("brokered").show(bank.account(0));
         assert_eq!(bank.used[0].load(Relaxed), 2);
     });
 }

@@ -26,6 +26,13 @@ impl Card {
         Arc::new(card)
     }
 
+    fn own(&self, who: usize) -> Own<'_> {
+        Own {
+            shown: self.account(who),
+            kept: None,
+        }
+    }
+
     fn account(&self, who: usize) -> Account<'_> {
         Account {
             used: &self.used[who],
@@ -41,7 +48,7 @@ impl Card {
             bytes: WHOLE,
             walk: &walk,
         };
-        account::reserve_shared(self.account(who), bytes, u64::MAX, &[limit]).is_ok()
+        account::reserve_shared(self.own(who), bytes, u64::MAX, &[limit]).is_ok()
     }
 
     fn give_back(&self, who: usize, bytes: u64) {
@@ -68,7 +75,7 @@ impl Card {
 
     /// As an allocation that asks no shared limit does it: it takes the bytes, and looks whether any are promised.
     fn allocate(&self, who: usize, bytes: u64) -> bool {
-        if account::reserve_own(self.account(who), bytes, u64::MAX).is_err() {
+        if account::reserve_own(self.own(who), bytes, u64::MAX).is_err() {
             return false;
         }
         if line::is_busy(&self.promises) {

@@ -26,6 +26,11 @@ mod primitive {
     pub(crate) fn pause() {
         loom::thread::yield_now();
     }
+
+    pub(crate) fn is_patient(_: u32) -> bool {
+        loom::thread::yield_now();
+        true
+    }
 }
 
 mod crash {
@@ -55,7 +60,7 @@ use loom::{
     thread,
 };
 use protocol::{
-    account::{self, Account, Refusal, SharedLimit},
+    account::{self, Account, Kept, Own, Refusal, SharedLimit},
     bell, claim, line, seqlock,
     turn::{BITMAP, Entry, Passed, Turn, who},
 };
