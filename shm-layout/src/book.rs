@@ -23,7 +23,7 @@ use crate::{
     },
     matching,
     primitive::{AtomicU64, Ordering},
-    protocol::account::Kept,
+    protocol::{account::Kept, line},
     segment::Segments,
     state::Slot,
     value::{
@@ -211,12 +211,14 @@ impl Seat {
         let (state, slot) = (self.segments.state(), self.words());
         let (at, bit) = self.slot.bit();
         let mut restored = slot.group.swap(self.group, Ordering::Relaxed) != self.group;
+        restored |= self.launch.restore(slot);
         for (index, own) in self.own().iter().enumerate() {
             let Some((own, words)) = own.as_ref().zip(slot.entries.get(index)) else {
                 continue;
             };
             let device = &state.devices[own.device];
-            if !device.is_ready() || device.uuid() != own.uuid {
+            let total = device.total_bytes.load(Ordering::Relaxed);
+            if !device.is_ready() || device.uuid() != own.uuid || total != own.total_bytes {
                 state.write_device(own.device, &own.uuid, &own.name, own.total_bytes, own.flags);
                 restored = true;
             }
@@ -236,7 +238,14 @@ impl Seat {
                 device.members[at].fetch_or(bit, Ordering::Release);
                 restored = true;
             }
-            restored |= self.book.limits[index].kept.show(words.account());
+            let limits = &self.book.limits[index];
+            restored |= limits.kept.show(words.account());
+            if let Ok(_in_line) = limits.in_line.try_lock() {
+                // No thread of ours is in line, and none gets in meanwhile.
+                let me = usize::from(self.slot.index);
+                line::leave(&device.line, me);
+                line::leave(&device.promises, me);
+            }
         }
         restored
     }

@@ -15,6 +15,7 @@
 //! made, and the settings go on, because a slot's lives are counted in `identity`.
 
 mod find;
+mod repair;
 
 use std::{
     fs::{File, Permissions},
@@ -34,19 +35,16 @@ use crate::{
     dir::Dir,
     edit::Operator,
     error::OpenError,
-    identity::{decode_vouched, encode_vouched},
+    footprint,
+    identity::{self, decode_vouched, encode_vouched},
     liveness::{self, Mark},
     primitive::Ordering,
-    protocol::{
-        claim::{self, Phase},
-        seqlock,
-    },
+    protocol::claim,
     readonly::ReadOnly,
     reap::{Cause, give_back},
-    roll::Roll,
+    roll::{Roll, RollEntry},
     segment::{RollMap, Segments, Three},
     socket::SEALS,
-    state::{IDENTITY_WORDS, Slot},
     value::{Event, EventKind, Identity, MAX_PROCESSES, SlotId, Vouched},
 };
 
@@ -143,6 +141,9 @@ impl Broker {
         let lock = locked.ok_or_else(|| BrokerError::Running(dir.to_path_buf()))?;
         let (control, roll) = files(&private)?;
         let roll = RollMap::of(roll);
+        (0..MAX_PROCESSES)
+            .filter_map(|index| roll.words().entry(index))
+            .for_each(RollEntry::settle);
         let found = find::state(roll.words(), given);
         let resumed = found.is_some();
         let state = match found {
@@ -325,51 +326,33 @@ impl Broker {
         entry.is_some_and(|entry| entry.held.load(Ordering::Relaxed) != 0)
     }
 
+    /// There is nothing to do for now: lets go of all memory that is only a view of files.
+    pub fn settle(&self) {
+        self.segments.let_go();
+        footprint::let_go_of_program();
+    }
+
     /// Who has a slot.
     pub fn who(&self, slot: SlotId) -> Option<(Identity, Vouched)> {
-        let roll = roll_of(&self.segments);
-        let entry = roll
-            .entry(usize::from(slot.index))
-            .filter(|_| roll.lives(slot))?;
-        Some(decode_vouched(&entry.read()?))
+        identity::of_roll(roll_of(&self.segments), slot)
     }
 
-    /// Puts right what tenants wrote over: who has a slot, by its own words. Returns the slots that claim to be taken and
-    /// were given to no process.
-    pub fn repair(&self) -> Vec<SlotId> {
-        let (state, roll) = (self.segments.state(), roll_of(&self.segments));
-        let mut forged = Vec::new();
-        for (index, slot) in state.slots.iter().enumerate() {
-            let Some(entry) = roll.entry(index) else {
-                break;
-            };
-            // ORDER: pairs with the Release in publish.
-            let (epoch, phase) = claim::parse(slot.claim.load(Ordering::Acquire));
-            match (entry.live(), phase) {
-                (None, Phase::Free) => {}
-                (None, _) if self.owners[index].is_none() => forged.push(SlotId {
-                    index: index as u16,
-                    epoch: entry.epoch(),
-                }),
-                (Some(live), Phase::Live) if live == epoch => {
-                    let known = entry.read().map(|words| decode_vouched(&words).0);
-                    if let Some(known) = known {
-                        tell_who(slot, &known);
-                    }
-                }
-                _ => {}
-            }
+    /// The newest settings.
+    pub fn generation(&self) -> u64 {
+        self.segments.control().generation()
+    }
+
+    /// Gives a process another label. `None` where it has ended.
+    pub fn relabel(&self, slot: SlotId, label: &str) -> Option<()> {
+        let (mut who, vouched) = self.who(slot)?;
+        label.clone_into(&mut who.label);
+        let entry = roll_of(&self.segments).entry(usize::from(slot.index))?;
+        entry.rewrite(&encode_vouched(&who, &vouched));
+        let words = &self.segments.state().slots[usize::from(slot.index)];
+        if claim::live(&words.claim) == Some(slot.epoch) {
+            repair::tell_who(words, &who);
         }
-        forged
-    }
-}
-
-/// Writes who has a slot into it, unless it is there.
-fn tell_who(slot: &Slot, known: &Identity) {
-    let mut words = [0; IDENTITY_WORDS];
-    let read = seqlock::read(&slot.identity_seq, &slot.identity, &mut words);
-    if read.is_none() || words != known.encode() {
-        seqlock::write(&slot.identity_seq, &slot.identity, &known.encode());
+        Some(())
     }
 }
 

@@ -87,6 +87,22 @@ impl LaunchShare {
         }
     }
 
+    /// Writes it into its slot where another process wrote over it; true if one did.
+    pub(crate) fn restore(&self, slot: &Slot) -> bool {
+        let words = [
+            &slot.launch_share,
+            &slot.launch_priority,
+            &slot.launch_on_full,
+            &slot.launch_evict_after,
+        ];
+        words
+            .into_iter()
+            .zip(self.encode())
+            .fold(false, |restored, (word, ours)| {
+                restored | (word.swap(ours, Ordering::Relaxed) != ours)
+            })
+    }
+
     pub(crate) fn of_slot(slot: &Slot) -> LaunchShare {
         LaunchShare::decode([
             slot.launch_share.load(Ordering::Relaxed),

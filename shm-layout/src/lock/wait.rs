@@ -49,6 +49,9 @@ impl DeviceLock<'_> {
                 turn.leave(slot);
                 return Acquire::Held { waited_ns: waited };
             }
+            if self.seat.segments().is_brokered() {
+                self.stand_again(slot, began);
+            }
             if give_up() {
                 self.cancel(slot, now);
                 self.words.count_wait(now.saturating_sub(began));
@@ -82,6 +85,17 @@ impl DeviceLock<'_> {
         self.words.lock_state.store(WAITS, Ordering::Relaxed);
         self.device.turn().join(usize::from(self.seat.slot().index));
         crash_point!("acquire:joined");
+    }
+
+    /// Another tenant may have written over our place in the queue.
+    fn stand_again(&self, slot: usize, began: u64) {
+        let turn = self.device.turn();
+        if turn.waiting()[slot / 64] >> (slot % 64) & 1 == 0 {
+            turn.join(slot);
+        }
+        if self.words.lock_since.load(Ordering::Relaxed) != began {
+            self.words.lock_since.store(began, Ordering::Relaxed);
+        }
     }
 
     /// Leaves the queue; a turn that was given to us before we left is passed on.

@@ -85,6 +85,53 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
 }
 
 #[test]
+fn everyone_names_their_own_processes_and_the_name_outlives_the_broker() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    let alice = machine.tenant(ALICE, "train");
+    alice.hear();
+    machine
+        .run(ALICE, &["set", "name:train", "name=finetune"])
+        .done();
+    assert_eq!(machine.process("finetune")["pid"], alice.pid());
+    machine
+        .run(MALLORY, &["set", "name:finetune", "name=mine"])
+        .refused(4, &["belongs to another user"]);
+    machine
+        .run(ALICE, &["set", "name:finetune", "name=a\u{1b}[2J"])
+        .refused(2, &["U+001B"]);
+    machine
+        .run(
+            ALICE,
+            &["set", "name:finetune", &format!("name={}", "x".repeat(64))],
+        )
+        .refused(2, &["63 bytes"]);
+    let entries = machine.audit();
+    assert_eq!(entries[0]["new"], "name finetune");
+    assert_eq!(entries[0]["old"], "name train");
+    // It is no setting: there is nothing to take back.
+    machine.run(0, &["undo"]).refused(1, &["no edit to undo"]);
+    machine.kill_broker();
+    machine.serve(&[]);
+    assert_eq!(machine.process("finetune")["pid"], alice.pid());
+}
+
+#[test]
+fn nobody_fills_the_log_with_long_words() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let alice = machine.tenant(ALICE, "train");
+    alice.hear();
+    let reason = "x".repeat(20_000);
+    machine
+        .run(ALICE, &["pause", "name:train", "--reason", &reason])
+        .refused(2, &["reason", "500 bytes"]);
+    assert_eq!(machine.audit().len(), 0);
+}
+
+#[test]
 fn the_log_is_roots_to_write_and_the_administrators_to_read() {
     let Some(machine) = Machine::new() else {
         return;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, SealFlags, fcntl_add_seals, flock};
 use rustix::process::Signal;
-use shm_layout::ABI_VERSION;
 use shm_layout::socket::{Connection, send};
 use shm_layout::wire::{Field, Message, Verb};
+use shm_layout::{ABI_VERSION, Change, LockPolicy, SlotId};
 
 use crate::support::*;
 
@@ -87,12 +87,13 @@ pub fn locker() {
 }
 
 /// In a child: writes random bytes over all of the state, again and again for a while.
-pub fn scribbler() {
+pub fn scribbler(seconds: u64) {
     let [state, ..] = handed().map(File::from);
     let size = state.metadata().expect("open").len();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut block = vec![0_u8; 1 << 16];
-    let until = Instant::now() + Duration::from_secs(1);
+    let until = Instant::now() + Duration::from_secs(seconds);
+    say("begins");
     while Instant::now() < until {
         for at in (0..size).step_by(block.len()) {
             for word in block.chunks_mut(8) {
@@ -108,6 +109,42 @@ pub fn scribbler() {
         }
     }
     say("written");
+    sleep_on();
+}
+
+/// In a child: asks for edits that it has no right to, with a number that has one outside of a container.
+pub fn meddler() {
+    let mut done = Vec::new();
+    let mut tries = |what: String, change: Change| {
+        let ask = serde_json::json!({
+            "change": change, "target": "x", "reason": null, "place": "ctl",
+            "expected_generation": null, "undoes": null,
+        });
+        let edit = Message::new(Verb::Edit).with(Field::Json, ask);
+        let connection = Connection::to(&dir()).expect("it serves");
+        if connection.ask(&edit).is_ok() {
+            done.push(what);
+        }
+    };
+    tries(
+        "set a policy".to_owned(),
+        Change::Policy {
+            device: None,
+            policy: Some(LockPolicy::default()),
+            until: None,
+        },
+    );
+    for index in 0..4 {
+        let slot = SlotId { index, epoch: 1 };
+        let label = "x".to_owned();
+        tries(format!("named {index}"), Change::Label { slot, label });
+    }
+    // Last: whoever succeeds has ended the broker.
+    let connection = Connection::to(&dir()).expect("it serves");
+    if connection.ask(&Message::new(Verb::Upgrade)).is_ok() {
+        done.push("took over".to_owned());
+    }
+    say(format_args!("did {}", done.join(", ")));
     sleep_on();
 }
 
@@ -151,6 +188,45 @@ pub fn forger() {
         live(9).expect("a tenant may write");
         say("again");
     }
+}
+
+/// In a child: writes what it is told into the first process's account on its first device.
+pub fn liar() {
+    let [state, ..] = handed().map(File::from);
+    let (slots, _) = offset("State", "slots");
+    let (entries, _) = offset("Slot", "entries");
+    let (used, _) = offset("DeviceEntry", "used");
+    for bytes in orders() {
+        let bytes: u64 = bytes.parse().expect("a number");
+        let written = state.write_all_at(&bytes.to_le_bytes(), slots + entries + used);
+        written.expect("a tenant may write");
+        say("told");
+    }
+}
+
+/// In a child: strikes everyone off the first device's queue when it is told to.
+pub fn mugger() {
+    let [state, ..] = handed().map(File::from);
+    let (devices, _) = offset("State", "devices");
+    let (waiters, length) = offset("Device", "waiters");
+    for _ in orders() {
+        let written = state.write_all_at(&vec![0; length as usize], devices + waiters);
+        written.expect("a tenant may write");
+        say("struck off");
+    }
+}
+
+/// In a child: enters devices that there are not.
+pub fn filler() {
+    let [state, ..] = handed().map(File::from);
+    let (devices, all) = offset("State", "devices");
+    let count = all / 640;
+    for index in 0..count {
+        let key = state.write_all_at(&(index + 1).to_le_bytes(), devices + index * 640);
+        key.expect("a tenant may write");
+    }
+    say("filled");
+    sleep_on();
 }
 
 /// In a child: connects as often as it may, says nothing or half of something, and sends descriptors.
@@ -258,7 +334,8 @@ fn random_bytes_over_the_state_end_nobody_and_change_no_identity_and_no_quota() 
     let mut bob = machine.tenant(ALICE, "other");
     alice.hear();
     bob.hear();
-    let scribbler = machine.plays(MALLORY, "scribbler", &[]);
+    let scribbler = machine.plays(MALLORY, "scribbler", &["1"]);
+    assert_eq!(scribbler.hear(), "begins");
     // Beside it.
     let begun = Instant::now();
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
@@ -276,6 +353,126 @@ fn random_bytes_over_the_state_end_nobody_and_change_no_identity_and_no_quota() 
     }
     assert!(machine.tenant(ALICE, "new").hear().starts_with("slot "));
     assert!(begun.elapsed() < Duration::from_secs(40));
+}
+
+#[test]
+fn random_bytes_over_the_state_give_the_victim_no_byte_more_and_soon_no_byte_less() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "victim");
+    alice.hear();
+    machine
+        .run(0, &["quota", "set", "name:victim", "4GiB"])
+        .done();
+    assert_eq!(alice.ask("take 3GiB"), "granted");
+    let scribbler = machine.plays(MALLORY, "scribbler", &["3"]);
+    assert_eq!(scribbler.hear(), "begins");
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    while begun.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        assert_eq!(alice.ask("take 1025MiB"), "denied");
+        assert_eq!(alice.ask("lock"), "held");
+        assert_eq!(alice.ask("unlock"), "released");
+        longest = longest.max(asked.elapsed());
+    }
+    // A second, and what a busy machine adds.
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    assert_eq!(scribbler.hear(), "written");
+    eventually("what it has is shown again", || {
+        machine.process("victim")["devices"][0]["used_bytes"] == 3 * GIB
+    });
+    eventually("what fits is granted again", || {
+        alice.ask("take 1GiB") == "granted"
+    });
+    assert_eq!(alice.ask("take 1"), "denied");
+    assert!(machine.tenant(ALICE, "new").hear().starts_with("slot "));
+}
+
+#[test]
+fn what_a_tenant_says_of_the_victims_account_is_not_believed() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.tenant(ALICE, "victim");
+    alice.hear();
+    machine
+        .run(0, &["quota", "set", "name:victim", "4GiB"])
+        .done();
+    assert_eq!(alice.ask("take 3GiB"), "granted");
+    let mut liar = machine.plays(MALLORY, "liar", &[]);
+    for bytes in [0, u64::MAX, 4 * GIB] {
+        assert_eq!(liar.ask(&bytes.to_string()), "told");
+        assert_eq!(alice.ask("take 2GiB"), "denied");
+        assert_eq!(alice.ask("take 1MiB"), "granted");
+    }
+    let has = 3 * GIB + (3 << 20);
+    eventually("the tools see what it has", || {
+        machine.process("victim")["devices"][0]["used_bytes"] == has
+    });
+}
+
+#[test]
+fn who_is_struck_off_the_queue_stands_in_it_again() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    let mut bob = machine.tenant(ALICE, "holder");
+    let mut alice = machine.tenant(ALICE, "victim");
+    bob.hear();
+    alice.hear();
+    let mut mugger = machine.plays(MALLORY, "mugger", &[]);
+    assert_eq!(bob.ask("lock"), "held");
+    alice.tell("lock");
+    let waits = || machine.process("victim")["devices"][0]["lock"]["state"] == "wait";
+    eventually("it waits", waits);
+    assert_eq!(mugger.ask("strike"), "struck off");
+    assert_eq!(bob.ask("unlock"), "released");
+    assert_eq!(alice.hear(), "held");
+}
+
+#[test]
+fn a_table_filled_with_devices_that_no_process_has_is_emptied_for_the_next_one() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let filler = machine.plays(MALLORY, "filler", &[]);
+    assert_eq!(filler.hear(), "filled");
+    eventually("a process finds room for its device", || {
+        machine.tenant(ALICE, "victim").hear().starts_with("slot ")
+    });
+}
+
+#[test]
+fn root_without_the_rights_of_root_and_members_by_their_own_word_edit_nothing_of_others() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let victim = machine.tenant(0, "victim");
+    assert_eq!(victim.hear(), "slot 0 1");
+    // As podman makes a container: a pid namespace, root's number, and less than root's rights.
+    let bounded = "-all,+chown,+dac_override,+fowner,+setgid,+setuid,+kill";
+    let groups = ADMINS.to_string();
+    let meddler = machine.plays_through(
+        &[
+            "unshare",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "setpriv",
+            "--bounding-set",
+            bounded,
+            "--groups",
+            &groups,
+        ],
+        "meddler",
+    );
+    assert_eq!(meddler.hear(), "did ");
+    // The same words by root are permitted: the test can fail.
+    let root = machine.plays(0, "meddler", &[]);
+    assert_eq!(root.hear(), "did set a policy, named 0, took over");
 }
 
 #[test]

@@ -273,11 +273,16 @@ impl Tenant {
 
     /// Tells it to do something, and what it says then.
     pub fn ask(&mut self, what: &str) -> String {
+        self.tell(what);
+        self.hear()
+    }
+
+    /// Tells it to do something.
+    pub fn tell(&mut self, what: &str) {
         let stdin = self.stdin.as_mut().expect("open");
         writeln!(stdin, "{what}")
             .and_then(|()| stdin.flush())
             .expect("it listens");
-        self.hear()
     }
 
     pub fn pid(&self) -> u32 {

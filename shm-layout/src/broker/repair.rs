@@ -1,0 +1,102 @@
+//! What the broker puts right once a second, while processes have slots: tenants write the state.
+
+use super::{Broker, roll_of};
+use crate::{
+    identity::decode_vouched,
+    primitive::Ordering,
+    protocol::{
+        claim::{self, Phase},
+        seqlock,
+        turn::BITMAP,
+    },
+    state::{Device, IDENTITY_WORDS, Slot},
+    value::{Identity, MAX_PROCESSES, SlotId},
+};
+
+impl Broker {
+    /// Puts right what tenants wrote over and no process of theirs puts right: who has a slot, by its own words, and marks of
+    /// slots that no process has. Returns the slots that claim to be taken and
+    /// were given to no process.
+    pub fn repair(&self) -> Vec<SlotId> {
+        let (state, roll) = (self.segments.state(), roll_of(&self.segments));
+        let mut forged = Vec::new();
+        for (index, slot) in state.slots.iter().enumerate() {
+            let Some(entry) = roll.entry(index) else {
+                break;
+            };
+            // ORDER: pairs with the Release in publish.
+            let (epoch, phase) = claim::parse(slot.claim.load(Ordering::Acquire));
+            match (entry.live(), phase) {
+                // A group that a slot says it is in is not given to others.
+                (None, Phase::Free) => slot.group.store(0, Ordering::Relaxed),
+                (None, _) if self.owners[index].is_none() => forged.push(SlotId {
+                    index: index as u16,
+                    epoch: entry.epoch(),
+                }),
+                (Some(live), Phase::Live) if live == epoch => {
+                    let known = entry.read().map(|words| decode_vouched(&words).0);
+                    if let Some(known) = known {
+                        tell_who(slot, &known);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let living = self.living();
+        let devices = &state.devices;
+        for device in devices {
+            for bits in [
+                &device.members,
+                &device.active,
+                &device.waiters,
+                &device.line,
+                &device.promises,
+            ] {
+                for (word, living) in bits.iter().zip(living) {
+                    if word.load(Ordering::Relaxed) & !living != 0 {
+                        word.fetch_and(living, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+        let is_taken = |device: &Device| device.key.load(Ordering::Relaxed) != 0;
+        if devices.iter().all(is_taken) {
+            // Full: what no process uses goes, or the next process would find no room for its device.
+            devices.iter().for_each(forget_unused);
+        }
+        forged
+    }
+
+    /// The slots that processes have, those included whose processes have died and that are being given back.
+    fn living(&self) -> [u64; BITMAP] {
+        let roll = roll_of(&self.segments);
+        let mut living = [0; BITMAP];
+        for index in 0..MAX_PROCESSES {
+            if roll
+                .entry(index)
+                .is_some_and(|entry| entry.live().is_some())
+            {
+                living[index / 64] |= 1 << (index % 64);
+            }
+        }
+        living
+    }
+}
+
+/// Makes room in the table of devices. A process that enters the device just now writes it again at its next heartbeat.
+fn forget_unused(device: &Device) {
+    let members = device.members.iter();
+    if members.fold(0, |all, word| all | word.load(Ordering::Relaxed)) == 0 {
+        device.ready.store(0, Ordering::Relaxed);
+        device.key.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Writes who has a slot into it, unless it is there.
+pub(super) fn tell_who(slot: &Slot, known: &Identity) {
+    let mut words = [0; IDENTITY_WORDS];
+    let read = seqlock::read(&slot.identity_seq, &slot.identity, &mut words);
+    if read.is_none() || words != known.encode() {
+        seqlock::write(&slot.identity_seq, &slot.identity, &known.encode());
+    }
+}
