@@ -17,7 +17,7 @@ use crate::{
     crash::crash_point,
     create::Want,
     error::OpenError,
-    futex, line,
+    futex, identity, line,
     liveness::Bytes,
     lock,
     primitive::{Ordering, fence},
@@ -61,7 +61,14 @@ impl Operator {
     /// What a change would replace, as the change that would take it back. Nothing is done.
     pub fn preview(&self, change: &Change) -> Result<Change, EditError> {
         check::ranges(change)?;
-        Ok(self.plan(change, clock::now())?.old)
+        match (change, self.segments.roll()) {
+            (Change::Label { slot, .. }, Some(roll)) => {
+                let who = identity::of_roll(roll, *slot).ok_or(EditError::NoSuchTarget)?;
+                let (slot, label) = (*slot, who.0.label);
+                Ok(Change::Label { slot, label })
+            }
+            _ => Ok(self.plan(change, clock::now())?.old),
+        }
     }
 
     /// Does a change, if the generation is still the one expected.
@@ -248,7 +255,8 @@ fn target_of(change: &Change) -> SlotId {
         Change::ProcessQuota { slot, .. }
         | Change::ProcessQuotas { slot, .. }
         | Change::ProcessShare { slot, .. }
-        | Change::Trace { slot, .. } => *slot,
+        | Change::Trace { slot, .. }
+        | Change::Label { slot, .. } => *slot,
         _ => NO_SLOT,
     }
 }

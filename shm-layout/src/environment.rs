@@ -11,13 +11,11 @@ mod aliases;
 
 use std::{fmt, path::PathBuf};
 
-use crate::text::{self, Amount, MemoryList, TextError};
+use crate::text::{self, Amount, LONGEST_LABEL, MemoryList, TextError};
 use crate::trace::RECORDS;
 use crate::value::{DEVICES_PER_PROCESS, Gang, LaunchLimits, LockPolicy, MemoryLimit, Source};
 use crate::variables::{self, Launcher};
 
-/// Bytes of a process's name in the segment.
-const LONGEST_LABEL: usize = 63;
 /// Bytes of a group's name in the segment.
 const LONGEST_GROUP: usize = 31;
 

@@ -7,9 +7,9 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 use crate::{
     codec, procfs,
-    roll::ROLL_WORDS,
+    roll::{ROLL_WORDS, Roll},
     state::IDENTITY_WORDS,
-    value::{Identity, Vouched},
+    value::{Identity, SlotId, Vouched},
 };
 
 const EXE: usize = 4;
@@ -117,6 +117,13 @@ pub(crate) fn decode_vouched(words: &[u64; ROLL_WORDS]) -> (Identity, Vouched) {
         job: codec::text_of(&words[JOB..ROLL_END]),
     };
     (Identity::decode(&own), vouched)
+}
+
+/// Who has a slot in this life of it.
+pub(crate) fn of_roll(roll: &Roll, slot: SlotId) -> Option<(Identity, Vouched)> {
+    let entry = roll.entry(usize::from(slot.index))?;
+    let words = entry.read().filter(|_| roll.lives(slot))?;
+    Some(decode_vouched(&words))
 }
 
 /// The unified hierarchy's path, else the first one.

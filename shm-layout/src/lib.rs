@@ -75,7 +75,7 @@
 //! meaning    codec
 //! mapped     segment
 //! files      create, locate
-//! access     dir, liveness, readonly, peer
+//! access     dir, footprint, liveness, readonly, peer
 //! way        socket
 //! kernel     futex, clock, procfs, error
 //! roll       roll
@@ -99,7 +99,7 @@
 //! # Where `unsafe` is
 //!
 //! `segment.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs`,
-//! `create/header.rs`, `peer.rs` and `readonly.rs` (system calls). All other files are written as if it did not exist.
+//! `create/header.rs`, `footprint.rs`, `peer.rs` and `readonly.rs` (system calls). All other files are written as if it did not exist.
 
 mod book;
 pub mod broker;
@@ -115,6 +115,7 @@ pub mod edit;
 pub mod environment;
 pub mod error;
 pub mod events;
+pub mod footprint;
 mod futex;
 mod identity;
 mod layout;

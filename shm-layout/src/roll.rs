@@ -61,6 +61,20 @@ impl RollEntry {
             .store(u64::from(epoch) << 32 | 1, Ordering::Release);
     }
 
+    /// Says something else of who has it. Only the label's words may differ: see [`settle`](Self::settle).
+    pub(crate) fn rewrite(&self, words: &[u64; ROLL_WORDS]) {
+        seqlock::write(&self.seq, &self.words, words);
+    }
+
+    /// A broker that was killed while it changed a label left the words unreadable. All others are what they were.
+    pub(crate) fn settle(&self) {
+        if self.live().is_some() && self.read().is_none() {
+            let words: [u64; ROLL_WORDS] =
+                std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed));
+            self.rewrite(&words);
+        }
+    }
+
     /// Takes it back. Who had it stays to be read until the next one has it.
     pub(crate) fn free(&self) {
         let epoch = u64::from(self.epoch());
@@ -97,5 +111,29 @@ impl Roll {
     pub(crate) fn lives(&self, slot: SlotId) -> bool {
         let entry = self.entry(usize::from(slot.index));
         entry.and_then(RollEntry::live) == Some(slot.epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::primitive::AtomicU64;
+
+    #[test]
+    fn an_entry_whose_broker_died_over_a_label_is_read_again_by_the_next() {
+        let entry = RollEntry {
+            taken: AtomicU64::new(0),
+            seq: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+            _reserved: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        let words = std::array::from_fn(|index| index as u64);
+        entry.take(3, &words);
+        entry.seq.fetch_or(1, Ordering::Relaxed);
+        assert_eq!(entry.read(), None);
+        entry.settle();
+        assert_eq!(entry.read(), Some(words));
+        assert_eq!(entry.live(), Some(3));
     }
 }

@@ -25,6 +25,7 @@ use crate::{
     create::{self, Access, Kind, Mapped, Pair, Want},
     dir::Dir,
     error::OpenError,
+    footprint,
     liveness::Bytes,
     locate::Mode,
     protocol::claim,
@@ -183,6 +184,16 @@ impl Segments {
     pub fn is_outdated(&self) -> bool {
         let newest = self.roll().map(|roll| roll.state());
         newest.is_some_and(|inode| inode != self.0.pair.state.id.ino)
+    }
+
+    /// Lets go of the pages, until they are touched again.
+    pub(crate) fn let_go(&self) {
+        let Inner { pair, broker, .. } = &*self.0;
+        footprint::let_go(&pair.state.map);
+        footprint::let_go(&pair.control.map);
+        if let Some(broker) = broker {
+            footprint::let_go(&broker.roll.0.map);
+        }
     }
 
     /// The directory they are of.

@@ -21,7 +21,7 @@ mod policy;
 mod size;
 mod span;
 
-pub use label::{PathText, is_hidden, shown, visible};
+pub use label::{LONGEST_LABEL, PathText, is_hidden, shown, visible};
 pub use memory::{Amount, MemoryList, parse_amount, parse_memory_list};
 pub use number::{parse_integer, parse_percent};
 pub use policy::{

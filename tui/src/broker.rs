@@ -19,6 +19,7 @@ mod reaping;
 mod rights;
 mod server;
 mod socket;
+mod standpoint;
 
 pub use server::{Options, handed, serve};
 pub use socket::{Standing, standing};

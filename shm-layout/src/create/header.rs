@@ -5,6 +5,7 @@ use std::{
     io::{self, Read as _},
     os::unix::fs::FileExt as _,
     path::Path,
+    sync::OnceLock,
 };
 
 use super::Kind;
@@ -79,6 +80,11 @@ fn instance(bytes: &[u8; BYTES]) -> Instance {
 
 /// This boot's id; zero where the system does not tell.
 pub(crate) fn boot_id() -> [u64; 2] {
+    static BOOT: OnceLock<[u64; 2]> = OnceLock::new();
+    *BOOT.get_or_init(read_boot_id)
+}
+
+fn read_boot_id() -> [u64; 2] {
     let Ok(text) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
         return [0, 0];
     };

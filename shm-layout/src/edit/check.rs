@@ -2,7 +2,8 @@
 
 use super::EditError;
 use crate::{
-    codec, text,
+    codec,
+    text::{self, LONGEST_LABEL},
     value::{
         Change, EvictAfter, OnFull, QuotaValue, RECORDS, Rule, RuleLimits, Set, valid_cap,
         valid_priority, valid_weight,
@@ -18,7 +19,7 @@ fn idle_time(after: &Set<EvictAfter>) -> Result<(), EditError> {
     }
 }
 
-fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
+pub(super) fn invalid(field: &'static str, why: impl Into<String>) -> EditError {
     EditError::Invalid {
         field,
         why: why.into(),
@@ -86,6 +87,15 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             ),
         )),
         Change::Trace { .. } => Ok(()),
+        Change::Label { label, .. } => {
+            if label.len() > LONGEST_LABEL {
+                return Err(invalid(
+                    "label",
+                    format!("must have {LONGEST_LABEL} bytes at most"),
+                ));
+            }
+            text::visible(label).map_err(|error| invalid("label", error.to_string()))
+        }
         Change::Rule {
             rule: Some(rule), ..
         } => of_rule(rule),

@@ -1,6 +1,6 @@
 //! What a change does to which record, and the change that would undo it.
 
-use super::{EditError, Operator};
+use super::{EditError, Operator, check::invalid};
 use crate::{
     codec::{
         self, DeviceSettings, EVERY_DEVICE, GroupSettings, PolicySetting, QuotaSetting,
@@ -63,6 +63,10 @@ impl Operator {
             } => self.group(name, *memory, *weight, *cap, *remove),
             Change::Rule { index, rule } => self.rule(*index, rule.as_ref()),
             Change::Trace { slot, on } => self.trace(*slot, *on, now_ns),
+            Change::Label { .. } => Err(invalid(
+                "label",
+                "is given at the launch, with gpushare run --name; a broker may change it later, and none serves here",
+            )),
         }
     }
 

@@ -267,6 +267,14 @@ pub enum Change {
         )]
         on: Option<u32>,
     },
+    /// A process's label. Where a broker says who is who, it is the broker's to change; elsewhere it is the launch's.
+    Label {
+        /// Whose.
+        #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
+        slot: SlotId,
+        /// The label; empty for none.
+        label: String,
+    },
 }
 
 /// A done edit.

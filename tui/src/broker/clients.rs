@@ -3,25 +3,44 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shm_layout::peer::Peer;
+use shm_layout::{Identity, Vouched};
 
 /// How long a client may say nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many connections one user may have; as many as there are slots come at once when a job starts.
 const PER_USER: usize = 300;
-/// How many edits one user may ask for at once, and how fast that fills up again.
-const EDITS: f64 = 30.0;
-const EDITS_A_SECOND: f64 = 5.0;
+/// How many edits one user may ask for at once, one for each of all slots, and how fast that fills up again.
+const EDITS: Allowance = Allowance {
+    most: 256.0,
+    a_second: 0.5,
+};
+/// How many refusals of one user are written down: who tries all day must not drive the others' lines out of the log.
+const REFUSALS: Allowance = Allowance {
+    most: 100.0,
+    a_second: 0.03,
+};
 
 /// A connection.
 pub struct Client {
     pub socket: OwnedFd,
-    pub peer: Peer,
+    pub peer: Arc<Peer>,
     /// It has been handed the segments.
     pub opened: bool,
+    /// Who it is, looked up before it asks for a slot.
+    pub known: Option<(Identity, Vouched)>,
+    asked: bool,
     until: Instant,
+}
+
+impl Client {
+    /// Whether it asks for a slot next, as far as we know.
+    pub fn asks_next(&mut self) -> bool {
+        self.opened && !std::mem::replace(&mut self.asked, true)
+    }
 }
 
 /// All of them.
@@ -29,13 +48,44 @@ pub struct Client {
 pub struct Clients {
     open: BTreeMap<u64, Client>,
     next: u64,
-    budgets: BTreeMap<u32, Budget>,
+    budgets: BTreeMap<u32, Budgets>,
 }
 
-/// How many edits a user may ask for.
+/// So much at once, and so much more with time.
+struct Allowance {
+    most: f64,
+    a_second: f64,
+}
+
+/// What is left of an allowance.
 struct Budget {
     left: f64,
     at: Instant,
+}
+
+impl Budget {
+    fn new(of: &Allowance, at: Instant) -> Self {
+        Self { left: of.most, at }
+    }
+
+    fn take(&mut self, of: &Allowance, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.left = (self.left + passed * of.a_second).min(of.most);
+        let may = self.left >= 1.0;
+        if may {
+            self.left -= 1.0;
+        }
+        may
+    }
+}
+
+/// A user's.
+struct Budgets {
+    edits: Budget,
+    refusals: Budget,
+    /// Refusals that were not written down.
+    untold: u64,
 }
 
 impl Clients {
@@ -52,8 +102,10 @@ impl Clients {
         self.next += 1;
         let client = Client {
             socket,
-            peer,
+            peer: Arc::new(peer),
             opened: false,
+            known: None,
+            asked: false,
             until: now + PATIENCE,
         };
         self.open.insert(number, client);
@@ -78,21 +130,28 @@ impl Clients {
 
     /// Whether a user may ask for one more edit now.
     pub fn may_ask(&mut self, uid: u32, now: Instant) -> bool {
+        self.budgets(uid, now).edits.take(&EDITS, now)
+    }
+
+    /// Whether one more refusal of a user is written down now, and how many before it were not.
+    pub fn may_be_told(&mut self, uid: u32, now: Instant) -> Option<u64> {
+        let budgets = self.budgets(uid, now);
+        if budgets.refusals.take(&REFUSALS, now) {
+            return Some(std::mem::take(&mut budgets.untold));
+        }
+        budgets.untold += 1;
+        None
+    }
+
+    fn budgets(&mut self, uid: u32, now: Instant) -> &mut Budgets {
         if self.budgets.len() > 10_000 {
             self.budgets.clear();
         }
-        let budget = self.budgets.entry(uid).or_insert(Budget {
-            left: EDITS,
-            at: now,
-        });
-        let passed = now.saturating_duration_since(budget.at).as_secs_f64();
-        budget.at = now;
-        budget.left = (budget.left + passed * EDITS_A_SECOND).min(EDITS);
-        let may = budget.left >= 1.0;
-        if may {
-            budget.left -= 1.0;
-        }
-        may
+        self.budgets.entry(uid).or_insert_with(|| Budgets {
+            edits: Budget::new(&EDITS, now),
+            refusals: Budget::new(&REFUSALS, now),
+            untold: 0,
+        })
     }
 }
 
@@ -105,8 +164,21 @@ mod tests {
         let mut clients = Clients::default();
         let start = Instant::now();
         let heard = (0..1000).filter(|_| clients.may_ask(7, start)).count();
-        assert_eq!(heard, EDITS as usize);
+        assert_eq!(heard, EDITS.most as usize);
         assert!(clients.may_ask(8, start), "another user is heard");
-        assert!(clients.may_ask(7, start + Duration::from_secs(1)));
+        assert!(clients.may_ask(7, start + Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn of_a_thousand_refusals_some_are_told_and_the_rest_is_counted() {
+        let mut clients = Clients::default();
+        let start = Instant::now();
+        let told = (0..1000)
+            .filter_map(|_| clients.may_be_told(7, start))
+            .count();
+        assert_eq!(told, REFUSALS.most as usize);
+        let later = start + Duration::from_secs(60);
+        assert_eq!(clients.may_be_told(7, later), Some(1000 - told as u64));
+        assert_eq!(clients.may_be_told(7, later), None);
     }
 }

@@ -4,9 +4,9 @@ use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{Field, Message, Verb};
-use shm_layout::{Change, EditError, Set, SlotId, clock, procfs};
+use shm_layout::{Change, Edit, EditError, Operator, Set, SlotId, clock, procfs, text};
 
-use super::rights;
+use super::rights::{self, Caller};
 use crate::edit::ask::{Answer, Ask};
 use crate::edit::audit::{AuditLog, Outcome, Record};
 use crate::edit::change::summary;
@@ -16,15 +16,23 @@ use crate::text::users::Users;
 
 /// The log begins anew at this size.
 const LONG: u64 = 8 << 20;
+/// The longest edit: of all a process's quotas, with a reason.
+const LONGEST: usize = 8 << 10;
+/// How much of a target in the caller's words is written down.
+const TARGET: usize = 100;
 
-/// Makes an edit, or refuses it: the answer.
+/// Makes an edit, or refuses it: the answer. A refusal is written down if `told` says how many before it were not.
 pub fn make(
     broker: &Broker,
     log: &AuditLog,
-    admins: Option<u32>,
+    caller: &Caller,
     peer: &Peer,
     words: &str,
+    told: impl FnOnce() -> Option<u64>,
 ) -> Message {
+    if words.len() > LONGEST {
+        return refusal(Exit::Failed, format!("an edit has {LONGEST} bytes at most"));
+    }
     let ask: Ask = match serde_json::from_str(words) {
         Ok(ask) => ask,
         Err(error) => {
@@ -43,7 +51,7 @@ pub fn make(
             Some((_, (who, vouched))) => format!("{} {}", vouched.pid, who.label)
                 .trim_end()
                 .to_owned(),
-            None => ask.target,
+            None => text::shown(&ask.target).chars().take(TARGET).collect(),
         },
         target_start_time: whom.as_ref().map(|(_, (_, vouched))| vouched.start_time),
         change: ask.change,
@@ -52,12 +60,13 @@ pub fn make(
         expected_generation: ask.expected_generation,
     };
     let mut record = Record::of(&request, peer.uid, name_of(peer), ask.undoes);
-    let administrator = rights::is_administrator(peer, admins);
-    let done = permitted(broker, administrator, peer, &request).and_then(|()| {
-        let made =
-            broker
-                .operator()
-                .edit(request.expected_generation, &request.change, clock::now());
+    let administrator = caller.administrator;
+    let done = permitted(broker, caller, &request).and_then(|()| {
+        let operator = broker.operator();
+        let made = match &request.change {
+            Change::Label { slot, label } => relabel(broker, &operator, *slot, label),
+            change => operator.edit(request.expected_generation, change, clock::now()),
+        };
         made.map_err(|error| {
             let failure = EditFailure::Edit {
                 target: request.target.clone(),
@@ -78,13 +87,24 @@ pub fn make(
                 }
             }
             record.old = Some(summary(&edit.old));
-            record.restore = Some(edit.old.clone());
-            record.generation = Some(edit.generation);
+            if !matches!(request.change, Change::Label { .. }) {
+                // A name is no setting, and makes no generation.
+                record.restore = Some(edit.old.clone());
+                record.generation = Some(edit.generation);
+            }
             (Ok(edit), write(log, &record))
         }
         Err((exit, why)) => {
             record.result = Outcome::Refused;
-            record.refusal = Some(why.clone());
+            let Some(untold) = told() else {
+                return refusal(exit, why);
+            };
+            record.refusal = Some(match untold {
+                0 => why.clone(),
+                more => {
+                    format!("{why}; {more} refusals of this user before it are not written down")
+                }
+            });
             (Err((exit, why)), write(log, &record))
         }
     };
@@ -109,10 +129,28 @@ pub fn refusal(exit: Exit, why: String) -> Message {
     Message::refused(why).with(Field::Exit, exit.code())
 }
 
+/// Changes a label; the operator's preview says whether it may be one, and what it was.
+fn relabel(
+    broker: &Broker,
+    operator: &Operator,
+    slot: SlotId,
+    label: &str,
+) -> Result<Edit, EditError> {
+    let change = Change::Label {
+        slot,
+        label: label.to_owned(),
+    };
+    let old = operator.preview(&change)?;
+    broker.relabel(slot, label).ok_or(EditError::NoSuchTarget)?;
+    Ok(Edit {
+        generation: broker.generation(),
+        old,
+    })
+}
+
 fn permitted(
     broker: &Broker,
-    administrator: bool,
-    peer: &Peer,
+    caller: &Caller,
     request: &EditRequest,
 ) -> Result<(), (Exit, String)> {
     let failed = |error: EditFailure| (error.exit(), error.to_string());
@@ -128,10 +166,10 @@ fn permitted(
         let error = EditError::NoSuchTarget;
         return Err(failed(EditFailure::Edit { target, error }));
     }
-    if administrator {
+    if caller.administrator {
         return Ok(());
     }
-    rights::check(broker, peer.uid, &request.change)
+    rights::check(broker, caller, &request.change)
         .map_err(|why| (Exit::NotPermitted, format!("{}: {why}", request.target)))
 }
 
@@ -141,7 +179,8 @@ fn concerned(change: &Change) -> Option<SlotId> {
         Change::ProcessQuota { slot, .. }
         | Change::ProcessQuotas { slot, .. }
         | Change::ProcessShare { slot, .. }
-        | Change::Trace { slot, .. } => Some(*slot),
+        | Change::Trace { slot, .. }
+        | Change::Label { slot, .. } => Some(*slot),
         _ => None,
     }
 }

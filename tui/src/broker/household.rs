@@ -7,10 +7,16 @@ use shm_layout::{Identity, Vouched, procfs, text};
 use crate::host::pids;
 use crate::text::cgroups;
 
-/// Who a process is. Its label is its own choice, as far as it shows. `None` where the process is gone.
-pub fn look(pid: u32, uid: u32, gid: u32, label: &str) -> Option<(Identity, Vouched)> {
-    let label: String = label.chars().filter(|c| !text::is_hidden(*c)).collect();
-    let identity = Identity::of_process(pid, uid, &label)?;
+/// A label that a process chose, as far as it shows.
+pub fn label(chosen: &str) -> String {
+    let mut label: String = chosen.chars().filter(|c| !text::is_hidden(*c)).collect();
+    label.truncate(label.floor_char_boundary(text::LONGEST_LABEL));
+    label
+}
+
+/// Who a process is, but for its label. `None` where the process is gone.
+pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
+    let identity = Identity::of_process(pid, uid, "")?;
     // Of several hierarchies not every one has it.
     let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let mut paths = cgroups
@@ -85,8 +91,9 @@ mod tests {
 
     #[test]
     fn this_process_is_still_itself_and_has_no_hidden_label() {
-        let (identity, vouched) = look(std::process::id(), 0, 0, "a\u{1b}[2Jb\n").expect("we live");
-        assert_eq!(identity.label, "a[2Jb");
+        let (_, vouched) = look(std::process::id(), 0, 0).expect("we live");
+        assert_eq!(label("a\u{1b}[2Jb\n"), "a[2Jb");
+        assert_eq!(label(&"ü".repeat(50)), "ü".repeat(31));
         assert!(is_still(&vouched));
         let other = Vouched {
             start_time: 1,

@@ -7,17 +7,37 @@ use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
 use shm_layout::{Change, QuotaValue, Set, SlotId, Snapshot, clock, snapshot};
 
+use super::standpoint::Standpoint;
+
 /// Why an edit is not permitted, as the end of a sentence.
 pub type Denied = String;
 
-/// Whether a caller may make any edit.
-pub fn is_administrator(peer: &Peer, admins: Option<u32>) -> bool {
-    let member = |group| peer.gid == group || peer.groups.contains(&group);
-    peer.uid == 0 || admins.is_some_and(member)
+/// Who asks, and from where.
+pub struct Caller {
+    uid: u32,
+    /// May make any edit.
+    pub administrator: bool,
+    from: Standpoint,
+}
+
+impl Caller {
+    /// `None` where the caller is gone.
+    ///
+    /// Root in a container has the number 0 and takes any group it likes: neither makes it an administrator.
+    pub fn of(peer: &Peer, admins: Option<u32>) -> Option<Self> {
+        let from = Standpoint::of(peer)?;
+        let member = |group| peer.gid == group || peer.groups.contains(&group);
+        let root = peer.uid == 0 && from.rules_the_machine;
+        Some(Self {
+            uid: peer.uid,
+            administrator: root || from.at_home && admins.is_some_and(member),
+            from,
+        })
+    }
 }
 
 /// Whether a caller who is no administrator may make this edit.
-pub fn check(broker: &Broker, uid: u32, change: &Change) -> Result<(), Denied> {
+pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), Denied> {
     match change {
         Change::ProcessQuota {
             slot,
@@ -25,7 +45,7 @@ pub fn check(broker: &Broker, uid: u32, change: &Change) -> Result<(), Denied> {
             value,
             until: None,
         } => {
-            own(broker, uid, *slot)?;
+            own(broker, caller, *slot)?;
             let now = snapshot(broker.segments(), clock::now());
             lowers(&now, *slot, *device, *value)
         }
@@ -40,7 +60,7 @@ pub fn check(broker: &Broker, uid: u32, change: &Change) -> Result<(), Denied> {
             evict: _,
             paused,
         } => {
-            own(broker, uid, *slot)?;
+            own(broker, caller, *slot)?;
             match paused {
                 Set::To(true) => Ok(()),
                 _ if broker.is_held(*slot) => {
@@ -49,19 +69,22 @@ pub fn check(broker: &Broker, uid: u32, change: &Change) -> Result<(), Denied> {
                 _ => Ok(()),
             }
         }
+        Change::Label { slot, .. } => own(broker, caller, *slot),
         _ => Err(YOURS.into()),
     }
 }
 
-const YOURS: &str = "you may lower the quota of your own processes, pause and resume them; ask an administrator for other changes";
+const YOURS: &str = "you may lower the quota of your own processes, pause, resume and name them; ask an administrator for other changes";
 
-/// That the process of a slot is this user's.
-fn own(broker: &Broker, uid: u32, slot: SlotId) -> Result<(), Denied> {
-    let (who, _) = broker.who(slot).ok_or("the process has ended")?;
-    if who.uid == uid {
-        Ok(())
-    } else {
-        Err(format!("the process belongs to another user; {YOURS}"))
+/// That the process of a slot is this user's: in a container, of this container.
+fn own(broker: &Broker, caller: &Caller, slot: SlotId) -> Result<(), Denied> {
+    let (who, vouched) = broker.who(slot).ok_or("the process has ended")?;
+    if who.uid != caller.uid {
+        return Err(format!("the process belongs to another user; {YOURS}"));
+    }
+    match caller.from.reaches(&who, &vouched) {
+        true => Ok(()),
+        false => Err("the process is outside of the container that you are in".into()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The broker's one thread.
 
+mod answers;
+
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,14 +19,14 @@ use shm_layout::broker::{Broker, Limits};
 use shm_layout::peer::{Peer, has_ended};
 use shm_layout::socket::{Connection, send};
 use shm_layout::text::PathText as _;
-use shm_layout::wire::{self, Field, Message, Verb};
-use shm_layout::{ABI_VERSION, SlotId, locate::SYSTEM_DIR};
+use shm_layout::wire::{self, Message, Verb};
+use shm_layout::{SlotId, locate::SYSTEM_DIR};
 
 use super::clients::Clients;
 use super::reaping::Reaping;
-use super::{edits, household, socket};
+use super::{household, socket};
 use crate::edit::audit::{AuditLog, SYSTEM_LOGS};
-use crate::text::exit::{Exit, Failure};
+use crate::text::exit::Failure;
 
 /// How a broker is run.
 #[derive(Debug, Clone)]
@@ -199,14 +201,19 @@ impl Server {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         let mut round = Instant::now() + ROUND;
+        // Something was done since the last round.
+        let mut busy = true;
         loop {
             let now = Instant::now();
             let next_client = self.clients.sweep(now);
+            let watches = self.tenants.iter().any(Option::is_some);
             if now >= round {
                 self.look_around();
+                self.broker.settle();
+                busy = false;
                 round = now + ROUND;
             }
-            let next_round = self.tenants.iter().any(Option::is_some).then_some(round);
+            let next_round = (watches || busy).then_some(round);
             let until = next_client.into_iter().chain(next_round).min();
             let left = until.map(|until| until.saturating_duration_since(now));
             let timeout = left.and_then(|left| {
@@ -219,6 +226,11 @@ impl Server {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
+            if !busy && !events.is_empty() && !watches {
+                // The rounds were over.
+                round = Instant::now() + ROUND;
+            }
+            busy |= !events.is_empty();
             for event in &events {
                 let about = event.data.u64();
                 match about {
@@ -300,130 +312,16 @@ impl Server {
             self.clients.let_go(number);
         }
         self.over = over && sent.is_ok();
-    }
-
-    fn answer(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
-        let alone = |message| (message, Vec::new());
-        match message.verb {
-            Verb::Open => self.open(number, message),
-            Verb::Register => alone(self.register(number, message)),
-            Verb::Edit => alone(self.edit(number, message)),
-            Verb::Status => alone(self.status()),
-            Verb::Upgrade => self.hand_over(number),
-            Verb::Done | Verb::Refused => alone(Message::refused("an answer was not asked for")),
-        }
-    }
-
-    fn open(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
-        let theirs: u32 = message.number(Field::Abi).unwrap_or(0);
-        if theirs != ABI_VERSION {
-            let why = format!(
-                "this program's gpushare uses layout version {theirs} and the broker of this machine version {ABI_VERSION}; \
-                 use the library, the tools and the broker of one release"
-            );
-            return (Message::refused(why), Vec::new());
-        }
-        let write = message.text(Field::Access) == Some(wire::WORKLOAD);
-        let files = match self.broker.descriptions(write) {
-            Ok(files) => files.map(OwnedFd::from),
-            Err(error) => {
-                let why = format!("the broker cannot hand out the segments: {error}");
-                return (Message::refused(why), Vec::new());
-            }
-        };
-        if let Some(client) = self.clients.get(number) {
-            client.opened = write;
-        }
-        let answer = Message::new(Verb::Done).with(Field::Abi, ABI_VERSION);
-        (answer, files.into())
-    }
-
-    fn register(&mut self, number: u64, message: &Message) -> Message {
-        let Some(client) = self.clients.get(number).filter(|client| client.opened) else {
-            return Message::refused("ask for the segments first");
-        };
-        let peer = &client.peer;
-        let (pid, uid) = (peer.pid, peer.uid);
-        let label = message.text(Field::Label).unwrap_or_default();
-        let who = household::look(pid, uid, peer.gid, label);
-        // What was read of its number is its own as long as it has not ended.
-        let process = peer.process.try_clone();
-        let (Some((who, vouched)), Ok(process), false) = (who, process, peer.has_ended()) else {
-            return Message::refused("the process that asked has ended");
-        };
-        self.clear_earlier(pid);
-        let group = message.text(Field::Group);
-        match self.broker.assign(&who, &vouched, group) {
-            Err(why) => Message::refused(why.0),
-            Ok((slot, member)) => {
-                self.watch(slot, pid, process);
-                Message::new(Verb::Done)
-                    .with(Field::Slot, slot.index)
-                    .with(Field::Epoch, slot.epoch)
-                    .with(Field::Member, member)
-            }
-        }
-    }
-
-    /// A process that registers anew has become another program: what it had before is given back.
-    fn clear_earlier(&mut self, pid: u32) {
-        let tenants = self.tenants.iter_mut().flatten();
-        for tenant in tenants.filter(|tenant| tenant.pid == pid && !tenant.leaving) {
-            if self.broker.has_let_go(tenant.slot, pid) {
-                tenant.leave(&self.poll, &self.reaping);
-            }
-        }
-    }
-
-    fn edit(&mut self, number: u64, message: &Message) -> Message {
-        let words = message.text(Field::Json).unwrap_or_default();
-        let Some(uid) = self.clients.get(number).map(|client| client.peer.uid) else {
-            return Message::refused("the client has gone");
-        };
-        if uid != 0 && !self.clients.may_ask(uid, Instant::now()) {
-            let why = "too many edits in a short time; try again in a second";
-            return edits::refusal(Exit::Failed, why.to_owned());
-        }
-        let Some(client) = self.clients.get(number) else {
-            return Message::refused("the client has gone");
-        };
-        edits::make(
-            &self.broker,
-            &self.log,
-            self.options.admins,
-            &client.peer,
-            words,
-        )
-    }
-
-    fn status(&self) -> Message {
-        let mut faults = Vec::new();
-        if !self.broker.is_tight() {
-            faults.push("root in a container may write the settings: the kernel allows no read-only mount (5.12 does)");
-        }
-        Message::new(Verb::Done)
-            .with(Field::Abi, ABI_VERSION)
-            .with(Field::Release, env!("CARGO_PKG_VERSION"))
-            .with(Field::Pid, std::process::id())
-            .with(
-                Field::Json,
-                serde_json::to_string(&faults).unwrap_or_default(),
-            )
-    }
-
-    fn hand_over(&mut self, number: u64) -> (Message, Vec<OwnedFd>) {
-        if self
-            .clients
-            .get(number)
-            .is_none_or(|client| client.peer.uid != 0)
+        if let Some(client) = self.clients.get(number)
+            && client.asks_next()
         {
-            let why = "only root may take over from a broker".to_owned();
-            return (edits::refusal(Exit::NotPermitted, why), Vec::new());
-        }
-        let state = self.broker.state().try_clone_to_owned();
-        match (state, self.listener.try_clone()) {
-            (Ok(state), Ok(listener)) => (Message::new(Verb::Upgrade), vec![state, listener]),
-            (Err(error), _) | (_, Err(error)) => (Message::refused(error), Vec::new()),
+            // It will ask for a slot, and looks at what it was handed meanwhile.
+            let Peer { pid, uid, gid, .. } = *client.peer;
+            client.known = household::look(pid, uid, gid);
+            if self.tenants.iter().all(Option::is_none) {
+                // No round was made since the last one left.
+                self.look_around();
+            }
         }
     }
 

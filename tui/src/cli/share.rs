@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use shm_layout::{Boost, Set, SlotId};
+use shm_layout::{Boost, Change, Set, SlotId};
 
 use super::edits::EditOptions;
 use super::{Done, evictions, segments};
@@ -21,7 +21,7 @@ use crate::text::exit::{Exit, Failure};
 pub struct SetArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
-    /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME, evict-after=TIME|never; the value inherit unsets one
+    /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME, evict-after=TIME|never; the value inherit unsets one; name=LABEL where a broker serves
     #[arg(required = true, value_name = "KEY=VALUE")]
     values: Vec<String>,
     /// Boost: the priority holds for this time and then reverts by itself
@@ -89,7 +89,19 @@ pub fn boost(args: &BoostArgs, out: &mut dyn Write) -> Done {
 
 pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let mut share = ShareEdit::default();
-    for value in &args.values {
+    let mut names = args
+        .values
+        .iter()
+        .filter_map(|value| value.strip_prefix("name="));
+    let name = names.next();
+    if names.next().is_some() {
+        return Err(Failure::usage("name= is given twice"));
+    }
+    for value in args
+        .values
+        .iter()
+        .filter(|value| !value.starts_with("name="))
+    {
         share.read(value)?;
     }
     if let Some(duration) = &args.duration {
@@ -99,7 +111,17 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         };
         (share.priority, share.boost) = (Set::Keep, Set::To(Boost { priority, until_ns }));
     }
-    edit(&args.target, share, &args.edit, out).map(|_| Exit::Done)
+    if share != ShareEdit::default() {
+        edit(&args.target, share, &args.edit, out)?;
+    }
+    if let Some(label) = name {
+        let change = |slot| Change::Label {
+            slot,
+            label: label.to_owned(),
+        };
+        edit_each(&args.target, change, &args.edit, out)?;
+    }
+    Ok(Exit::Done)
 }
 
 pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
@@ -135,6 +157,15 @@ fn edit(
     options: &EditOptions,
     out: &mut dyn Write,
 ) -> Result<Vec<SlotId>, Failure> {
+    edit_each(target, |slot| share.change(slot), options, out)
+}
+
+fn edit_each(
+    target: &str,
+    change: impl Fn(SlotId) -> Change,
+    options: &EditOptions,
+    out: &mut dyn Write,
+) -> Result<Vec<SlotId>, Failure> {
     let target: Target = target.parse().map_err(Failure::usage)?;
     let dir = segments::dir()?;
     let sample = segments::sample_to_edit(&dir)?;
@@ -142,7 +173,7 @@ fn edit(
     let slots = chosen.iter().map(|chosen| chosen.slot).collect();
     let requests = chosen.into_iter().map(|chosen| EditRequest {
         target_start_time: Some(chosen.start_time),
-        ..EditRequest::new(share.change(chosen.slot), chosen.title, Place::Ctl)
+        ..EditRequest::new(change(chosen.slot), chosen.title, Place::Ctl)
             .because(options.reason.clone())
     });
     options.submit(&segments::editor(&dir), requests.collect(), &sample, out)?;

@@ -78,6 +78,8 @@ pub fn summary(change: &Change) -> String {
         Change::Trace {
             on: Some(records), ..
         } => format!("trace of {records} records"),
+        Change::Label { label, .. } if label.is_empty() => "no name".into(),
+        Change::Label { label, .. } => format!("name {label}"),
     }
 }
 
@@ -107,7 +109,8 @@ pub fn same_subject(one: &Change, other: &Change) -> bool {
             },
         ) => slot == s && (device == d || device.is_none() || d.is_none()),
         (Change::ProcessShare { slot, .. }, Change::ProcessShare { slot: s, .. })
-        | (Change::Trace { slot, .. }, Change::Trace { slot: s, .. }) => slot == s,
+        | (Change::Trace { slot, .. }, Change::Trace { slot: s, .. })
+        | (Change::Label { slot, .. }, Change::Label { slot: s, .. }) => slot == s,
         (Change::Policy { device, .. }, Change::Policy { device: d, .. }) => device == d,
         (Change::DeviceLimit { uuid, .. }, Change::DeviceLimit { uuid: u, .. }) => uuid == u,
         (Change::DeviceMemory { device, .. }, Change::DeviceMemory { device: d, .. }) => {

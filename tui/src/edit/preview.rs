@@ -32,7 +32,8 @@ fn concerns(change: &Change, process: &ProcessSample, sample: &Sample) -> bool {
         Change::ProcessQuota { slot, .. }
         | Change::ProcessQuotas { slot, .. }
         | Change::ProcessShare { slot, .. }
-        | Change::Trace { slot, .. } => is(slot),
+        | Change::Trace { slot, .. }
+        | Change::Label { slot, .. } => is(slot),
         Change::Policy { device: None, .. } | Change::DeviceMemory { device: None, .. } => true,
         Change::Policy {
             device: Some(uuid), ..

@@ -23,6 +23,9 @@ impl Place {
     }
 }
 
+/// What a reader of the log has the patience for.
+const LONGEST_REASON: usize = 500;
+
 /// One edit, and what the audit log should know about it.
 #[derive(Debug, Clone)]
 pub struct EditRequest {
@@ -59,13 +62,19 @@ impl EditRequest {
         self
     }
 
-    /// What is wrong with the reason, if a character of it does not show: others will read it.
+    /// What is wrong with the reason, if it is long or a character of it does not show: others will read it.
     pub fn fault(&self) -> Option<EditError> {
         let reason = self.reason.as_deref().unwrap_or_default();
-        let error = text::visible(reason).err()?;
+        let why = match text::visible(reason) {
+            Err(error) => error.to_string(),
+            Ok(()) if reason.len() > LONGEST_REASON => {
+                format!("must have {LONGEST_REASON} bytes at most")
+            }
+            Ok(()) => return None,
+        };
         Some(EditError::Invalid {
             field: "reason",
-            why: error.to_string(),
+            why,
         })
     }
 }

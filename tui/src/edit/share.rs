@@ -29,7 +29,7 @@ pub struct ShareEdit {
 }
 
 /// The keys, as a message names them.
-const KEYS: &str = "weight=, priority=, cap=, on-full= or evict-after=";
+const KEYS: &str = "weight=, priority=, cap=, on-full=, evict-after= or name=";
 
 impl ShareEdit {
     /// The edit for one process.

@@ -51,7 +51,8 @@ pub fn foresee(data: &Data, change: &Change) -> Vec<Check> {
         | Change::DeviceLimit { .. }
         | Change::DeviceMemory { .. }
         | Change::Rule { .. }
-        | Change::Group { .. } => Vec::new(),
+        | Change::Group { .. }
+        | Change::Label { .. } => Vec::new(),
     }
 }
 

@@ -1,0 +1,147 @@
+//! What each message gets.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use shm_layout::ABI_VERSION;
+use shm_layout::wire::{self, Field, Message, Verb};
+
+use super::super::rights::Caller;
+use super::super::standpoint::Standpoint;
+use super::super::{edits, household};
+use super::Server;
+use crate::text::exit::Exit;
+
+impl Server {
+    /// What a message gets, and the descriptors that go with it.
+    pub(super) fn answer(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
+        let alone = |message| (message, Vec::new());
+        match message.verb {
+            Verb::Open => self.open(number, message),
+            Verb::Register => alone(self.register(number, message)),
+            Verb::Edit => alone(self.edit(number, message)),
+            Verb::Status => alone(self.status()),
+            Verb::Upgrade => self.hand_over(number),
+            Verb::Done | Verb::Refused => alone(Message::refused("an answer was not asked for")),
+        }
+    }
+
+    fn open(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
+        let theirs: u32 = message.number(Field::Abi).unwrap_or(0);
+        if theirs != ABI_VERSION {
+            let why = format!(
+                "this program's gpushare uses layout version {theirs} and the broker of this machine version {ABI_VERSION}; \
+                 use the library, the tools and the broker of one release"
+            );
+            return (Message::refused(why), Vec::new());
+        }
+        let write = message.text(Field::Access) == Some(wire::WORKLOAD);
+        let files = match self.broker.descriptions(write) {
+            Ok(files) => files.map(OwnedFd::from),
+            Err(error) => {
+                let why = format!("the broker cannot hand out the segments: {error}");
+                return (Message::refused(why), Vec::new());
+            }
+        };
+        if let Some(client) = self.clients.get(number) {
+            client.opened = write;
+        }
+        let answer = Message::new(Verb::Done).with(Field::Abi, ABI_VERSION);
+        (answer, files.into())
+    }
+
+    fn register(&mut self, number: u64, message: &Message) -> Message {
+        let Some(client) = self.clients.get(number).filter(|client| client.opened) else {
+            return Message::refused("ask for the segments first");
+        };
+        let known = client.known.take();
+        let peer = &client.peer;
+        let pid = peer.pid;
+        let who = known.or_else(|| household::look(pid, peer.uid, peer.gid));
+        // What was read of its number is its own as long as it has not ended.
+        let process = peer.process.try_clone();
+        let (Some((mut who, vouched)), Ok(process), false) = (who, process, peer.has_ended())
+        else {
+            return Message::refused("the process that asked has ended");
+        };
+        who.label = household::label(message.text(Field::Label).unwrap_or_default());
+        self.clear_earlier(pid);
+        let group = message.text(Field::Group);
+        match self.broker.assign(&who, &vouched, group) {
+            Err(why) => Message::refused(why.0),
+            Ok((slot, member)) => {
+                self.watch(slot, pid, process);
+                Message::new(Verb::Done)
+                    .with(Field::Slot, slot.index)
+                    .with(Field::Epoch, slot.epoch)
+                    .with(Field::Member, member)
+            }
+        }
+    }
+
+    /// A process that registers anew has become another program: what it had before is given back.
+    fn clear_earlier(&mut self, pid: u32) {
+        let tenants = self.tenants.iter_mut().flatten();
+        for tenant in tenants.filter(|tenant| tenant.pid == pid && !tenant.leaving) {
+            if self.broker.has_let_go(tenant.slot, pid) {
+                tenant.leave(&self.poll, &self.reaping);
+            }
+        }
+    }
+
+    fn edit(&mut self, number: u64, message: &Message) -> Message {
+        let words = message.text(Field::Json).unwrap_or_default();
+        let Some(client) = self.clients.get(number) else {
+            return Message::refused("the client has gone");
+        };
+        let peer = Arc::clone(&client.peer);
+        let Some(caller) = Caller::of(&peer, self.options.admins) else {
+            return Message::refused("the process that asked has ended");
+        };
+        let now = Instant::now();
+        if !caller.administrator && !self.clients.may_ask(peer.uid, now) {
+            let why = "too many edits in a short time; try again in a few seconds";
+            return edits::refusal(Exit::Failed, why.to_owned());
+        }
+        let clients = &mut self.clients;
+        let told = || match caller.administrator {
+            true => Some(0),
+            false => clients.may_be_told(peer.uid, now),
+        };
+        edits::make(&self.broker, &self.log, &caller, &peer, words, told)
+    }
+
+    fn status(&self) -> Message {
+        let mut faults = Vec::new();
+        if !self.broker.is_tight() {
+            faults.push("root in a container may write the settings: the kernel allows no read-only mount (5.12 does)");
+        }
+        Message::new(Verb::Done)
+            .with(Field::Abi, ABI_VERSION)
+            .with(Field::Release, env!("CARGO_PKG_VERSION"))
+            .with(Field::Pid, std::process::id())
+            .with(
+                Field::Json,
+                serde_json::to_string(&faults).unwrap_or_default(),
+            )
+    }
+
+    fn hand_over(&mut self, number: u64) -> (Message, Vec<OwnedFd>) {
+        let peer = self
+            .clients
+            .get(number)
+            .map(|client| Arc::clone(&client.peer));
+        let root =
+            peer.and_then(|peer| Some(peer.uid == 0 && Standpoint::of(&peer)?.rules_the_machine));
+        if root != Some(true) {
+            let why = "only root may take over from a broker".to_owned();
+            return (edits::refusal(Exit::NotPermitted, why), Vec::new());
+        }
+        let state = self.broker.state().try_clone_to_owned();
+        match (state, self.listener.try_clone()) {
+            (Ok(state), Ok(listener)) => (Message::new(Verb::Upgrade), vec![state, listener]),
+            (Err(error), _) | (_, Err(error)) => (Message::refused(error), Vec::new()),
+        }
+    }
+}

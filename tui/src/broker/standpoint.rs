@@ -1,0 +1,74 @@
+//! From where a client asks. In a container without a user namespace there is a root who is no more than a tenant, and who
+//! takes any user's and any group's number: a number alone says little of who is in there.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use shm_layout::peer::Peer;
+use shm_layout::{Identity, Vouched, procfs};
+
+use super::household;
+
+/// CAP_SYS_ADMIN in the kernel's sets.
+const SYS_ADMIN: u64 = 1 << 21;
+
+/// Where a client stands.
+#[derive(Debug)]
+pub struct Standpoint {
+    /// It may do what makes root root (CAP_SYS_ADMIN, in the broker's user namespace).
+    pub rules_the_machine: bool,
+    /// It is in no container: it has the broker's user and pid namespace and the broker's root directory.
+    pub at_home: bool,
+    pid_ns: u64,
+    container: String,
+}
+
+impl Standpoint {
+    /// `None` where the client is gone.
+    pub fn of(peer: &Peer) -> Option<Self> {
+        let (who, vouched) = household::look(peer.pid, peer.uid, peer.gid)?;
+        let (theirs, ours) = (Place::of(&peer.pid.to_string())?, Place::of("self")?);
+        // What was read of its number is its own as long as it has not ended.
+        if peer.has_ended() {
+            return None;
+        }
+        let same_users = theirs.user_ns == ours.user_ns;
+        Some(Self {
+            // A broker that lacks the right itself cannot ask for it.
+            rules_the_machine: same_users && theirs.rights & SYS_ADMIN >= ours.rights & SYS_ADMIN,
+            at_home: same_users && theirs.pid_ns == ours.pid_ns && theirs.root == ours.root,
+            pid_ns: who.pid_ns,
+            container: vouched.container,
+        })
+    }
+
+    /// Whether a process of the same user is one that it may call its own.
+    pub fn reaches(&self, who: &Identity, vouched: &Vouched) -> bool {
+        self.at_home || (who.pid_ns, &vouched.container) == (self.pid_ns, &self.container)
+    }
+}
+
+/// What tells a container from the machine.
+struct Place {
+    user_ns: u64,
+    pid_ns: u64,
+    root: (u64, u64),
+    rights: u64,
+}
+
+impl Place {
+    fn of(process: &str) -> Option<Self> {
+        let at = |name: &str| fs::metadata(format!("/proc/{process}/{name}")).ok();
+        let root = at("root")?;
+        let status = procfs::text(format!("/proc/{process}/status")).ok()?;
+        let rights = status
+            .lines()
+            .find_map(|line| line.strip_prefix("CapPrm:"))?;
+        Some(Self {
+            user_ns: at("ns/user")?.ino(),
+            pid_ns: at("ns/pid")?.ino(),
+            root: (root.dev(), root.ino()),
+            rights: u64::from_str_radix(rights.trim(), 16).ok()?,
+        })
+    }
+}
