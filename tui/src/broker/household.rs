@@ -10,7 +10,9 @@ use crate::text::cgroups;
 /// A label that a process chose, as far as it shows.
 pub fn label(chosen: &str) -> String {
     let mut label: String = chosen.chars().filter(|c| !text::is_hidden(*c)).collect();
-    label.truncate(label.floor_char_boundary(text::LONGEST_LABEL));
+    while label.len() > text::LONGEST_LABEL {
+        label.pop();
+    }
     label
 }
 
