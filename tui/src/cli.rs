@@ -4,6 +4,7 @@
 //! returns how it ended. A [`Failure`] is printed once, here, as one sentence on standard error,
 //! and becomes the exit code.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ mod advise;
 mod apply;
 mod audit;
 mod cdi;
+mod compat;
 mod demo;
 mod doctor;
 mod documents;
@@ -101,6 +103,7 @@ enum Verb {
     Serve(serve::Args),
     #[command(subcommand)]
     Cdi(cdi::Verb),
+    Compat(compat::Args),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
@@ -116,6 +119,10 @@ pub fn main() -> ExitCode {
     if let Some(code) = guard::asked(std::env::args_os()) {
         return ExitCode::from(code);
     }
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some((role, path)) = compat::called(&words) {
+        return end(|out| role(&path, &words[1..], out));
+    }
     let read = command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
@@ -123,8 +130,13 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return Exit::of_words(&error).into(),
     };
+    end(|out| dispatch(cli.verb, out))
+}
+
+/// Does it, and says how it ended.
+fn end(work: impl FnOnce(&mut dyn Write) -> Done) -> ExitCode {
     let mut out = Plain::new(io::stdout().lock());
-    let done = dispatch(cli.verb, &mut out).and_then(|exit| {
+    let done = work(&mut out).and_then(|exit| {
         out.flush()?;
         Ok(exit)
     });
@@ -167,6 +179,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Experiment(args) => experiment::run(&args, out),
         Verb::Cdi(verb) => cdi::run(&verb, out),
         Verb::Serve(args) => serve::run(&args, out),
+        Verb::Compat(args) => compat::run(&args, out),
         Verb::Init(args) => init::run(&args, out),
         Verb::Completions(args) => documents::completions(&args, out),
         Verb::Man(args) => documents::man(&args, out),

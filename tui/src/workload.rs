@@ -1,7 +1,9 @@
 //! Programs under gpushare: how one is started, on which device, and how several are staged.
 
 pub mod demo;
+pub mod exclusive;
 pub mod experiment;
+pub mod facts;
 pub mod launch;
 pub mod leftovers;
 pub mod picking;

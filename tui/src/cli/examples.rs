@@ -51,6 +51,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("serve", "gpushare serve --group gpu-users --admin-group wheel"),
     ("cdi", "gpushare cdi generate -o /etc/cdi/gpushare.json"),
     ("cdi generate", "gpushare cdi generate -o /etc/cdi/gpushare.json"),
+    ("compat", "gpushare compat /usr/local/bin"),
     ("init", "gpushare init --group gpu-users"),
     ("completions", "gpushare completions bash"),
     ("man", "gpushare man --dir man1"),

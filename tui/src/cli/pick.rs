@@ -14,10 +14,14 @@ use super::{Done, json, note, segments};
 use crate::edit::targets;
 use crate::sample::keys::object;
 use crate::sample::{DeviceSample, Nvml, SCHEMA_VERSION};
+use crate::source::live::Live;
+use crate::source::nvml::Watch;
 use crate::text::exit::{Exit, Failure};
 use crate::text::units::{self, short_size};
 use crate::text::uuids;
-use crate::workload::picking::{self, Candidate};
+use crate::workload::exclusive;
+use crate::workload::facts::Facts;
+use crate::workload::picking::{self, Candidate, Choice, Wanted};
 
 /// Print the UUID of the least busy device and hold a short claim on it
 ///
@@ -31,6 +35,12 @@ pub struct Args {
     /// Only pick a device with this much free memory
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
+    /// Only pick a device that no process uses and no other pick has just chosen
+    #[arg(long)]
+    free: bool,
+    /// Pick any of the devices that may be picked instead of the least busy one
+    #[arg(long)]
+    random: bool,
     /// Show how busy each device is and why one was chosen
     #[arg(long)]
     explain: bool,
@@ -75,9 +85,55 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
         return Ok(Exit::Done);
     }
+    let request = Request {
+        gpu: args.gpu.as_deref(),
+        bytes: wanted,
+        free: args.free,
+        random: args.random,
+        choice: Choice::standing(dir.mode)?,
+    };
+    let picked = pick(&dir, &request)?;
+    write(args, &picked, out)?;
+    Ok(Exit::Done)
+}
+
+/// What is to be picked.
+#[derive(Debug, Default)]
+pub struct Request<'a> {
+    /// This device.
+    pub gpu: Option<&'a str>,
+    /// With so much free memory.
+    pub bytes: Option<u64>,
+    /// Without any process.
+    pub free: bool,
+    /// Any of them.
+    pub random: bool,
+    /// What counts how much.
+    pub choice: Choice,
+}
+
+/// What was picked.
+pub struct Picked {
+    candidates: Vec<Candidate>,
+    chosen: usize,
+    unclaimed_because: Option<String>,
+    facts: Facts,
+}
+
+impl Picked {
+    /// The device's UUID.
+    pub fn uuid(&self) -> &str {
+        &self.candidates[self.chosen].uuid
+    }
+}
+
+/// Picks a device and claims it for a moment.
+pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> {
     // No other pick may read the figures between this reading and its claim, or both choose the same device.
     let _turn = take_turn(&dir.path);
-    let sample = segments::sample(&dir)?;
+    let facts = Facts::get(&dir.path, request.choice.bounds);
+    let mut live = Live::with(&dir.path, Watch::told(facts.look.clone()));
+    let sample = segments::look(&mut live)?;
     if sample.devices.is_empty() {
         let nvml = match &sample.nvml {
             Nvml::Missing(why) => format!(" ({why})"),
@@ -87,17 +143,30 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
             "found no GPU: NVML lists none{nvml} and no program has used one; gpushare doctor shows why"
         )));
     }
-    let named = args
+    let named = request
         .gpu
-        .as_deref()
         .map(|gpu| targets::device(gpu, &sample))
         .transpose()?;
     let allowed = picking::allowed()?;
-    let candidates = picking::candidates(&sample, wanted, allowed.as_deref());
-    let chosen = picking::choose(&candidates, named, wanted)?;
-    let unclaimed_because = claim(&dir, &sample.devices[chosen]).err();
-    write(args, &candidates, chosen, unclaimed_because, out)?;
-    Ok(Exit::Done)
+    let uuids = sample.devices.iter().map(|device| &device.uuid);
+    let wanted = Wanted {
+        bytes: request.bytes,
+        allowed: allowed.as_deref(),
+        free: request.free,
+        exclusive: uuids
+            .filter(|uuid| exclusive::is_held(&dir.path, uuid))
+            .cloned()
+            .collect(),
+    };
+    let candidates = picking::candidates(&sample, &wanted, &request.choice);
+    let chosen = picking::choose(&candidates, named, &wanted, request.random)?;
+    let unclaimed_because = claim(dir, &sample.devices[chosen]).err();
+    Ok(Picked {
+        candidates,
+        chosen,
+        unclaimed_because,
+        facts,
+    })
 }
 
 /// Waits for other picks to end, but not for a process that only holds the file's lock; without write permission
@@ -131,20 +200,20 @@ fn claim(dir: &SegmentDir, device: &DeviceSample) -> Result<(), String> {
     held.then_some(()).ok_or_else(full)
 }
 
-fn write(
-    args: &Args,
-    candidates: &[Candidate],
-    chosen: usize,
-    unclaimed_because: Option<String>,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+fn write(args: &Args, picked: &Picked, out: &mut dyn Write) -> Result<(), Failure> {
+    let (candidates, chosen) = (&picked.candidates, picked.chosen);
     if args.json {
-        let document = Document::of(candidates, chosen, unclaimed_because);
+        let document = Document::of(candidates, chosen, picked.unclaimed_because.clone());
         return json(out, &document).map(drop);
     }
     if args.explain {
         explain(candidates, chosen).write(&mut std::io::stderr())?;
-        if let Some(why) = unclaimed_because {
+        note(&format!(
+            "NVML's figures are {} ms old and were used {} times",
+            picked.facts.age().as_millis(),
+            picked.facts.uses()
+        ));
+        if let Some(why) = &picked.unclaimed_because {
             note(&format!(
                 "it is not claimed, so another pick at the same time may choose it too: {why}"
             ));

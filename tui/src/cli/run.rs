@@ -5,12 +5,17 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use super::{Done, apply, note};
 use crate::text::exit::{Exit, Failure};
+use crate::text::units;
+use crate::workload::exclusive;
 use crate::workload::launch::{Launch, Settings, wrong_value};
+use shm_layout::SegmentDir;
 use shm_layout::environment::Environment;
 
 mod segments;
@@ -40,6 +45,17 @@ pub struct Args {
     /// the environment, each process has room for N records instead of 262144.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Wait until a GPU may be had: one with the memory that --memory asks for, or with --exclusive one that no process uses
+    #[arg(long)]
+    wait: bool,
+    /// Give up after this time [default: wait as long as it takes]
+    #[arg(long, value_name = "TIME", requires = "wait")]
+    timeout: Option<String>,
+    /// Take a GPU that no process uses, and keep other picks away from it until the program ends
+    ///
+    /// It keeps away what asks gpushare pick or run --gpu auto. A program that is told to use the device uses it all the same.
+    #[arg(long)]
+    exclusive: bool,
     /// The program and its arguments
     #[arg(
         trailing_var_arg = true,
@@ -73,10 +89,7 @@ pub fn run(args: Args) -> Done {
     } else if let Some(full) = segments.full() {
         allow(settings, &full)?;
     }
-    if let Some(gpu) = &settings.gpu {
-        let uuid = pick(gpu, settings, &launch)?;
-        launch.show_only(&uuid);
-    }
+    let _held = choose(&args, &mut launch, segments.dir.as_ref())?;
     if let Some(dir) = &segments.dir {
         launch.join_mps(&dir.path, settings, &environment)?;
     }
@@ -152,17 +165,91 @@ fn fits(mut environment: Environment, settings: &Settings, launch: &Launch) -> R
     }
 }
 
+/// Shows the program the device for `--gpu`, waiting for one where that is asked for. What is returned keeps an exclusive one.
+fn choose(
+    args: &Args,
+    launch: &mut Launch,
+    dir: Option<&SegmentDir>,
+) -> Result<Option<File>, Failure> {
+    let wanted = args.settings.gpu.as_deref();
+    let gpu = match wanted {
+        None if !args.wait && !args.exclusive => return Ok(None),
+        None => "auto",
+        Some(gpu) => gpu,
+    };
+    let limit = args
+        .timeout
+        .as_deref()
+        .map(units::parse_duration)
+        .transpose();
+    let limit = limit.map_err(|error| wrong_value("--timeout", &error))?;
+    let limit = limit.map(Duration::from_nanos);
+    let begun = Instant::now();
+    loop {
+        let why = match try_one(gpu, args, launch, dir) {
+            Ok(held) => return Ok(held),
+            // What is full or taken may become free; what is not there will not.
+            Err(failure) if args.wait && failure.exit == Exit::Failed => failure,
+            Err(failure) => return Err(failure),
+        };
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            return Err(Failure {
+                sentence: format!("{} (waited {} s)", why.sentence, begun.elapsed().as_secs()),
+                ..why
+            });
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// How long a waiting run lies between two looks.
+const AGAIN: Duration = Duration::from_millis(250);
+
+fn try_one(
+    gpu: &str,
+    args: &Args,
+    launch: &mut Launch,
+    dir: Option<&SegmentDir>,
+) -> Result<Option<File>, Failure> {
+    let uuid = pick(gpu, &args.settings, launch, args.exclusive)?;
+    let held = match dir.filter(|_| args.exclusive) {
+        None if args.exclusive => {
+            return Err(Failure::not_permitted(
+                "--exclusive needs segments, and there are none",
+            ));
+        }
+        None => None,
+        Some(dir) => match exclusive::hold(&dir.path, &uuid) {
+            Ok(Some(held)) => Some(held),
+            Ok(None) => return Err(Failure::failed(format!("{uuid} was just taken by another"))),
+            Err(error) => {
+                return Err(Failure {
+                    sentence: format!("--exclusive cannot keep others away: {error}"),
+                    exit: Exit::NotPermitted,
+                });
+            }
+        },
+    };
+    launch.show_only(&uuid);
+    Ok(held)
+}
+
 /// The device for `--gpu`.
-fn pick(gpu: &str, settings: &Settings, launch: &Launch) -> Result<String, Failure> {
+fn pick(gpu: &str, settings: &Settings, launch: &Launch, free: bool) -> Result<String, Failure> {
     let memory = settings
         .memory
         .as_deref()
         .filter(|memory| crate::text::units::parse_size(memory).is_ok());
-    let output = match (gpu, memory) {
-        ("auto", None) => ask(&[], launch),
-        ("auto", Some(memory)) => ask(&["--memory", memory], launch),
-        _ => ask(&["--", gpu], launch),
-    }?;
+    let mut words = Vec::new();
+    if free {
+        words.push("--free");
+    }
+    match (gpu, memory) {
+        ("auto", None) => {}
+        ("auto", Some(memory)) => words.extend(["--memory", memory]),
+        _ => words.extend(["--", gpu]),
+    }
+    let output = ask(&words, launch)?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.status.success() && !said.is_empty() {
         return Ok(said);

@@ -52,6 +52,9 @@ pub struct Manifest {
     /// Rules, the first that matches holds. They take the place of all that are in force; without the key those stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Vec<RuleEntry>>,
+    /// How `gpushare pick` chooses; only in the standing settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pick: Option<Pick>,
     /// Settings of processes that run now.
     #[serde(skip_serializing)]
     pub process: Vec<Process>,
@@ -97,6 +100,24 @@ pub struct RuleEntry {
     pub on_full: Option<Value>,
     /// After which idle time they are evicted.
     pub evict_after: Option<Value>,
+}
+
+/// What a device's business is made of, for `gpushare pick`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Pick {
+    /// The worth of each claim of another pick; 0.5.
+    pub claims: Option<f64>,
+    /// Of each process in the lock's queue; 0.25.
+    pub queue: Option<f64>,
+    /// Of full utilisation; 1.
+    pub utilisation: Option<f64>,
+    /// Of full memory; 1.
+    pub memory: Option<f64>,
+    /// For how long NVML's figures may be used again; `1s`.
+    pub max_age: Option<String>,
+    /// For how many picks; 100.
+    pub max_uses: Option<u32>,
 }
 
 /// A process's settings.
@@ -170,6 +191,7 @@ impl Manifest {
             limit,
             group,
             rule,
+            pick: self.pick.or(below.pick),
             process: self.process,
         }
     }

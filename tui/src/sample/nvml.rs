@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::{Keys, object};
 
 /// One device by NVML.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Device {
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,

@@ -65,10 +65,17 @@ struct Open {
 impl Live {
     /// Watches the segments in `dir`, with NVML unless `use_nvml` is false.
     pub fn new(dir: &Path, use_nvml: bool) -> Self {
-        let nvml = match use_nvml {
-            true => nvml::Watch::start(dir, NVML_PACE),
-            false => nvml::Watch::off(),
-        };
+        Self::with(
+            dir,
+            match use_nvml {
+                true => nvml::Watch::start(dir, NVML_PACE),
+                false => nvml::Watch::off(),
+            },
+        )
+    }
+
+    /// Watches the segments in `dir`, with what this watch says of NVML.
+    pub fn with(dir: &Path, nvml: nvml::Watch) -> Self {
         Self {
             dir: dir.to_owned(),
             open: None,

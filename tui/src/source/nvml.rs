@@ -9,6 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 mod library;
 mod read;
 mod sleep;
@@ -19,7 +21,7 @@ use crate::sample::Nvml;
 pub use crate::sample::nvml::{Device, Figures, Process};
 
 /// What NVML said in one round.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Look {
     /// Whether it answers at all.
     pub state: Nvml,
@@ -60,6 +62,13 @@ impl Watch {
             shared: Arc::default(),
             _stop: None,
         }
+    }
+
+    /// What was said before, and nothing newer.
+    pub fn told(look: Look) -> Self {
+        let watch = Self::off();
+        watch.shared.store(look);
+        watch
     }
 
     /// Asks every `pace` from now on, using the library that [`choose`] finds for the segment directory.

@@ -1,29 +1,103 @@
 //! Which device is the least busy: what counts, and how much against the rest.
 //!
 //! A device is the busier the more claims of other picks it has, the longer its queue for the lock,
-//! the more it computes and the less memory is free. The worth of each is a constant below; the
+//! the more it computes and the less memory is free. The worth of each is a setting; the
 //! weights are rough on purpose, for the numbers they weigh are of a moment.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use shm_layout::Uuid;
 use shm_layout::text::PathText as _;
+use shm_layout::{Mode, Uuid};
 
+use crate::edit::manifest::Pick;
+use crate::edit::standing;
 use crate::sample::keys::object;
-use crate::sample::{DeviceSample, Nvml, Sample};
+use crate::sample::{DeviceSample, Holding, Nvml, ProcessSample, Sample};
 use crate::text::exit::Failure;
 use crate::text::files;
-use crate::text::units::human_size;
+use crate::text::units::{human_size, parse_duration};
 use crate::text::uuids;
+use crate::workload::facts::Bounds;
 use shm_layout::variables;
 
 const ALLOWED: &str = "/usr/local/share/gpus/ids";
 
-/// What one claim, one waiter, full utilisation and full memory are worth against each other.
-const CLAIM_WORTH: f64 = 0.5;
-const QUEUE_WORTH: f64 = 0.25;
-const UTILISATION_WORTH: f64 = 1.0;
-const MEMORY_WORTH: f64 = 1.0;
+/// What one claim, one waiter, full utilisation and full memory are worth against each other, and for how long what NVML
+/// said may be used: `[pick]` of the standing settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Of each other pick that has just chosen the device.
+    pub claims: f64,
+    /// Of each process that holds or waits for its lock.
+    pub queue: f64,
+    /// Of a device that always computes.
+    pub utilisation: f64,
+    /// Of a device without free memory.
+    pub memory: f64,
+    /// Of what NVML said.
+    pub bounds: Bounds,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            claims: 0.5,
+            queue: 0.25,
+            utilisation: 1.0,
+            memory: 1.0,
+            bounds: Bounds::default(),
+        }
+    }
+}
+
+impl Choice {
+    /// As the standing settings have it.
+    pub fn standing(mode: Mode) -> Result<Self, Failure> {
+        let found = standing::read(mode)?;
+        match found.and_then(|(manifest, _)| manifest.pick) {
+            Some(pick) => Self::of(&pick),
+            None => Ok(Self::default()),
+        }
+    }
+
+    fn of(pick: &Pick) -> Result<Self, Failure> {
+        let usual = Self::default();
+        let worth = |key: &str, said: Option<f64>, usual: f64| match said {
+            None => Ok(usual),
+            Some(worth) if (0.0..=1000.0).contains(&worth) => Ok(worth),
+            Some(worth) => Err(Failure::usage(format!(
+                "[pick] {key}: {worth} is not between 0 and 1000"
+            ))),
+        };
+        let age = pick.max_age.as_deref().map(parse_duration).transpose();
+        let age = age.map_err(|error| Failure::usage(format!("[pick] max-age: {error}")))?;
+        Ok(Self {
+            claims: worth("claims", pick.claims, usual.claims)?,
+            queue: worth("queue", pick.queue, usual.queue)?,
+            utilisation: worth("utilisation", pick.utilisation, usual.utilisation)?,
+            memory: worth("memory", pick.memory, usual.memory)?,
+            bounds: Bounds {
+                age: age.map_or(usual.bounds.age, Duration::from_nanos),
+                uses: pick.max_uses.unwrap_or(usual.bounds.uses),
+            },
+        })
+    }
+}
+
+/// Which devices may be chosen at all.
+#[derive(Debug, Default)]
+pub struct Wanted<'a> {
+    /// With so much free memory.
+    pub bytes: Option<u64>,
+    /// Of these.
+    pub allowed: Option<&'a [Uuid]>,
+    /// Without any process or claim.
+    pub free: bool,
+    /// Those that a program has for itself are left out; by UUID.
+    pub exclusive: Vec<String>,
+}
 
 object! {
     /// A device and how busy it is.
@@ -42,16 +116,11 @@ object! {
     }
 }
 
-/// Every device of the sample, with those excluded that have less than `wanted` bytes free or are
-/// not in the list of `allowed` ones.
-pub fn candidates(
-    sample: &Sample,
-    wanted: Option<u64>,
-    allowed: Option<&[Uuid]>,
-) -> Vec<Candidate> {
+/// Every device of the sample, with those excluded that are not `wanted`.
+pub fn candidates(sample: &Sample, wanted: &Wanted<'_>, choice: &Choice) -> Vec<Candidate> {
     let devices = sample.devices.iter().enumerate();
     devices
-        .map(|(gpu, device)| candidate(gpu, device, sample, wanted, allowed))
+        .map(|(gpu, device)| candidate(gpu, device, sample, wanted, choice))
         .collect()
 }
 
@@ -59,8 +128,8 @@ fn candidate(
     gpu: usize,
     device: &DeviceSample,
     sample: &Sample,
-    wanted: Option<u64>,
-    allowed: Option<&[Uuid]>,
+    wanted: &Wanted<'_>,
+    choice: &Choice,
 ) -> Candidate {
     let ledger: u64 = sample
         .processes
@@ -74,15 +143,25 @@ fn candidate(
     let queue = device.waiters.len() + usize::from(device.owner.is_some());
     let fraction = used as f64 / device.total_bytes.max(1) as f64;
     let utilisation = f64::from(device.nvml.util_percent.unwrap_or(0)) / 100.0;
-    let busy = f64::from(device.picks) * CLAIM_WORTH
-        + queue as f64 * QUEUE_WORTH
-        + utilisation * UTILISATION_WORTH
-        + fraction.min(1.0) * MEMORY_WORTH;
+    let busy = f64::from(device.picks) * choice.claims
+        + queue as f64 * choice.queue
+        + utilisation * choice.utilisation
+        + fraction.min(1.0) * choice.memory;
     let uuid = uuids::parse(&device.uuid);
-    let excluded = match (allowed, uuid, wanted) {
+    let used = |process: &&ProcessSample| process.on(gpu).is_some_and(Holding::is_used);
+    let users = sample.processes.iter().filter(used).count();
+    let excluded = match (wanted.allowed, uuid, wanted.bytes) {
         (Some(allowed), Some(uuid), _) if !allowed.contains(&uuid) => {
             Some("not in the list of allowed devices".into())
         }
+        _ if wanted.exclusive.contains(&device.uuid) => {
+            Some("a program has it for itself (run --exclusive)".into())
+        }
+        _ if wanted.free && users > 0 => Some(match users {
+            1 => "a process uses it".into(),
+            users => format!("{users} processes use it"),
+        }),
+        _ if wanted.free && device.picks > 0 => Some("another pick has just chosen it".into()),
         (_, _, Some(wanted)) if free_bytes < wanted => {
             Some(format!("only {} free", human_size(free_bytes)))
         }
@@ -103,11 +182,12 @@ fn candidate(
     }
 }
 
-/// The device named, or else the least busy one, if it may be chosen.
+/// The device named, or else the least busy one, or any of them, if it may be chosen.
 pub fn choose(
     candidates: &[Candidate],
     named: Option<usize>,
-    wanted: Option<u64>,
+    wanted: &Wanted<'_>,
+    random: bool,
 ) -> Result<usize, Failure> {
     if let Some(gpu) = named {
         return match candidates
@@ -118,25 +198,44 @@ pub fn choose(
             None => Ok(gpu),
         };
     }
-    let free = candidates
+    let mut open: Vec<&Candidate> = candidates
         .iter()
-        .filter(|candidate| candidate.excluded.is_none());
+        .filter(|candidate| candidate.excluded.is_none())
+        .collect();
+    if random && !open.is_empty() {
+        let any = RandomState::new().build_hasher().finish();
+        let any = usize::try_from(any % open.len() as u64).unwrap_or(0);
+        open = vec![open[any]];
+    }
     // The most free memory decides between equals, then the lowest number.
-    let best = free.min_by(|a, b| {
+    let best = open.into_iter().min_by(|a, b| {
         a.busy
             .total_cmp(&b.busy)
             .then(b.free_bytes.cmp(&a.free_bytes))
     });
-    best.map(|best| best.gpu).ok_or_else(|| match wanted {
-        Some(wanted) => Failure::failed(format!(
-            "no GPU has {} free; wait, ask for less, or lower a quota (gpushare pick --explain shows each)",
-            human_size(wanted)
-        )),
-        None => Failure::failed(format!(
-            "no GPU may be picked: {} lists none of the GPUs here; correct the list or set {}",
-            allowed_path().shown(),
-            variables::ALLOWED_GPUS
-        )),
+    best.map(|best| best.gpu).ok_or_else(|| {
+        let is_allowed = |candidate: &Candidate| {
+            let uuid = uuids::parse(&candidate.uuid);
+            wanted.allowed.is_none_or(|allowed| {
+                uuid.is_some_and(|uuid| allowed.contains(&uuid))
+            })
+        };
+        if !candidates.iter().any(is_allowed) {
+            return Failure::failed(format!(
+                "no GPU may be picked: {} lists none of the GPUs here; correct the list or set {}",
+                allowed_path().shown(),
+                variables::ALLOWED_GPUS
+            ));
+        }
+        match wanted.bytes {
+            Some(bytes) if !wanted.free => Failure::failed(format!(
+                "no GPU has {} free; wait, ask for less, or lower a quota (gpushare pick --explain shows each)",
+                human_size(bytes)
+            )),
+            _ => Failure::failed(
+                "no GPU is free; gpushare run --wait waits for one, and gpushare pick --explain shows each",
+            ),
+        }
     })
 }
 
@@ -214,8 +313,13 @@ mod tests {
     ) -> Result<usize, Failure> {
         let mut sample = Sample::default();
         sample.snapshot.devices = devices;
-        let candidates = candidates(&sample, wanted, allowed);
-        choose(&candidates, None, wanted)
+        let wanted = Wanted {
+            bytes: wanted,
+            allowed,
+            ..Wanted::default()
+        };
+        let candidates = candidates(&sample, &wanted, &Choice::default());
+        choose(&candidates, None, &wanted, false)
     }
 
     #[test]
