@@ -6,6 +6,9 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
 /// The time a client has, all in all.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request.
@@ -21,6 +24,7 @@ pub struct Request {
     pub host: String,
     pub accept: String,
     pub authorization: String,
+    pub encodings: String,
 }
 
 /// What is answered.
@@ -28,7 +32,9 @@ pub struct Request {
 pub struct Answer {
     pub status: &'static str,
     pub content_type: &'static str,
-    pub body: String,
+    pub body: Vec<u8>,
+    /// The body is packed by gzip.
+    pub packed: bool,
 }
 
 impl Answer {
@@ -37,8 +43,23 @@ impl Answer {
         Self {
             status,
             content_type: "text/plain; charset=utf-8",
-            body: format!("{sentence}\n"),
+            body: format!("{sentence}\n").into_bytes(),
+            packed: false,
         }
+    }
+
+    /// The same packed, for who can read that: a page of metrics becomes a twentieth.
+    pub fn pack(mut self, request: &Request) -> Self {
+        let mut known = request.encodings.split(',').map(str::trim);
+        if known.any(|encoding| encoding == "gzip") {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            if packed.write_all(&self.body).is_ok()
+                && let Ok(body) = packed.finish()
+            {
+                (self.body, self.packed) = (body, true);
+            }
+        }
+        self
     }
 }
 
@@ -95,19 +116,24 @@ impl Client {
             status,
             content_type,
             body,
+            packed,
         } = answer;
+        let encoding = match packed {
+            true => "Content-Encoding: gzip\r\n",
+            false => "",
+        };
         let ask = match status.starts_with("401") {
             true => "WWW-Authenticate: Bearer\r\n",
             false => "",
         };
         let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{ask}\
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{encoding}{ask}\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
             body.len()
         );
         self.send(head.as_bytes())?;
         if !head_only {
-            self.send(body.as_bytes())?;
+            self.send(body)?;
         }
         self.stream.shutdown(std::net::Shutdown::Write)
     }
@@ -153,6 +179,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Answer> {
         host: header("host"),
         accept: header("accept"),
         authorization: header("authorization"),
+        encodings: header("accept-encoding"),
     }))
 }
 

@@ -186,11 +186,15 @@ impl Server {
                 (format.content_type(), looking.figures.page(format))
             }
         };
-        Answer {
+        // Others need not wait while it is packed.
+        drop(looking);
+        let answer = Answer {
             status: "200 OK",
             content_type,
-            body,
-        }
+            body: body.into_bytes(),
+            packed: false,
+        };
+        answer.pack(request)
     }
 }
 

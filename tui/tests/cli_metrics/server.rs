@@ -74,6 +74,13 @@ fn a_server_on_loopback_answers_those_who_name_it_so_and_changes_nothing() {
         open.contains("openmetrics-text; version=1.0.0") && open.ends_with("# EOF\n"),
         "{open}"
     );
+    let packed = get(
+        address,
+        "/metrics",
+        &format!("{HERE}Accept-Encoding: deflate, gzip\r\n"),
+    );
+    assert!(packed.contains("Content-Encoding: gzip"), "{packed}");
+    assert!(!packed.contains("gpushare_"), "{packed}");
     let json = get(address, "/json", HERE);
     let (_, body) = json.split_once("\r\n\r\n").expect("a body");
     let json: serde_json::Value = serde_json::from_str(body).expect("JSON");
