@@ -49,6 +49,27 @@ fn advice(bed: &Testbed) -> Value {
     devices[0].clone()
 }
 
+/// What is advised by this rule. A machine that is busy otherwise lets a program rest for most of a window.
+fn advised(bed: &Testbed, rule: &str) -> Value {
+    let mut found = Value::Null;
+    eventually("it is advised", LIMIT, || {
+        found = advice(bed);
+        found["rule"] == rule
+    });
+    found
+}
+
+/// What is said when advice is applied: as soon as there is some.
+fn applied(bed: &Testbed, more: &[&str]) -> String {
+    let mut said = String::new();
+    eventually("it is applied", LIMIT, || {
+        let words = [&["advise", "--over", "1s", "--apply"], more].concat();
+        said = gpushare(bed, &words).done().out;
+        said.contains("applied by")
+    });
+    said
+}
+
 const BUSY: [&str; 2] = ["--kernel-us=2000", "--burst=4"];
 
 #[test]
@@ -72,22 +93,18 @@ fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
     assert_eq!(alone["commands"], serde_json::json!([]));
 
     let _two = job(&bed, &["--name", "b"], &BUSY);
-    let found = advice(&bed);
-    assert_eq!(
-        (&found["rule"], &found["policy"]),
-        (&"equals".into(), &"off".into()),
-        "{found}"
-    );
+    let found = advised(&bed, "equals");
+    assert_eq!(found["policy"], "off", "{found}");
     let command = "gpushare policy set 0 timeslice=5ms order=fair";
     assert_eq!(found["commands"], serde_json::json!([command]));
-    let said = gpushare(&bed, &["advise", "--over", "1s", "--apply"]).done();
+    let said = applied(&bed, &[]);
     for words in [
         "2 equal jobs",
         "measured: H200",
         command,
         "applied by all 2 processes",
     ] {
-        assert!(said.out.contains(words), "{words}: {}", said.out);
+        assert!(said.contains(words), "{words}: {said}");
     }
     let policy =
         || gpushare(&bed, &["policy", "show", "--json"]).done().json()["policies"][0].clone();
@@ -103,12 +120,8 @@ fn two_equal_jobs_without_a_policy_are_advised_to_take_turns() {
     gpushare(&bed, &["undo"]).done();
     assert_eq!(policy()["policy"], "off");
 
-    let said = gpushare(
-        &bed,
-        &["advise", "--over", "1s", "--apply", "--for", "1500ms"],
-    )
-    .done();
-    assert!(said.out.contains("for a while"), "{}", said.out);
+    let said = applied(&bed, &["--for", "1500ms"]);
+    assert!(said.contains("for a while"), "{said}");
     eventually("it reverts by itself", LIMIT, || {
         policy()["policy"] == "off"
     });
@@ -140,8 +153,7 @@ fn a_small_job_beside_big_ones_in_turns_is_advised_to_go_first() {
         job(&bed, &["--name", "one"], &BUSY),
         job(&bed, &["--name", "two"], &BUSY),
     ];
-    let found = advice(&bed);
-    assert_eq!(found["rule"], "small_waits", "{found}");
+    let found = advised(&bed, "small_waits");
     assert_eq!(found["advised"], "overlap order=priority");
     let commands = found["commands"].as_array().expect("a list");
     assert_eq!(commands.len(), 2, "{found}");
