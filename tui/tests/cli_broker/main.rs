@@ -9,6 +9,7 @@ mod hostile;
 mod identity;
 mod metrics;
 mod support;
+mod unit;
 
 /// What the children of the tests are: this test, in another process, as another user.
 #[test]

@@ -1,0 +1,112 @@
+//! The unit that starts a broker at boot.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::cli_support::copy;
+use crate::support::*;
+
+const UNIT: &str = include_str!("../../../assets/systemd/gpushare.service");
+
+/// What systemd says of a unit; `None`, with a sentence, where there is none to ask.
+fn verified(text: &str) -> Option<String> {
+    let dir = tempfile::tempdir().expect("there is room");
+    let unit = dir.path().join("gpushare.service");
+    // Its program, and its manual page, are not installed here.
+    let text = text
+        .replace("/usr/bin/gpushare", env!("CARGO_BIN_EXE_gpushare"))
+        .replace("Documentation=", "#");
+    fs::write(&unit, text).expect("ours");
+    let said = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&unit)
+        .output();
+    let Ok(said) = said else {
+        eprintln!("skipped: systemd-analyze is not here");
+        return None;
+    };
+    Some(String::from_utf8_lossy(&said.stderr).into_owned())
+}
+
+#[test]
+fn systemd_knows_every_line_of_the_unit() {
+    let Some(said) = verified(UNIT) else { return };
+    // It loads what the unit depends on, which may be anything; of ours it says nothing.
+    assert!(!said.contains("gpushare"), "{said}");
+    let misspelt = UNIT.replace("ProtectHome=", "ProtectHomme=");
+    let said = verified(&misspelt).expect("it is here");
+    assert!(said.contains("ProtectHomme"), "the test can fail: {said}");
+}
+
+#[test]
+fn the_unit_makes_its_directories_itself() {
+    for line in [
+        "RuntimeDirectory=gpushare",
+        "RuntimeDirectoryMode=0755",
+        "RuntimeDirectoryPreserve=yes",
+        "LogsDirectory=gpushare",
+    ] {
+        assert!(UNIT.lines().any(|one| one == line), "{line}");
+    }
+}
+
+/// Does what systemd would with the unit, in a mount namespace of its own.
+const MACHINE: &str = r#"
+set -e
+for place in /etc/systemd /run /var/log; do mount -t tmpfs none $place; done
+mkdir -p /etc/systemd/system /run/systemd/system
+cat > "$1/systemctl" <<'END'
+#!/bin/sh
+echo "$@" >> "$LOG"
+if [ "$1" = enable ]; then
+    $(sed -n 's/^ExecStart=//p' /etc/systemd/system/gpushare.service) > "$LOG.served" 2>&1 &
+    echo $! > "$LOG.pid"
+fi
+END
+chmod 755 "$1/systemctl"
+export LOG="$1/log" PATH="$1:$PATH"
+"$1/gpushare" init --group 61300
+for _ in $(seq 600); do [ -S /run/gpushare/socket ] && break; sleep 0.1; done
+"$1/gpushare" policy set all always
+echo "policy: $("$1/gpushare" policy show)"
+echo "socket: $(stat -c '%a %g' /run/gpushare/socket)"
+echo "logged: $(ls /var/log/gpushare)"
+echo "units: $(ls /etc/systemd/system | tr '\n' ' ')"
+"$1/gpushare" init --group 61300 > /dev/null
+kill "$(cat "$LOG.pid")"
+"#;
+
+#[test]
+fn init_installs_and_starts_a_broker() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/etc/systemd").is_dir() {
+        eprintln!("skipped: only root can set up a machine, and one with a directory for systemd");
+        return;
+    }
+    let place = tempfile::tempdir_in("/dev/shm").expect("there is room");
+    copy(
+        env!("CARGO_BIN_EXE_gpushare"),
+        &place.path().join("gpushare"),
+        "755",
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", MACHINE, "sh"])
+        .arg(place.path())
+        .env_remove("GPUSHARE_DIR")
+        .current_dir("/");
+    let done = said(&mut command);
+    assert_eq!(done.code, 0, "{done:?}");
+    let log = fs::read_to_string(place.path().join("log")).expect("systemctl was called");
+    let twice = "daemon-reload\nenable --now gpushare.service\n".repeat(2);
+    assert_eq!(log, twice);
+    for words in [
+        "started, and will be at every boot",
+        "always",
+        "socket: 660 61300",
+        "logged: audit.jsonl",
+        "gpushare.service",
+    ] {
+        assert!(done.out.contains(words), "{words:?} in {done:?}");
+    }
+}
