@@ -18,7 +18,7 @@ const EDITS: Allowance = Allowance {
     most: 256.0,
     a_second: 0.5,
 };
-/// How many refusals of one user are written down: who tries all day must not drive the others' lines out of the log.
+/// How many refusals of one user are written down: one who tries all day must not drive the others' lines out of the log.
 const REFUSALS: Allowance = Allowance {
     most: 100.0,
     a_second: 0.03,

@@ -86,6 +86,11 @@ impl Podman {
 
     /// A role of the tests' in a container.
     fn plays(&self, machine: &Machine, name: &str, options: &[&str], role: &str) -> Tenant {
+        let mut command = self.playing(machine, name, options, role);
+        Tenant::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
+    }
+
+    fn playing(&self, machine: &Machine, name: &str, options: &[&str], role: &str) -> Command {
         let mount = format!("{}:{INSIDE}:ro", machine.dir().display());
         let test = format!("{}:/test:ro", machine.path("test").display());
         let role = format!("{ROLE}={role}");
@@ -93,8 +98,7 @@ impl Podman {
         all.extend(["-e", "GPUSHARE_DIR=/run/gpushare"]);
         all.extend(options);
         let program = ["/test", "--exact", "plays_a_role", "--nocapture"];
-        let mut command = self.command(&all, &program);
-        Tenant::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
+        self.command(&all, &program)
     }
 
     fn kill(&self, name: &str) {
@@ -145,6 +149,13 @@ fn root_in_a_container_is_a_tenant_too() {
     };
     let vandal = podman.plays(&machine, &name("vandal"), &[], "vandal");
     assert_eq!(vandal.hear(), "did ");
+    drop(vandal);
+    let root = machine.tenant(0, "outside");
+    assert!(root.hear().starts_with("slot "));
+    // Root's number, and a group's that it took.
+    let group = format!("--user=0:{ADMINS}");
+    let meddler = podman.plays(&machine, &name("meddler"), &[&group], "meddler");
+    assert_eq!(meddler.hear(), "did ");
 }
 
 #[test]
@@ -211,4 +222,116 @@ fn a_cdi_device_mounts_socket_and_library_and_sets_the_limit() {
     let inside = Tenant::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
     let said = inside.hear();
     assert_eq!(said, format!("Bytes({}) socket library", 7 * GIB));
+}
+
+/// An ordinary user with numbers to map, in a mount namespace where the machine's files say so.
+const ROOTLESS: &str = r#"
+set -e
+place=$1; shift
+mount -t tmpfs -o mode=755 none "$place/dev"
+for device in null:3 zero:5 full:7 random:8 urandom:9; do
+    name=${device%:*}
+    mknod -m 666 "$place/dev/$name" c 1 "${device#*:}"
+    mount --bind "$place/dev/$name" "/dev/$name"
+done
+for name in passwd group subuid subgid; do
+    [ -e "/etc/$name" ] || touch "/etc/$name"
+    mount --bind "$place/etc/$name" "/etc/$name"
+done
+exec setpriv --reuid 61301 --regid 61300 --init-groups \
+    env -i PATH="$PATH" HOME="$place/home" XDG_RUNTIME_DIR="$place/run" "$@"
+"#;
+
+/// A podman that an ordinary user runs.
+struct Rootless {
+    place: tempfile::TempDir,
+    podman: Podman,
+}
+
+impl Rootless {
+    /// `None`, with a sentence, where it is missing or cannot run.
+    fn new() -> Option<Self> {
+        let podman = Podman::new()?;
+        let place = tempfile::tempdir_in("/tmp").expect("there is room");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(place.path(), open).expect("ours");
+        for dir in ["dev", "etc", "home", "run"] {
+            std::fs::create_dir(place.path().join(dir)).expect("ours");
+        }
+        let etc = |name: &str, more: String| {
+            let there = std::fs::read_to_string(format!("/etc/{name}")).unwrap_or_default();
+            std::fs::write(place.path().join("etc").join(name), there + &more).expect("ours");
+        };
+        let home = place.path().join("home").display().to_string();
+        etc(
+            "passwd",
+            format!("gpushare-test:x:{ALICE}:{USERS}::{home}:/bin/sh\n"),
+        );
+        etc("group", format!("gpushare-test:x:{USERS}:\n"));
+        for name in ["subuid", "subgid"] {
+            etc(name, "gpushare-test:8000000:65536\n".to_owned());
+        }
+        let owned = Command::new("chown")
+            .args(["-R", &format!("{ALICE}:{USERS}")])
+            .args([place.path().join("home"), place.path().join("run")])
+            .arg(podman.root.path())
+            .status();
+        assert!(owned.is_ok_and(|owned| owned.success()));
+        let mut rootless = Self { place, podman };
+        for runtime in [None, Some("runc"), Some("crun")] {
+            rootless.podman.runtime = runtime;
+            let mut tried = rootless.command(rootless.podman.command(&[], &["true"]));
+            let tried = tried.stdin(Stdio::null()).output();
+            if tried.is_ok_and(|tried| tried.status.success()) {
+                return Some(rootless);
+            }
+        }
+        eprintln!("skipped: podman cannot run for an ordinary user here");
+        None
+    }
+
+    /// A command of podman's as the user.
+    fn command(&self, podman: Command) -> Command {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", ROOTLESS, "sh"])
+            .arg(self.place.path())
+            .arg(podman.get_program())
+            .arg("--cgroup-manager=cgroupfs")
+            .args(podman.get_args())
+            .current_dir("/");
+        command
+    }
+}
+
+#[test]
+fn a_rootless_container_registers_as_its_user_and_reaches_no_process_outside() {
+    let Some(rootless) = Rootless::new() else {
+        return;
+    };
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let outside = machine.tenant(ALICE, "outside");
+    assert_eq!(outside.hear(), "slot 0 1");
+    let plays = |role: &str| {
+        let name = name(role.split(' ').next().expect("a word"));
+        let inside = rootless.podman.playing(&machine, &name, &[], role);
+        let mut command = rootless.command(inside);
+        Tenant::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
+    };
+    let mut inside = plays("tenant rootless");
+    let said = inside.hear();
+    assert!(said.starts_with("slot "), "{said}");
+    let seen = machine.process("rootless");
+    assert_eq!(seen["user"], ALICE.to_string());
+    assert_eq!(seen["ns_pid"], 1);
+    machine
+        .run(0, &["quota", "set", "name:rootless", "4GiB"])
+        .done();
+    assert_eq!(inside.ask("take 5GiB"), "denied");
+    // The user may do it from outside.
+    machine.run(ALICE, &["pause", "name:rootless"]).done();
+    drop(inside);
+    assert_eq!(plays("meddler").hear(), "did ");
 }
