@@ -3,6 +3,7 @@
 pub mod artifacts;
 pub mod elf;
 pub mod guard;
+pub mod launched;
 pub mod mps;
 pub mod pids;
 pub mod probe;

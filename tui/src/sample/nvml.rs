@@ -36,6 +36,9 @@ object! {
         clock_mhz: Option<u32>, "Clock of the multiprocessors.";
         mig_parent: Option<u32>, "Of a MIG instance: the number of the GPU that it is a part of, as NVML counts." => Silent;
         pstate: Option<u8>, "Performance state, 0 is fastest.";
+        pcie_generation: Option<u32>, "Generation of its PCIe link as it runs now; an idle link runs slower.";
+        pcie_width: Option<u32>, "Lanes of that link in use.";
+        nvlinks: Option<u32>, "NVLinks that are up; null where it has none.";
         slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware." => State;
     }
 }

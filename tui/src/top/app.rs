@@ -21,6 +21,9 @@ use super::state::{Screen, State, Subject};
 use crate::sample::columns::COLUMNS;
 use crate::sample::{ProcessSample, Who};
 
+/// No environment has more lines that one would scroll through.
+const MOST_LINES: usize = 5000;
+
 /// What the program should do after a key.
 #[derive(Debug)]
 pub enum Next {
@@ -98,6 +101,13 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         Some(Overlay::Audit(list)) => return lists::audit_key(state, list, key),
         Some(Overlay::Filter(line)) => lists::filter_key(state, line, key),
         Some(Overlay::Why(at)) => lists::why_key(state, at, key),
+        Some(Overlay::About(mut about)) => {
+            // Its lines depend on the width; drawing stops at the last.
+            if let Some(to) = lists::scrolled(about.scroll, MOST_LINES, key) {
+                about.scroll = to;
+                state.overlay = Some(Overlay::About(about));
+            }
+        }
         Some(Overlay::Columns(at)) => lists::columns_key(state, at, key),
         Some(Overlay::Commands(commands)) => return lists::commands_key(state, commands, key),
         // Anything but yes means no.
@@ -184,6 +194,7 @@ fn act(state: &mut State, action: Action) -> Next {
             let next = (now as isize + by).rem_euclid(shown.len() as isize);
             choices.sort_by(shown[next.unsigned_abs()]);
         }
+        Action::About => return lists::about(state),
         Action::Columns => state.overlay = Some(Overlay::Columns(choices.sort)),
         Action::Tree => choices.tree = choices.tree.next(),
         Action::Mark => mark(state),

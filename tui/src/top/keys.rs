@@ -73,6 +73,8 @@ pub enum Action {
     Boost,
     /// Every alert in full.
     Alerts,
+    /// How the selected process was started, and where its limits come from.
+    About,
     /// Waits and blockers, or back to where one was.
     Waits,
     /// The waits of the last seconds, or of all time.
@@ -110,6 +112,7 @@ const ANY: &[Place] = &[Place::Main, Place::Detail, Place::Waits];
 const LISTS: &[Place] = &[Place::Main, Place::Waits];
 const MAIN: &[Place] = &[Place::Main];
 const WAITS: &[Place] = &[Place::Waits];
+const ALONE: &[Place] = &[Place::Main, Place::Detail];
 
 macro_rules! keys {
     ($([$($code:expr),*] $control:literal $shown:literal $label:literal $about:literal $action:expr, $places:expr;)*) => {
@@ -144,6 +147,7 @@ keys! {
     [K::Char('m')]               false "m"     "waits"  "waits between processes, and hand-off times"           A::Waits, ANY;
     [K::Char('!')]               false "!"     "alerts" "all alerts in full"                                    A::Alerts, ANY;
     [K::Char('v')]               false "v"     "span"   "show the waits of the last 20 s, or of all time"      A::Span, WAITS;
+    [K::Char('v')]               false "v"     "env"    "command, environment, and where the limits come from"  A::About, ALONE;
     [K::Tab, K::Char('g')]       false "Tab"   "GPU"    "next GPU"                                              A::Gpu(1), ANY;
     [K::BackTab]                 false "S-Tab" ""       "previous GPU"                                          A::Gpu(-1), ANY;
     [K::Char('0'), K::Char('1'), K::Char('2'), K::Char('3'), K::Char('4'), K::Char('5'), K::Char('6'), K::Char('7'), K::Char('8'), K::Char('9')]

@@ -13,7 +13,9 @@ use crate::edit::audit::{AuditLog, Entry, History, Place, Record};
 use crate::edit::change::summary;
 use crate::edit::targets::Chosen;
 use crate::edit::{ACKNOWLEDGEMENT, Applied, EditRequest, Editor, policy, trace};
+use crate::host::launched::{self, Launched};
 use crate::host::signal::{NotSent, Signalled};
+use crate::sample::Who;
 use crate::source::live::Live;
 use crate::text::edits::from_to;
 
@@ -30,6 +32,8 @@ pub enum Task {
     Trace(Chosen),
     /// One after the other, whatever becomes of each.
     All(Vec<Task>),
+    /// Look how a process was started: which, its pid, and when it began in the kernel's ticks.
+    About(Who, u32, u64),
     /// Read the list of edits.
     ReadAudit,
     /// Send a signal to a process.
@@ -61,6 +65,8 @@ pub enum News {
     Warning(String),
     /// Nothing was changed, and why.
     Refused(String),
+    /// How a process was started.
+    About(Who, Result<Launched, String>),
     /// The list of edits and where it is kept.
     Audit(String, Result<History, String>),
 }
@@ -115,6 +121,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
                 .map_err(|error| format!("{path} cannot be read: {error}"));
             tell(News::Audit(path, history));
         }
+        Task::About(who, pid, started) => tell(News::About(who, launched::look(pid, started))),
         Task::Edit(request) => {
             let target = request.target.clone();
             let editor = Editor::open(&dir);

@@ -7,6 +7,8 @@ use super::keys::{KEYS, Key, Place};
 use super::operator::Task;
 use super::state::filter::Filter;
 use crate::edit::audit::Entry;
+use crate::host::launched::Launched;
+use crate::sample::Who;
 
 /// One thing at a time.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub enum Overlay {
     Commands(Commands),
     /// The columns, and which is selected.
     Columns(usize),
+    /// How a process was started.
+    About(Box<About>),
 }
 
 /// What one may do, narrowed down by what is written.
@@ -62,6 +66,17 @@ pub struct Question {
     pub lines: Vec<String>,
     /// What a yes does.
     pub task: Task,
+}
+
+/// How a process was started.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Which process.
+    pub who: Who,
+    /// What the kernel tells; `None` until it is read.
+    pub launched: Option<Result<Launched, String>>,
+    /// Scrolled down so many lines.
+    pub scroll: usize,
 }
 
 /// The edits so far.

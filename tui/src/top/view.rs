@@ -9,6 +9,7 @@ use super::overlay::Overlay;
 use super::palette::{Palette, Role};
 use super::state::{Hit, Screen, State};
 
+mod about;
 mod alerts;
 mod audit;
 mod bars;
@@ -67,6 +68,7 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
         Some(Overlay::Why(at)) => why::draw(buffer, area, state, look, *at),
+        Some(Overlay::About(about)) => about::draw(buffer, area, state, look, about),
         Some(Overlay::Columns(at)) => columns::draw(buffer, area, state, look, *at),
         Some(Overlay::Commands(commands)) => {
             commands::draw(buffer, area, state, look, commands);

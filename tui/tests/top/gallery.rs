@@ -1,8 +1,10 @@
 //! Every view at the sizes people have, with its styles: each line of text, and below it one letter a cell for how it looks.
 
 use crossterm::event::{KeyCode, KeyEvent};
+use gpushare_tui::host::launched::Launched;
 use gpushare_tui::sample::Sample;
 use gpushare_tui::top::app;
+use gpushare_tui::top::overlay::{About, Overlay};
 use gpushare_tui::top::palette::{Depth, Palette};
 use gpushare_tui::top::state::State;
 use gpushare_tui::top::view::{self, Look};
@@ -151,4 +153,30 @@ fn no_number_of_processes_and_devices_at_any_size_makes_it_panic() {
             }
         }
     }
+}
+
+#[test]
+fn how_a_process_was_started_is_told_at_every_usual_size() {
+    let mut state = after(&[], |sample| sample);
+    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let variables = [
+        ("CUDA_VISIBLE_DEVICES", "0"),
+        ("GPUSHARE_MEMORY", "40GiB"),
+        ("HF_TOKEN", "(hidden)"),
+        ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ];
+    let launched = Launched {
+        command: ["vllm", "serve", "qwen", "--port", "8000"]
+            .map(str::to_owned)
+            .to_vec(),
+        directory: Some("/srv/models".into()),
+        variables: Ok(variables.map(pair).to_vec()),
+    };
+    state.overlay = Some(Overlay::About(Box::new(About {
+        who: state.data().on(0)[1],
+        launched: Some(Ok(launched)),
+        scroll: 0,
+    })));
+    let all: Vec<String> = SIZES.into_iter().map(|size| shown(&state, size)).collect();
+    insta::assert_snapshot!("gallery-about", all.join("\n"));
 }

@@ -12,10 +12,15 @@ use super::{Device, Figures, Look, Process};
 use crate::sample::Nvml;
 use crate::sample::nvml::Slowdown;
 
+/// No device has more links.
+const MOST_NVLINKS: u32 = 18;
+
 /// Asks, and remembers up to when each device's utilisation samples were read.
 pub(super) struct Reader<'n> {
     library: &'n Library,
     seen_us: HashMap<String, u64>,
+    /// The NVLinks that are up; asked once, for they are many and stay as they are.
+    nvlinks: HashMap<String, Option<u32>>,
 }
 
 impl<'n> Reader<'n> {
@@ -23,6 +28,7 @@ impl<'n> Reader<'n> {
         Self {
             library,
             seen_us: HashMap::new(),
+            nvlinks: HashMap::new(),
         }
     }
 
@@ -67,11 +73,26 @@ impl<'n> Reader<'n> {
                     .performance_state()
                     .ok()
                     .and_then(|p| u8::try_from(p.as_c()).ok()),
+                pcie_generation: handle.current_pcie_link_gen().ok(),
+                pcie_width: handle.current_pcie_link_width().ok(),
+                nvlinks: self.nvlinks(&uuid, handle),
                 slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
             },
             processes: self.processes(&uuid, handle),
             uuid,
         }
+    }
+
+    fn nvlinks(&mut self, uuid: &str, handle: &Handle<'_>) -> Option<u32> {
+        if let Some(known) = self.nvlinks.get(uuid) {
+            return *known;
+        }
+        let links =
+            (0..MOST_NVLINKS).map_while(|link| handle.link_wrapper_for(link).is_active().ok());
+        let up: u32 = links.map(u32::from).sum();
+        let up = (up > 0).then_some(up);
+        self.nvlinks.insert(uuid.to_owned(), up);
+        up
     }
 
     fn processes(&mut self, uuid: &str, handle: &Handle<'_>) -> Vec<Process> {

@@ -1,13 +1,17 @@
 //! The keys of the lists that lie over the screen: edits, commands, reasons, and the line of the filter.
 
+use std::path::Path;
+
 use crossterm::event::{Event, KeyCode, KeyEvent};
 use tui_input::backend::crossterm::EventHandler;
 
-use super::{Next, READ_ONLY, act, say};
+use super::{Next, READ_ONLY, act, say, subject};
 use crate::edit::audit::{Entry, Outcome};
+use crate::host::pids;
+use crate::sample::Origin;
 use crate::sample::columns::COLUMNS;
 use crate::top::operator::Task;
-use crate::top::overlay::{AuditList, Commands, FilterLine, Overlay, Question};
+use crate::top::overlay::{About, AuditList, Commands, FilterLine, Overlay, Question};
 use crate::top::state::filter::Filter;
 use crate::top::state::{Choices, State};
 use crate::top::{view, why};
@@ -181,4 +185,27 @@ pub(super) fn columns_key(state: &mut State, at: usize, key: KeyEvent) {
         _ => return,
     };
     state.overlay = Some(Overlay::Columns(at));
+}
+
+/// Shows how the selected process was started.
+pub(super) fn about(state: &mut State) -> Next {
+    let Some((who, _)) = subject(state) else {
+        return Next::Continue;
+    };
+    let pid = state.data().process(who).and_then(|process| process.pid);
+    let task = match pid {
+        _ if state.data().sample.origin == Origin::Replay => Err("a recording does not hold it"),
+        None => Err("its pid is not visible from here"),
+        // Inside a container the start time is another one, so the kernel's is taken now.
+        Some(pid) => pids::start_time(Path::new(&format!("/proc/{pid}")))
+            .map(|started| Task::About(who, pid, started))
+            .ok_or("that process has ended"),
+    };
+    let launched = task.as_ref().err().map(|why| Err((*why).to_owned()));
+    state.overlay = Some(Overlay::About(Box::new(About {
+        who,
+        launched,
+        scroll: 0,
+    })));
+    task.map_or(Next::Continue, Next::Do)
 }

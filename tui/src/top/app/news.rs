@@ -69,6 +69,13 @@ fn told(state: &mut State, news: News) {
             Some(Overlay::Audit(list)) => list.message = Some(why),
             _ => say(state, &why, true),
         },
+        News::About(who, launched) => {
+            if let Some(Overlay::About(about)) = &mut state.overlay
+                && about.who == who
+            {
+                about.launched = Some(launched);
+            }
+        }
         News::Audit(path, history) => {
             let Some(Overlay::Audit(list)) = &mut state.overlay else {
                 return;

@@ -258,6 +258,20 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
     if let Some(clock) = device.nvml.clock_mhz {
         x = pen.put(x, y, &format!("{clock:>4} MHz"), pen.style(Role::Text)) + 3;
     }
+    let mut links = Vec::new();
+    if let (Some(generation), Some(width)) = (device.nvml.pcie_generation, device.nvml.pcie_width) {
+        links.push(format!("PCIe {generation} x{width}"));
+    }
+    if let Some(count) = device.nvml.nvlinks {
+        links.push(format!("NVLink x{count}"));
+    }
+    for link in links {
+        // A warning has the room first.
+        let room = usize::from(pen.width().saturating_sub(x));
+        if device.nvml.slowed_by.and_then(Slowdown::warning).is_none() && link.len() < room {
+            x = pen.put(x, y, &link, pen.style(Role::Dim)) + 3;
+        }
+    }
     if let Some(warning) = device.nvml.slowed_by.and_then(Slowdown::warning) {
         pen.put(x, y, warning, pen.style(Role::Warn));
     }
