@@ -121,7 +121,11 @@ impl About<'_> {
             ),
         ];
         if let Some(row) = self.row {
-            let columns = COLUMNS.iter().filter(|column| column.key != "gpu");
+            // What the alert itself says goes first: a column may have the same name.
+            let said: Vec<String> = facts.iter().map(|(name, _)| name.clone()).collect();
+            let columns = COLUMNS
+                .iter()
+                .filter(|column| !said.contains(&column.key.to_uppercase()));
             facts.extend(columns.map(|column| {
                 (
                     column.key.to_uppercase(),
