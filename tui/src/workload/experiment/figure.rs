@@ -1,6 +1,6 @@
 //! What a program's output says: a number behind a pattern, or under a key of a line of JSON.
 
-use regex::Regex;
+use regex_lite::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -355,7 +355,7 @@ impl Program {
             return Err(here(format!("there are two figures {:?}", twice.name)));
         }
         if let Some(ready) = &self.ready {
-            regex::Regex::new(ready.get_ref()).map_err(|_| {
+            regex_lite::Regex::new(ready.get_ref()).map_err(|_| {
                 let why = format!("ready {:?} is no regular expression", ready.get_ref());
                 Wrong::at(ready.span(), why)
             })?;

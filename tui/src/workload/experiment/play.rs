@@ -328,7 +328,7 @@ impl Member<'_> {
     fn is_ready(&mut self) -> bool {
         if let Some(ready) = self.program.ready.as_ref().filter(|_| !self.ready) {
             let said = self.guarded.said.text();
-            let pattern = regex::Regex::new(ready.get_ref());
+            let pattern = regex_lite::Regex::new(ready.get_ref());
             self.ready =
                 pattern.is_ok_and(|pattern| said.lines().any(|line| pattern.is_match(line)));
         }

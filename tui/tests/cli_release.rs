@@ -1,0 +1,164 @@
+//! `.ci/release`: what it packs can be installed, started and removed, and is the same twice.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Programs to pack: our own one, and for the others a small one that does nothing.
+fn programs() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let dir = folder.path();
+    let source = dir.join("nothing.c");
+    fs::write(&source, "int main(void) { return 0; }\n").expect("ours");
+    let nothing = dir.join("nothing");
+    done(Command::new("cc").arg("-o").arg(&nothing).arg(&source));
+    for name in [
+        "gpushare-top",
+        "gpushare-workload",
+        "libgpushare.so",
+        "libcuda.so",
+        "libnvidia_ml.so",
+        "gpushare-sim-mps",
+    ] {
+        fs::copy(&nothing, dir.join(name)).expect("ours");
+    }
+    let own = env!("CARGO_BIN_EXE_gpushare");
+    done(
+        Command::new("strip")
+            .arg("-o")
+            .arg(dir.join("gpushare"))
+            .arg(own),
+    );
+    folder
+}
+
+fn done(command: &mut Command) -> Output {
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+fn pack(programs: &Path, out: &Path) {
+    let mut release = Command::new(Path::new(ROOT).join(".ci/release"));
+    release.arg("--bin").arg(programs).arg("--out").arg(out);
+    done(release.env("SOURCE_DATE_EPOCH", "1700000000"));
+}
+
+fn one(out: &Path, ending: &str) -> PathBuf {
+    let names = fs::read_dir(out)
+        .expect("made")
+        .flatten()
+        .map(|entry| entry.path());
+    let mut found = names.filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(ending) && !name.contains("debug")
+    });
+    found
+        .next()
+        .unwrap_or_else(|| panic!("no {ending} in {out:?}"))
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+#[test]
+fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
+    if !["python3", "cc", "objcopy", "strip", "git"]
+        .iter()
+        .all(|program| has(program))
+    {
+        eprintln!("skipped: no python3, cc, binutils or git here");
+        return;
+    }
+    let programs = programs();
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    pack(programs.path(), &first);
+    pack(programs.path(), &second);
+    let sums = |out: &Path| fs::read_to_string(out.join("SHA256SUMS")).expect("made");
+    assert_eq!(sums(&first), sums(&second));
+    done(
+        Command::new("sha256sum")
+            .arg("-c")
+            .arg("SHA256SUMS")
+            .current_dir(&first),
+    );
+    let inside = fs::read_to_string(first.join("gpushare.cdx.json")).expect("made");
+    assert!(inside.contains("pkg:cargo/clap@") && !inside.contains("proptest"));
+
+    // The archive, by its own installer.
+    let archive = folder.path().join("archive");
+    fs::create_dir(&archive).expect("ours");
+    done(
+        Command::new("tar")
+            .arg("xzf")
+            .arg(one(&first, "tar.gz"))
+            .arg("--strip-components=1")
+            .arg("-C")
+            .arg(&archive),
+    );
+    let prefix = folder.path().join("prefix");
+    done(Command::new(archive.join("assets/install.sh")).arg(&prefix));
+    done(Command::new(prefix.join("bin/gpushare")).arg("--version"));
+
+    if has("dpkg-deb") && rustix::process::geteuid().is_root() {
+        debian(&one(&first, ".deb"), &folder.path().join("debian"));
+    }
+    let python = folder.path().join("python");
+    let made = Command::new("python3")
+        .args(["-m", "venv"])
+        .arg(&python)
+        .output();
+    if made.is_ok_and(|made| made.status.success()) {
+        wheel(&one(&first, ".whl"), &python);
+    }
+}
+
+/// Into a root of its own, with dpkg's own list of files.
+fn debian(package: &Path, root: &Path) {
+    for dir in ["var/lib/dpkg/updates", "var/lib/dpkg/info"] {
+        fs::create_dir_all(root.join(dir)).expect("ours");
+    }
+    for file in ["status", "available"] {
+        fs::write(root.join("var/lib/dpkg").join(file), "").expect("ours");
+    }
+    let dpkg = |words: &[&str]| {
+        let mut command = Command::new("dpkg");
+        command
+            .arg(format!("--root={}", root.display()))
+            .args(["--force-depends", "--log=/dev/null"]);
+        done(command.args(words));
+    };
+    dpkg(&["-i", &package.display().to_string()]);
+    done(Command::new(root.join("usr/bin/gpushare")).arg("--version"));
+    let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gpushare.service"));
+    assert!(
+        unit.expect("installed")
+            .contains("ExecStart=/usr/bin/gpushare")
+    );
+    dpkg(&["--purge", "gpushare"]);
+    let left = root.join("usr");
+    assert!(
+        !left.exists(),
+        "{:?}",
+        fs::read_dir(&left).map(|dir| dir.flatten().collect::<Vec<_>>())
+    );
+}
+
+fn wheel(wheel: &Path, python: &Path) {
+    let bin = python.join("bin");
+    done(
+        Command::new(bin.join("pip"))
+            .args(["install", "-q", "--no-index", "--no-deps"])
+            .arg(wheel),
+    );
+    assert!(python.join("lib/gpushare/libgpushare.so").exists());
+    let version = done(Command::new(bin.join("gpushare")).arg("--version"));
+    let module = done(Command::new(bin.join("python")).args(["-m", "gpushare_cli", "--version"]));
+    assert_eq!(version.stdout, module.stdout);
+    done(Command::new(bin.join("pip")).args(["uninstall", "-q", "-y", "gpushare-cli"]));
+    assert!(!bin.join("gpushare").exists());
+}
