@@ -23,7 +23,7 @@ _gpushare__top() {
 
     case "${cmd}" in
         gpushare__top)
-            opts="-b -n -d -h -V --once --batch --snapshots --delay --format --check --filter --fields --gpu --read-only --record --replay --speed --no-nvml --ascii --color --config --tied --help --version"
+            opts="-b -n -d -h -V --once --batch --snapshots --delay --format --check --filter --fields --gpu --read-only --record --replay --at --export --screencast --size --no-ring --speed --no-nvml --ascii --color --theme --print-config --config --tied --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -69,12 +69,32 @@ _gpushare__top() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --at)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --export)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --screencast)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --speed)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --color)
                     COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --theme)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --config)

@@ -9,6 +9,7 @@ mod join;
 pub mod live;
 pub mod nvml;
 pub mod replay;
+pub mod ring;
 
 use std::time::Duration;
 

@@ -5,13 +5,14 @@
 //! the screen goes on. What has columns, keys, fields or rules is a table: [`crate::sample::columns`], [`keys`], [`state::alerts`].
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use jiff::tz::TimeZone;
+use shm_layout::text::PathText as _;
 use shm_layout::{OpenError, locate_existing};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -19,6 +20,7 @@ pub mod app;
 pub mod config;
 pub mod data;
 pub mod dialog;
+pub mod film;
 pub mod hosts;
 pub mod keys;
 pub mod once;
@@ -26,17 +28,21 @@ pub mod operator;
 pub mod options;
 pub mod overlay;
 pub mod palette;
+pub mod picture;
 pub mod rules;
 pub mod run;
+mod seek;
 pub mod state;
 pub mod terminal;
+pub mod theme;
 pub mod view;
 pub mod why;
 
 use crate::sample::columns;
 use crate::source::Source;
 use crate::source::live::Live;
-use crate::source::replay::{Recorder, Replay};
+use crate::source::replay::{RUN_UP_NS, Recorder, Replay};
+use crate::source::ring;
 use crate::text::exit::Exit;
 use crate::text::plain::Plain;
 use config::{Background, Config};
@@ -106,6 +112,15 @@ fn work(options: &Options) -> Result<ExitCode> {
         // Else it would go on drawing over whatever the terminal shows next.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     }
+    if options.print_config {
+        return Ok(match config::print(options.config.as_deref()) {
+            Ok(text) => {
+                Plain::new(io::stdout()).write_all(text.as_bytes())?;
+                Exit::Done.into()
+            }
+            Err(error) => usage(&sentence(&error)),
+        });
+    }
     let read = Config::read(options.config.as_deref());
     let (config, order) = match read.and_then(|config| Ok((config.order()?, config))) {
         Ok((order, config)) => (config, order),
@@ -113,6 +128,7 @@ fn work(options: &Options) -> Result<ExitCode> {
     };
     let mut state = State::default();
     state.watch_by(config.rules.clone());
+    state.choices.keymap = config.keymap.clone();
     state.choices.read_only = options.read_only || config.read_only || options.replay.is_some();
     if let Some((sort, descending)) = order.first() {
         (state.choices.sort, state.choices.descending) = (*sort, *descending);
@@ -154,7 +170,8 @@ fn work(options: &Options) -> Result<ExitCode> {
             config
                 .background
                 .map(|background| background == Background::Light),
-        ),
+        )
+        .with_theme(options.theme.unwrap_or(config.colours)),
         zone: TimeZone::system(),
     };
     if !options.hosts.is_empty() {
@@ -166,20 +183,39 @@ fn work(options: &Options) -> Result<ExitCode> {
         .map(Recorder::create)
         .transpose()?;
     let dir = segment_dir()?;
-    if options.once || options.batch || is_dumb() {
+    let alone = options.export.is_some() || options.screencast.is_some();
+    if options.once || options.batch || is_dumb() && !alone {
         return print(options, state, recorder, &dir, pace);
     }
-    if !io::stdout().is_terminal() {
+    if !io::stdout().is_terminal() && !alone {
         bail!("this is not a terminal; print one snapshot with --once, or a series with -b");
     }
-    let source: Box<dyn Source> = match &options.replay {
-        Some(path) => Box::new(Replay::open(path)?.at_speed(speed)),
+    let mut source: Box<dyn Source> = match &options.replay {
+        Some(path) => {
+            Box::new(replay(path, &dir, options.at.as_deref(), &look.zone)?.at_speed(speed))
+        }
         None => Box::new(Live::new(&dir, !options.no_nvml)),
     };
     state.choices.wanted_gpu = options.gpu;
+    if alone {
+        let palette = look.palette.in_full_colour();
+        let zone = look.zone;
+        return write(options, &mut *source, state, &Look { palette, zone });
+    }
+    let mut ring = None;
+    if options.replay.is_none() && !options.no_ring && config.ring != Some(false) {
+        match ring::place(&dir).and_then(|place| ring::Ring::start(&place)) {
+            Ok(started) => ring = started,
+            Err(error) => {
+                let why = format!("the last hour is not recorded: {}", sentence(&error));
+                app::warn(&mut state, &why);
+            }
+        }
+    }
     let end = Dashboard {
         source,
         recorder,
+        ring,
         state,
         look,
         pace,
@@ -214,6 +250,54 @@ fn many(options: &Options, delay: f64, look: &Look, read_only: bool) -> Result<E
     Ok(ended(hosts::run(hosts, pace, look, read_only)?))
 }
 
+/// A recording, or `last`: the last hour of these segments.
+fn replay(path: &Path, dir: &Path, at: Option<&str>, zone: &TimeZone) -> Result<Replay> {
+    let mut replay = match path == Path::new("last") {
+        true => Replay::open_parts(ring::parts(&ring::place(dir)?)?)?,
+        false => Replay::open(path)?,
+    };
+    if let Some(at) = at {
+        let moment = film::at(at, replay.span()?, zone)?;
+        replay.start_at(moment)?;
+    }
+    Ok(replay)
+}
+
+/// `--export` and `--screencast`.
+fn write(
+    options: &Options,
+    source: &mut dyn Source,
+    mut state: State,
+    look: &Look,
+) -> Result<ExitCode> {
+    let save = |path: &Path, bytes: &[u8]| {
+        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.shown()))
+    };
+    // What leads to the moment is in the lanes.
+    let passed = match options.at.is_some() {
+        true => source.wind(RUN_UP_NS as i64)?.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let passed_any = !passed.is_empty();
+    passed.into_iter().for_each(|sample| state.update(sample));
+    if let Some(path) = &options.screencast {
+        let film = film::screencast(source, &mut state, look, options.size)?;
+        save(path, film.as_bytes())?;
+        return Ok(Exit::Done.into());
+    }
+    if let Some(path) = &options.export {
+        let form = match film::Form::of(path) {
+            Ok(form) => form,
+            Err(why) => return Ok(usage(&why)),
+        };
+        if !passed_any && let Some(sample) = source.next()? {
+            state.update(sample);
+        }
+        save(path, &film::moment(&state, look, options.size, form)?)?;
+    }
+    Ok(Exit::Done.into())
+}
+
 /// Where the segments are, or will be: a missing one is waited for.
 fn segment_dir() -> Result<PathBuf> {
     match locate_existing() {
@@ -234,11 +318,14 @@ fn print(
     options: &Options,
     mut state: State,
     mut recorder: Option<Recorder>,
-    dir: &std::path::Path,
+    dir: &Path,
     pace: Duration,
 ) -> Result<ExitCode> {
     let mut source: Box<dyn Source> = match &options.replay {
-        Some(path) => Box::new(Replay::open(path)?),
+        Some(path) => {
+            let zone = TimeZone::system();
+            Box::new(replay(path, dir, options.at.as_deref(), &zone)?)
+        }
         None => {
             let live = Live::new(dir, !options.no_nvml);
             live.settle(NVML);
@@ -301,7 +388,7 @@ struct Hands {
 }
 
 impl Hands {
-    fn new(dir: &std::path::Path) -> Self {
+    fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
             started: None,

@@ -321,7 +321,7 @@ fn segments_of(proc: &Path) -> Option<String> {
     })
 }
 
-fn host() -> String {
+pub(super) fn host() -> String {
     let name = procfs::text("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
 }

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::mem;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,14 +69,34 @@ impl Write for Counted {
 impl Recorder {
     /// Starts a recording; a file of that name is replaced.
     pub fn create(path: &Path) -> Result<Self> {
+        Self::of(path, begin(path)?)
+    }
+
+    /// Starts one that its user alone may read, in a file that must not be there yet.
+    pub(super) fn create_private(path: &Path) -> Result<Self> {
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        let file = file.with_context(|| format!("cannot record to {}", path.shown()))?;
+        Self::of(path, packed(file))
+    }
+
+    fn of(path: &Path, out: GzEncoder<Counted>) -> Result<Self> {
         let mut recorder = Self {
             path: path.to_owned(),
-            out: begin(path)?,
+            out,
             samples: 0,
             largest: LARGEST,
         };
         recorder.header()?;
         Ok(recorder)
+    }
+
+    /// How much was written so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.out.get_ref().bytes
     }
 
     /// Adds one sample.
@@ -118,11 +139,12 @@ impl Recorder {
 
 fn begin(path: &Path) -> Result<GzEncoder<Counted>> {
     let file = File::create(path).with_context(|| format!("cannot record to {}", path.shown()))?;
+    Ok(packed(file))
+}
+
+fn packed(file: File) -> GzEncoder<Counted> {
     let out = BufWriter::new(file);
-    Ok(GzEncoder::new(
-        Counted { out, bytes: 0 },
-        Compression::fast(),
-    ))
+    GzEncoder::new(Counted { out, bytes: 0 }, Compression::fast())
 }
 
 /// What stands in the recorder's place while one member ends and the next begins.
@@ -191,14 +213,16 @@ impl Lines {
 }
 
 /// Who goes back sees what led there: so much before the moment is played again.
-const RUN_UP_NS: u64 = 25_000_000_000;
+pub const RUN_UP_NS: u64 = 25_000_000_000;
 /// No more samples than this are passed by at once.
 const PASSED: usize = 4_000;
 
 /// Plays a recording.
 #[derive(Debug)]
 pub struct Replay {
-    path: PathBuf,
+    /// Its files, one behind the other, and which of them is played.
+    parts: Vec<PathBuf>,
+    part: usize,
     lines: Lines,
     upcoming: Option<Sample>,
     pace: Option<Duration>,
@@ -206,13 +230,35 @@ pub struct Replay {
     speed: f64,
     /// The time of the sample that was played last.
     now_ns: u64,
-    /// The times of samples at which one can start to read, ascending, and where in the file.
-    index: Vec<(u64, u64)>,
+    /// The times of samples at which one can start to read, ascending, in which file, and where.
+    index: Vec<(u64, usize, u64)>,
+    /// The latest time of a sample that was seen.
+    end_ns: u64,
+}
+
+/// When a sample is of; the rest is passed over, which takes a fraction of the time.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Moment {
+    snapshot: Times,
+    unix_ms: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Times {
+    time_ns: u64,
 }
 
 impl Replay {
     /// Opens a recording; what is not one is refused with a sentence.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_parts(vec![path.to_owned()])
+    }
+
+    /// Opens a recording that goes on from file to file.
+    pub fn open_parts(parts: Vec<PathBuf>) -> Result<Self> {
+        let path = parts.first().context("there is nothing to replay")?;
         let shown = path.shown();
         let file = File::open(path).with_context(|| format!("cannot replay {shown}"))?;
         let lines = Lines::at(BufReader::new(file));
@@ -235,18 +281,20 @@ impl Replay {
             );
         }
         let mut replay = Self {
-            path: path.to_owned(),
+            parts,
+            part: 0,
             lines,
             upcoming: None,
             pace: None,
             speed: 1.0,
             now_ns: 0,
             index: Vec::new(),
+            end_ns: 0,
         };
         replay.upcoming = replay.read();
         // Of the first member the place is that of the header.
         if let Some(first) = &replay.upcoming {
-            replay.index.insert(0, (first.time_ns, 0));
+            replay.index.insert(0, (first.time_ns, 0, 0));
         }
         Ok(replay)
     }
@@ -257,24 +305,133 @@ impl Replay {
         self
     }
 
+    /// The next line that is a sample, and if one can start to read with it, where that is.
+    fn line(&mut self) -> Option<(Vec<u8>, Option<u64>)> {
+        loop {
+            match self.lines.next() {
+                // The header, at the beginning of each file.
+                Some((line, _)) if line.starts_with(br#"{"gpushare_recording""#) => {}
+                Some(found) => return Some(found),
+                None => self.go_to(self.part + 1, 0)?,
+            }
+        }
+    }
+
+    fn go_to(&mut self, part: usize, place: u64) -> Option<()> {
+        let path = self.parts.get(part)?;
+        // A file that is gone or was cut at its beginning has nothing to tell.
+        if self.lines.seek(path, place).is_err() {
+            self.lines = Lines::Over;
+        }
+        self.part = part;
+        Some(())
+    }
+
     fn read(&mut self) -> Option<Sample> {
         loop {
-            let (line, place) = self.lines.next()?;
-            // The header, after one has gone back to the beginning.
-            if line.starts_with(br#"{"gpushare_recording""#) {
+            let (line, place) = self.line()?;
+            let Ok(mut sample) = serde_json::from_slice::<Sample>(&line) else {
+                // The last line of a file that was cut.
+                self.lines = Lines::Over;
                 continue;
-            }
-            let mut sample: Sample = serde_json::from_slice(&line).ok()?;
-            if let Some(place) = place
-                && self
-                    .index
-                    .last()
-                    .is_none_or(|(time, _)| *time < sample.time_ns)
-            {
-                self.index.push((sample.time_ns, place));
-            }
+            };
+            self.note(sample.time_ns, place);
             sample.origin = Origin::Replay;
             return Some(sample);
+        }
+    }
+
+    /// The time of the next sample, which is passed over.
+    fn pass(&mut self) -> Option<Moment> {
+        loop {
+            let (line, place) = self.line()?;
+            let Ok(moment) = serde_json::from_slice::<Moment>(&line) else {
+                self.lines = Lines::Over;
+                continue;
+            };
+            self.note(moment.snapshot.time_ns, place);
+            return Some(moment);
+        }
+    }
+
+    /// One can start to read there. Of files the first line says when they begin.
+    fn note(&mut self, time_ns: u64, place: Option<u64>) {
+        self.end_ns = self.end_ns.max(time_ns);
+        let later = |place: &u64| {
+            let last = self.index.last();
+            last.is_none_or(|(time, part, at)| {
+                *time < time_ns && (*part, *at) < (self.part, *place)
+            })
+        };
+        if let Some(place) = place.filter(later) {
+            self.index.push((time_ns, self.part, place));
+        }
+    }
+
+    /// The first and the last moment of the recording, each by the segments' clock and by the one on the wall. All of it
+    /// is read, so it is for when a person asks.
+    pub fn span(&mut self) -> Result<[(u64, i64); 2]> {
+        let first = self
+            .upcoming
+            .as_ref()
+            .context("there is nothing in the recording")?;
+        let first = (first.time_ns, first.unix_ms);
+        let mut last = first;
+        while let Some(moment) = self.pass() {
+            last = (moment.snapshot.time_ns, moment.unix_ms);
+        }
+        self.rewind(0)?;
+        Ok([first, last])
+    }
+
+    /// Goes to the last place before a time at which one can start to read, and from there to that time.
+    fn rewind(&mut self, from_ns: u64) -> Result<()> {
+        let at = self.index.partition_point(|(time, ..)| *time <= from_ns);
+        let Some((_, part, place)) = self.index.get(at.saturating_sub(1)).copied() else {
+            return Ok(());
+        };
+        self.go_to(part, place);
+        self.upcoming = self.read();
+        self.skip_to(from_ns)
+    }
+
+    /// Passes over what is before a time.
+    fn skip_to(&mut self, from_ns: u64) -> Result<()> {
+        let before = |sample: &Sample| sample.time_ns < from_ns;
+        while self.upcoming.as_ref().is_some_and(before) {
+            // So far away that only the time of what lies between matters.
+            let far = from_ns.saturating_sub(RUN_UP_NS);
+            while self
+                .upcoming
+                .as_ref()
+                .is_some_and(|next| next.time_ns < far)
+            {
+                match self.pass() {
+                    Some(moment) if moment.snapshot.time_ns < far => {}
+                    _ => break,
+                }
+            }
+            self.upcoming = self.read();
+        }
+        // Behind the end there is what led to it.
+        if self.upcoming.is_none() && from_ns > self.end_ns {
+            self.rewind(self.end_ns.saturating_sub(RUN_UP_NS))?;
+        }
+        Ok(())
+    }
+
+    /// Starts at this time, or at the beginning if that is later.
+    pub fn start_at(&mut self, time_ns: u64) -> Result<()> {
+        let from = time_ns.saturating_sub(RUN_UP_NS);
+        // From here on, winding by the run-up leads to that time.
+        self.now_ns = from;
+        match self
+            .upcoming
+            .as_ref()
+            .is_some_and(|next| next.time_ns < from)
+        {
+            true => self.skip_to(from),
+            false => self.rewind(from),
         }
     }
 }
@@ -300,21 +457,12 @@ impl Source for Replay {
     fn wind(&mut self, by_ns: i64) -> Result<Option<Vec<Sample>>> {
         let target = self.now_ns.saturating_add_signed(by_ns);
         if by_ns < 0 {
-            let from = target.saturating_sub(RUN_UP_NS);
-            let at = self.index.partition_point(|(time, _)| *time <= from);
-            let Some((_, offset)) = self.index.get(at.saturating_sub(1)).copied() else {
+            self.rewind(target.saturating_sub(RUN_UP_NS))?;
+        } else if by_ns.unsigned_abs() > RUN_UP_NS {
+            if self.upcoming.is_none() {
                 return Ok(Some(Vec::new()));
-            };
-            self.lines.seek(&self.path, offset)?;
-            self.upcoming = self.read();
-            // One can start to read at few places only.
-            while self
-                .upcoming
-                .as_ref()
-                .is_some_and(|next| next.time_ns < from)
-            {
-                self.upcoming = self.read();
             }
+            self.skip_to(target.saturating_sub(RUN_UP_NS))?;
         }
         let mut passed = Vec::new();
         while let Some(sample) = self.next()? {
@@ -374,7 +522,7 @@ mod tests {
             passed.iter().map(|sample| sample.time_ns / S).collect()
         };
         assert_eq!(replay.next().unwrap().unwrap().time_ns, 100 * S);
-        assert_eq!(wound(&mut replay, 60), (101..=160).collect::<Vec<_>>());
+        assert_eq!(wound(&mut replay, 60), (135..=160).collect::<Vec<_>>());
         assert_eq!(
             wound(&mut replay, -10),
             (125..=150).collect::<Vec<_>>(),

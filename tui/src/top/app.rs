@@ -11,15 +11,16 @@ mod questions;
 mod trace;
 
 pub use mouse::{click, scroll};
-pub use news::{news, over, warn, wound};
+pub use news::{news, over, tell, warn, wound};
 
-use super::keys::{self, Action};
+use super::keys::Action;
 use super::operator::Task;
 use super::overlay::{AuditList, Commands, FilterLine, Overlay};
 use super::state::filter::Filter;
 use super::state::{Screen, State, Subject};
-use crate::sample::columns::COLUMNS;
+use crate::sample::columns::{COLUMNS, Row};
 use crate::sample::{ProcessSample, Who};
+use crate::text::plain::plain;
 
 /// No environment has more lines that one would scroll through.
 const MOST_LINES: usize = 5000;
@@ -39,6 +40,14 @@ pub enum Next {
     Wind(i64),
     /// Put this into the terminal's clipboard.
     Copy(String),
+    /// The same with the screen.
+    CopyScreen,
+    /// Go on to the next alert of a recording, or back to the one before.
+    Alert(i64),
+    /// Write the moment that is shown to files.
+    Export,
+    /// Show the colours of the next theme.
+    Theme,
     /// Leave.
     Quit,
 }
@@ -119,7 +128,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
         None => {
             let place = state.choices.screen.place();
             state.choices.notice = None;
-            if let Some(action) = keys::action(key, place) {
+            if let Some(action) = state.choices.keymap.action(key, place) {
                 return act(state, action);
             }
             unknown(state, key);
@@ -227,6 +236,40 @@ fn act(state: &mut State, action: Action) -> Next {
             say(state, &text, false);
             return Next::Copy(pid.to_string());
         }
+        Action::CopyRow => {
+            let Some(subject) = subject(state) else {
+                return Next::Continue;
+            };
+            let rows = state.rows();
+            let row = rows
+                .iter()
+                .find(|row| (row.who, row.holding.gpu) == subject);
+            let shown = |row: &Row<'_>| {
+                let columns = COLUMNS.iter().filter(|column| column.width > 0);
+                let cells = columns.map(|column| (column.value)(row).shown().into_owned());
+                plain(&cells.collect::<Vec<_>>().join(" ")).into_owned()
+            };
+            let Some(text) = row.map(shown) else {
+                return Next::Continue;
+            };
+            say(
+                state,
+                "copied the row to the clipboard, if this terminal allows it",
+                false,
+            );
+            return Next::Copy(text);
+        }
+        Action::CopyScreen => {
+            say(
+                state,
+                "copied the screen to the clipboard, if this terminal allows it",
+                false,
+            );
+            return Next::CopyScreen;
+        }
+        Action::Alert(by) => return Next::Alert(by),
+        Action::Export => return Next::Export,
+        Action::Theme => return Next::Theme,
         Action::Trace => trace::ask(state),
         Action::Audit => {
             state.overlay = Some(Overlay::Audit(AuditList::default()));

@@ -1,26 +1,34 @@
 //! The settings file, `~/.config/gpushare/top.toml`. What the command line says goes first.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::keys::{Action, KEYS, Keymap};
 use super::palette::When;
 use super::rules::{self, Rule, Wrong};
+use super::theme::{self, Theme};
 use shm_layout::text::PathText as _;
 
 use crate::sample::columns;
 use crate::text::files;
 
 /// The settings, each with an example, for the manual. A test holds it against [`Config`].
-pub const SETTINGS: [(&str, &str, &str); 8] = [
+pub const SETTINGS: [(&str, &str, &str); 10] = [
     ("delay", "0.5", "seconds between two snapshots"),
     ("color", "\"auto\"", "auto, always or never"),
     (
         "background",
         "\"light\"",
         "dark or light, if the terminal does not report it",
+    ),
+    (
+        "theme",
+        "\"gruvbox\"",
+        "the colours: default (the terminal's own), gruvbox, gruvbox-light, nord, dracula, solarized, solarized-light, catppuccin, catppuccin-latte, tokyo-night, colour-blind, high-contrast or mono",
     ),
     ("ascii", "true", "draw with ASCII only"),
     ("read_only", "true", "no key changes anything"),
@@ -31,6 +39,11 @@ pub const SETTINGS: [(&str, &str, &str); 8] = [
     ),
     ("filter", "\"user=alice\"", "which processes to show"),
     ("fields", "\"pid,name,used,wait\"", "which columns to show"),
+    (
+        "ring",
+        "false",
+        "do not record the last hour for --replay last; it takes 64 MiB at most",
+    ),
 ];
 
 /// What may be set.
@@ -43,6 +56,8 @@ pub struct Config {
     pub color: Option<Colour>,
     /// `dark` or `light`, where the terminal does not say it (`COLORFGBG`).
     pub background: Option<Background>,
+    /// The name of the theme.
+    theme: Option<Spanned<String>>,
     /// Draw with ASCII only.
     pub ascii: bool,
     /// Change nothing.
@@ -53,11 +68,29 @@ pub struct Config {
     pub filter: Option<String>,
     /// Which columns to show.
     pub fields: Option<String>,
+    /// Record the last hour, unless false.
+    pub ring: Option<bool>,
+    /// Keys by the name of what they do.
+    keys: BTreeMap<Spanned<String>, Spanned<Chosen>>,
     /// Rules as they are written.
     alert: Vec<Spanned<rules::Written>>,
     /// Rules that act.
     #[serde(skip)]
     pub rules: Vec<Rule>,
+    /// The colours; `None` for the terminal's own.
+    #[serde(skip)]
+    pub colours: Option<Theme>,
+    /// The keys that were chosen.
+    #[serde(skip)]
+    pub keymap: Keymap,
+}
+
+/// One key, or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Chosen {
+    One(String),
+    Several(Vec<String>),
 }
 
 /// What the terminal writes on.
@@ -95,12 +128,8 @@ impl From<Colour> for When {
 impl Config {
     /// Reads the file named on the command line, which must exist, or the user's, which need not.
     pub fn read(named: Option<&Path>) -> Result<Self> {
-        let path = match named {
-            Some(path) => path.to_owned(),
-            None => match usual_place().filter(|path| path.exists()) {
-                Some(path) => path,
-                None => return Ok(Self::default()),
-            },
+        let Some(path) = place(named) else {
+            return Ok(Self::default());
         };
         let shown = path.shown();
         let text = files::read_text(&path)
@@ -116,6 +145,22 @@ impl Config {
             let at = error.span().unwrap_or_default();
             (at, error.message().to_owned())
         })?;
+        if let Some(theme) = &config.theme {
+            config.colours = theme::find(theme.as_ref()).map_err(|why| (theme.span(), why))?;
+        }
+        for (name, chosen) in &config.keys {
+            let written = match chosen.as_ref() {
+                Chosen::One(key) => std::slice::from_ref(key),
+                Chosen::Several(keys) => keys,
+            };
+            for key in written {
+                let choose = config.keymap.choose(name.as_ref(), key);
+                choose.map_err(|why| (chosen.span(), why))?;
+            }
+        }
+        let first = config.keys.values().next().map(Spanned::span);
+        let clear = config.keymap.check();
+        clear.map_err(|why| (first.unwrap_or_default(), why))?;
         for (number, rule) in (1..).zip(&config.alert) {
             let rule = Rule::read(rule.as_ref(), number, rule.span())?;
             if config
@@ -148,6 +193,63 @@ impl Config {
     }
 }
 
+/// The file to read: the one that was named, or the user's if it is there.
+fn place(named: Option<&Path>) -> Option<PathBuf> {
+    match named {
+        Some(path) => Some(path.to_owned()),
+        None => usual_place().filter(|path| path.exists()),
+    }
+}
+
+/// A settings file with every setting, those of the present file as they are there and all others as comments.
+pub fn print(named: Option<&Path>) -> Result<String> {
+    Config::read(named)?;
+    let path = place(named);
+    let text = match &path {
+        Some(path) => files::read_text(path)?,
+        None => String::new(),
+    };
+    let mut set: toml::Table = toml::from_str(&text)?;
+    let shown = path.or_else(usual_place).unwrap_or_default();
+    let mut out = format!("# Settings of gpushare-top: {}\n", shown.shown());
+    for (name, example, about) in SETTINGS {
+        out += &match set.remove(name) {
+            Some(value) => format!("\n# {about}\n{name} = {value}\n"),
+            None => format!("\n# {about}\n# {name} = {example}\n"),
+        };
+    }
+    out +=
+        "\n# The keys by what they do: quota = \"Q\", or several: quit = [\"q\", \"^x\"]\n[keys]\n";
+    let mut keys = match set.remove("keys") {
+        Some(toml::Value::Table(keys)) => keys,
+        _ => toml::Table::new(),
+    };
+    let mut listed = Vec::new();
+    for key in KEYS {
+        let name = key.action.name();
+        if listed.contains(&name) || matches!(key.action, Action::GpuNumber(_)) {
+            continue;
+        }
+        out += &match keys.remove(&name) {
+            Some(value) => format!("\"{name}\" = {value}  # {}\n", key.about),
+            None => {
+                let usual: Vec<&str> = key.shown.split(' ').filter(|_| key.has_key()).collect();
+                format!("# \"{name}\" = {usual:?}  # {}\n", key.about)
+            }
+        };
+        listed.push(name);
+    }
+    out += "\n# Rules that act, as many as there are\n";
+    for (name, example, about) in rules::SETTINGS {
+        out += &format!("# {name} = {example}  # {about}\n");
+    }
+    if !set.is_empty() {
+        out += "\n";
+        out += &toml::to_string(&set)?;
+    }
+    Ok(out)
+}
+
 fn usual_place() -> Option<PathBuf> {
     Some(files::config_home()?.join("gpushare").join("top.toml"))
 }
@@ -175,7 +277,7 @@ mod tests {
     #[test]
     fn the_manual_has_every_setting_and_no_other() {
         let names = SETTINGS.map(|(name, ..)| name);
-        let tables = ["alert"];
+        let tables = ["keys", "alert"];
         assert_eq!(known("nonsense = 1\n"), [&names[..], &tables].concat());
         assert_eq!(
             known("[[alert]]\nnonsense = 1\n"),
@@ -184,6 +286,14 @@ mod tests {
         let text = SETTINGS
             .map(|(name, example, _)| format!("{name} = {example}\n"))
             .concat();
+        let about_themes = SETTINGS
+            .iter()
+            .find(|(name, ..)| *name == "theme")
+            .unwrap()
+            .2;
+        for name in theme::names() {
+            assert!(about_themes.contains(name), "{name}");
+        }
         let rule = rules::SETTINGS.map(|(name, example, _)| format!("{name} = {example}\n"));
         let rule = rule
             .into_iter()
@@ -234,6 +344,61 @@ mod tests {
         );
         wrong("whn = \"wait>1%\"", "line 5: unknown field `whn`");
         wrong("bell = 1", "line 5: ");
+    }
+
+    #[test]
+    fn printed_settings_mean_the_same_as_those_that_were_read() {
+        let text = "delay = 0.5\ntheme = \"nord\"\n[keys]\nquit = [\"Q\", \"^x\"]\n[[alert]]\nname = \"r\"\nwhen = \"wait > 80%\"\nbell = true\n";
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let printed = print(Some(file.path())).unwrap();
+        let again = read(&printed).expect(&printed);
+        assert_eq!(
+            (again.delay, again.rules[0].name.as_str()),
+            (Some(0.5), "r")
+        );
+        assert_eq!(again.colours.map(|theme| theme.name), Some("nord"));
+        for (name, ..) in SETTINGS {
+            assert!(printed.contains(&format!("{name} = ")), "{name}");
+        }
+        assert!(printed.contains("\n# \"sort+1\" = [\"s\"]"), "{printed}");
+        // With every key written out nothing changes.
+        let (_, keys) = printed.split_once("[keys]\n").unwrap();
+        let (keys, _) = keys.split_once("\n\n").unwrap();
+        let keys: Vec<&str> = keys
+            .lines()
+            .map(|line| line.trim_start_matches("# "))
+            .collect();
+        assert!(keys.len() > 40, "{keys:?}");
+        read(&format!(
+            "[keys]\n{}\n",
+            keys[1..]
+                .join("\n")
+                .replace("\"quit\" = [\"Q\", \"^x\"]", "")
+        ))
+        .unwrap();
+        let usual = tempfile::NamedTempFile::new().unwrap();
+        let printed = print(Some(usual.path())).unwrap();
+        read(
+            &printed
+                .lines()
+                .map(|line| {
+                    line.strip_prefix("# ")
+                        .filter(|l| l.starts_with("delay"))
+                        .unwrap_or(line)
+                })
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn a_wrong_theme_or_key_is_said_with_its_line() {
+        let error = |text: &str| read(text).unwrap_err().to_string();
+        assert!(error("\ntheme = \"monokai\"").contains("line 2: there is no theme \"monokai\""));
+        assert!(error("[keys]\nfly = \"x\"").contains("line 2: there is no action \"fly\""));
+        assert!(error("[keys]\nquit = \"e\"").contains("line 2: e means"));
     }
 
     #[test]

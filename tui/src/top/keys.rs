@@ -63,6 +63,16 @@ pub enum Action {
     Wind(i64),
     /// Puts the selected process's pid into the clipboard.
     Copy,
+    /// Puts its row there.
+    CopyRow,
+    /// Puts the whole screen there.
+    CopyScreen,
+    /// Goes on to the next alert of a recording, or back to the one before.
+    Alert(i64),
+    /// Writes the moment that is shown to files.
+    Export,
+    /// The next theme.
+    Theme,
     /// Why each job is slow, and what would help.
     Why,
     /// Every action, to search and to do.
@@ -170,9 +180,17 @@ keys! {
     [K::Char('Z'), K::Char('[')] false "Z ["   ""       "less time in the lanes"                                A::Zoom(-1), MAIN;
     [K::Char('<'), K::Left]      false "<"     ""       "earlier"                                               A::Pan(8), MAIN;
     [K::Char('>'), K::Right]     false ">"     ""       "later"                                                 A::Pan(-8), MAIN;
-    [K::Char(',')]               false ","     ""       "10 s back in a recording; f stops and starts it"       A::Wind(-10), ANY;
-    [K::Char('.')]               false "."     ""       "10 s forward in a recording"                           A::Wind(10), ANY;
+    [K::Char(',')]               false ","     ""       "10 s back in a recording, or in the last hour while frozen"       A::Wind(-10), ANY;
+    [K::Char('.')]               false "."     ""       "10 s forward there"                                    A::Wind(10), ANY;
+    [K::Char('(')]               false "("     ""       "5 min back in a recording"                             A::Wind(-300), ANY;
+    [K::Char(')')]               false ")"     ""       "5 min forward in a recording"                          A::Wind(300), ANY;
+    [K::Char('{')]               false "{"     ""       "back to the alert before, in a recording"              A::Alert(-1), ANY;
+    [K::Char('}')]               false "}"     ""       "on to the next alert, in a recording"                  A::Alert(1), ANY;
+    [K::Char('O')]               false "O"     ""       "write this moment as text, JSON and SVG to the current directory" A::Export, ANY;
     [K::Char('y')]               false "y"     ""       "copy the pid of the selected process"                  A::Copy, ANY;
+    []                           false ":"     ""       "copy the row of the selected process"                  A::CopyRow, ANY;
+    []                           false ":"     ""       "copy the screen"                                       A::CopyScreen, ANY;
+    []                           false ":"     ""       "next theme: other colours"                             A::Theme, ANY;
     [K::Char('G')]               false "G"     ""       "list the processes of all GPUs, or of this one"        A::AllGpus, MAIN;
     [K::Down, K::Char('j'), K::Char('n')] false "Down j" "" "next process"                                      A::Move(1), ANY;
     [K::Up, K::Char('k'), K::Char('N')]   false "Up k"   "" "previous process"                                  A::Move(-1), ANY;
@@ -192,6 +210,11 @@ impl Key {
             self.action,
             Action::Move(_) | Action::Pan(_) | Action::GpuNumber(_) | Action::Commands
         )
+    }
+
+    /// Is there a key for it, or only its line in the search?
+    pub fn has_key(&self) -> bool {
+        !self.codes.is_empty()
     }
 
     /// Does it work here?
@@ -215,9 +238,217 @@ pub fn action(event: KeyEvent, place: Place) -> Option<Action> {
         })
 }
 
+impl Action {
+    /// Its name in the settings: `sort+1`, `all-gpus`, `quit`.
+    pub fn name(self) -> String {
+        let shown = format!("{self:?}");
+        let (word, number) = match shown.split_once('(') {
+            Some((word, number)) => (word, number.trim_end_matches(')')),
+            None => (shown.as_str(), ""),
+        };
+        let mut name = String::new();
+        for letter in word.chars() {
+            if letter.is_ascii_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.push(letter.to_ascii_lowercase());
+        }
+        match number.starts_with(|first: char| first.is_ascii_digit()) {
+            true => format!("{name}+{number}"),
+            false => name + number,
+        }
+    }
+}
+
+/// The keys that a person chose, in the place of those of the table.
+#[derive(Clone, Debug, Default)]
+pub struct Keymap {
+    chosen: Vec<(KeyCode, bool, String, Action)>,
+}
+
+impl Keymap {
+    /// Gives an action, by its name, the key that is written as `q`, `^x`, `F5` or `Enter`.
+    pub fn choose(&mut self, name: &str, written: &str) -> Result<(), String> {
+        let key = KEYS
+            .iter()
+            .find(|key| key.action.name() == name && !is_digit(key.action));
+        let action = key.map(|key| key.action).ok_or_else(|| {
+            format!("there is no action \"{name}\"; gpushare-top --print-config lists them")
+        })?;
+        let (code, control) = chord(written).ok_or_else(|| {
+            format!("\"{written}\" is no key; write a letter, ^x, F5, Enter, Esc, Tab, S-Tab, Space, Home, End, PgUp, PgDn, Up, Down, Left or Right")
+        })?;
+        if let Some((.., other)) = self
+            .chosen
+            .iter()
+            .find(|(c, k, ..)| (*c, *k) == (code, control))
+        {
+            return Err(format!("{written} is chosen for {} already", other.name()));
+        }
+        self.chosen
+            .push((code, control, written.to_owned(), action));
+        Ok(())
+    }
+
+    /// That no key means two things now.
+    pub fn check(&self) -> Result<(), String> {
+        for (code, control, written, action) in &self.chosen {
+            let mut same = KEYS
+                .iter()
+                .filter(|key| key.control == *control && key.codes.contains(code));
+            let other = same.find(|key| !self.is_moved(key.action));
+            if let Some(other) = other.filter(|other| other.action != *action) {
+                return Err(format!(
+                    "{written} means \"{}\" already; give {} another key too",
+                    other.about,
+                    other.action.name()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_moved(&self, action: Action) -> bool {
+        self.chosen.iter().any(|(.., moved)| *moved == action)
+    }
+
+    /// What this key does here.
+    pub fn action(&self, event: KeyEvent, place: Place) -> Option<Action> {
+        let control = event.modifiers.contains(KeyModifiers::CONTROL);
+        let chosen = self.chosen.iter().find(|(code, wants, _, of)| {
+            let here = KEYS
+                .iter()
+                .any(|key| key.action == *of && key.works_in(place));
+            (*code, *wants) == (event.code, control) && here
+        });
+        if let Some((.., action)) = chosen {
+            return Some(*action);
+        }
+        action(event, place).filter(|action| !self.is_moved(*action))
+    }
+
+    /// What to print on a key.
+    pub fn shown(&self, key: &'static Key) -> String {
+        let chosen = self
+            .chosen
+            .iter()
+            .filter(|(.., action)| *action == key.action);
+        let chosen: Vec<&str> = chosen.map(|(_, _, written, _)| written.as_str()).collect();
+        match chosen.is_empty() {
+            true => key.shown.to_owned(),
+            false => chosen.join(" "),
+        }
+    }
+
+    /// What to print for the action that a letter of the table stands for.
+    pub fn letter(&self, letter: char) -> String {
+        let key = KEYS
+            .iter()
+            .find(|key| !key.control && key.codes.contains(&KeyCode::Char(letter)));
+        match key.filter(|key| self.is_moved(key.action)) {
+            Some(key) => self.shown(key),
+            None => letter.to_string(),
+        }
+    }
+}
+
+fn is_digit(action: Action) -> bool {
+    matches!(action, Action::GpuNumber(_))
+}
+
+/// A key as it is written.
+fn chord(written: &str) -> Option<(KeyCode, bool)> {
+    let (name, control) = match written.strip_prefix('^').filter(|rest| !rest.is_empty()) {
+        Some(rest) => (rest, true),
+        None => (written, false),
+    };
+    let mut letters = name.chars();
+    let code = match (letters.next(), letters.next(), name) {
+        (Some(letter), None, _) if !letter.is_control() && letter != ' ' => {
+            // ^L and ^l are one key.
+            KeyCode::Char(if control {
+                letter.to_ascii_lowercase()
+            } else {
+                letter
+            })
+        }
+        (.., "Space") => KeyCode::Char(' '),
+        (.., "Enter") => KeyCode::Enter,
+        (.., "Tab") => KeyCode::Tab,
+        (.., "S-Tab") => KeyCode::BackTab,
+        (.., "Esc") => KeyCode::Esc,
+        (.., "PgDn") => KeyCode::PageDown,
+        (.., "Home") => KeyCode::Home,
+        (.., "End") => KeyCode::End,
+        (.., "PgUp") => KeyCode::PageUp,
+        (.., "Up") => KeyCode::Up,
+        (.., "Down") => KeyCode::Down,
+        (.., "Left") => KeyCode::Left,
+        (.., "Right") => KeyCode::Right,
+        (Some('F'), Some(_), _) => {
+            KeyCode::F(name[1..].parse().ok().filter(|n| (1..=12).contains(n))?)
+        }
+        _ => return None,
+    };
+    Some((code, control))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chosen_key_takes_the_place_of_the_usual_one() {
+        let mut keys = Keymap::default();
+        keys.choose("quota", "Q").unwrap();
+        keys.choose("quit", "^x").unwrap();
+        keys.check().unwrap();
+        let press = |code| keys.action(KeyEvent::from(code), Place::Main);
+        assert_eq!(press(K::Char('Q')), Some(A::Quota));
+        assert_eq!(press(K::Char('e')), None, "it has moved");
+        assert_eq!(press(K::Char('p')), Some(A::Policy), "others stay");
+        let control = KeyEvent::new(K::Char('x'), KeyModifiers::CONTROL);
+        assert_eq!(keys.action(control, Place::Detail), Some(A::Quit));
+        assert_eq!(
+            (keys.letter('e').as_str(), keys.letter('p').as_str()),
+            ("Q", "p")
+        );
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_is_refused_with_a_sentence() {
+        let mut keys = Keymap::default();
+        assert!(
+            keys.choose("fly", "x")
+                .unwrap_err()
+                .contains("there is no action \"fly\"")
+        );
+        assert!(
+            keys.choose("quit", "Hyper")
+                .unwrap_err()
+                .contains("is no key")
+        );
+        keys.choose("quit", "e").unwrap();
+        assert!(
+            keys.choose("help", "e")
+                .unwrap_err()
+                .contains("chosen for quit already")
+        );
+        let why = keys.check().unwrap_err();
+        assert_eq!(
+            why,
+            "e means \"memory quota of the selected process\" already; give quota another key too"
+        );
+    }
+
+    #[test]
+    fn names_of_actions_tell_them_apart() {
+        assert_eq!(A::AllGpus.name(), "all-gpus");
+        assert_eq!(
+            (A::Sort(1).name().as_str(), A::Sort(-1).name().as_str()),
+            ("sort+1", "sort-1")
+        );
+    }
 
     #[test]
     fn no_key_means_two_things_in_one_place() {

@@ -1,5 +1,7 @@
 //! The thread that edits: it writes, waits until the workloads apply the edit, and reports; the screen never waits for it.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
@@ -36,6 +38,8 @@ pub enum Task {
     About(Who, u32, u64),
     /// Read the list of edits.
     ReadAudit,
+    /// Write these files, which must not be there yet.
+    Write(Vec<(PathBuf, Vec<u8>)>),
     /// Send a signal to a process.
     Signal(Signalled),
 }
@@ -157,6 +161,10 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
                 }
             });
         }
+        Task::Write(files) => tell(match write(&files) {
+            Ok(names) => News::Note(format!("written: {names}")),
+            Err(why) => News::Warning(why),
+        }),
         Task::Signal(signal) => {
             let sent = signal.send().map_err(NotSent::why);
             let record =
@@ -215,6 +223,18 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
             work(&dir.path, Task::ReadAudit, news);
         }
     }
+}
+
+/// Writes files that are not there yet; their names.
+fn write(files: &[(PathBuf, Vec<u8>)]) -> Result<String, String> {
+    let mut names = Vec::new();
+    for (path, bytes) in files {
+        let file = File::options().write(true).create_new(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(bytes));
+        written.map_err(|error| format!("{} cannot be written: {error}", path.shown()))?;
+        names.push(path.shown().to_string());
+    }
+    Ok(names.join(" "))
 }
 
 /// Says it if opening the segments set earlier settings aside.

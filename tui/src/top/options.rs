@@ -5,6 +5,11 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use super::palette::When;
+use super::theme::{self, Theme};
+
+fn parse_theme(name: &str) -> Result<Option<Theme>, String> {
+    theme::find(name)
+}
 
 /// Show which process holds each GPU, which wait, and for how long; edit quotas and policies.
 ///
@@ -59,9 +64,29 @@ pub struct Options {
     /// Write every snapshot to a file, for --replay; at 512 MiB it begins anew and keeps the last one as F.1.
     #[arg(long, value_name = "F")]
     pub record: Option<PathBuf>,
-    /// Play a recording instead of watching this machine.
+    /// Play a recording instead of watching this machine; last is the last hour, which is always recorded.
     #[arg(long, value_name = "F", conflicts_with = "record")]
     pub replay: Option<PathBuf>,
+    /// Start at this moment of it: 03:00, "2026-01-31 03:00", -10m (before its end) or +90s.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "replay",
+        allow_hyphen_values = true
+    )]
+    pub at: Option<String>,
+    /// Write one moment to a file that ends in .txt, .json or .svg, and exit.
+    #[arg(long, value_name = "F", conflicts_with_all = ["once", "batch", "screencast"])]
+    pub export: Option<PathBuf>,
+    /// Write the recording as an animated SVG, and exit.
+    #[arg(long, value_name = "F", requires = "replay", conflicts_with_all = ["once", "batch"])]
+    pub screencast: Option<PathBuf>,
+    /// Columns and rows of what --export and --screencast write.
+    #[arg(long, value_name = "WxH", value_parser = super::film::size, default_value = "120x40")]
+    pub size: (u16, u16),
+    /// Do not record the last hour.
+    #[arg(long)]
+    pub no_ring: bool,
     /// Play it so many times as fast as it was made.
     #[arg(long, value_name = "X", requires = "replay")]
     pub speed: Option<f64>,
@@ -74,6 +99,12 @@ pub struct Options {
     /// When to use colours.
     #[arg(long, value_enum, value_name = "WHEN")]
     pub color: Option<When>,
+    /// The colours: default, gruvbox, nord, dracula, solarized, catppuccin, colour-blind, high-contrast, mono, …
+    #[arg(long, value_name = "NAME", value_parser = parse_theme)]
+    pub theme: Option<Option<Theme>>,
+    /// Print a settings file with every setting and key, and exit.
+    #[arg(long)]
+    pub print_config: bool,
     /// Read settings from this file instead of ~/.config/gpushare/top.toml.
     #[arg(long, value_name = "F")]
     pub config: Option<PathBuf>,

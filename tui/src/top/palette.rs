@@ -8,6 +8,8 @@ use std::env;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::border;
 
+use super::theme::{Rgb, Theme, nearest};
+
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum When {
@@ -61,6 +63,7 @@ pub enum Role {
 pub struct Palette {
     depth: Depth,
     light: bool,
+    theme: Option<Theme>,
     /// The characters.
     pub glyphs: &'static Glyphs,
 }
@@ -203,6 +206,7 @@ impl Palette {
         Self {
             depth,
             light,
+            theme: None,
             glyphs: if ascii { &ASCII } else { &UNICODE },
         }
     }
@@ -221,8 +225,46 @@ impl Palette {
         Self::new(depth, light, ascii || !utf8)
     }
 
+    /// The same in the colours of a theme. A terminal with sixteen colours keeps its own.
+    pub fn with_theme(mut self, theme: Option<Theme>) -> Self {
+        self.theme = theme;
+        self
+    }
+
+    /// The same for a picture, which has all colours.
+    pub fn in_full_colour(&self) -> Self {
+        let depth = Depth::True;
+        Self {
+            depth,
+            light: false,
+            ..self.clone()
+        }
+    }
+
+    /// Its name.
+    pub fn theme(&self) -> &'static str {
+        self.theme.map_or(super::theme::DEFAULT, |theme| theme.name)
+    }
+
+    /// The theme, where it has something to say.
+    fn themed(&self) -> Option<&Theme> {
+        self.theme
+            .as_ref()
+            .filter(|theme| theme.mono || self.depth >= Depth::Ansi256)
+    }
+
+    fn rgb(&self, colour: Rgb) -> Color {
+        match self.depth {
+            Depth::True => Color::Rgb(colour.0, colour.1, colour.2),
+            _ => Color::Indexed(nearest(colour)),
+        }
+    }
+
     /// How a role looks.
     pub fn style(&self, role: Role) -> Style {
+        if let Some(theme) = self.themed().filter(|theme| !theme.mono) {
+            return self.themed_style(theme, role);
+        }
         let plain = Style::new();
         let bold = plain.add_modifier(Modifier::BOLD);
         let (style, hue) = match role {
@@ -236,15 +278,39 @@ impl Palette {
             Role::Selected => (plain.add_modifier(Modifier::REVERSED), None),
         };
         match hue {
-            Some(hue) if self.depth > Depth::Mono => style.fg(self.hue(hue)),
+            Some(hue) if self.depth > Depth::Mono && self.themed().is_none() => {
+                style.fg(self.hue(hue))
+            }
             _ => style,
+        }
+    }
+
+    fn themed_style(&self, theme: &Theme, role: Role) -> Style {
+        let plain = Style::new();
+        let bold = plain.add_modifier(Modifier::BOLD);
+        let or_dim = |colour: Option<Rgb>| match colour {
+            Some(colour) => plain.fg(self.rgb(colour)),
+            None => plain.add_modifier(Modifier::DIM),
+        };
+        match role {
+            Role::Text => theme.text.map_or(plain, |text| plain.fg(self.rgb(text))),
+            Role::Dim => or_dim(theme.dim),
+            Role::Border => or_dim(theme.border),
+            Role::Title => theme.title.map_or(bold, |title| bold.fg(self.rgb(title))),
+            Role::Key => bold.fg(self.rgb(theme.key)),
+            Role::Good => plain.fg(self.rgb(theme.good)),
+            Role::Warn => bold.fg(self.rgb(theme.warn)),
+            Role::Bad => bold.fg(self.rgb(theme.bad)),
+            Role::Selected => plain.add_modifier(Modifier::REVERSED),
         }
     }
 
     /// The colour of a process.
     pub fn process(&self, hue: usize) -> Style {
-        match self.depth {
-            Depth::Mono => Style::new(),
+        match (self.depth, self.themed()) {
+            (Depth::Mono, _) => Style::new(),
+            (_, Some(theme)) if theme.mono => Style::new(),
+            (_, Some(theme)) => Style::new().fg(self.rgb(theme.hues[hue % theme.hues.len()])),
             _ => Style::new().fg(self.hue(hue)),
         }
     }

@@ -57,7 +57,7 @@ pub const SETTINGS: [(&str, &str, &str); 13] = [
     (
         "command",
         "[\"logger\", \"-t\", \"gpushare\", \"starved\"]",
-        "starts a program, without a shell; ALERT_RULE, ALERT_SENTENCE, ALERT_HOST, ALERT_GPU, ALERT_UUID and ALERT_ with each column's name are in its environment",
+        "starts a program, without a shell; ALERT_RULE, ALERT_SENTENCE, ALERT_HOST, ALERT_GPU, ALERT_UUID are in its environment, and each column of the process as ROW_PID, ROW_NAME, …",
     ),
     (
         "shell",

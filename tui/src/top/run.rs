@@ -14,14 +14,18 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::app::{self, Next};
+use super::film;
 use super::operator::{News, Operator, Task};
 use super::rules::act::Actor;
+use super::seek::{self, Found};
 use super::state::State;
 use super::terminal::{Screen, hangup};
+use super::theme;
 use super::view::{self, Look};
 use crate::sample::Origin;
 use crate::source::Source;
-use crate::source::replay::Recorder;
+use crate::source::replay::{Recorder, Replay};
+use crate::source::ring::{self, Ring};
 
 /// The least time between two frames.
 pub(super) const FRAME: Duration = Duration::from_millis(100);
@@ -32,6 +36,8 @@ pub struct Dashboard {
     pub source: Box<dyn Source>,
     /// Where they are written, if they are.
     pub recorder: Option<Recorder>,
+    /// Where the last hour is kept, if it is.
+    pub ring: Option<Ring>,
     /// What is shown.
     pub state: State,
     /// How it looks.
@@ -205,12 +211,36 @@ impl Dashboard {
                     Next::Suspend => screen.suspend()?,
                     Next::Redraw => screen.forget()?,
                     Next::Copy(text) => screen.copy(&text)?,
-                    Next::Wind(by_ns) => {
-                        let passed = self.source.wind(by_ns)?;
-                        over &= passed.as_ref().is_none_or(Vec::is_empty);
-                        app::wound(&mut self.state, passed);
-                        ticks.reset_after(self.source.pace().unwrap_or(self.pace));
+                    Next::CopyScreen => {
+                        let size = crossterm::terminal::size()?;
+                        screen.copy(&film::lines(&film::frame(&self.state, &self.look, size)))?;
                     }
+                    Next::Wind(by_ns) => match self.source.wind(by_ns)? {
+                        Some(passed) => {
+                            over &= passed.is_empty();
+                            app::wound(&mut self.state, passed);
+                            ticks.reset_after(self.source.pace().unwrap_or(self.pace));
+                        }
+                        None => self.step(by_ns),
+                    },
+                    Next::Alert(by) => {
+                        let still = self.state.is_frozen();
+                        if still && played {
+                            self.state.toggle_freeze();
+                        }
+                        let found = match by < 0 {
+                            true => seek::back(&mut *self.source, &mut self.state)?,
+                            false => seek::forward(&mut *self.source, &mut self.state)?,
+                        };
+                        if still && played {
+                            self.state.toggle_freeze();
+                        }
+                        over = played && self.source.pace().is_none();
+                        ticks.reset_after(self.source.pace().unwrap_or(self.pace));
+                        self.found(found);
+                    }
+                    Next::Export => self.export(&operator)?,
+                    Next::Theme => self.next_theme(),
                     Next::Continue | Next::Do(_) => {}
                 },
                 Woken::News(news) => app::news(&mut self.state, *news),
@@ -229,6 +259,7 @@ impl Dashboard {
             return Ok(false);
         };
         let recorded = self.recorder.as_mut().map(|recorder| recorder.add(&sample));
+        let kept = self.ring.as_mut().map(|ring| ring.add(&sample));
         self.state.update(sample);
         if let Some(Err(why)) = recorded {
             // What is watched matters more than what is kept.
@@ -238,7 +269,109 @@ impl Dashboard {
                 &format!("the recording has ended: {why:#}"),
             );
         }
+        if let Some(Err(why)) = kept {
+            self.ring = None;
+            app::warn(
+                &mut self.state,
+                &format!("the last hour is no longer recorded: {why}"),
+            );
+        }
         Ok(true)
+    }
+
+    /// Shows an earlier or later moment of the last hour, frozen.
+    fn step(&mut self, by_ns: i64) {
+        if let Err(why) = self.stepped(by_ns) {
+            app::warn(&mut self.state, &format!("{why:#}"));
+        }
+    }
+
+    fn stepped(&mut self, by_ns: i64) -> Result<()> {
+        let now = self.state.data().sample.time_ns;
+        let target = now.saturating_add_signed(by_ns);
+        let newest = self.state.live_ns();
+        if target >= newest {
+            if self.state.is_frozen() {
+                self.state.toggle_freeze();
+            }
+            app::tell(&mut self.state, "this is the present");
+            return Ok(());
+        }
+        let place = match &self.ring {
+            Some(ring) => ring.dir().to_owned(),
+            // Another dashboard may keep it.
+            None => ring::place(&self.dir)?,
+        };
+        let from_ms = self.state.unix_ms_at(target).saturating_sub(30_000);
+        let mut past = Replay::open_parts(ring::parts_from(&place, from_ms)?)?;
+        past.start_at(target)?;
+        let mut moment = State::default();
+        while moment.data().samples() == 0 || moment.data().sample.time_ns < target {
+            let Some(sample) = past.next()? else { break };
+            if sample.time_ns >= now && by_ns < 0 {
+                break;
+            }
+            moment.update(sample);
+        }
+        if moment.data().samples() == 0 {
+            anyhow::bail!("the recording of the last hour does not reach further back");
+        }
+        self.state.freeze_at(&moment);
+        Ok(())
+    }
+
+    fn found(&mut self, found: Found) {
+        match found {
+            Found::Alert(sentence) => app::tell(&mut self.state, &sentence),
+            Found::Nothing => app::tell(&mut self.state, "no other alert begins there"),
+            Found::NotYet => app::tell(
+                &mut self.state,
+                "no alert so far; press the key again to look on",
+            ),
+            Found::Live => app::tell(
+                &mut self.state,
+                "this is no recording; gpushare-top --replay last plays the last hour",
+            ),
+        }
+    }
+
+    /// Writes the moment that is shown to files, by the thread that edits: a disk may be slow.
+    fn export(&mut self, operator: &Operator) -> Result<()> {
+        let size = crossterm::terminal::size()?;
+        let (palette, zone) = (&self.look.palette, self.look.zone.clone());
+        let look = Look {
+            palette: palette.in_full_colour(),
+            zone,
+        };
+        let at = jiff::Timestamp::from_millisecond(self.state.data().sample.unix_ms)?;
+        let at = at.to_zoned(look.zone.clone()).strftime("%Y%m%d-%H%M%S");
+        let mut files = Vec::new();
+        // As it was before the key was pressed, without what lies over it.
+        let overlay = self.state.overlay.take();
+        for (end, form) in film::FORMS {
+            let path = PathBuf::from(format!("gpushare-top-{at}.{end}"));
+            files.push((path, film::moment(&self.state, &look, size, form)?));
+        }
+        self.state.overlay = overlay;
+        self.hand_over(operator, Task::Write(files));
+        Ok(())
+    }
+
+    fn next_theme(&mut self) {
+        let names = theme::names();
+        let now = names
+            .iter()
+            .position(|name| *name == self.look.palette.theme());
+        let next = names[(now.unwrap_or(0) + 1) % names.len()];
+        self.look.palette = self
+            .look
+            .palette
+            .clone()
+            .with_theme(theme::find(next).unwrap_or(None));
+        app::tell(
+            &mut self.state,
+            &format!("theme {next}; theme = \"{next}\" in the settings keeps it"),
+        );
     }
 
     fn event(&mut self, event: Event, operator: &Operator) -> Next {

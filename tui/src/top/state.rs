@@ -90,6 +90,33 @@ impl State {
         self.frozen.is_some()
     }
 
+    /// The newest moment that is known, whatever is shown.
+    pub fn live_ns(&self) -> u64 {
+        self.live.sample.time_ns
+    }
+
+    /// A moment by the clock on the wall.
+    pub fn unix_ms_at(&self, time_ns: u64) -> i64 {
+        self.live.sample.unix_ms_at(time_ns)
+    }
+
+    /// How far behind the present the frozen picture is.
+    pub fn frozen_ns(&self) -> Option<u64> {
+        let frozen = self.frozen.as_ref()?;
+        Some(
+            self.live
+                .sample
+                .time_ns
+                .saturating_sub(frozen.sample.time_ns),
+        )
+    }
+
+    /// Shows another moment, frozen: what a state knows that took in the samples up to there.
+    pub fn freeze_at(&mut self, moment: &Self) {
+        self.frozen = Some(Box::new(moment.live.clone()));
+        self.choices.settle(&moment.live);
+    }
+
     /// Freezes the screen, or lets it go on.
     pub fn toggle_freeze(&mut self) {
         self.frozen = match self.frozen.take() {

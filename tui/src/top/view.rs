@@ -5,6 +5,7 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::keys::Keymap;
 use super::overlay::Overlay;
 use super::palette::{Palette, Role};
 use super::state::{Hit, Screen, State};
@@ -63,7 +64,9 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     }
     match &state.overlay {
         None | Some(Overlay::Filter(_)) => {}
-        Some(Overlay::Help(scroll)) => help::draw(buffer, area, look, *scroll),
+        Some(Overlay::Help(scroll)) => {
+            help::draw(buffer, area, look, &state.choices.keymap, *scroll)
+        }
         Some(Overlay::Alerts(scroll)) => alerts::all(buffer, area, state, look, *scroll),
         Some(Overlay::Dialog(dialog)) => dialog::draw(buffer, area, state, look, dialog),
         Some(Overlay::Audit(list)) => audit::draw(buffer, area, state, look, list),
@@ -89,7 +92,7 @@ pub fn wrapped(text: &str, width: u16) -> Vec<String> {
 
 /// How many lines the help has.
 pub fn help_lines() -> usize {
-    help::lines().len()
+    help::lines(&Keymap::default()).len()
 }
 
 /// How many lines [`text`] wants.

@@ -181,7 +181,7 @@ fn who_waits_nearly_always_is_seen_to_starve_however_short_each_wait_is() {
         starving[0].sentence.contains("waits 98% of its time"),
         "{starving:?}"
     );
-    let remedy = starving[0].remedy.as_ref().unwrap().shown();
+    let remedy = starving[0].remedy.as_ref().unwrap().shown(String::from);
     assert_eq!(remedy, "[p] set order=fair");
 }
 

@@ -4,6 +4,7 @@ mod actions;
 mod alerts;
 mod devices;
 mod dialogs;
+mod film;
 mod frames;
 mod gallery;
 mod hands;

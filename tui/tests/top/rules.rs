@@ -246,7 +246,7 @@ fn a_program_gets_the_facts_in_its_environment_and_is_recorded() {
     let stage = Stage::new();
     let out = stage.dir.path().join("out");
     let signs = stage.act(&format!(
-        "[[alert]]\nname = \"hook\"\nwhen = \"name=vllm-worker\"\nshell = \"env | grep ^ALERT_ > {0}.part; mv {0}.part {0}\"\n",
+        "[[alert]]\nname = \"hook\"\nwhen = \"name=vllm-worker\"\nshell = \"env | grep -E '^(ALERT|ROW)_' > {0}.part; mv {0}.part {0}\"\n",
         quoted(&out)
     ));
     assert_eq!(signs, Signs::default());
@@ -254,11 +254,11 @@ fn a_program_gets_the_facts_in_its_environment_and_is_recorded() {
     let facts = std::fs::read_to_string(&out).unwrap();
     for fact in [
         "ALERT_RULE=hook",
-        "ALERT_PID=41849",
-        "ALERT_USER=alice",
+        "ROW_PID=41849",
+        "ROW_USER=alice",
         "ALERT_GPU=0",
         "ALERT_HOST=gpu01",
-        "ALERT_QUOTA=42949672960",
+        "ROW_QUOTA=42949672960",
     ] {
         assert!(facts.lines().any(|line| line == fact), "{fact}\n{facts}");
     }

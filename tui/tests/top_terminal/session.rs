@@ -72,6 +72,7 @@ impl Session {
         let child = program
             .env_remove("NO_COLOR")
             .env("GPUSHARE_DIR", dir)
+            .env("XDG_STATE_HOME", dir.join("past"))
             .env("LC_ALL", "C.UTF-8")
             .stdin(end())
             .stdout(end())

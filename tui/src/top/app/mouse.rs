@@ -2,8 +2,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{Next, act, key, pressed};
-use crate::top::keys::Action;
+use super::{Next, act, key};
+use crate::top::keys::{self, Action};
 use crate::top::state::{Hit, State, Subject};
 
 /// Takes in a click. A second one on the same row shows the process alone.
@@ -40,7 +40,9 @@ fn remedy(state: &mut State, at: usize) -> Next {
     let Some(key) = key else {
         return act(state, Action::Alerts);
     };
-    let next = pressed(state, KeyEvent::from(KeyCode::Char(key)));
+    let place = state.choices.screen.place();
+    let action = keys::action(KeyEvent::from(KeyCode::Char(key)), place);
+    let next = action.map_or(Next::Continue, |action| act(state, action));
     state.pin_rows();
     next
 }

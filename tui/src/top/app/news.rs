@@ -14,15 +14,8 @@ use crate::top::operator::News;
 use crate::top::overlay::Overlay;
 use crate::top::state::State;
 
-/// Takes in what was on the way to another moment of a recording, or that there is no recording.
-pub fn wound(state: &mut State, passed: Option<Vec<Sample>>) {
-    let Some(passed) = passed else {
-        return say(
-            state,
-            "only a recording can be rewound: --record F, then --replay F",
-            false,
-        );
-    };
+/// Takes in what was on the way to another moment of a recording.
+pub fn wound(state: &mut State, passed: Vec<Sample>) {
     let still = state.is_frozen();
     if still {
         state.toggle_freeze();
@@ -31,6 +24,11 @@ pub fn wound(state: &mut State, passed: Option<Vec<Sample>>) {
     if still {
         state.toggle_freeze();
     }
+}
+
+/// Says what a person should know of what was done.
+pub fn tell(state: &mut State, sentence: &str) {
+    say(state, sentence, false);
 }
 
 /// Says that something went wrong that is not of the user's doing.

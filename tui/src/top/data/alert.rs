@@ -70,10 +70,10 @@ impl Remedy {
         })
     }
 
-    /// As the screen shows it: `[e] raise it`.
-    pub fn shown(&self) -> String {
+    /// As the screen shows it: `[e] raise it`, with what `letter` says is printed on that key.
+    pub fn shown(&self, letter: impl Fn(char) -> String) -> String {
         match self.key {
-            Some(key) => format!("[{key}] {}", self.text),
+            Some(key) => format!("[{}] {}", letter(key), self.text),
             None => self.text.clone(),
         }
     }

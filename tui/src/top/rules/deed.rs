@@ -120,22 +120,19 @@ impl About<'_> {
                 self.gpu.map_or(String::new(), |gpu| gpu.to_string()),
             ),
         ];
+        facts
+            .iter_mut()
+            .for_each(|(name, _)| name.insert_str(0, "ALERT_"));
         if let Some(row) = self.row {
-            // What the alert itself says goes first: a column may have the same name.
-            let said: Vec<String> = facts.iter().map(|(name, _)| name.clone()).collect();
-            let columns = COLUMNS
-                .iter()
-                .filter(|column| !said.contains(&column.key.to_uppercase()));
-            facts.extend(columns.map(|column| {
-                (
-                    column.key.to_uppercase(),
-                    (column.value)(row).raw().into_owned(),
-                )
+            facts.extend(COLUMNS.iter().map(|column| {
+                let value = (column.value)(row).raw().into_owned();
+                (format!("ROW_{}", column.key.to_uppercase()), value)
             }));
         }
-        let harmless =
-            |(name, value): (String, String)| (format!("ALERT_{name}"), plain(&value).into_owned());
-        facts.into_iter().map(harmless).collect()
+        for (_, value) in &mut facts {
+            *value = plain(value).into_owned();
+        }
+        facts
     }
 
     /// The edit that the remedy stands for, or why it is not made.

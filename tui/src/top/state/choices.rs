@@ -7,7 +7,7 @@ use crate::sample::{Who, columns};
 use crate::top::data::Data;
 use crate::top::data::lanes::{BIN_NS, FINE_NS};
 use crate::top::data::log::Showing;
-use crate::top::keys::Place;
+use crate::top::keys::{Keymap, Place};
 
 /// Which picture fills the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,6 +149,8 @@ pub struct Choices {
     pub pinned: Option<Vec<(Who, usize)>>,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// The keys that a person chose.
+    pub keymap: Keymap,
     /// A message.
     pub notice: Option<Notice>,
 }
@@ -179,6 +181,7 @@ impl Default for Choices {
             pan: 0,
             pinned: None,
             read_only: false,
+            keymap: Keymap::default(),
             notice: None,
         }
     }

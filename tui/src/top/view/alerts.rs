@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
 use super::{Look, layout};
-use crate::top::data::alert::{Alert, Remedy, Severity};
+use crate::top::data::alert::{Alert, Severity};
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -21,13 +21,15 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
             pen.put_before(right, y, &text, pen.style(Role::Warn));
             right = right.saturating_sub(width(&text));
         }
-        line(pen, y, right, alert, state.data().sample.time_ns);
+        line(pen, y, right, alert, state);
     }
 }
 
 /// One alert up to column `right`: its word, since when, what is wrong, and at the right what helps. The sentence gives way
 /// first, because who reads it wants to know what to do.
-fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, now_ns: u64) {
+fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, state: &State) {
+    let now_ns = state.data().sample.time_ns;
+    let letter = |key| state.choices.keymap.letter(key);
     let (mark, role) = sign(alert.severity);
     let mut x = pen.put(0, y, &format!("{mark} {:<8}", alert.word), pen.style(role));
     if let Some(age) = age(alert, now_ns) {
@@ -36,12 +38,12 @@ fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, now_ns: u64) {
             x = pen.put(x, y, &text, pen.style(Role::Dim));
         }
     }
-    let remedy = alert.remedy.as_ref().map(Remedy::shown);
+    let remedy = alert.remedy.as_ref().map(|remedy| remedy.shown(letter));
     let wanted = remedy.as_ref().map_or(0, |text| width(text) + 2);
     let room = right.saturating_sub(x);
     // With no room for half of the sentence, only the key that helps is left of the remedy.
     let (remedy, wanted) = match (&remedy, alert.remedy.as_ref().and_then(|r| r.key)) {
-        (Some(_), Some(key)) if wanted > room / 2 => (Some(format!("[{key}]")), 5),
+        (Some(_), Some(key)) if wanted > room / 2 => (Some(format!("[{}]", letter(key))), 5),
         (Some(_), None) if wanted > room / 2 => (None, 0),
         _ => (remedy, wanted),
     };
@@ -70,7 +72,7 @@ fn age(alert: &Alert, now_ns: u64) -> Option<String> {
 }
 
 /// A time in at most four letters.
-fn brief(ns: u64) -> String {
+pub(super) fn brief(ns: u64) -> String {
     match ns / 1_000_000_000 {
         seconds @ 0..100 => format!("{seconds}s"),
         seconds @ 100..6000 => format!("{}m", seconds / 60),
@@ -103,7 +105,9 @@ pub(super) fn all(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, s
         let (mark, role) = sign(alert.severity);
         let parts = wrapped(&alert.sentence, room).into_iter();
         let parts = parts.map(|part| (part, Role::Text));
-        let mut remedy = alert.remedy.as_ref().map_or("".to_owned(), Remedy::shown);
+        let letter = |key| state.choices.keymap.letter(key);
+        let remedy = alert.remedy.as_ref();
+        let mut remedy = remedy.map_or("".to_owned(), |remedy| remedy.shown(letter));
         let since = age(alert, state.data().sample.time_ns);
         if let Some(age) = since {
             let gap = if remedy.is_empty() { "" } else { "   " };

@@ -32,7 +32,8 @@ pub(super) fn draw(
     let at = commands.at.min(found.len().saturating_sub(1));
     let first = (at + 1).saturating_sub(lines);
     for ((number, key), y) in found.iter().enumerate().skip(first).zip(1..bottom) {
-        inside.put(1, y, key.shown, inside.style(Role::Key));
+        let shown = state.choices.keymap.shown(key);
+        inside.put(1, y, &shown, inside.style(Role::Key));
         inside.put_within(8, y, key.about, u16::MAX, inside.style(Role::Text));
         if number == at {
             let style = inside.style(Role::Selected);

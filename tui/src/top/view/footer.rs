@@ -25,11 +25,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         .iter()
         .filter(|key| !key.label.is_empty() && key.works_in(place))
     {
-        let width = key.shown.len() + key.label.len() + 3;
+        let shown = state.choices.keymap.shown(key);
+        let width = shown.len() + key.label.len() + 3;
         if usize::from(x) + width > usize::from(pen.width()) + 2 {
             break;
         }
-        x = pen.put(x, 0, key.shown, pen.style(Role::Key));
+        x = pen.put(x, 0, &shown, pen.style(Role::Key));
         x = pen.put(x, 0, &format!(" {}  ", key.label), pen.style(Role::Dim));
     }
 }

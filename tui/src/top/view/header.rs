@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::Look;
+use super::alerts::brief;
 use super::pen::Pen;
 use crate::sample::{Nvml, Origin};
 use crate::top::palette::Role;
@@ -32,8 +33,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {
         flags.push(("no NVML", Role::Warn));
     }
-    if state.is_frozen() {
-        flags.push(("FROZEN", Role::Bad));
+    // How old the picture is, so that it is not taken for the present.
+    let frozen = state
+        .frozen_ns()
+        .map(|age| format!("FROZEN {}", brief(age)));
+    if let Some(frozen) = &frozen {
+        flags.push((frozen, Role::Bad));
     }
     if state.choices.read_only {
         flags.push(("read-only", Role::Warn));

@@ -6,19 +6,19 @@ use ratatui::layout::Rect;
 use super::pen::Pen;
 use super::{Look, layout};
 use crate::sample::columns::COLUMNS;
-use crate::top::keys::KEYS;
+use crate::top::keys::{KEYS, Keymap};
 use crate::top::palette::Role;
 use crate::top::state::alerts::RULES;
 
 /// How many lines the help has.
-pub(crate) fn lines() -> Vec<(String, String, Role)> {
+pub(crate) fn lines(keymap: &Keymap) -> Vec<(String, String, Role)> {
     let mut lines = Vec::new();
     let heading = |text: &str| (text.to_owned(), String::new(), Role::Title);
     let blank = || (String::new(), String::new(), Role::Text);
     lines.push(heading("Keys"));
     lines.extend(
         KEYS.iter()
-            .map(|key| (key.shown.to_owned(), key.about.to_owned(), Role::Key)),
+            .map(|key| (keymap.shown(key), key.about.to_owned(), Role::Key)),
     );
     lines.push(blank());
     lines.push(heading("Lanes"));
@@ -53,8 +53,8 @@ pub(crate) fn lines() -> Vec<(String, String, Role)> {
     lines
 }
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, look: &Look, scroll: usize) {
-    let lines = lines();
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, look: &Look, keymap: &Keymap, scroll: usize) {
+    let lines = lines(keymap);
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
     let mut pen = Pen::new(buffer, layout::centred(area, 90, height), &look.palette);
     let mut inside = pen.dialog("gpushare-top  keys, columns, alerts   Down Up scroll  Esc close");

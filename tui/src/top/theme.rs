@@ -1,0 +1,178 @@
+//! Themes: colours for roles and for processes, each known to users of other monitors. The ground is the terminal's own.
+
+/// A colour: red, green, blue.
+pub type Rgb = (u8, u8, u8);
+
+/// The colours of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Theme {
+    /// Its name in the settings.
+    pub name: &'static str,
+    /// What it is, for the manual.
+    pub about: &'static str,
+    /// Of text; `None` for the terminal's own.
+    pub text: Option<Rgb>,
+    /// Of what matters less; `None` for dim text.
+    pub dim: Option<Rgb>,
+    /// Of frames; `None` for dim text.
+    pub border: Option<Rgb>,
+    /// Of headings; `None` for bold text.
+    pub title: Option<Rgb>,
+    /// Of keys.
+    pub key: Rgb,
+    /// Of what is well.
+    pub good: Rgb,
+    /// Of what to look at.
+    pub warn: Rgb,
+    /// Of what is wrong.
+    pub bad: Rgb,
+    /// Of processes.
+    pub hues: [Rgb; 8],
+    /// No colours at all.
+    pub mono: bool,
+}
+
+/// `0xrrggbb`.
+const fn rgb(hex: u32) -> Rgb {
+    ((hex >> 16) as u8, (hex >> 8) as u8, hex as u8)
+}
+
+macro_rules! themes {
+    ($($name:literal $about:literal $text:literal $dim:literal $border:literal $title:literal $key:literal $good:literal $warn:literal $bad:literal [$($hue:literal)*];)*) => {
+        /// Every theme but the terminal's own colours (`default`) and none at all (`mono`).
+        pub static THEMES: &[Theme] = &[$(Theme {
+            name: $name,
+            about: $about,
+            text: Some(rgb($text)),
+            dim: Some(rgb($dim)),
+            border: Some(rgb($border)),
+            title: Some(rgb($title)),
+            key: rgb($key),
+            good: rgb($good),
+            warn: rgb($warn),
+            bad: rgb($bad),
+            hues: [$(rgb($hue)),*],
+            mono: false,
+        },)*];
+    };
+}
+
+themes! {
+// name               what it is                                text     dim      border   title    key      good     warn     bad       processes
+    "gruvbox"         "gruvbox, dark"                           0xebdbb2 0xa89984 0x665c54 0xfbf1c7 0x8ec07c 0xb8bb26 0xfabd2f 0xfb4934 [0x83a598 0xfe8019 0xb8bb26 0xd3869b 0x8ec07c 0xfabd2f 0xfb4934 0xd5c4a1];
+    "gruvbox-light"   "gruvbox, for a light ground"             0x3c3836 0x7c6f64 0xa89984 0x282828 0x427b58 0x79740e 0xb57614 0x9d0006 [0x076678 0xaf3a03 0x79740e 0x8f3f71 0x427b58 0xb57614 0x9d0006 0x504945];
+    "nord"            "Nord"                                    0xd8dee9 0x8791a5 0x5e6a82 0xeceff4 0x88c0d0 0xa3be8c 0xebcb8b 0xe0717d [0x81a1c1 0xd08770 0xa3be8c 0xb48ead 0x88c0d0 0xebcb8b 0xe0717d 0x8fbcbb];
+    "dracula"         "Dracula"                                 0xf8f8f2 0x8492c4 0x6272a4 0xff79c6 0x8be9fd 0x50fa7b 0xf1fa8c 0xff5555 [0x8be9fd 0xffb86c 0x50fa7b 0xff79c6 0x94b8ff 0xf1fa8c 0xff5555 0xbd93f9];
+    "solarized"       "Solarized, dark"                         0x93a1a1 0x748a91 0x586e75 0xeee8d5 0x2aa198 0x859900 0xc99a00 0xe5534f [0x268bd2 0xdb5c2b 0x859900 0xe0559a 0x2aa198 0xc99a00 0xe5534f 0x8088d6];
+    "solarized-light" "Solarized, for a light ground"           0x586e75 0x839496 0x93a1a1 0x073642 0x1d8078 0x6b7a00 0x916c00 0xc4231f [0x1f75b3 0xb0410f 0x6b7a00 0xb72d71 0x1d8078 0x916c00 0xc4231f 0x5a60b3];
+    "catppuccin"      "Catppuccin Mocha"                        0xcdd6f4 0x9399b2 0x6c7086 0xf5e0dc 0x89dceb 0xa6e3a1 0xf9e2af 0xf38ba8 [0x89b4fa 0xfab387 0xa6e3a1 0xf5c2e7 0x94e2d5 0xf9e2af 0xf38ba8 0xcba6f7];
+    "catppuccin-latte" "Catppuccin Latte, for a light ground"   0x4c4f69 0x7c7f93 0x9ca0b0 0x1e66f5 0x04779f 0x358a24 0xb36f00 0xd20f39 [0x1e66f5 0xd95500 0x358a24 0xc04f9f 0x147a80 0xb36f00 0xd20f39 0x8839ef];
+    "tokyo-night"     "Tokyo Night"                             0xc0caf5 0x8089b3 0x565f89 0xbb9af7 0x7dcfff 0x9ece6a 0xe0af68 0xf7768e [0x7aa2f7 0xff9e64 0x9ece6a 0xbb9af7 0x7dcfff 0xe0af68 0xf7768e 0x73daca];
+    "colour-blind"    "hues that red-green and blue-yellow blind eyes tell apart (Okabe and Ito)"
+                                                                0xe8e8e8 0xa0a0a0 0x808080 0xffffff 0x56b4e9 0x56b4e9 0xf0e442 0xe68a00 [0x3f9bdb 0xe69f00 0x00b386 0xd994bd 0x56b4e9 0xf0e442 0xe8743b 0xdddddd];
+    "high-contrast"   "bright on black"                         0xffffff 0xdddddd 0xffffff 0xffffff 0x00ffff 0x00ff00 0xffff00 0xff6060 [0x66b3ff 0xffa040 0x00ff00 0xff80ff 0x00ffff 0xffff00 0xff6060 0xffffff];
+}
+
+/// The name of the terminal's own colours.
+pub const DEFAULT: &str = "default";
+/// The name of no colours at all.
+pub const MONO: &str = "mono";
+
+/// Every name.
+pub fn names() -> Vec<&'static str> {
+    let named = THEMES.iter().map(|theme| theme.name);
+    [DEFAULT].into_iter().chain(named).chain([MONO]).collect()
+}
+
+/// The theme of this name; `None` for the terminal's own colours.
+pub fn find(name: &str) -> Result<Option<Theme>, String> {
+    // American spelling is as good.
+    let name = match name {
+        "color-blind" => "colour-blind",
+        name => name,
+    };
+    match name {
+        DEFAULT => Ok(None),
+        MONO => Ok(Some(Theme {
+            name: MONO,
+            about: "no colours",
+            mono: true,
+            ..THEMES[0]
+        })),
+        name => match THEMES.iter().find(|theme| theme.name == name) {
+            Some(theme) => Ok(Some(*theme)),
+            None => Err(format!(
+                "there is no theme \"{name}\"; there are {}",
+                names().join(", ")
+            )),
+        },
+    }
+}
+
+/// The nearest of the 256 colours of xterm.
+pub fn nearest((red, green, blue): Rgb) -> u8 {
+    const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+    let level = |value: u8| {
+        (0..6_u8)
+            .min_by_key(|at| LEVELS[usize::from(*at)].abs_diff(value))
+            .unwrap_or(0)
+    };
+    let far = |one: Rgb| {
+        let part = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
+        part(one.0, red) + part(one.1, green) + part(one.2, blue)
+    };
+    let [r, g, b] = [red, green, blue].map(level);
+    let cube = (
+        16 + 36 * r + 6 * g + b,
+        far((
+            LEVELS[usize::from(r)],
+            LEVELS[usize::from(g)],
+            LEVELS[usize::from(b)],
+        )),
+    );
+    let greys = (0..24_u8).map(|step| {
+        (
+            232 + step,
+            far((8 + 10 * step, 8 + 10 * step, 8 + 10 * step)),
+        )
+    });
+    let best = greys.chain([cube]).min_by_key(|(_, far)| *far);
+    best.map_or(cube.0, |(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_theme_is_found_by_its_name_and_no_other_is() {
+        for name in names() {
+            assert!(find(name).is_ok(), "{name}");
+        }
+        let error = find("monokai").unwrap_err();
+        assert!(error.contains("there are default, gruvbox,"), "{error}");
+    }
+
+    #[test]
+    fn what_is_well_and_what_is_wrong_look_different_in_every_theme() {
+        for theme in THEMES {
+            let all = [theme.good, theme.warn, theme.bad];
+            assert!(
+                all[0] != all[1] && all[1] != all[2] && all[0] != all[2],
+                "{}",
+                theme.name
+            );
+            let mut hues = theme.hues.to_vec();
+            hues.sort_unstable();
+            hues.dedup();
+            assert_eq!(hues.len(), 8, "{}", theme.name);
+        }
+    }
+
+    #[test]
+    fn a_colour_has_a_near_one_among_256() {
+        assert_eq!(nearest((255, 255, 255)), 231);
+        assert_eq!(nearest((0x5f, 0xaf, 0xff)), 75);
+        assert_eq!(nearest((0x80, 0x80, 0x80)), 244);
+    }
+}

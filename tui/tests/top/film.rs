@@ -1,0 +1,142 @@
+//! A moment as a file, a recording as a film, and the ways through a recording.
+
+use gpushare_tui::source::Source;
+use gpushare_tui::source::replay::{Recorder, Replay};
+use gpushare_tui::top::film::{self, Form};
+use gpushare_tui::top::palette::{Depth, Palette};
+use gpushare_tui::top::state::State;
+use gpushare_tui::top::theme;
+use gpushare_tui::top::view::Look;
+use jiff::tz::TimeZone;
+
+use crate::support::{look, state, story};
+
+fn coloured() -> Look {
+    Look {
+        palette: Palette::new(Depth::True, false, false),
+        zone: TimeZone::UTC,
+    }
+}
+
+/// The story as a recording.
+fn recording() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut recorder = Recorder::create(file.path()).unwrap();
+    story().for_each(|sample| recorder.add(&sample).unwrap());
+    file
+}
+
+#[test]
+fn a_screencast_is_one_file_that_any_viewer_of_svg_can_read() {
+    let file = recording();
+    let mut replay = Replay::open(file.path()).unwrap();
+    let svg = film::screencast(&mut replay, &mut State::default(), &coloured(), (80, 24)).unwrap();
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let root = document.root_element();
+    assert_eq!(root.tag_name().name(), "svg");
+    let of = |class: &str| {
+        root.children()
+            .find(|node| node.attribute("class") == Some(class))
+    };
+    let frames = of("film")
+        .unwrap()
+        .children()
+        .filter(|node| node.is_element());
+    let frames = frames.count();
+    assert!((40..=60).contains(&frames), "two frames a second: {frames}");
+    let style = root
+        .descendants()
+        .find(|node| node.has_tag_name("style"))
+        .unwrap();
+    let style = style.text().unwrap();
+    assert_eq!(style.matches("translateX").count(), frames);
+    // Each row that is used is there.
+    let ids: Vec<&str> = root
+        .descendants()
+        .filter_map(|node| node.attribute("id"))
+        .collect();
+    for used in root.descendants().filter_map(|node| node.attribute("href")) {
+        assert!(ids.contains(&used.trim_start_matches('#')), "{used}");
+    }
+    assert!(
+        svg.contains("train-7b") && svg.contains("#5"),
+        "names and colours"
+    );
+    assert!(
+        !svg.contains("http") || svg.matches("http").count() == 1,
+        "nothing from elsewhere"
+    );
+}
+
+#[test]
+fn a_moment_is_text_json_or_a_picture() {
+    let state = state();
+    let written = |form| {
+        String::from_utf8(film::moment(&state, &look(false), (80, 24), form).unwrap()).unwrap()
+    };
+    let text = written(Form::Text);
+    assert_eq!(text.lines().count(), 24);
+    assert!(text.contains("vllm-worker"));
+    let json: serde_json::Value = serde_json::from_str(&written(Form::Json)).unwrap();
+    assert_eq!(json["processes"][0]["pid"], 41822);
+    let svg = written(Form::Svg);
+    roxmltree::Document::parse(&svg).unwrap();
+    assert!(!svg.contains("@keyframes"), "a picture stands still");
+    assert!(
+        Form::of(std::path::Path::new("x.png"))
+            .unwrap_err()
+            .contains(".svg")
+    );
+}
+
+#[test]
+fn every_theme_colours_the_screen_in_its_own_way() {
+    let state = state();
+    let mut seen = Vec::new();
+    for name in theme::names() {
+        let palette =
+            Palette::new(Depth::True, false, false).with_theme(theme::find(name).unwrap());
+        let look = Look {
+            palette,
+            zone: TimeZone::UTC,
+        };
+        let svg = film::moment(&state, &look, (120, 40), Form::Svg).unwrap();
+        assert!(!seen.contains(&svg), "{name} looks as another");
+        seen.push(svg);
+    }
+}
+
+#[test]
+fn a_frozen_picture_says_how_old_it_is() {
+    let mut state = State::default();
+    let mut samples = story();
+    samples
+        .by_ref()
+        .take(40)
+        .for_each(|sample| state.update(sample));
+    state.toggle_freeze();
+    samples.for_each(|sample| state.update(sample));
+    let text = film::lines(&film::frame(&state, &look(false), (120, 40)));
+    assert!(text.contains("FROZEN 14s"), "{text}");
+}
+
+#[test]
+fn a_recording_starts_where_it_is_asked_to() {
+    let file = recording();
+    let mut replay = Replay::open(file.path()).unwrap();
+    let span = replay.span().unwrap();
+    let moment = film::at("-5s", span, &TimeZone::UTC).unwrap();
+    replay.start_at(moment).unwrap();
+    let run_up = replay.wind(25_000_000_000).unwrap().unwrap();
+    let there = run_up.last().unwrap().time_ns;
+    assert!(
+        (moment..moment + 1_000_000_000).contains(&there),
+        "{moment} {there}"
+    );
+    assert!(run_up.len() > 60, "with what led to it");
+    let mut last = 0;
+    while let Some(sample) = replay.next().unwrap() {
+        last = sample.time_ns;
+    }
+    assert_eq!(last, span[1].0);
+}
