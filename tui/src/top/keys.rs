@@ -278,11 +278,10 @@ impl Keymap {
         let (code, control) = chord(written).ok_or_else(|| {
             format!("\"{written}\" is no key; write a letter, ^x, F5, Enter, Esc, Tab, S-Tab, Space, Home, End, PgUp, PgDn, Up, Down, Left or Right")
         })?;
-        if let Some((.., other)) = self
-            .chosen
-            .iter()
-            .find(|(c, k, ..)| (*c, *k) == (code, control))
-        {
+        let same = |chosen: &&(KeyCode, bool, String, Action)| {
+            (chosen.0, chosen.1) == (code, control) && meet(chosen.3, action)
+        };
+        if let Some((.., other)) = self.chosen.iter().find(same) {
             return Err(format!("{written} is chosen for {} already", other.name()));
         }
         self.chosen
@@ -296,8 +295,10 @@ impl Keymap {
             let mut same = KEYS
                 .iter()
                 .filter(|key| key.control == *control && key.codes.contains(code));
-            let other = same.find(|key| !self.is_moved(key.action));
-            if let Some(other) = other.filter(|other| other.action != *action) {
+            let taken = |key: &&Key| {
+                !self.is_moved(key.action) && key.action != *action && meet(key.action, *action)
+            };
+            if let Some(other) = same.find(taken) {
                 return Err(format!(
                     "{written} means \"{}\" already; give {} another key too",
                     other.about,
@@ -350,6 +351,16 @@ impl Keymap {
             None => letter.to_string(),
         }
     }
+}
+
+/// Do both work in some place? Where they do not, one key may mean either.
+fn meet(one: Action, other: Action) -> bool {
+    let works = |action: Action, place: &Place| {
+        let mut keys = KEYS.iter();
+        keys.any(|key| key.action == action && key.places.contains(place))
+    };
+    let mut places = ANY.iter();
+    places.any(|place| works(one, place) && works(other, place))
 }
 
 fn is_digit(action: Action) -> bool {
