@@ -7,7 +7,7 @@
 //!
 //! The two text formats are written here and not by a crate: `prometheus-client` writes OpenMetrics alone, with metrics that are
 //! registered beforehand, and `prometheus` writes 0.0.4 alone. The samples of both formats are the same lines; what differs is
-//! [`Format::head`].
+//! their heads.
 
 use std::fmt::Write as _;
 
