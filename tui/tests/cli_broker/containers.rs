@@ -304,6 +304,17 @@ impl Rootless {
     }
 }
 
+/// The process that keeps the user's namespace outlives each podman.
+impl Drop for Rootless {
+    fn drop(&mut self) {
+        let pid = std::fs::read_to_string(self.place.path().join("run/libpod/tmp/pause.pid"));
+        let pid = pid.ok().and_then(|pid| pid.trim().parse().ok());
+        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
 #[test]
 fn a_rootless_container_registers_as_its_user_and_reaches_no_process_outside() {
     let Some(rootless) = Rootless::new() else {
