@@ -10,16 +10,23 @@ fn member(bed: &Testbed, name: &str) -> Watched {
     )
 }
 
+/// Tells the workload `waiting` to allocate, and comes back when it waits for memory.
+fn waits_for(bed: &Testbed, waiting: &mut Watched, command: &str) {
+    waiting.say(command);
+    eventually("it waits", LIMIT, || {
+        let answer = waiting.line_within(Duration::ZERO);
+        assert_eq!(answer, None, "it does not wait; {}", waiting.stderr());
+        !on_first_device(bed, "waiting")["memory_wait"].is_null()
+    });
+}
+
 #[test]
 fn who_waits_for_memory_is_shown_with_who_holds_it_and_told_to_give_up() {
     let bed = Testbed::new();
     gpushare(&bed, &["group", "create", "team", "memory=64M"]).done();
     let (mut full, mut waiting) = (member(&bed, "full"), member(&bed, "waiting"));
     assert_eq!(full.ask("alloc 60M"), "ok");
-    waiting.say("alloc 32M");
-    eventually("it waits", LIMIT, || {
-        !on_first_device(&bed, "waiting")["memory_wait"].is_null()
-    });
+    waits_for(&bed, &mut waiting, "alloc 32M");
     let said = gpushare(&bed, &["ps", "--json"]).done().json();
     let processes = said["processes"].as_array().expect("a list");
     let process = processes
@@ -49,10 +56,7 @@ fn who_waits_for_memory_is_shown_with_who_holds_it_and_told_to_give_up() {
     gpushare(&bed, &edit).done();
     assert!(waiting.line().starts_with("error 2 "));
     gpushare(&bed, &["undo"]).done();
-    waiting.say("alloc 32M");
-    eventually("it waits again", LIMIT, || {
-        !on_first_device(&bed, "waiting")["memory_wait"].is_null()
-    });
+    waits_for(&bed, &mut waiting, "alloc 32M");
     assert!(full.ask("free").starts_with("ok"));
     assert_eq!(waiting.line(), "ok");
     let device = on_first_device(&bed, "waiting");
