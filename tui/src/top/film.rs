@@ -164,17 +164,6 @@ pub fn at(text: &str, span: [(u64, i64); 2], zone: &TimeZone) -> Result<u64> {
         .min(last_ns))
 }
 
-/// `120x40`.
-pub fn size(text: &str) -> Result<(u16, u16), String> {
-    let parsed = text
-        .split_once('x')
-        .and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
-    match parsed {
-        Some((width @ 20..=500, height @ 5..=200)) => Ok((width, height)),
-        _ => Err("write columns x rows, for example 120x40".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,11 +190,5 @@ mod tests {
             error,
             "the recording is from 2025-11-20 23:50:00 to 2025-11-21 00:50:00; 2025-11-21 03:00:00 is not in it"
         );
-    }
-
-    #[test]
-    fn a_size_has_columns_and_rows() {
-        assert_eq!(size("120x40"), Ok((120, 40)));
-        assert!(size("120").is_err() && size("0x0").is_err() && size("axb").is_err());
     }
 }

@@ -11,6 +11,17 @@ fn parse_theme(name: &str) -> Result<Option<Theme>, String> {
     theme::find(name)
 }
 
+/// `120x40`.
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text
+        .split_once('x')
+        .and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+    match parsed {
+        Some((width @ 20..=500, height @ 5..=200)) => Ok((width, height)),
+        _ => Err("write columns x rows, for example 120x40".into()),
+    }
+}
+
 /// Show which process holds each GPU, which wait, and for how long; edit quotas and policies.
 ///
 /// Without options it fills the terminal. ? lists the keys.
@@ -82,7 +93,7 @@ pub struct Options {
     #[arg(long, value_name = "F", requires = "replay", conflicts_with_all = ["once", "batch"])]
     pub screencast: Option<PathBuf>,
     /// Columns and rows of what --export and --screencast write.
-    #[arg(long, value_name = "WxH", value_parser = super::film::size, default_value = "120x40")]
+    #[arg(long, value_name = "WxH", value_parser = size, default_value = "120x40")]
     pub size: (u16, u16),
     /// Do not record the last hour.
     #[arg(long)]
@@ -123,4 +134,15 @@ pub enum Format {
     Json,
     /// One row for each process and device.
     Csv,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_columns_and_rows() {
+        assert_eq!(size("120x40"), Ok((120, 40)));
+        assert!(size("120").is_err() && size("0x0").is_err() && size("axb").is_err());
+    }
 }

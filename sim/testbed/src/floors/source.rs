@@ -187,10 +187,11 @@ impl File {
                 let of_tests = word(at + 2) == "cfg"
                     && (at..end).any(|at| word(at) == "test")
                     && !(at..end).any(|at| word(at) == "not");
+                // What other attributes name is used as well.
                 if of_tests {
                     self.skip(tokens, end)
                 } else {
-                    end
+                    at + 2
                 }
             }
             // In a macro the name of a module may be an argument: `mod $name {`.

@@ -83,6 +83,15 @@ fn tests_may_use_everything() {
 }
 
 #[test]
+fn an_attribute_uses_what_it_names() {
+    let left = "struct Left {\n    #[arg(value_parser = crate::top::size, default_value = \"1\")]\n    size: u32,\n}";
+    let wanted = "src/left.rs:2: `crate::top::size` climbs from low to high";
+    assert_eq!(house(left, "", ""), [wanted]);
+    let left = "#[derive(Debug)]\n#[cfg(test)]\n#[arg(crate::top::size)]\nfn test() {}";
+    assert_eq!(house(left, "", ""), [""; 0]);
+}
+
+#[test]
 fn files_of_one_module_do_not_use_each_other_in_a_circle() {
     let files = |second: &'static str| {
         [
