@@ -8,15 +8,13 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use crossterm::event::{
-    Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,
-};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind};
 use futures::StreamExt;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::options::Format;
 use super::run::{End, FRAME, LOST, Signals};
-use super::terminal::{Screen, hangup};
+use super::terminal::{self, hangup};
 use super::view::Look;
 use super::view::hosts::{self as view, Line};
 use crate::sample::SCHEMA_VERSION;
@@ -216,15 +214,9 @@ async fn show(mut board: Board, look: &Look, read_only: bool) -> Result<End> {
     let mut signals = Signals::new()?;
     let mut hangup = hangup::watch()?;
     'screen: loop {
-        let mut screen = match Screen::take() {
-            Ok(screen) => screen,
-            Err(_) if hangup.try_recv().is_ok() => return Ok(LOST),
-            Err(error) => return Err(error.into()),
-        };
-        if crossterm::event::poll(Duration::ZERO).is_err() {
+        let Some((mut screen, mut terminal)) = terminal::take(&mut hangup)? else {
             return Ok(LOST);
-        }
-        let mut terminal = EventStream::new();
+        };
         let mut ticks = interval(2 * FRAME);
         let mut next_frame = Instant::now();
         let mut dirty = true;
@@ -232,7 +224,7 @@ async fn show(mut board: Board, look: &Look, read_only: bool) -> Result<End> {
             let event = tokio::select! {
                 biased;
                 _ = &mut hangup => return Ok(LOST),
-                number = Signals::deadly(&mut signals.deadly) => return Ok(if number == 2 { End::Quit } else { End::Signal(number) }),
+                number = Signals::deadly(&mut signals.deadly) => return Ok(End::of(number)),
                 _ = signals.stop.recv() => { screen.suspend()?; None }
                 _ = signals.go_on.recv() => { screen.resume()?; None }
                 () = sleep_until(next_frame), if dirty => {

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Result;
-use crossterm::event::{Event, EventStream, KeyEventKind, MouseButton, MouseEventKind};
+use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use futures::StreamExt;
 use ratatui::layout::Rect;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -19,7 +19,7 @@ use super::operator::{News, Operator, Task};
 use super::rules::act::Actor;
 use super::seek::{self, Found};
 use super::state::State;
-use super::terminal::{Screen, hangup};
+use super::terminal::{self, hangup};
 use super::theme;
 use super::view::{self, Look};
 use crate::sample::Origin;
@@ -55,6 +55,16 @@ pub enum End {
     Quit,
     /// A signal asked for it; its number.
     Signal(u8),
+}
+
+impl End {
+    /// By the number of the signal that asked for it: ^C is the user's.
+    pub(super) fn of(signal: u8) -> Self {
+        match signal {
+            2 => Self::Quit,
+            number => Self::Signal(number),
+        }
+    }
 }
 
 /// What asks it to end, and would end it without giving the terminal back.
@@ -138,16 +148,9 @@ impl Dashboard {
         // The first sample before the terminal is taken: a segment that cannot be used is said in plain text.
         let mut over = !self.sample()?;
         let mut hangup = hangup::watch()?;
-        let mut screen = match Screen::take() {
-            Ok(screen) => screen,
-            Err(_) if hangup.try_recv().is_ok() => return Ok(LOST),
-            Err(error) => return Err(error.into()),
-        };
-        // Where there is nothing to read from, the stream below would panic.
-        if crossterm::event::poll(Duration::ZERO).is_err() {
+        let Some((mut screen, mut terminal)) = terminal::take(&mut hangup)? else {
             return Ok(LOST);
-        }
-        let mut terminal = EventStream::new();
+        };
         let mut ticks = interval(self.pace);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
@@ -246,8 +249,7 @@ impl Dashboard {
                 Woken::News(news) => app::news(&mut self.state, *news),
                 Woken::Stop => screen.suspend()?,
                 Woken::GoOn => screen.resume()?,
-                Woken::End(2) => return Ok(End::Quit),
-                Woken::End(number) => return Ok(End::Signal(number)),
+                Woken::End(number) => return Ok(End::of(number)),
             }
             dirty = true;
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossterm::cursor::{Hide, Show};
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, EventStream};
 use crossterm::style::{Print, force_color_output};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
@@ -16,6 +16,7 @@ use crossterm::{execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal};
+use tokio::sync::oneshot::Receiver;
 
 use crate::text::plain::plain;
 
@@ -38,6 +39,20 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Out>>,
     drain: Drain,
+}
+
+/// Takes the terminal over, and reads from it; `None` where it has gone, as [`hangup::watch`] may know already.
+pub fn take(hangup: &mut Receiver<()>) -> io::Result<Option<(Screen, EventStream)>> {
+    let screen = match Screen::take() {
+        Ok(screen) => screen,
+        Err(_) if hangup.try_recv().is_ok() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Where there is nothing to read from, the stream would panic.
+    if event::poll(Duration::ZERO).is_err() {
+        return Ok(None);
+    }
+    Ok(Some((screen, EventStream::new())))
 }
 
 impl Screen {
