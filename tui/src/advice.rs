@@ -9,8 +9,7 @@ mod evidence;
 pub mod rules;
 
 pub use evidence::{Evidence, Job, LOOK_BACK_NS};
-
-use crate::sample::SlotId;
+pub use rules::First;
 
 /// What would serve the jobs of a device better.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +22,8 @@ pub struct Advice {
     pub basis: &'static str,
     /// The policy, as it is typed behind `gpushare policy set GPU`.
     pub policy: String,
-    /// A job that should come before the others, by its title, and the priority for it.
-    pub priority: Option<(SlotId, String, i32)>,
+    /// A job that should come before the others.
+    pub first: Option<First>,
 }
 
 /// The advice for a device; `None` where nothing should change.
@@ -36,7 +35,7 @@ pub fn advise(evidence: &Evidence) -> Option<Advice> {
             sentence: format!("GPU{}: {}", evidence.gpu, found.sentence),
             basis: rule.basis,
             policy: found.policy,
-            priority: found.priority,
+            first: found.first,
         })
     })
 }

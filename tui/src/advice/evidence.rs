@@ -31,6 +31,8 @@ pub struct Evidence {
 pub struct Job {
     /// Its slot.
     pub slot: SlotId,
+    /// Its pid.
+    pub pid: u32,
     /// Pid and name.
     pub title: String,
     /// Its user.
@@ -197,6 +199,7 @@ impl Job {
     fn of(process: &ProcessSample, holding: &Holding) -> Self {
         Self {
             slot: process.view.slot,
+            pid: process.shown_pid(),
             title: targets::title(process),
             uid: process.identity.uid,
             priority: process.share.priority,

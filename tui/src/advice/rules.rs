@@ -20,7 +20,20 @@ pub struct Rule {
 pub(super) struct Found {
     pub(super) sentence: String,
     pub(super) policy: String,
-    pub(super) priority: Option<(SlotId, String, i32)>,
+    pub(super) first: Option<First>,
+}
+
+/// A job, and the priority that lets it go first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct First {
+    /// Its slot.
+    pub slot: SlotId,
+    /// Its pid.
+    pub pid: u32,
+    /// Pid and name.
+    pub title: String,
+    /// The priority.
+    pub priority: i32,
 }
 
 impl Found {
@@ -28,7 +41,7 @@ impl Found {
         Self {
             sentence,
             policy: policy.into(),
-            priority: None,
+            first: None,
         }
     }
 }
@@ -191,7 +204,12 @@ fn small_waits(evidence: &Evidence) -> Option<Found> {
         others(evidence),
     );
     Some(Found {
-        priority: Some((small.slot, small.title.clone(), 5)),
+        first: Some(First {
+            slot: small.slot,
+            pid: small.pid,
+            title: small.title.clone(),
+            priority: 5,
+        }),
         ..Found::new(BY_PRIORITY, sentence)
     })
 }

@@ -170,11 +170,11 @@ impl Line {
     fn new(evidence: &Evidence, advice: Option<&Advice>, sample: &Sample) -> Self {
         let gpu = evidence.gpu;
         let commands = advice.iter().flat_map(|advice| {
-            let priority = advice.priority.as_ref().map(|(_, title, priority)| {
-                let pid = title.split(' ').next().unwrap_or_default();
-                format!("gpushare set {pid} priority={priority}")
-            });
-            priority
+            let first = advice
+                .first
+                .as_ref()
+                .map(|first| format!("gpushare set {} priority={}", first.pid, first.priority));
+            first
                 .into_iter()
                 .chain([format!("gpushare policy set {gpu} {}", advice.policy)])
         });
@@ -222,16 +222,17 @@ fn apply(
     let mut requests = Vec::new();
     for (gpu, advice) in advised {
         let reason = format!("gpushare advise: {}", advice.rule);
-        if let Some((slot, title, priority)) = advice.priority {
+        if let Some(first) = advice.first {
+            let priority = first.priority;
             let mut share = ShareEdit::default();
             match until_ns {
                 None => share.priority = Set::To(priority),
                 Some(until_ns) => share.boost = Set::To(Boost { priority, until_ns }),
             }
-            let process = sample.process(slot);
+            let process = sample.process(first.slot);
             requests.push(EditRequest {
                 target_start_time: process.map(|process| process.identity.start_time),
-                ..EditRequest::new(share.change(slot), title, Place::Ctl)
+                ..EditRequest::new(share.change(first.slot), first.title, Place::Ctl)
                     .because(Some(reason.clone()))
             });
         }

@@ -157,7 +157,6 @@ fn show(sample: &Sample, choice: &Choice, out: &mut dyn Write) -> io::Result<()>
 
 /// Who waits for memory, and who holds it.
 fn waits(sample: &Sample) -> impl Iterator<Item = String> {
-    let named = |process: &ProcessSample| format!("{} {}", process.shown_pid(), process.name());
     let holdings = sample.processes.iter().flat_map(|process| {
         process
             .devices
@@ -165,8 +164,8 @@ fn waits(sample: &Sample) -> impl Iterator<Item = String> {
             .map(move |holding| (process, holding))
     });
     holdings.filter_map(move |(process, holding)| {
-        let what = memory::sentence(sample, process, holding, named)?;
-        Some(format!("{} {what}", named(process)))
+        let what = memory::sentence(sample, process, holding, ProcessSample::pid_and_name)?;
+        Some(format!("{} {what}", process.pid_and_name()))
     })
 }
 

@@ -164,18 +164,13 @@ fn choose(process: &ProcessSample) -> Option<Chosen> {
     Some(Chosen {
         slot,
         start_time: process.identity.start_time,
-        title: full_title(process),
+        title: process.pid_and_name(),
     })
 }
 
 /// The process as a person would say it: one line, whatever its name holds.
 pub fn title(process: &ProcessSample) -> String {
-    plain(&full_title(process)).into_owned()
-}
-
-/// The same with the name as it is, for files that have their own way to write any character.
-pub fn full_title(process: &ProcessSample) -> String {
-    format!("{} {}", process.shown_pid(), process.name())
+    plain(&process.pid_and_name()).into_owned()
 }
 
 /// The process in a slot, for messages.

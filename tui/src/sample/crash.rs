@@ -27,6 +27,7 @@ const TERMINATED: u16 = 810;
 #[derive(Clone, Debug, PartialEq)]
 struct Victim {
     slot: SlotId,
+    pid: u32,
     /// Pid and name.
     title: String,
     lives: bool,
@@ -95,7 +96,8 @@ fn victims<'e>(
         if let (Some(slot), Some(loss)) = (process.slot(), holding.loss) {
             victims.push(Victim {
                 slot,
-                title: format!("{} {}", process.shown_pid(), process.name()),
+                pid: process.shown_pid(),
+                title: process.pid_and_name(),
                 lives: true,
                 mps: holding.mps() == Some(true),
                 loss,
@@ -120,6 +122,7 @@ fn victims<'e>(
         let pid = event.pid.unwrap_or(ns_pid);
         victims.push(Victim {
             slot,
+            pid,
             title: format!("{pid} {}", event.name).trim_end().to_owned(),
             lives: false,
             mps: mps == Some(true),
@@ -193,11 +196,11 @@ fn crash(sample: &Sample, gpu: usize, victims: Vec<Victim>) -> Crash {
         (true, false) => String::new(),
         (false, false) => format!(
             "; nothing works in it any more: end it (kill {}) and start it again",
-            pid(&living)
+            pids(&living)
         ),
         (false, true) => format!(
             "; end those that still run (kill {}), for until then MPS takes no new client, and start them again",
-            pid(&living)
+            pids(&living)
         ),
     };
     let unsure = of_a_server && code != RPC_FAILURE && suspects.len() > 1;
@@ -218,9 +221,8 @@ fn crash(sample: &Sample, gpu: usize, victims: Vec<Victim>) -> Crash {
     }
 }
 
-fn pid(victims: &[&Victim]) -> String {
-    let pid = |victim: &&Victim| victim.title.split(' ').next().unwrap_or("").to_owned();
-    let pids: Vec<String> = victims.iter().map(pid).collect();
+fn pids(victims: &[&Victim]) -> String {
+    let pids: Vec<String> = victims.iter().map(|one| one.pid.to_string()).collect();
     pids.join(" ")
 }
 

@@ -320,4 +320,9 @@ impl ProcessSample {
     pub fn shown_pid(&self) -> u32 {
         self.pid.unwrap_or(self.identity.pid)
     }
+
+    /// As a person would say it: `41849 vllm-worker`. The name is as the process wrote it; a message escapes it.
+    pub fn pid_and_name(&self) -> String {
+        format!("{} {}", self.shown_pid(), self.name())
+    }
 }

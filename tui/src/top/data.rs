@@ -297,12 +297,7 @@ impl Data {
     /// A process as a sentence names it: letter, pid, name.
     pub fn title(&self, who: Who) -> String {
         match self.process(who) {
-            Some(process) => format!(
-                "{} {} {}",
-                self.letter(who),
-                process.shown_pid(),
-                process.name()
-            ),
+            Some(process) => format!("{} {}", self.letter(who), process.pid_and_name()),
             None => "a process that has ended".into(),
         }
     }

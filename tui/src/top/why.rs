@@ -170,7 +170,7 @@ fn denied(
         ),
         request: of_process(
             process,
-            format!("{} {} gpu{gpu}", process.shown_pid(), process.name()),
+            format!("{} gpu{gpu}", process.pid_and_name()),
             Change::ProcessQuota {
                 slot,
                 device: Some(holding.entry),
@@ -225,7 +225,7 @@ fn first(
         }),
         ..ShareEdit::default()
     };
-    let title = format!("{} {}", process.shown_pid(), process.name());
+    let title = process.pid_and_name();
     Some(Remedy {
         what: format!("priority {priority}"),
         effect: "it goes first whenever it wants the GPU; the others wait for it".into(),

@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, HashMap};
 use shm_layout::SegmentDir;
 
 use crate::edit::audit::AuditLog;
-use crate::edit::targets;
 use crate::sample::{EventLine, Sample, What};
 
 /// What each generation changed, in the words of the audit log.
@@ -99,7 +98,7 @@ fn span(event: &EventLine, sample: &Sample) -> Option<Span> {
 fn who(event: &EventLine, sample: &Sample) -> String {
     let living = event.slot.and_then(|slot| sample.process(slot));
     match (living, event.pid, event.name.as_str()) {
-        (Some(process), ..) => targets::full_title(process),
+        (Some(process), ..) => process.pid_and_name(),
         (None, Some(pid), name) => format!("{pid} {name}"),
         (None, None, "") => event
             .slot

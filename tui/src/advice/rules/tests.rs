@@ -238,8 +238,9 @@ fn a_small_job_behind_big_ones_is_to_go_first() {
     let found = rule("timeslice=20ms order=fair", &jobs);
     assert_eq!(found, ("small_waits", "overlap order=priority".into()));
     let advice = advised("timeslice=20ms order=fair", &jobs).expect("advice");
-    let (slot, title, priority) = advice.priority.expect("it is to have a priority");
-    assert_eq!((slot.index, title.as_str(), priority), (1, "101 serve", 5));
+    let first = advice.first.expect("it is to have a priority");
+    assert_eq!((first.slot.index, first.pid), (1, 101));
+    assert_eq!((first.title.as_str(), first.priority), ("101 serve", 5));
     let capped = Did {
         cap: Some(10),
         ..serve

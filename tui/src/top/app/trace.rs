@@ -6,7 +6,7 @@ use shm_layout::trace::{DEFAULT_RECORDS, size};
 use super::{READ_ONLY, UNMANAGED, say, subject};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
-use crate::edit::targets::{self, Chosen};
+use crate::edit::targets::Chosen;
 use crate::sample::{ProcessSample, SlotId, TraceView};
 use crate::text::units::{human_size, short_count};
 use crate::top::dialog::gpus;
@@ -53,14 +53,14 @@ fn start(title: &str, slot: SlotId, process: &ProcessSample) -> Question {
         task: Task::Trace(Chosen {
             slot,
             start_time: process.identity.start_time,
-            title: targets::full_title(process),
+            title: process.pid_and_name(),
         }),
     }
 }
 
 fn stop(title: &str, slot: SlotId, process: &ProcessSample, trace: TraceView) -> Question {
     let change = Change::Trace { slot, on: None };
-    let mut request = EditRequest::new(change, targets::full_title(process), Place::Tui);
+    let mut request = EditRequest::new(change, process.pid_and_name(), Place::Tui);
     request.target_start_time = Some(process.identity.start_time);
     Question {
         title: format!("Stop the trace of {title}?"),

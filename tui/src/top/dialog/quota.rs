@@ -41,7 +41,7 @@ impl QuotaSubject {
             start_time: process.identity.start_time,
             entry: Some(holding.entry),
             gpu: holding.gpu,
-            name: format!("{} {}", process.shown_pid(), process.name()),
+            name: process.pid_and_name(),
         };
         let spans: Vec<&str> = SPANS.iter().map(|(word, _)| *word).collect();
         let this = format!("GPU{}", holding.gpu);

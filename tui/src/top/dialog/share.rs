@@ -58,7 +58,7 @@ impl ShareSubject {
             boost: false,
             slot: process.slot()?,
             start_time: process.identity.start_time,
-            name: format!("{} {}", process.shown_pid(), process.name()),
+            name: process.pid_and_name(),
         };
         let cap = process
             .share
@@ -150,7 +150,7 @@ impl ShareSubject {
             boost: false,
             slot: process.slot()?,
             start_time: process.identity.start_time,
-            name: format!("{} {}", process.shown_pid(), process.name()),
+            name: process.pid_and_name(),
         };
         Some(subject.edit(ShareEdit {
             paused: Set::To(paused),

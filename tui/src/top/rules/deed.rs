@@ -78,8 +78,7 @@ impl About<'_> {
     fn target(&self, data: &Data) -> String {
         let gpu = self.gpu.map_or(String::new(), |gpu| format!(" gpu{gpu}"));
         let process = self.row.map(|row| row.process);
-        let process = process.map(|p| format!("{} {}", p.shown_pid(), p.name()));
-        let target = process.map_or(gpu.trim().to_owned(), |process| process + &gpu);
+        let target = process.map_or(gpu.trim().to_owned(), |p| p.pid_and_name() + &gpu);
         if target.is_empty() {
             data.sample.host.clone()
         } else {

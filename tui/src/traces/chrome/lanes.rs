@@ -7,7 +7,6 @@ use shm_layout::trace::{Kind, Reader, Record};
 
 use super::BEYOND_PIDS;
 use super::event::{Args, Event, meta, named, us};
-use crate::edit::targets;
 use crate::sample::Sample;
 use crate::traces::csv::ended_by;
 use crate::traces::{Account, Found, device_name, device_names};
@@ -30,7 +29,7 @@ impl<'a> Lanes<'a> {
         let same = found.lives() && process.pid == Some(process.identity.pid);
         Self {
             pid,
-            title: targets::full_title(process),
+            title: process.pid_and_name(),
             tasks: same.then(|| format!("/proc/{}/task", process.identity.pid)),
             devices: device_names(reader.header(), sample),
             known: HashSet::new(),
