@@ -107,21 +107,18 @@ impl About<'_> {
     fn facts(&self, rule: &Rule, sentence: &str, data: &Data) -> Vec<(String, String)> {
         let device = self.gpu.and_then(|gpu| data.sample.devices.get(gpu));
         let mut facts = vec![
-            ("RULE".to_owned(), rule.name.clone()),
-            ("SENTENCE".to_owned(), sentence.to_owned()),
-            ("HOST".to_owned(), data.sample.host.clone()),
+            ("ALERT_RULE".to_owned(), rule.name.clone()),
+            ("ALERT_SENTENCE".to_owned(), sentence.to_owned()),
+            ("ALERT_HOST".to_owned(), data.sample.host.clone()),
             (
-                "UUID".to_owned(),
+                "ALERT_UUID".to_owned(),
                 device.map_or(String::new(), |device| device.uuid.clone()),
             ),
             (
-                "GPU".to_owned(),
+                "ALERT_GPU".to_owned(),
                 self.gpu.map_or(String::new(), |gpu| gpu.to_string()),
             ),
         ];
-        facts
-            .iter_mut()
-            .for_each(|(name, _)| name.insert_str(0, "ALERT_"));
         if let Some(row) = self.row {
             facts.extend(COLUMNS.iter().map(|column| {
                 let value = (column.value)(row).raw().into_owned();
