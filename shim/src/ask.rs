@@ -5,3 +5,4 @@ pub mod checkpoint;
 pub mod context;
 pub mod memory;
 pub mod stream;
+pub mod vmm;

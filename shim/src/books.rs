@@ -11,6 +11,7 @@ pub mod physical;
 pub mod pool;
 pub mod record;
 pub mod sparse;
+pub mod swappable;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ pub struct Books {
     pub physical: physical::Book,
     /// What tiles of sparse arrays are mapped to.
     pub sparse: sparse::Book,
+    /// What large allocations are made of, where they can be evicted without the driver's checkpoint.
+    pub swappable: swappable::Book,
     /// Where the pools' memory is.
     pub pools: pool::Homes,
     /// The pools that keep freed memory.

@@ -32,6 +32,10 @@ pub enum Cause {
     Arrival,
     /// Its memory was lost on the way.
     Evicted,
+    /// Memory cannot be made swappable.
+    Swappable,
+    /// Memory that is swappable was to be shown to other processes.
+    Shown,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);

@@ -44,6 +44,8 @@ pub struct Environment {
     pub log: Log,
     /// NVML's memory info inside the process agrees with the quota.
     pub nvml_view: bool,
+    /// Large allocations can be evicted without the driver's checkpoint (`GPUSHARE_SWAPPABLE`).
+    pub swappable: bool,
     /// Where Alnair's files are written (`PFLOG`).
     pub profile: Option<PathBuf>,
     /// A trace from registration on, with room for so many records (`GPUSHARE_TRACE`).
@@ -93,6 +95,7 @@ impl Environment {
             disabled: reader.switch(variables::DISABLE, false),
             log: reader.own(variables::LOG, read_log).unwrap_or_default(),
             nvml_view: reader.switch(variables::NVML_VIEW, true),
+            swappable: reader.switch(variables::SWAPPABLE, false),
             profile: aliases::profile(&mut reader),
             trace: reader.own(variables::TRACE, |text| {
                 unsigned(text, i64::from(*RECORDS.start()), i64::from(*RECORDS.end()))

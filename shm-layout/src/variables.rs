@@ -51,6 +51,7 @@ variables! {
     MEMORY = "GPUSHARE_MEMORY", "8GiB", Library, "Quota of the process: a size, a percentage of the device, `none`, or one per device (`0:8GiB,1:50%`).";
     ON_FULL = "GPUSHARE_ON_FULL", "wait=10m", Library, "What an allocation does that finds no room within the quotas or on the device: `fail` at once, `wait`, or wait for so long; `fail` when not set.";
     EVICT_AFTER = "GPUSHARE_EVICT_AFTER", "15m", Library, "When the program has not called the driver for this long, its memory leaves the device until its next call; `never` when not set.";
+    SWAPPABLE = "GPUSHARE_SWAPPABLE", "1", Library, "Allocations of 2 MiB and more are made so that they leave the device and come back at the speed of the link when the process is evicted.";
     WEIGHT = "GPUSHARE_WEIGHT", "200", Library, "Share of the device's time relative to others under the order `fair`, 1 to 1000; 100 when not set.";
     PRIORITY = "GPUSHARE_PRIORITY", "5", Library, "Priority under the order `priority`, -20 to 19; the highest gets the lock next; 0 when not set.";
     CAP = "GPUSHARE_CAP", "30%", Library, "Upper limit of the process's share of the device's time, 1 to 100 percent.";

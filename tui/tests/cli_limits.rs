@@ -26,9 +26,8 @@ fn bad_value(variable: &str) -> Option<(&'static str, &'static str)> {
         "GPUSHARE_GROUP" => ("a group's name of thirty-two bytes", "at most 31 bytes"),
         "GPUSHARE_NAME" | "GPUSHARE_GANG" => ("a\u{202e}b", "U+202E"),
         "GPUSHARE_POLICY" => ("sometimes", "expected"),
-        "GPUSHARE_DISABLE" | "GPUSHARE_NVML_VIEW" | "CUDA_OVERSUBSCRIBE" | "ACTIVE_OOM_KILLER" => {
-            ("perhaps", "1 or 0")
-        }
+        "GPUSHARE_DISABLE" | "GPUSHARE_NVML_VIEW" | "GPUSHARE_SWAPPABLE" | "CUDA_OVERSUBSCRIBE"
+        | "ACTIVE_OOM_KILLER" => ("perhaps", "1 or 0"),
         "GPUSHARE_LOG" => ("loud", "off, warn or info"),
         "GPUSHARE_TRACE" => ("on", "expected"),
         "WRAPPER_MAX_MEMORY" => ("bogus", "a number of bytes"),

@@ -31,6 +31,8 @@ pub enum Kind {
     Shared,
     /// Another interface's memory.
     External,
+    /// Device memory with an address, made of parts of our own.
+    Swappable,
 }
 
 /// Where an allocation is counted.
@@ -55,7 +57,8 @@ impl Kind {
             | Self::Pooled
             | Self::Array
             | Self::Mipmapped
-            | Self::Limit => Counted::Ledger,
+            | Self::Limit
+            | Self::Swappable => Counted::Ledger,
             Self::Host | Self::PooledHost | Self::Registered => Counted::Pinned,
             Self::PoolShared | Self::Shared | Self::External => Counted::Imported,
         }
@@ -105,7 +108,7 @@ fn is_one_of(record: &Record, kinds: u64) -> bool {
 /// Whether `cuMemFree` and `cuMemFreeAsync` may free it: it is linear memory, or of a pool.
 #[inline]
 pub fn is_linear(record: &Record) -> bool {
-    const ALL: u64 = set(&[Kind::Linear, Kind::Managed, Kind::Host]) | OF_POOLS;
+    const ALL: u64 = set(&[Kind::Linear, Kind::Swappable, Kind::Managed, Kind::Host]) | OF_POOLS;
     is_one_of(record, ALL)
 }
 
@@ -152,6 +155,7 @@ mod tests {
             (Kind::PoolShared, Counted::Imported),
             (Kind::Shared, Counted::Imported),
             (Kind::External, Counted::Imported),
+            (Kind::Swappable, Counted::Ledger),
         ] {
             let record = new(u64::MAX, 7, kind, 15);
             assert_eq!(
@@ -163,7 +167,11 @@ mod tests {
             assert_eq!(is(&record, Kind::Linear), kind == Kind::Linear);
             let pooled = matches!(kind, Kind::Pooled | Kind::PooledHost | Kind::PoolShared);
             assert_eq!(is_of_a_pool(&record), pooled);
-            let linear = pooled || matches!(kind, Kind::Linear | Kind::Managed | Kind::Host);
+            let linear = pooled
+                || matches!(
+                    kind,
+                    Kind::Linear | Kind::Swappable | Kind::Managed | Kind::Host
+                );
             assert_eq!(is_linear(&record), linear);
         }
     }

@@ -17,6 +17,7 @@
 pub mod account;
 pub mod allocate;
 pub mod array;
+mod backing;
 mod caches;
 pub mod graph;
 pub mod host;
@@ -29,6 +30,7 @@ pub mod pool;
 mod reclaim;
 mod shape;
 pub mod sparse;
+pub mod swappable;
 pub mod view;
 mod wait;
 
@@ -38,7 +40,7 @@ use gpushare_abi::Out;
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{CUcontext, CUdevice};
 
-use crate::books::record;
+use crate::books::record::{self, Kind};
 use crate::guest::{Guest, guest};
 use crate::real::Real;
 
@@ -81,7 +83,13 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
                 all.contains(&record::context(record))
                     && (is_primary || !record::is_of_a_pool(record))
             },
-            |_, record| account::settle(guest, &record),
+            |key, record| {
+                if record::is(&record, Kind::Swappable) {
+                    // The driver takes away only what it made in the context itself.
+                    let _ = backing::abandon(guest, key);
+                }
+                account::settle(guest, &record);
+            },
         );
     }
 }

@@ -128,6 +128,35 @@ static int run(int argc, char **argv, char *more) {
     if (IS("free")) return CALL(cuMemFree_v2, V(1));
     if (IS("free-address")) return CALL(cuMemFree_v2, NUM(1));
 
+    if (IS("range")) { /* how far before the address it begins, and its bytes */
+        u64 base = 0;
+        code = CALL(cuMemGetAddressRange_v2, &base, &one, V(1) + NUM(2));
+        sprintf(more, " %llu %zu", V(1) + NUM(2) - base, one);
+        return code;
+    }
+    if (IS("attribute")) { /* attribute A WHICH */
+        u64 value = 0;
+        code = CALL(cuPointerGetAttribute, &value, (unsigned)NUM(2), V(1));
+        sprintf(more, " %llu", value);
+        return code;
+    }
+    if (IS("attributes")) { /* context, range and type in one call */
+        unsigned which[4] = {1, 11, 12, 2};
+        u64 values[4] = {0};
+        void *places[4] = {&values[0], &values[1], &values[2], &values[3]};
+        code = CALL(cuPointerGetAttributes, 4u, which, places, V(1));
+        sprintf(more, " %llu %llu %llu %llu", values[0], values[1], values[2], values[3]);
+        return code;
+    }
+    if (IS("access")) { /* access A DEVICE */
+        int place[2] = {1, (int)NUM(2)};
+        u64 flags = 0;
+        code = CALL(cuMemGetAccess, &flags, place, V(1));
+        sprintf(more, " %llu", flags);
+        return code;
+    }
+    if (IS("peer")) return CALL(cuCtxEnablePeerAccess, (void *)V(1), 0u);
+    if (IS("context-current")) return CALL(cuCtxGetCurrent, OUT(1));
     if (IS("async")) return CALL(cuMemAllocAsync, OUT(1), (size_t)NUM(2), (void *)0);
     if (IS("async-ptsz")) return CALL(cuMemAllocAsync_ptsz, OUT(1), (size_t)NUM(2), (void *)0);
     if (IS("free-async")) return CALL(cuMemFreeAsync, V(1), (void *)0);

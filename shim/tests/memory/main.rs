@@ -22,5 +22,6 @@ mod pools;
 mod quota;
 mod race;
 mod shared;
+mod swappable;
 mod view;
 mod waiting;

@@ -43,6 +43,18 @@ macro_rules! memory_rows {
             "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
             "cuMemGetMemPool" 13000 call memory::pool::of_location fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
 
+            // ---- what large allocations under --swappable are told of as, and who reaches them ----
+            /// of what is swappable: what was asked for, not what it is made of
+            "cuMemGetAddressRange" 3020 call memory::swappable::range fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
+            /// of what is swappable: context and range as of memory that `cuMemAlloc` gave
+            "cuPointerGetAttribute" 4000 call memory::swappable::attribute fn cuPointerGetAttribute(data: Out<u64>, attribute: u32, dptr: CUdeviceptr);
+            /// of what is swappable: context and range as of memory that `cuMemAlloc` gave
+            "cuPointerGetAttributes" 7000 call memory::swappable::attributes fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u64>>, dptr: CUdeviceptr);
+            /// what is swappable is reached by its peers too
+            "cuCtxEnablePeerAccess" 4000 call memory::swappable::enable_peer(peer) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
+            /// what is swappable and is shown by a descriptor stays on its device
+            "cuMemGetHandleForAddressRange" 11070 call memory::swappable::show_range(dptr) fn cuMemGetHandleForAddressRange(handle: *mut c_void, dptr: CUdeviceptr, bytes: usize, kind: u32, flags: u64);
+
             // ---- physical memory and its mappings ----
             /// charged to its device; on the host counted as pinned
             "cuMemCreate" 10020 call memory::physical::create(handle, bytes, prop) fn cuMemCreate(handle: Out<CUmemGenericAllocationHandle>, bytes: usize, prop: In<CUmemAllocationProp>, flags: u64);
@@ -102,8 +114,9 @@ macro_rules! memory_rows {
             "cuMemHostUnregister" 4000 call memory::host::unregister fn cuMemHostUnregister(ptr: *mut c_void);
 
             // ---- what is shown to other processes: such a process is not evicted ----
+            /// notes that the process is not to be evicted: others use what is its own; what is swappable the driver does not show
+            "cuIpcGetMemHandle" 4010 call memory::swappable::show(dptr) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, dptr: CUdeviceptr);
             /// notes that the process is not to be evicted: others use what is its own
-            "cuIpcGetMemHandle" 4010 call memory::import::shown() fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, dptr: CUdeviceptr);
             "cuIpcGetEventHandle" 4010 call memory::import::shown() fn cuIpcGetEventHandle(handle: Out<CUipcEventHandle>, event: CUevent);
             "cuIpcOpenEventHandle" 4010 call memory::import::shown() fn cuIpcOpenEventHandle(event: Out<CUevent>, handle: CUipcEventHandle);
             "cuMemPoolExportToShareableHandle" 11020 call memory::import::shown() fn cuMemPoolExportToShareableHandle(handle: *mut c_void, pool: CUmemoryPool, kind: u32, flags: u64);
@@ -159,7 +172,12 @@ macro_rules! memory_rows {
             fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: u32, value: Out<u64>);
             fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
             fn cuArray3DGetDescriptor_v2(desc: Out<CUDA_ARRAY3D_DESCRIPTOR>, array: CUarray);
-            fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr);
+            fn cuMemAddressReserve(ptr: Out<CUdeviceptr>, bytes: usize, alignment: usize, wanted: CUdeviceptr, flags: u64);
+            fn cuMemAddressFree(ptr: CUdeviceptr, bytes: usize);
+            fn cuMemSetAccess(ptr: CUdeviceptr, bytes: usize, list: In<CUmemAccessDesc>, count: usize);
+            fn cuMemGetAllocationGranularity(bytes: Out<usize>, prop: In<CUmemAllocationProp>, option: u32);
+            fn cuStreamCreate(stream: Out<CUstream>, flags: u32);
+            fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
             fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
             fn cuStreamGetCaptureInfo_v2_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>, id: Out<u64>, graph: Out<CUgraph>, dependencies: *mut *const CUgraphNode, count: *mut usize);
         } }

@@ -12,7 +12,7 @@ macro_rules! other_functions {
             cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint
             cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessRestore
             cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal
-            cuCtxAttach cuCtxDisablePeerAccess cuCtxEnablePeerAccess cuCtxGetApiVersion cuCtxGetCacheConfig
+            cuCtxAttach cuCtxDisablePeerAccess cuCtxGetApiVersion cuCtxGetCacheConfig
             cuCtxGetCurrent cuCtxGetDevResource cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetExecAffinity cuCtxGetFlags
             cuCtxGetId cuCtxGetLimit cuCtxGetSharedMemConfig cuCtxGetStreamPriorityRange cuCtxRecordEvent
             cuCtxResetPersistingL2Cache cuCtxSetCacheConfig cuCtxSetFlags cuCtxSetSharedMemConfig cuCtxWaitEvent
@@ -73,8 +73,8 @@ macro_rules! other_functions {
             cuLibraryUnload cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate
             cuLinkCreate_v2 cuLinkDestroy cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback
             cuLogsUnregisterCallback cuMemAddressFree cuMemAddressReserve cuMemAdvise cuMemAdvise_v2 cuMemGetAccess
-            cuMemGetAddressRange cuMemGetAddressRange_v2 cuMemGetAllocationGranularity
-            cuMemGetAllocationPropertiesFromHandle cuMemGetHandleForAddressRange cuMemHostGetDevicePointer
+            cuMemGetAddressRange cuMemGetAllocationGranularity
+            cuMemGetAllocationPropertiesFromHandle cuMemHostGetDevicePointer
             cuMemHostGetDevicePointer_v2 cuMemHostGetFlags cuMemPoolGetAccess cuMemPoolGetAttribute cuMemPoolSetAccess
             cuMemPoolTrimTo cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetAccess cuMemSetMemPool
             cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties
@@ -85,7 +85,7 @@ macro_rules! other_functions {
             cuOccupancyMaxActiveBlocksPerMultiprocessor cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
             cuOccupancyMaxActiveClusters cuOccupancyMaxPotentialBlockSize cuOccupancyMaxPotentialBlockSizeWithFlags
             cuOccupancyMaxPotentialClusterSize cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv
-            cuPointerGetAttribute cuPointerGetAttributes cuPointerSetAttribute cuProfilerStart cuProfilerStop
+            cuPointerSetAttribute cuProfilerStart cuProfilerStop
             cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAddCallback
             cuStreamAddCallback_ptsz cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp
             cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2 cuStreamBatchMemOp_v2_ptsz cuStreamCopyAttributes

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpushare_abi::errors::{CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
 use gpushare_abi::types::{CUdevice, CUstream};
 use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
@@ -16,7 +16,7 @@ use crate::real::Real;
 use crate::thread::{self, Thread};
 use crate::trace;
 
-use super::reclaim;
+use super::{backing, reclaim};
 
 /// One device's account in this process.
 #[derive(Clone, Copy)]
@@ -362,7 +362,15 @@ fn free_if(
             }
         });
     };
-    match real.call() {
+    let result = if record::is(&record, Kind::Swappable) {
+        match take_apart(real, guest, key, record) {
+            Some(result) => result,
+            None => return Ok(()),
+        }
+    } else {
+        real.call()
+    };
+    match result {
         Ok(()) => {
             give_back(guest, thread, &record);
             Ok(())
@@ -371,6 +379,30 @@ fn free_if(
             live.put_elsewhere(key, record);
             Err(error)
         }
+    }
+}
+
+/// A free of memory that is made of parts; `None` when a capture has put it off, and with it what is to be given back.
+#[cold]
+#[inline(never)]
+fn take_apart(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    guest: &Guest,
+    key: u64,
+    record: Record,
+) -> Option<CUresult> {
+    if !guest.memory.captures.is_any() {
+        let result = backing::unmake(guest, key);
+        real.answered(result);
+        return Some(result);
+    }
+    // The driver says whether the capture allows it; it knows no allocation at this address.
+    match real.call() {
+        Err(CUDA_ERROR_INVALID_VALUE) | Ok(()) => {
+            guest.memory.swappable.put_off(key, record);
+            None
+        }
+        refused => Some(refused),
     }
 }
 

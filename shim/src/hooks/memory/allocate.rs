@@ -38,14 +38,24 @@ pub fn granted<F: FnOnce() -> CUresult + Copy>(
     real: &Real<'_, F>,
     bytes: u64,
 ) -> Result<u64, CUerror> {
-    let symbol = real.symbol();
+    granted_by(account, real.symbol(), bytes, || real.again())
+}
+
+/// The same where `attempt` is what the driver is asked.
+#[inline(always)]
+pub fn granted_by(
+    account: Account,
+    symbol: Symbol,
+    bytes: u64,
+    mut attempt: impl FnMut() -> CUresult,
+) -> Result<u64, CUerror> {
     let mut room = match account.ledger().reserve_at_once(bytes) {
         Some(reservation) => Room::from(reservation),
         None => room_or_deny(account, bytes, symbol)?,
     };
     account.keep_pools_within_limits();
     loop {
-        match real.again() {
+        match attempt() {
             Ok(()) => return Ok(room.granted()),
             Err(CUDA_ERROR_OUT_OF_MEMORY) => room = wait::for_device(account, room, symbol)?,
             Err(error) => return Err(error),

@@ -12,11 +12,12 @@ use crate::real::Real;
 
 use super::account;
 use super::allocate::{allocate, granted};
+use super::swappable;
 
 /// What the driver rounds a pitch up to, as last seen; 512 on every device so far.
 static PITCH_UNIT: AtomicU64 = AtomicU64::new(512);
 
-/// `cuMemAlloc`: charged to the current device.
+/// `cuMemAlloc`: charged to the current device. Large ones are made of parts where the process is swappable.
 #[inline(always)]
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
@@ -24,6 +25,12 @@ pub fn alloc(
     bytes: impl Amount,
 ) -> CUresult {
     let account = account::of_caller(&real);
+    if let Some(account) = account
+        && swappable::is_for(account, dptr, bytes.wide())
+        && let Some(made) = swappable::alloc(&real, account, bytes.wide())
+    {
+        return made.map(|start| dptr.set(Amount::narrow(start)));
+    }
     allocate(real, account, Some(bytes.wide()), Kind::Linear, || {
         Some(dptr.get()?.wide())
     })

@@ -11,7 +11,7 @@ use std::ffi::c_void;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpushare_abi::errors::CUresult;
+use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUresult};
 use gpushare_abi::types::{
     CU_MEM_HANDLE_TYPE_FABRIC, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle,
     CUmemLocation,
@@ -25,6 +25,7 @@ use crate::real::Real;
 
 use super::account;
 use super::allocate::granted;
+use super::swappable;
 
 /// `cuMemCreate`.
 pub fn create(
@@ -87,6 +88,9 @@ pub fn retain(
     handle: Out<CUmemGenericAllocationHandle>,
     addr: *mut c_void,
 ) -> CUresult {
+    if swappable::has(addr as CUdeviceptr) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
     real.call()?;
     if let (Some(guest), Some(handle)) = (guest(), handle.get()) {
         let mut book = guest.memory.physical.lock();

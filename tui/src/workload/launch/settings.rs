@@ -34,6 +34,12 @@ pub struct Settings {
     /// What the driver cannot evict is left where it is; gpushare ps --json says why.
     #[arg(long, value_name = "TIME")]
     pub evict_after: Option<String>,
+    /// Make its allocations so that an eviction takes seconds: a copy at the speed of the link, and no checkpoint
+    ///
+    /// Allocations of 2 MiB and more get their memory in another way, at addresses that stay when it leaves. They cannot be shared
+    /// with other processes through CUDA's IPC. The host keeps the pinned memory that the copy has once taken.
+    #[arg(long, hide = true)]
+    pub swappable: bool,
     /// Share of the device's time relative to others under order=fair, 1 to 1000 [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub weight: Option<String>,
@@ -186,6 +192,9 @@ impl Settings {
                 variables.push((carried.variable, OsString::from(text)));
             }
         }
+        if self.swappable {
+            variables.push((variables::SWAPPABLE, "1".into()));
+        }
         Ok(variables)
     }
 
@@ -216,7 +225,9 @@ impl Settings {
     fn value(&self, name: &str) -> Option<String> {
         let here = CARRIED.iter().find(|carried| carried.variable == name);
         let here = here.and_then(|carried| (carried.of)(self).clone());
-        here.or_else(|| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
+        let flag = || (self.swappable && name == variables::SWAPPABLE).then(|| "1".to_owned());
+        here.or_else(flag)
+            .or_else(|| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
     }
 
     /// How a person said what is in a variable: by the option where there is one.
@@ -278,6 +289,7 @@ impl Settings {
             Some(None) => options.push("--sim".into()),
             None => {}
         }
+        options.extend(self.swappable.then(|| "--swappable".to_owned()));
         options.extend(self.no_mps.then(|| "--no-mps".to_owned()));
         let threads = self.mps_threads.iter();
         options.extend(threads.map(|percent| format!("--mps-threads={percent}")));

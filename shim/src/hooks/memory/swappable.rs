@@ -1,0 +1,227 @@
+//! Large allocations that can leave the device without the driver's checkpoint (`gpushare run --swappable`).
+//!
+//! The program sees what `cuMemAlloc` would give it. What differs is told:
+//!
+//! | what | is |
+//! |---|---|
+//! | its size on the device | rounded up to the driver's granularity, 2 MiB, as `cuMemAlloc` rounds large ones too; charged as asked for |
+//! | `cuIpcGetMemHandle` | refused by the driver; one line says why |
+//! | a descriptor of it (`cuMemGetHandleForAddressRange`) | keeps it on the device for good |
+//! | `cuMemRetainAllocationHandle` | refused, as of memory that `cuMemAlloc` gave |
+//! | allocated while a capture is under way | plain memory: what the driver says of such calls is its own |
+//! | freed while a capture is under way | freed when none is; the driver says whether it may be |
+//! | the driver cannot make it | plain memory, and one line says so |
+
+use gpushare_abi::errors::{
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
+    CUDA_ERROR_OUT_OF_MEMORY, CUresult,
+};
+use gpushare_abi::types::{CUcontext, CUdeviceptr};
+use gpushare_abi::{Amount, In, Out};
+
+use crate::books::record::Kind;
+use crate::books::swappable::Block;
+use crate::guest::{Guest, guest};
+use crate::notice;
+use crate::place;
+use crate::real::Real;
+
+use super::account::{self, Account};
+use super::allocate::granted_by;
+use super::backing;
+use super::import;
+
+/// Less than this is plain memory: many small allocations share what the driver takes at once.
+const LEAST: u64 = 2 << 20;
+
+/// Whether an allocation is made here.
+#[inline(always)]
+pub fn is_for<A: Amount>(account: Account, out: Out<A>, bytes: u64) -> bool {
+    account.guest().environment.swappable
+        && bytes >= LEAST
+        && size_of::<A>() == size_of::<CUdeviceptr>()
+        && may_make(account.guest(), out.is_null())
+}
+
+#[cold]
+#[inline(never)]
+fn may_make(guest: &Guest, no_place: bool) -> bool {
+    !no_place && !guest.memory.swappable.is_refused() && !guest.memory.captures.is_any()
+}
+
+/// `cuMemAlloc`: the address, or nothing where plain memory must do.
+#[cold]
+#[inline(never)]
+pub fn alloc<F: FnOnce() -> CUresult + Copy>(
+    real: &Real<'_, F>,
+    account: Account,
+    bytes: u64,
+) -> Option<Result<CUdeviceptr, gpushare_abi::errors::CUerror>> {
+    let guest = account.guest();
+    free_late(guest);
+    real.moves(bytes);
+    let mut start = 0;
+    let made = granted_by(account, real.symbol(), bytes, || {
+        start = backing::make(guest, account.ordinal(), account.context(), bytes)?;
+        Ok(())
+    });
+    match made {
+        Ok(charged) => {
+            account.keep(start, charged, Kind::Swappable);
+            real.answered(Ok(()));
+            Some(Ok(start))
+        }
+        Err(CUDA_ERROR_OUT_OF_MEMORY) => {
+            real.answered(Err(CUDA_ERROR_OUT_OF_MEMORY));
+            Some(Err(CUDA_ERROR_OUT_OF_MEMORY))
+        }
+        // What else there is to say, the driver says itself.
+        Err(error) => {
+            if matches!(
+                error,
+                CUDA_ERROR_NOT_SUPPORTED | CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_NOT_FOUND
+            ) {
+                guest.memory.swappable.refuse();
+                notice::once(
+                    notice::Cause::Swappable,
+                    format_args!(
+                        "--swappable has no effect: the driver does not map memory here (error {}); eviction is by checkpoint",
+                        error.code()
+                    ),
+                );
+            }
+            None
+        }
+    }
+}
+
+/// Frees what captures have put off.
+pub fn free_late(guest: &Guest) {
+    let late = &guest.memory.swappable;
+    if guest.memory.captures.is_any() {
+        return;
+    }
+    for (start, record) in late.take_late() {
+        match backing::unmake(guest, start) {
+            Ok(()) => account::settle(guest, &record),
+            // Tried again at the next call.
+            Err(_) => late.put_off(start, record),
+        }
+    }
+}
+
+/// The one that an address is in, if any.
+fn at(address: CUdeviceptr) -> Option<(&'static Guest, Block)> {
+    let guest = guest().filter(|guest| guest.environment.swappable)?;
+    Some((guest, guest.memory.swappable.at(address)?))
+}
+
+/// Whether an address is in memory that was made here.
+pub fn has(address: CUdeviceptr) -> bool {
+    at(address).is_some()
+}
+
+/// `cuMemGetAddressRange`: what was asked for, not what it is made of.
+pub fn range(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    base: Out<CUdeviceptr>,
+    size: Out<usize>,
+    address: CUdeviceptr,
+) -> CUresult {
+    real.call()?;
+    if let Some((_, block)) = at(address) {
+        base.set(block.start);
+        size.set(block.bytes as usize);
+    }
+    Ok(())
+}
+
+/// What is said of such memory as of memory that `cuMemAlloc` gave.
+fn said(block: &Block, attribute: u32) -> Option<u64> {
+    const CONTEXT: u32 = 1;
+    const RANGE_START: u32 = 11;
+    const RANGE_SIZE: u32 = 12;
+    match attribute {
+        CONTEXT => Some(block.context as u64),
+        RANGE_START => Some(block.start),
+        RANGE_SIZE => Some(block.bytes),
+        _ => None,
+    }
+}
+
+/// `cuPointerGetAttribute`.
+pub fn attribute(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    data: Out<u64>,
+    attribute: u32,
+    address: CUdeviceptr,
+) -> CUresult {
+    let known = at(address).and_then(|(_, block)| said(&block, attribute));
+    let Some(known) = known.filter(|_| !data.is_null()) else {
+        return real.call();
+    };
+    // A driver has none to tell of some of them.
+    let result = real.call();
+    data.set(known);
+    match result {
+        Err(CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_NOT_SUPPORTED) => Ok(()),
+        other => other,
+    }
+}
+
+/// `cuPointerGetAttributes`.
+pub fn attributes(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    count: u32,
+    attributes: In<u32>,
+    data: In<Out<u64>>,
+    address: CUdeviceptr,
+) -> CUresult {
+    real.call()?;
+    if let Some((_, block)) = at(address) {
+        for index in 0..count as usize {
+            let which = attributes.nth(index).and_then(|which| said(&block, which));
+            if let (Some(value), Some(place)) = (which, data.nth(index)) {
+                place.set(value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `cuCtxEnablePeerAccess`: the current device reaches the peer's memory.
+pub fn enable_peer(real: Real<'_, impl FnOnce() -> CUresult>, peer: CUcontext) -> CUresult {
+    let (guest, thread) = (real.guest(), real.thread());
+    real.call()?;
+    if let Some(guest) = guest.filter(|guest| guest.environment.swappable)
+        && let Some((_, here)) = place::place(guest, thread)
+        && let Some(there) = place::ordinal_of(guest, peer)
+        && let Ok(there) = u8::try_from(there)
+    {
+        backing::let_reach(guest, here, there);
+    }
+    Ok(())
+}
+
+/// `cuIpcGetMemHandle`.
+pub fn show(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> CUresult {
+    if !has(address) {
+        return import::shown(real);
+    }
+    notice::once(
+        notice::Cause::Shown,
+        format_args!(
+            "cuIpcGetMemHandle cannot share memory that is swappable; start the program without --swappable"
+        ),
+    );
+    real.call()
+}
+
+/// `cuMemGetHandleForAddressRange`: whoever has the descriptor uses the physical memory itself.
+pub fn show_range(real: Real<'_, impl FnOnce() -> CUresult>, address: CUdeviceptr) -> CUresult {
+    real.call()?;
+    if let Some((guest, _)) = at(address) {
+        guest.memory.swappable.fix(address);
+    }
+    Ok(())
+}
