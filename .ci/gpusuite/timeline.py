@@ -49,6 +49,16 @@ def overlaps(kernels):
     return count
 
 
+def together(kernels):
+    """At each change from one process to another: nanoseconds for which the earlier one's kernels ran on."""
+    spans, last, before = [], {}, None
+    for start, end, name in kernels:
+        if before not in (None, name):
+            spans.append(max(0, last[before] - start))
+        last[name], before = max(end, last.get(name, 0)), name
+    return spans
+
+
 def runs(kernels):
     """How many kernels of one process came in a row, over and over."""
     lengths, before = [], None
