@@ -6,7 +6,7 @@ use crate::{
     },
     primitive::Ordering,
     state::DeviceEntry,
-    value::{LockPolicy, Quota, RuleLimits, Set, Share, Source},
+    value::{LockPolicy, Quota, RuleLimits, Share, Source},
 };
 
 /// The words of a quota as launched.
@@ -59,10 +59,7 @@ pub(crate) fn resolve_quota(
         }
     }
     let launch = launch.quota();
-    let of_rule = match rule.memory {
-        Set::To(value) => value.of_device(total_bytes),
-        _ => None,
-    };
+    let of_rule = rule.memory.and_then(|value| value.of_device(total_bytes));
     let Some(bytes) = of_rule else {
         return launch;
     };
@@ -124,18 +121,18 @@ pub(crate) fn resolve_share(
 
 /// A rule is the operator's word: it stands above the launch. A lower cap of the launch stays.
 fn apply_rule(rule: &RuleLimits, share: &mut Share) {
-    if let Set::To(weight) = rule.weight {
+    if let Some(weight) = rule.weight {
         (share.weight, share.source) = (weight, Source::Rule);
     }
-    if let Set::To(priority) = rule.priority {
+    if let Some(priority) = rule.priority {
         (share.priority, share.source) = (priority, Source::Rule);
     }
-    if let Set::To(cap) = rule.cap
+    if let Some(cap) = rule.cap
         && share.cap.is_none_or(|own| own > cap)
     {
         (share.cap, share.source) = (Some(cap), Source::Rule);
     }
-    if let Set::To(on_full) = rule.on_full {
+    if let Some(on_full) = rule.on_full {
         share.on_full = on_full;
     }
 }
@@ -151,10 +148,8 @@ pub(crate) fn resolve_evict_after<'d>(
 ) -> Option<u64> {
     let own = control
         .and_then(|control| control.evict_after)
-        .or(match rule.evict_after {
-            Set::To(after) => Some(after),
-            _ => launch.evict_after,
-        });
+        .or(rule.evict_after)
+        .or(launch.evict_after);
     match own {
         Some(own) => own.ns(),
         None => devices

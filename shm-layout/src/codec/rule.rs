@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     control::RULE_WORDS,
-    value::{Rule, RuleLimits, Set, valid_cap, valid_priority, valid_weight},
+    value::{Rule, RuleLimits, valid_cap, valid_priority, valid_weight},
 };
 
 const PRESENT: u32 = 1;
@@ -33,17 +33,6 @@ const _: () = assert!(47 <= RULE_WORDS);
 /// How many bytes each text of a rule may have: its name, group, executable, container and label.
 pub(crate) const RULE_TEXTS: [usize; 5] = [31, 31, 127, 63, 63];
 
-fn of_set<T: Copy>(set: Set<T>) -> Option<T> {
-    match set {
-        Set::To(value) => Some(value),
-        _ => None,
-    }
-}
-
-fn set_of<T>(value: Option<T>) -> Set<T> {
-    value.map_or(Set::Keep, Set::To)
-}
-
 /// The words of a rule; all zero is none.
 pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
     let mut words = [0; RULE_WORDS];
@@ -52,10 +41,10 @@ pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
     let mut flags = PRESENT;
     let mut flag = |set: bool, bit: u32| flags |= if set { bit } else { 0 };
     flag(rule.uid.is_some(), UID);
-    flag(of_set(limits.weight).is_some(), WEIGHT);
-    flag(of_set(limits.priority).is_some(), PRIORITY);
-    flag(of_set(limits.cap).is_some(), CAP);
-    flag(of_set(limits.memory).is_some(), MEMORY);
+    flag(limits.weight.is_some(), WEIGHT);
+    flag(limits.priority.is_some(), PRIORITY);
+    flag(limits.cap.is_some(), CAP);
+    flag(limits.memory.is_some(), MEMORY);
     text_words(&rule.name, &mut words[NAME_AT]);
     let texts = [&rule.group, &rule.executable, &rule.container, &rule.label];
     for ((bit, at), text) in TEXTS.into_iter().zip(texts) {
@@ -64,14 +53,11 @@ pub(crate) fn rule_words(rule: Option<&Rule>) -> [u64; RULE_WORDS] {
             text_words(text, &mut words[at]);
         }
     }
-    words[1] = pair(
-        of_set(limits.weight).unwrap_or(0),
-        of_set(limits.cap).unwrap_or(0),
-    );
-    words[2] = u64::from(of_set(limits.priority).unwrap_or(0) as u32);
-    (words[3], words[4]) = quota_words(of_set(limits.memory).unwrap_or_default());
-    words[5] = on_full_word(of_set(limits.on_full));
-    words[6] = evict_after_word(of_set(limits.evict_after));
+    words[1] = pair(limits.weight.unwrap_or(0), limits.cap.unwrap_or(0));
+    words[2] = u64::from(limits.priority.unwrap_or(0) as u32);
+    (words[3], words[4]) = quota_words(limits.memory.unwrap_or_default());
+    words[5] = on_full_word(limits.on_full);
+    words[6] = evict_after_word(limits.evict_after);
     words[0] = pair(flags, rule.uid.unwrap_or(0));
     words
 }
@@ -95,12 +81,12 @@ pub(crate) fn rule_of(words: &[u64; RULE_WORDS]) -> Option<Rule> {
         container,
         label,
         limits: RuleLimits {
-            memory: set_of(has(MEMORY).then(|| quota_value(words[3], words[4]))),
-            weight: set_of(Some(weight).filter(|w| has(WEIGHT) && valid_weight(*w))),
-            priority: set_of(Some(priority).filter(|p| has(PRIORITY) && valid_priority(*p))),
-            cap: set_of(Some(cap).filter(|c| has(CAP) && valid_cap(*c))),
-            on_full: set_of(on_full_of(words[5])),
-            evict_after: set_of(evict_after_of(words[6])),
+            memory: has(MEMORY).then(|| quota_value(words[3], words[4])),
+            weight: Some(weight).filter(|w| has(WEIGHT) && valid_weight(*w)),
+            priority: Some(priority).filter(|p| has(PRIORITY) && valid_priority(*p)),
+            cap: Some(cap).filter(|c| has(CAP) && valid_cap(*c)),
+            on_full: on_full_of(words[5]),
+            evict_after: evict_after_of(words[6]),
         },
     })
 }

@@ -10,9 +10,9 @@ use crate::{
     },
 };
 
-fn idle_time(after: &Set<EvictAfter>) -> Result<(), EditError> {
+fn idle_time(after: Option<EvictAfter>) -> Result<(), EditError> {
     match after {
-        Set::To(value) if !value.is_valid() => {
+        Some(value) if !value.is_valid() => {
             Err(invalid("evict-after", format!("cannot be {value}")))
         }
         _ => Ok(()),
@@ -40,9 +40,9 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             evict_after,
             ..
         } => {
-            shares(weight, cap)?;
-            idle_time(evict_after)?;
-            on_full_time(on_full)?;
+            shares(weight.value(), cap.value())?;
+            idle_time(evict_after.value())?;
+            on_full_time(on_full.value())?;
             if let Set::To(value) = priority {
                 in_priority_range("priority", *value)?;
             }
@@ -57,7 +57,7 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
         } => policy.check().map_err(|(field, why)| invalid(field, why)),
         Change::Policy { policy: None, .. } => Ok(()),
         Change::DeviceLimit { value, .. } => quota(value),
-        Change::DeviceMemory { evict_after, .. } => idle_time(evict_after),
+        Change::DeviceMemory { evict_after, .. } => idle_time(evict_after.value()),
         Change::Group {
             name,
             memory,
@@ -74,7 +74,7 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             if let Set::To(value) = memory {
                 quota(value)?;
             }
-            shares(weight, cap)
+            shares(weight.value(), cap.value())
         }
         Change::Trace {
             on: Some(records), ..
@@ -125,24 +125,17 @@ fn of_rule(rule: &Rule) -> Result<(), EditError> {
         cap,
         on_full,
         evict_after,
-    } = &rule.limits;
-    if let Set::To(value) = memory {
-        quota(value)?;
-    }
+    } = rule.limits;
+    memory.as_ref().map_or(Ok(()), quota)?;
     shares(weight, cap)?;
     idle_time(evict_after)?;
     on_full_time(on_full)?;
-    match priority {
-        Set::To(value) => in_priority_range("priority", *value),
-        _ => Ok(()),
-    }
+    priority.map_or(Ok(()), |value| in_priority_range("priority", value))
 }
 
-fn on_full_time(on_full: &Set<OnFull>) -> Result<(), EditError> {
+fn on_full_time(on_full: Option<OnFull>) -> Result<(), EditError> {
     match on_full {
-        Set::To(value) if !value.is_valid() => {
-            Err(invalid("on-full", format!("cannot be {value}")))
-        }
+        Some(value) if !value.is_valid() => Err(invalid("on-full", format!("cannot be {value}"))),
         _ => Ok(()),
     }
 }
@@ -157,14 +150,14 @@ fn in_priority_range(field: &'static str, value: i32) -> Result<(), EditError> {
     ))
 }
 
-fn shares(weight: &Set<u32>, cap: &Set<u32>) -> Result<(), EditError> {
-    if let Set::To(value) = weight.as_ref().filter(|value| !valid_weight(**value)) {
+fn shares(weight: Option<u32>, cap: Option<u32>) -> Result<(), EditError> {
+    if let Some(value) = weight.filter(|value| !valid_weight(*value)) {
         return Err(invalid(
             "weight",
             format!("must be between 1 and 1000, not {value}"),
         ));
     }
-    if let Set::To(value) = cap.as_ref().filter(|value| !valid_cap(**value)) {
+    if let Some(value) = cap.filter(|value| !valid_cap(*value)) {
         return Err(invalid(
             "cap",
             format!("must be between 1% and 100%, not {value}%"),

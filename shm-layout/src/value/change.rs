@@ -29,19 +29,11 @@ impl<T> Set<T> {
         matches!(self, Set::Keep)
     }
 
-    pub(crate) fn as_ref(&self) -> Set<&T> {
+    /// The value, if it sets one.
+    pub fn value(self) -> Option<T> {
         match self {
-            Set::Keep => Set::Keep,
-            Set::Inherit => Set::Inherit,
-            Set::To(value) => Set::To(value),
-        }
-    }
-
-    /// The value, if one is set and passes.
-    pub(crate) fn filter(self, pass: impl FnOnce(&T) -> bool) -> Set<T> {
-        match self {
-            Set::To(value) if pass(&value) => Set::To(value),
-            _ => Set::Keep,
+            Set::To(value) => Some(value),
+            Set::Keep | Set::Inherit => None,
         }
     }
 }

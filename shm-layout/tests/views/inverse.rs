@@ -50,23 +50,22 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });
     let trace = prop::option::of(1_000u32..5_000).prop_map(move |on| Change::Trace { slot, on });
-    let rule = (0u8..3, prop::option::of((quota_value(), wish(1u32..=1000)))).prop_map(
-        |(index, limits)| Change::Rule {
+    let rule = (
+        0u8..3,
+        prop::option::of((quota_value(), prop::option::of(1u32..=1000))),
+    )
+        .prop_map(|(index, limits)| Change::Rule {
             index,
             rule: limits.map(|(memory, weight)| Rule {
                 name: "rule".into(),
                 limits: RuleLimits {
-                    memory: Set::To(memory),
-                    weight: match weight {
-                        Set::Inherit => Set::Keep,
-                        weight => weight,
-                    },
+                    memory: Some(memory),
+                    weight,
                     ..RuleLimits::default()
                 },
                 ..Rule::default()
             }),
-        },
-    );
+        });
     prop_oneof![quota, share, limit, trace, rule]
 }
 

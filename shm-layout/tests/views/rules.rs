@@ -14,7 +14,7 @@ fn rule(label: &str, limits: RuleLimits) -> Rule {
 
 fn memory(bytes: u64) -> RuleLimits {
     RuleLimits {
-        memory: Set::To(QuotaValue::Bytes(bytes)),
+        memory: Some(QuotaValue::Bytes(bytes)),
         ..RuleLimits::default()
     }
 }
@@ -64,7 +64,7 @@ fn the_first_rule_that_matches_holds_and_no_other() {
     let bed = Dir::new();
     let operator = bed.operator();
     let weight = RuleLimits {
-        weight: Set::To(50),
+        weight: Some(50),
         ..RuleLimits::default()
     };
     set(&operator, 3, Some(rule("*", memory(GIB))));
@@ -82,10 +82,10 @@ fn who_asks_for_less_memory_at_the_launch_gets_less_and_who_asks_for_more_does_n
     let bed = Dir::new();
     let operator = bed.operator();
     let limits = RuleLimits {
-        cap: Set::To(50),
-        priority: Set::To(-5),
-        on_full: Set::To(OnFull::Wait),
-        evict_after: Set::To(EvictAfter::Idle(900_000_000_000)),
+        cap: Some(50),
+        priority: Some(-5),
+        on_full: Some(OnFull::Wait),
+        evict_after: Some(EvictAfter::Idle(900_000_000_000)),
         ..memory(8 * GIB)
     };
     set(&operator, 0, Some(rule("*", limits)));
@@ -135,21 +135,21 @@ fn a_rule_that_makes_no_sense_is_refused() {
         rule(
             "a",
             RuleLimits {
-                weight: Set::To(0),
+                weight: Some(0),
                 ..RuleLimits::default()
             },
         ),
         rule(
             "a",
             RuleLimits {
-                priority: Set::To(20),
+                priority: Some(20),
                 ..RuleLimits::default()
             },
         ),
         rule(
             "a",
             RuleLimits {
-                cap: Set::To(101),
+                cap: Some(101),
                 ..RuleLimits::default()
             },
         ),

@@ -1,8 +1,10 @@
 //! Rules as they are written in a file, and the edits that make the rules of the segments those of the file.
 
-use shm_layout::{Change, MAX_RULES, Rule, RuleLimits, Set, Settings};
+use std::fmt::Display;
 
-use super::manifest::RuleEntry;
+use shm_layout::{Change, MAX_RULES, Rule, RuleLimits, Settings};
+
+use super::manifest::{RuleEntry, Value};
 use super::quota;
 use super::share::ShareEdit;
 use crate::text::exit::Failure;
@@ -33,7 +35,7 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
         .transpose()
         .map_err(named)?;
     let mut share = ShareEdit::default();
-    let mut memory = Set::Keep;
+    let mut memory = None;
     for (key, value) in [
         ("weight", &entry.weight),
         ("priority", &entry.priority),
@@ -48,15 +50,15 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
         }
     }
     if let Some(value) = &entry.memory {
-        memory = Set::To(quota::parse(&value.text()).map_err(named)?);
+        memory = Some(quota::parse(&value.text()).map_err(named)?);
     }
     let limits = RuleLimits {
         memory,
-        weight: said(share.weight),
-        priority: said(share.priority),
-        cap: said(share.cap),
-        on_full: said(share.on_full),
-        evict_after: said(share.evict_after),
+        weight: share.weight.value(),
+        priority: share.priority.value(),
+        cap: share.cap.value(),
+        on_full: share.on_full.value(),
+        evict_after: share.evict_after.value(),
     };
     if limits == RuleLimits::default() {
         return Err(named(Failure::usage(
@@ -74,37 +76,25 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
     })
 }
 
-/// A rule either says something or it does not.
-fn said<T>(set: Set<T>) -> Set<T> {
-    match set {
-        Set::To(value) => Set::To(value),
-        Set::Keep | Set::Inherit => Set::Keep,
-    }
-}
-
 /// The entry that reads back to this rule.
 pub fn entry(rule: &Rule) -> RuleEntry {
-    let text = |value: String| Some(super::manifest::Value::Text(value));
     let users = Users::of_this_machine();
-    fn word<T: std::fmt::Display>(set: &Set<T>, more: &str) -> Option<super::manifest::Value> {
-        match set {
-            Set::To(value) => Some(super::manifest::Value::Text(format!("{value}{more}"))),
-            _ => None,
-        }
+    fn word<T: Display>(value: Option<T>, more: &str) -> Option<Value> {
+        value.map(|value| Value::Text(format!("{value}{more}")))
     }
     RuleEntry {
         name: Some(rule.name.clone()),
-        user: rule.uid.and_then(|uid| text(users.name(uid))),
+        user: word(rule.uid.map(|uid| users.name(uid)), ""),
         group: rule.group.clone(),
         executable: rule.executable.clone(),
         container: rule.container.clone(),
         label: rule.label.clone(),
-        memory: word(&rule.limits.memory, ""),
-        weight: word(&rule.limits.weight, ""),
-        priority: word(&rule.limits.priority, ""),
-        cap: word(&rule.limits.cap, "%"),
-        on_full: word(&rule.limits.on_full, ""),
-        evict_after: word(&rule.limits.evict_after, ""),
+        memory: word(rule.limits.memory, ""),
+        weight: word(rule.limits.weight, ""),
+        priority: word(rule.limits.priority, ""),
+        cap: word(rule.limits.cap, "%"),
+        on_full: word(rule.limits.on_full, ""),
+        evict_after: word(rule.limits.evict_after, ""),
     }
 }
 
@@ -137,11 +127,8 @@ pub fn changes(wanted: &[Rule], present: &Settings) -> Result<Vec<(Change, Strin
 pub fn summary(rule: &Rule) -> String {
     let users = Users::of_this_machine();
     let limits = &rule.limits;
-    fn set<T: std::fmt::Display>(key: &str, set: &Set<T>) -> Option<String> {
-        match set {
-            Set::To(value) => Some(format!("{key}={value}")),
-            _ => None,
-        }
+    fn set<T: Display>(key: &str, value: Option<T>) -> Option<String> {
+        value.map(|value| format!("{key}={value}"))
     }
     let who = [
         rule.uid.map(|uid| format!("user={}", users.name(uid))),
@@ -155,12 +142,12 @@ pub fn summary(rule: &Rule) -> String {
         rule.label.as_ref().map(|label| format!("label={label}")),
     ];
     let what = [
-        set("memory", &limits.memory),
-        set("weight", &limits.weight),
-        set("priority", &limits.priority),
-        set("cap", &limits.cap),
-        set("on-full", &limits.on_full),
-        set("evict-after", &limits.evict_after),
+        set("memory", limits.memory),
+        set("weight", limits.weight),
+        set("priority", limits.priority),
+        set("cap", limits.cap),
+        set("on-full", limits.on_full),
+        set("evict-after", limits.evict_after),
     ];
     let join = |words: Vec<String>| words.join(" ");
     let mut who = join(who.into_iter().flatten().collect());

@@ -1,6 +1,5 @@
 //! A rule: settings for every process that matches, also for one that starts later.
 
-use super::Set;
 use crate::value::{EvictAfter, OnFull, QuotaValue};
 
 /// Which processes, and what holds for them. The first rule that matches a process holds, and no other.
@@ -41,39 +40,39 @@ pub struct RuleLimits {
     /// On each device.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "super::stored::set", skip_serializing_if = "Set::is_keep")
+        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
     )]
-    pub memory: Set<QuotaValue>,
+    pub memory: Option<QuotaValue>,
     /// 1 to 1000.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "super::stored::set", skip_serializing_if = "Set::is_keep")
+        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
     )]
-    pub weight: Set<u32>,
+    pub weight: Option<u32>,
     /// -20 to 19.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "super::stored::set", skip_serializing_if = "Set::is_keep")
+        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
     )]
-    pub priority: Set<i32>,
+    pub priority: Option<i32>,
     /// 1 to 100 per cent.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "super::stored::set", skip_serializing_if = "Set::is_keep")
+        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
     )]
-    pub cap: Set<u32>,
+    pub cap: Option<u32>,
     /// What they do when memory is refused.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "super::stored::set", skip_serializing_if = "Set::is_keep")
+        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
     )]
-    pub on_full: Set<OnFull>,
+    pub on_full: Option<OnFull>,
     /// After which idle time they are evicted.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "super::stored::set", skip_serializing_if = "Set::is_keep")
+        serde(with = "super::stored::word", skip_serializing_if = "Option::is_none")
     )]
-    pub evict_after: Set<EvictAfter>,
+    pub evict_after: Option<EvictAfter>,
 }
 
 /// What of a process a rule looks at.

@@ -50,6 +50,29 @@ pub(super) mod set {
     }
 }
 
+/// A value that may be left out.
+pub(super) mod word {
+    use super::*;
+
+    pub(in super::super) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            None => to.serialize_none(),
+            Some(value) => to.collect_str(value),
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<T>, D::Error> {
+        let word = Option::<String>::deserialize(source)?;
+        let read = |word: String| read_word(&word, |word| word.parse().ok());
+        word.map(read).transpose()
+    }
+}
+
 /// A policy, or none.
 pub(super) mod policy {
     use super::*;
