@@ -11,11 +11,17 @@ pub mod nvml;
 pub mod replay;
 pub mod ring;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::sample::Sample;
+
+/// What a mutex guards, also when a thread has panicked with it: the others go on with what is there.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Something that yields samples.
 pub trait Source {

@@ -70,18 +70,10 @@ fn ask(host: &Host) -> Result<Value, String> {
         Host::Ssh(name) => fleet::once(name, &["gpushare", "ps", "--json"], PATIENCE)?,
         Host::Url(authority, path) => fleet::get(authority, path)?,
     };
-    let document: Value = serde_json::from_slice(&said)
-        .map_err(|_| "what it says is not from gpushare".to_owned())?;
-    match document["schema_version"].as_u64() {
-        Some(version)
-            if version == u64::from(SCHEMA_VERSION) && document["processes"].is_array() =>
-        {
-            Ok(document)
-        }
-        Some(version) => Err(format!(
-            "its gpushare is of another version: its documents are of version {version}, ours of {SCHEMA_VERSION}"
-        )),
-        None => Err("what it says is not from gpushare".to_owned()),
+    let document: Value = fleet::read(&said, "gpushare")?;
+    match document["processes"].is_array() {
+        true => Ok(document),
+        false => Err("what it says is not from gpushare".to_owned()),
     }
 }
 

@@ -6,13 +6,14 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use super::http::{Answer, Client, Request, names_loopback};
 use super::{Figures, Format};
 use crate::source::live::Live;
+use crate::source::locked;
 use crate::text::exit::Failure;
 
 /// The most connections at a time.
@@ -143,7 +144,7 @@ impl Server {
     }
 
     fn look(&self) -> MutexGuard<'_, Looking> {
-        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looking = locked(&self.looking);
         looking.look();
         looking
     }

@@ -8,14 +8,15 @@ mod ask;
 mod told;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use shm_layout::text::is_hidden;
 
+use super::locked;
 pub use ask::{WAYS, get, once};
-pub use told::Told;
+pub use told::{Told, read};
 
 /// A machine that says nothing for so long is left, and asked again.
 const SILENT: Duration = Duration::from_secs(30);
@@ -106,10 +107,6 @@ struct Watched {
     /// The child that asks, and since when it has said nothing.
     asking: Mutex<Option<ask::Asking>>,
     over: AtomicBool,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Fleet {

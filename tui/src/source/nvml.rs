@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ mod sleep;
 
 pub use library::choose;
 
+use super::locked;
 use crate::sample::Nvml;
 pub use crate::sample::nvml::{Device, Figures, Process};
 
@@ -46,7 +47,7 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Look> {
         // A panic in the thread cannot leave half a look: it is stored in one assignment.
-        self.look.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.look)
     }
 
     fn store(&self, look: Look) {

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use shm_layout::text::PathText as _;
 
+use super::locked;
 use super::replay::Recorder;
 use crate::sample::{EventLine, Sample};
 
@@ -145,13 +146,7 @@ impl Ring {
 
     /// Takes in a sample. Why it is over, once it is.
     pub fn add(&mut self, sample: &Sample) -> Result<(), String> {
-        if let Some(why) = self
-            .shared
-            .trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        {
+        if let Some(why) = locked(&self.shared.trouble).take() {
             return Err(why);
         }
         self.events.extend(sample.events.iter().cloned());
@@ -185,12 +180,7 @@ impl Writer {
         while let Ok(sample) = inbox.recv() {
             let start = Instant::now();
             if let Err(why) = self.write(&sample) {
-                let mut trouble = self
-                    .shared
-                    .trouble
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                *trouble = Some(format!("{why:#}"));
+                *locked(&self.shared.trouble) = Some(format!("{why:#}"));
                 return;
             }
             let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

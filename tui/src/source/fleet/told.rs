@@ -1,6 +1,7 @@
 //! What a machine says of itself, in numbers: the document of `gpushare-top --format json`, as much of it as a line shows.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::sample::SCHEMA_VERSION;
 
@@ -29,7 +30,6 @@ pub struct Told {
 
 #[derive(Deserialize)]
 struct Document {
-    schema_version: u32,
     #[serde(default)]
     devices: Vec<Device>,
     #[serde(default)]
@@ -74,28 +74,30 @@ struct Alert {
     sentence: String,
 }
 
+/// Reads a document that a program of another machine wrote; one of another version is not read on.
+pub fn read<T: DeserializeOwned>(text: &[u8], program: &str) -> Result<T, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u64,
+    }
+    let Ok(Version { schema_version }) = serde_json::from_slice(text) else {
+        return Err(format!("what it says is not from {program}"));
+    };
+    if schema_version != u64::from(SCHEMA_VERSION) {
+        return Err(format!(
+            "its gpushare is of another version: its documents are of version {schema_version}, ours of {SCHEMA_VERSION}"
+        ));
+    }
+    serde_json::from_slice(text).map_err(|error| format!("what it says cannot be read: {error}"))
+}
+
 /// The longest sentence that is kept.
 const LONGEST: usize = 400;
 
 impl Told {
     /// Reads one document.
     pub fn read(text: &[u8]) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Version {
-            schema_version: u32,
-        }
-        let Ok(Version { schema_version }) = serde_json::from_slice(text) else {
-            return Err("what it says is not from gpushare-top".to_owned());
-        };
-        if schema_version != SCHEMA_VERSION {
-            return Err(format!(
-                "its gpushare is of another version: its documents are of version {schema_version}, ours of {SCHEMA_VERSION}"
-            ));
-        }
-        let document: Document = serde_json::from_slice(text)
-            .map_err(|error| format!("what it says cannot be read: {error}"))?;
-        debug_assert_eq!(document.schema_version, SCHEMA_VERSION);
-        Ok(document.into())
+        read::<Document>(text, "gpushare-top").map(Self::from)
     }
 }
 
