@@ -42,6 +42,7 @@ mod run;
 mod segments;
 mod serve;
 mod share;
+mod signals;
 mod table;
 pub(crate) mod trace;
 mod undo;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use shm_layout::text::PathText as _;
 use shm_layout::{Change, Segments, Snapshot, clock, snapshot};
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::signals::Ends;
 use super::{Done, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::{EditRequest, Editor};
@@ -67,36 +67,14 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let mut stage = Stage::new(here, simulated)?;
     let seconds = args.seconds.unwrap_or(if headless { 10 } else { LONGEST });
     let time = Duration::from_secs(seconds.into());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("the demo cannot watch for signals: {error}")))?;
-    runtime.block_on(play(&mut stage, headless, args.json, time, out))
-}
-
-/// Plays to the end, or to the first signal; the stage is cleared by its owner in every case.
-async fn play(
-    stage: &mut Stage,
-    headless: bool,
-    json: bool,
-    time: Duration,
-    out: &mut dyn Write,
-) -> Done {
-    let cannot = |error| Failure::failed(format!("the demo cannot watch for signals: {error}"));
-    let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
-    let told_to_end = async {
+    let (runtime, mut ends) = Ends::watch()?;
+    // To the end, or to the first signal; the stage is cleared by its owner in every case.
+    runtime.block_on(async {
         tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-            _ = hangup.recv() => "SIGHUP",
+            done = perform(&mut stage, headless, args.json, time, out) => done,
+            signal = ends.come() => Err(Failure::failed(format!("ended by {signal}; the demo's programs are stopped"))),
         }
-    };
-    tokio::select! {
-        done = perform(stage, headless, json, time, out) => done,
-        signal = told_to_end => Err(Failure::failed(format!("ended by {signal}; the demo's programs are stopped"))),
-    }
+    })
 }
 
 async fn perform(

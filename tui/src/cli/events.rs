@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Map, Value};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::signals::Ends;
 use super::{Done, note, segments};
 use crate::sample::keys::{Key, Keys};
 use crate::sample::{EventLine, SCHEMA_VERSION, Sample};
@@ -141,24 +141,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     if let Some(waiting) = &sample.segment.waiting {
         note(waiting);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(follow(&mut live, args.json, out))
+    let (runtime, ends) = Ends::watch()?;
+    runtime.block_on(follow(&mut live, ends, args.json, out))
 }
 
 /// Writes what happens until a signal asks for the end, or until the reader closes the pipe.
-async fn follow(live: &mut Live, json: bool, out: &mut dyn Write) -> Done {
-    let [mut interrupt, mut term, mut hangup] = [
-        ends_at(SignalKind::interrupt())?,
-        ends_at(SignalKind::terminate())?,
-        ends_at(SignalKind::hangup())?,
-    ];
+async fn follow(live: &mut Live, mut ends: Ends, json: bool, out: &mut dyn Write) -> Done {
     loop {
         tokio::select! {
-            _ = interrupt.recv() => return Ok(Exit::Done),
-            _ = term.recv() => return Ok(Exit::Done),
-            _ = hangup.recv() => return Ok(Exit::Done),
+            _ = ends.come() => return Ok(Exit::Done),
             () = tokio::time::sleep(PACE) => {}
         }
         if is_reader_gone() {
@@ -167,14 +158,6 @@ async fn follow(live: &mut Live, json: bool, out: &mut dyn Write) -> Done {
         let sample = live.look()?;
         say_all(&sample, &sample.events, json, out)?;
     }
-}
-
-fn ends_at(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| {
-        Failure::failed(format!(
-            "the events cannot be followed without signals: {error}"
-        ))
-    })
 }
 
 /// Without this a follower would outlive its reader until the next event.

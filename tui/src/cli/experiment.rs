@@ -3,10 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-
+use super::signals::Ends;
 use super::{Done, note};
 use crate::host::probe;
 use crate::sample::Nvml;
@@ -290,42 +288,10 @@ struct Stop(Arc<OnceLock<&'static str>>);
 impl Stop {
     /// Watches for signals in a thread of its own.
     fn watch() -> Result<Self, Failure> {
-        let cannot = |error| Failure::failed(format!("cannot watch for signals: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(cannot)?;
+        let (runtime, mut ends) = Ends::watch()?;
         let told = Arc::new(OnceLock::new());
         let theirs = Arc::clone(&told);
-        let (ready, watching) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            runtime.block_on(async {
-                let interrupt = signal(SignalKind::interrupt());
-                let (terminate, hangup) = (
-                    signal(SignalKind::terminate()),
-                    signal(SignalKind::hangup()),
-                );
-                let all = interrupt.and_then(|i| Ok((i, terminate?, hangup?)));
-                let (mut interrupt, mut terminate, mut hangup) = match all {
-                    Ok(all) => {
-                        let _ = ready.send(Ok(()));
-                        all
-                    }
-                    Err(error) => {
-                        let _ = ready.send(Err(error));
-                        return;
-                    }
-                };
-                let name = tokio::select! {
-                    _ = interrupt.recv() => "SIGINT",
-                    _ = terminate.recv() => "SIGTERM",
-                    _ = hangup.recv() => "SIGHUP",
-                };
-                let _ = theirs.set(name);
-            });
-        });
-        let watching = watching.recv_timeout(Duration::from_secs(5));
-        watching.unwrap_or(Ok(())).map_err(cannot)?;
+        std::thread::spawn(move || theirs.set(runtime.block_on(ends.come())));
         Ok(Self(told))
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use shm_layout::trace::{self, DEFAULT_RECORDS, RECORDS};
 use shm_layout::{SegmentDir, Segments, clock, snapshot};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Place, stop};
+use crate::cli::signals::Ends;
 use crate::cli::{Done, note};
 use crate::edit::audit;
 use crate::edit::targets::{Chosen, Target};
@@ -45,6 +45,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     let time = args.duration.as_deref().map(duration).transpose()?;
     let place = Place::to_edit()?;
     let chosen = target.resolve(&place.sample)?;
+    // Watched from before the first trace begins: none is left going.
     let ends = time.map(|_| Ends::watch()).transpose()?;
     let one = chosen.len() == 1;
     let mut started = Vec::new();
@@ -69,7 +70,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     }
     if let (Some(time), Some(ends)) = (time, ends) {
         out.flush()?;
-        ends.wait(&place.dir, &started, time);
+        wait(ends, &place.dir, &started, time);
         for chosen in &started {
             stop::one(&place.dir, chosen, None, out)?;
         }
@@ -116,50 +117,21 @@ fn duration(text: &str) -> Result<Duration, Failure> {
     }
 }
 
-/// The signals that end a trace early. Watched from before the first trace begins: none is left going.
-struct Ends {
-    runtime: Runtime,
-    signals: [Signal; 3],
-}
-
-impl Ends {
-    fn watch() -> Result<Self, Failure> {
-        let cannot = |error| Failure::failed(format!("cannot watch for signals: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(cannot)?;
-        let entered = runtime.enter();
-        let on = |kind| signal(kind).map_err(cannot);
-        let signals = [
-            on(SignalKind::interrupt())?,
-            on(SignalKind::terminate())?,
-            on(SignalKind::hangup())?,
-        ];
-        drop(entered);
-        Ok(Self { runtime, signals })
-    }
-
-    /// Until the time is up, Ctrl-C is pressed, or none of them is left.
-    fn wait(self, dir: &SegmentDir, traced: &[Chosen], time: Duration) {
-        let Self { runtime, signals } = self;
-        let [mut interrupt, mut term, mut hangup] = signals;
-        runtime.block_on(async {
-            let end = async {
-                let deadline = tokio::time::Instant::now() + time;
-                while tokio::time::Instant::now() < deadline && anybody_left(dir, traced) {
-                    let next = tokio::time::Instant::now() + Duration::from_millis(200);
-                    tokio::time::sleep_until(next.min(deadline)).await;
-                }
-            };
-            tokio::select! {
-                () = end => {}
-                _ = interrupt.recv() => {}
-                _ = term.recv() => {}
-                _ = hangup.recv() => {}
+/// Until the time is up, a signal asks for the end, or none of them is left.
+fn wait((runtime, mut ends): (Runtime, Ends), dir: &SegmentDir, traced: &[Chosen], time: Duration) {
+    runtime.block_on(async {
+        let over = async {
+            let deadline = tokio::time::Instant::now() + time;
+            while tokio::time::Instant::now() < deadline && anybody_left(dir, traced) {
+                let next = tokio::time::Instant::now() + Duration::from_millis(200);
+                tokio::time::sleep_until(next.min(deadline)).await;
             }
-        });
-    }
+        };
+        tokio::select! {
+            () = over => {}
+            _ = ends.come() => {}
+        }
+    });
 }
 
 fn anybody_left(dir: &SegmentDir, traced: &[Chosen]) -> bool {
