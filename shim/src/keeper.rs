@@ -169,8 +169,7 @@ pub fn fold(guest: &Guest, now: u64) {
             })
         };
         let put = |word: &AtomicU64, value: u64| word.store(value, Relaxed);
-        let launches = thread::all().map(|thread| thread.launches(device.ordinal));
-        put(&counters.launches, launches.fold(0, u64::wrapping_add));
+        put(&counters.launches, thread::launches(device.ordinal));
         put(&counters.graphs, sum(|tally| &tally.graphs));
         put(&counters.copies, sum(|tally| &tally.copies));
         put(&counters.copy_bytes, sum(|tally| &tally.copy_bytes));

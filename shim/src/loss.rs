@@ -56,9 +56,7 @@ pub fn look(symbol: Symbol, error: CUerror) {
 /// did not cause it.
 fn idle_ms(guest: &Guest, device: &Device) -> u32 {
     let counters = guest.registration.count(device.entry);
-    let launches = thread::all().map(|thread| thread.launches(device.ordinal));
-    let launches = launches.fold(0, u64::wrapping_add);
-    if launches != counters.launches.load(Relaxed) {
+    if thread::launches(device.ordinal) != counters.launches.load(Relaxed) {
         return 0; // since the keeper's last look
     }
     let last = counters.last_submit_ns.load(Relaxed);

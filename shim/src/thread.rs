@@ -13,6 +13,6 @@ mod slot;
 mod tally;
 mod tracing;
 
-pub use list::{Inside, all, attached, begin_anew, current};
+pub use list::{Inside, all, attached, begin_anew, current, launches};
 pub use record::{Thread, UNMANAGED, Used, offset, stream_key};
 pub use tally::{Tally, Work, add};

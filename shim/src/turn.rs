@@ -249,14 +249,11 @@ fn release_later_devices(guest: &Guest, wanted: &Device) {
 
 /// Everything the process ever submitted to a device.
 fn submitted(device: &Device) -> u64 {
-    thread::all()
-        .map(|thread| {
-            let tally = thread.tally(device.ordinal);
-            [&tally.graphs, &tally.copies, &tally.memsets]
-                .iter()
-                .fold(thread.launches(device.ordinal), |sum, word| {
-                    sum.wrapping_add(word.load(Relaxed))
-                })
-        })
-        .fold(0, u64::wrapping_add)
+    let launches = thread::launches(device.ordinal);
+    thread::all().fold(launches, |sum, thread| {
+        let tally = thread.tally(device.ordinal);
+        [&tally.graphs, &tally.copies, &tally.memsets]
+            .iter()
+            .fold(sum, |sum, word| sum.wrapping_add(word.load(Relaxed)))
+    })
 }

@@ -45,6 +45,11 @@ pub fn all() -> impl Iterator<Item = &'static Thread> {
     every().filter(|thread| thread.is_current())
 }
 
+/// Kernels that the process launched on a device.
+pub fn launches(ordinal: u8) -> u64 {
+    all().fold(0, |sum, thread| sum.wrapping_add(thread.launches(ordinal)))
+}
+
 fn every() -> impl Iterator<Item = &'static Thread> {
     // ORDER: pairs with the Release push in `attach`; the record is whole.
     let first = THREADS.load(Acquire);
