@@ -91,6 +91,22 @@ fn supply(device: i32, wanted: Wanted) -> CUresult {
     })
 }
 
+/// What those that are not in use yet want of each device; who stays is in use from then on.
+fn wanted(
+    allocations: &[&Arc<Allocation>],
+    stays: impl Fn(&Allocation) -> bool,
+) -> BTreeMap<i32, Wanted> {
+    let mut wanted: BTreeMap<i32, Wanted> = BTreeMap::new();
+    for allocation in allocations.iter().filter(|one| !one.is_live()) {
+        let one = wanted.entry(allocation.device).or_default();
+        one.bytes += allocation.bytes;
+        if stays(allocation) {
+            one.live += allocation.bytes;
+        }
+    }
+    wanted
+}
+
 fn supply_all(wanted: &BTreeMap<i32, Wanted>) -> CUresult {
     for (device, one) in wanted {
         supply(*device, *one).inspect_err(|_| {
@@ -104,26 +120,15 @@ fn supply_all(wanted: &BTreeMap<i32, Wanted>) -> CUresult {
 
 /// Takes memory for all of these at once, ahead of their launch.
 pub fn upload(allocations: &[&Arc<Allocation>]) -> CUresult {
-    let mut wanted: BTreeMap<i32, Wanted> = BTreeMap::new();
-    for allocation in allocations.iter().filter(|one| !one.is_live()) {
-        wanted.entry(allocation.device).or_default().bytes += allocation.bytes;
-    }
-    supply_all(&wanted)
+    supply_all(&wanted(allocations, |_| false))
 }
 
 /// Takes memory for all of these at once; those that the launch does not free are in use from then on.
 pub fn launch(allocations: &[&Arc<Allocation>], frees: impl Fn(u64) -> bool) -> CUresult {
-    let mut wanted: BTreeMap<i32, Wanted> = BTreeMap::new();
-    let new = || allocations.iter().filter(|one| !one.is_live());
-    let stay = || new().filter(|one| !frees(one.address));
-    for allocation in new() {
-        wanted.entry(allocation.device).or_default().bytes += allocation.bytes;
-    }
-    for allocation in stay() {
-        wanted.entry(allocation.device).or_default().live += allocation.bytes;
-    }
-    supply_all(&wanted)?;
-    for allocation in stay() {
+    let stays = |one: &Allocation| !frees(one.address);
+    supply_all(&wanted(allocations, stays))?;
+    let new = allocations.iter().filter(|one| !one.is_live());
+    for allocation in new.filter(|one| stays(one)) {
         *lock(&allocation.live) = true;
         LIVE.insert(allocation.address, Arc::clone(allocation));
     }
