@@ -15,8 +15,6 @@ use crate::process::Member;
 
 /// How often a kernel looks at what it has, in nanoseconds.
 const LOOK: u64 = 100_000;
-/// Below this, waiting is yielding: a sleep would be longer.
-const SHORT: u64 = 60_000;
 /// A kernel that could run earlier began earlier, but not by more than a late wake-up.
 const LATE: u64 = 1_000_000;
 
@@ -129,11 +127,7 @@ impl Member {
                 _ => {}
             }
             let wait = until.map_or(LOOK, |until| until - now).min(LOOK);
-            if wait < SHORT {
-                std::thread::yield_now();
-            } else {
-                clock::sleep_until(now + wait - SHORT / 2);
-            }
+            clock::nap(now, wait);
             let now = clock::now();
             let passed = until
                 .map_or(now, |until| now.min(until))

@@ -7,6 +7,9 @@ use std::time::Duration;
 use rustix::thread::{ClockId, NanosleepRelativeResult};
 use rustix::time::{Timespec, clock_gettime};
 
+/// Below this, waiting is yielding: a sleep would be longer.
+const SHORT: u64 = 80_000;
+
 /// Now, in nanoseconds.
 pub fn now() -> u64 {
     let time = clock_gettime(rustix::time::ClockId::Monotonic);
@@ -24,6 +27,15 @@ pub fn sleep_until(until: u64) {
     let time = timespec(Duration::from_nanos(until));
     // A sleep that a signal ended is over.
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &time);
+}
+
+/// Sleeps for most of a wait; what is too short to sleep for is left to the scheduler.
+pub fn nap(now: u64, wait: u64) {
+    if wait < SHORT {
+        std::thread::yield_now();
+    } else {
+        sleep_until(now + wait - SHORT / 2);
+    }
 }
 
 /// Sleeps this long.

@@ -19,9 +19,6 @@ pub const LOG: usize = TICKETS - ROOM as usize;
 /// How often a waiting process looks whether the one before it still lives.
 const LOOK: u64 = 2_000_000;
 
-/// Below this, waiting is yielding: a sleep would be longer.
-const SHORT: u64 = 80_000;
-
 /// One kernel that has ended, from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
@@ -60,15 +57,6 @@ struct Looks {
     next: u64,
 }
 
-/// Sleeps for most of a wait; what is too short to sleep for is left to the scheduler.
-fn nap(now: u64, wait: u64) {
-    if wait < SHORT {
-        std::thread::yield_now();
-    } else {
-        clock::sleep_until(now + wait - SHORT / 2);
-    }
-}
-
 impl Member {
     /// Runs a kernel of this duration: waits for its turn and until it has ended, and returns when that
     /// was. `ready` is since when it could have run (when its stream's previous work ended).
@@ -90,7 +78,7 @@ impl Member {
             if running < number {
                 wait = wait.min(LOOK);
             }
-            nap(now, wait);
+            clock::nap(now, wait);
         }
     }
 
@@ -112,7 +100,7 @@ impl Member {
         loop {
             match self.look(device, &mut looks) {
                 (now, Now::Runs { ticket, until }) if ticket < number => {
-                    nap(now, until.saturating_sub(now).min(LOOK));
+                    clock::nap(now, until.saturating_sub(now).min(LOOK));
                 }
                 _ => return read(&ticket_at(layout, device, number).start),
             }
