@@ -3,10 +3,12 @@
 //! The hot path compares one generation and reads the process's own memory. A record that cannot be read whole
 //! leaves what was known before.
 
+mod apart;
 mod bell;
 mod resolve;
 mod shares;
 
+pub(crate) use apart::Apart;
 pub use bell::{control_bell, wait_bell};
 pub(crate) use resolve::{
     LaunchQuota, device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota,
@@ -100,6 +102,8 @@ pub(crate) struct CachedLimits {
     order: AtomicU64,
     /// The process's account there, where others may write the one that it shows.
     pub(crate) kept: Kept,
+    /// Whether the process goes without turns there.
+    pub(crate) apart: Apart,
     /// Held by the thread that has the process's place in the device's line for memory.
     pub(crate) in_line: Mutex<()>,
 }

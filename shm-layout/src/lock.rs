@@ -9,6 +9,9 @@
 //!   grant. A stopped or overdue one loses it after its hold limit and grace, and finds out by [`DeviceLock::held`].
 //! * Nothing sleeps longer than 50 ms without looking again.
 //!
+//! * Where other tenants may write over the words, no waiter is kept for longer than a holder may hold by what they write: it
+//!   goes without turns then (`witness`).
+//!
 //! After a hand-off with others still waiting, the releaser pokes one of them, so that one sleeps on the *new*
 //! holder's robust word. The others look again on their own.
 
@@ -27,6 +30,7 @@ mod schedule;
 mod stats;
 mod wait;
 mod watch;
+mod witness;
 
 use crate::{
     book::Seat,
@@ -104,6 +108,10 @@ impl<'r> DeviceLock<'r> {
 
     /// Takes the lock if it is free and no other process is to have it.
     pub fn try_acquire(&self, now_ns: u64) -> bool {
+        if self.is_apart() {
+            self.submit_apart(0, now_ns);
+            return true;
+        }
         let turn = self.device.turn();
         let seen = turn.owner();
         if who(seen) != 0 {
@@ -136,7 +144,10 @@ impl<'r> DeviceLock<'r> {
     pub fn release(&self, reason: Reason, now_ns: u64) -> Option<SlotId> {
         let turn = self.device.turn();
         let since = self.held_since();
-        if self.words.lock_state.load(Ordering::Relaxed) == HOLDS {
+        if matches!(
+            self.words.lock_state.load(Ordering::Relaxed),
+            HOLDS | ACTIVE
+        ) {
             self.words.lock_state.store(IDLE, Ordering::Relaxed);
         }
         let owner = turn.owner();
@@ -177,10 +188,11 @@ impl<'r> DeviceLock<'r> {
         SlotId::from_word(next)
     }
 
-    /// Whether the lock is ours; a lock forced away is not.
+    /// Whether the lock is ours; a lock forced away is not. While we go [without turns](witness), it always is.
     pub fn held(&self) -> bool {
         who(self.device.turn().owner()) == self.me
             && self.words.lock_state.load(Ordering::Relaxed) == HOLDS
+            || self.is_apart()
     }
 
     /// Whether an eligible process waits that deserves the lock more than we: by the device's order, so that under

@@ -26,7 +26,7 @@ use crate::{
 /// So much waiting is worth one step of priority.
 pub(crate) const AGE_NS: u64 = 100_000_000;
 /// Under `shortest`, this much waiting makes up for one nanosecond of a longer mean hold.
-const AGE_DIVISOR: u64 = 8;
+pub(super) const AGE_DIVISOR: u64 = 8;
 
 pub(super) use super::find::{PULSE_NS, waiters};
 pub(crate) use super::find::{entry_of, entry_on, slot_of};
@@ -105,7 +105,7 @@ pub(crate) fn best(
 }
 
 /// The share of a waiter that may have the lock now: it looks, it lives, it is neither paused nor over its cap.
-fn takes_part(
+pub(super) fn takes_part(
     segments: &Segments,
     shares: &mut Shares,
     id: SlotId,

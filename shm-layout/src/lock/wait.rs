@@ -3,6 +3,7 @@
 use super::{
     Acquire, DeviceLock, IDLE, WAITS, choose,
     watch::{LOOK_NS, Watch},
+    witness::Witness,
 };
 use crate::{
     clock,
@@ -27,6 +28,8 @@ impl DeviceLock<'_> {
         }
         self.publish(Event::of(began, self.seat.slot(), EventKind::Wait));
         let mut watch = Watch::begin(began);
+        let brokered = self.seat.segments().is_brokered();
+        let mut witness = brokered.then(|| Witness::begin(began));
         loop {
             // Before the looks below: what changes after them changes this word too, and the sleep ends.
             // ORDER: Acquire pairs with the giver's Release; the owner word below is at least as new, and the settings.
@@ -35,6 +38,10 @@ impl DeviceLock<'_> {
             self.take_part_again(now, &mut watch);
             self.words.pulse_ns.store(now, Ordering::Relaxed);
             let owner = turn.owner();
+            let passed_over = |witness: &mut Witness| witness.is_passed_over(self, owner, now);
+            if witness.as_mut().is_some_and(passed_over) {
+                return self.go_apart(slot, began, now);
+            }
             if who(owner) == self.me {
                 crash_point!("acquire:granted");
                 let waited = now.saturating_sub(began);
@@ -49,7 +56,7 @@ impl DeviceLock<'_> {
                 turn.leave(slot);
                 return Acquire::Held { waited_ns: waited };
             }
-            if self.seat.segments().is_brokered() {
+            if brokered {
                 self.stand_again(slot, began);
             }
             if give_up() {

@@ -15,7 +15,7 @@ pub(super) const LOOK_NS: u64 = 50_000_000;
 const QUIET_NS: u64 = 1_000_000_000;
 /// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
 /// against the holder.
-const STALL_NS: u64 = 2 * LOOK_NS;
+pub(super) const STALL_NS: u64 = 2 * LOOK_NS;
 
 /// What a waiter has seen of the holder it waits for.
 #[derive(Default)]

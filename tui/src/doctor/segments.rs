@@ -211,7 +211,10 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
         findings.push(Finding::fail(
             "lock",
             format!("two holders of one lock were seen {} times", snapshot.violations),
-            "this is a defect of gpushare: please report it with the output of gpushare audit and ps --json",
+            match snapshot.processes.iter().any(|one| one.vouched.is_some()) {
+                true => "a program writes over the shared state, and others go without turns; if no user of this machine means harm, report it",
+                false => "this is a defect of gpushare: please report it with the output of gpushare audit and ps --json",
+            },
         ));
     }
     findings

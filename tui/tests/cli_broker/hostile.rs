@@ -17,7 +17,7 @@ use shm_layout::{ABI_VERSION, Change, LockPolicy, SlotId};
 use crate::support::*;
 
 /// In a child: what the broker hands a workload.
-fn handed() -> [OwnedFd; 3] {
+pub fn handed() -> [OwnedFd; 3] {
     let open = Message::new(Verb::Open)
         .with(Field::Abi, ABI_VERSION)
         .with(Field::Access, "workload");
@@ -149,7 +149,7 @@ pub fn meddler() {
 }
 
 /// Where a field lies, by the layout's own map.
-fn offset(of: &str, field: &str) -> (u64, u64) {
+pub fn offset(of: &str, field: &str) -> (u64, u64) {
     let map = shm_layout::map();
     let part = map
         .split("\n\n")
@@ -369,16 +369,11 @@ fn random_bytes_over_the_state_give_the_victim_no_byte_more_and_soon_no_byte_les
     let scribbler = machine.plays(MALLORY, "scribbler", &["3"]);
     assert_eq!(scribbler.hear(), "begins");
     let begun = Instant::now();
-    let mut longest = Duration::ZERO;
     while begun.elapsed() < Duration::from_secs(3) {
-        let asked = Instant::now();
         assert_eq!(alice.ask("take 1025MiB"), "denied");
         assert_eq!(alice.ask("lock"), "held");
         assert_eq!(alice.ask("unlock"), "released");
-        longest = longest.max(asked.elapsed());
     }
-    // A second, and what a busy machine adds.
-    assert!(longest < Duration::from_secs(5), "{longest:?}");
     assert_eq!(scribbler.hear(), "written");
     eventually("what it has is shown again", || {
         machine.process("victim")["devices"][0]["used_bytes"] == 3 * GIB

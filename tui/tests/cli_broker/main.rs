@@ -9,6 +9,7 @@ mod hostile;
 mod identity;
 mod metrics;
 mod support;
+mod turns;
 mod unit;
 
 /// What the children of the tests are: this test, in another process, as another user.
@@ -25,6 +26,7 @@ fn plays_a_role() {
         ["mugger"] => hostile::mugger(),
         ["filler"] => hostile::filler(),
         ["meddler"] => hostile::meddler(),
+        ["thief", how] => turns::thief(how),
         ["forger"] => hostile::forger(),
         ["flooder"] => hostile::flooder(),
         ["environment"] => support::environment(),

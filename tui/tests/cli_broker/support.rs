@@ -6,11 +6,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use shm_layout::{Identity, LaunchLimits, Segments, clock, control_bell, register, snapshot, text};
+use shm_layout::{
+    Entry, Identity, LaunchLimits, Reason, Registration, Segments, clock, control_bell, register,
+    snapshot, text,
+};
 
 use crate::cli_support::{Said, copy, uuid};
 
@@ -26,6 +30,8 @@ pub const GIB: u64 = 1 << 30;
 
 pub const ROLE: &str = "GPUSHARE_TEST_ROLE";
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How often the clock of [`take_turns`] ticks.
+pub const TICK: Duration = Duration::from_millis(10);
 
 /// A directory that all may enter, with the program in it, and a broker on it.
 pub struct Machine {
@@ -351,6 +357,34 @@ pub fn environment() {
     orders().for_each(drop);
 }
 
+/// Submits under the lock for a while, as an application does: the longest time that it was kept from it, in ticks of [`TICK`]. A
+/// clock of ticks stands still while the machine is too busy to run any thread of this process.
+fn take_turns(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
+    let (ticks, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                std::thread::sleep(TICK);
+                ticks.fetch_add(1, Relaxed);
+            }
+        });
+        let (begun, mut longest) = (Instant::now(), 0);
+        let lock = process.lock(entry);
+        while begun.elapsed() < lasts {
+            let before = ticks.load(Relaxed);
+            lock.acquire(&|| false);
+            longest = longest.max(ticks.load(Relaxed) - before);
+            let (since, slice) = (Instant::now(), Duration::from_millis(5));
+            while since.elapsed() < slice && lock.held() {
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            lock.release(Reason::Explicit, clock::now());
+        }
+        over.store(true, Relaxed);
+        longest
+    })
+}
+
 /// In a child: a process that registers, enters a device, and follows what is set. It tells what it is asked.
 pub fn tenant(label: &str) {
     let opened = Segments::open_workload(&dir()).map_err(|error| error.to_string());
@@ -405,10 +439,12 @@ pub fn tenant(label: &str) {
                     });
                 }
                 ["unlock"] => {
-                    process
-                        .lock(entry)
-                        .release(shm_layout::Reason::Explicit, clock::now());
+                    process.lock(entry).release(Reason::Explicit, clock::now());
                     say("released");
+                }
+                ["turns", seconds] => {
+                    let seconds = seconds.parse().expect("a number");
+                    say(take_turns(process, entry, Duration::from_secs(seconds)));
                 }
                 ["look"] => {
                     let look = snapshot(process.segments(), clock::now());
