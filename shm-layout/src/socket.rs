@@ -92,6 +92,8 @@ impl Connection {
             allow(&self.socket, Timeout::Send, until)?;
             match send(self.socket.as_fd(), &bytes, &[]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // One who was turned away at once is told why.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
                 sent => break sent?,
             }
         }

@@ -112,6 +112,24 @@ impl Clients {
         number
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Lets go of the oldest of the user who has most, unless nobody has more than one; whether it did.
+    pub fn make_room(&mut self) -> bool {
+        let mut of_user: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
+        for (number, client) in &self.open {
+            of_user.entry(client.peer.uid).or_insert((0, *number)).0 += 1;
+        }
+        let most = of_user.into_values().max_by_key(|(has, _)| *has);
+        match most.filter(|(has, _)| *has > 1) {
+            Some((_, oldest)) => self.open.remove(&oldest).is_some(),
+            None => false,
+        }
+    }
+
     /// One of them.
     pub fn get(&mut self, number: u64) -> Option<&mut Client> {
         self.open.get_mut(&number)

@@ -1,5 +1,6 @@
 //! The broker's one thread.
 
+mod accept;
 mod answers;
 
 use std::io;
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Resource, getrlimit, pidfd_getfd, pidfd_open, setrlimit,
 };
@@ -21,6 +23,8 @@ use shm_layout::socket::{Connection, send};
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{self, Message, Verb};
 use shm_layout::{SlotId, locate::SYSTEM_DIR};
+
+use accept::Descriptors;
 
 use super::clients::Clients;
 use super::reaping::Reaping;
@@ -84,6 +88,7 @@ struct Server {
     reaping: Reaping,
     log: AuditLog,
     buffer: Vec<u8>,
+    descriptors: Descriptors,
     /// Another broker has taken over.
     over: bool,
 }
@@ -164,6 +169,7 @@ impl Server {
             reaping,
             log,
             buffer: Vec::with_capacity(wire::MOST),
+            descriptors: Descriptors::new(),
             over: false,
             options,
         };
@@ -214,7 +220,8 @@ impl Server {
                 round = now + ROUND;
             }
             let next_round = (watches || busy).then_some(round);
-            let until = next_client.into_iter().chain(next_round).min();
+            let deaf = self.listen_again(now);
+            let until = next_client.into_iter().chain(next_round).chain(deaf).min();
             let left = until.map(|until| until.saturating_duration_since(now));
             let timeout = left.and_then(|left| {
                 // Rounded up: a sleep that ends too early is a turn for nothing.
@@ -223,7 +230,7 @@ impl Server {
             events.clear();
             match epoll::wait(&self.poll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
             if !busy && !events.is_empty() && !watches {
@@ -246,33 +253,6 @@ impl Server {
         }
     }
 
-    /// Takes in who waits, some at a time: others are heard in between.
-    fn accept(&mut self) {
-        for _ in 0..64 {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(socket) = accept_with(&self.listener, flags) else {
-                return;
-            };
-            let Ok(peer) = Peer::of(socket.as_fd()) else {
-                continue;
-            };
-            let number = self.clients.take_in(socket, peer, Instant::now());
-            let added = self
-                .clients
-                .get(number)
-                .map(|client| add(&self.poll, &client.socket, CLIENT | number));
-            if matches!(added, Some(Ok(()))) {
-                // What it asks for is there by now, as a rule.
-                self.hear(number);
-            } else {
-                self.clients.let_go(number);
-            }
-            if self.over {
-                return;
-            }
-        }
-    }
-
     /// One message of a client.
     fn hear(&mut self, number: u64) {
         let Some(client) = self.clients.get(number) else {
@@ -286,7 +266,7 @@ impl Server {
             RecvFlags::DONTWAIT,
         );
         match heard {
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            Err(Errno::AGAIN | Errno::INTR) => return,
             Ok(_) if !self.buffer.is_empty() => {}
             _ => {
                 self.clients.let_go(number);

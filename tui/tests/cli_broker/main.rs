@@ -4,6 +4,7 @@
 mod cli_support;
 mod containers;
 mod death;
+mod descriptors;
 mod edits;
 mod hostile;
 mod identity;

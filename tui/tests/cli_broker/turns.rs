@@ -54,7 +54,7 @@ pub fn thief(how: &str) {
     let entry = process.add_device(uuid(7), 0, "Test GPU", 16 * GIB, 0);
     let entry = entry.expect("room for a device");
     let (me, process) = (process.slot(), &process);
-    let mine = u64::from(me.index) + 1 | u64::from(me.epoch) << 16;
+    let mine = me.to_word();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let _mark = process.attach_keeper().expect("a keeper's mark");
