@@ -7,6 +7,7 @@
 use std::{
     ffi::c_char,
     panic::catch_unwind,
+    path::Path,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
     time::Duration,
 };
@@ -191,7 +192,9 @@ fn make_guest() -> Option<Guest> {
     }
     complain(&environment);
     counted.ok()?;
-    let segments = match locate().and_then(|found| Segments::open_workload(&found.path)) {
+    let identity = shm_layout::Identity::of_self(&environment.label);
+    let open = |dir: &Path| Segments::open_to_register(dir, &identity, &environment.limits);
+    let segments = match locate().and_then(|found| open(&found.path)) {
         Ok(segments) => segments,
         Err(error) => {
             let broker = matches!(
@@ -202,7 +205,6 @@ fn make_guest() -> Option<Guest> {
             return None;
         }
     };
-    let identity = shm_layout::Identity::of_self(&environment.label);
     let registration = match register(&segments, &identity, &environment.limits) {
         Ok(registration) => Box::leak(Box::new(registration)),
         Err(error) => {

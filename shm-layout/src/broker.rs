@@ -313,6 +313,13 @@ impl Broker {
             && find::mapping(pid, roll_of(&self.segments).state()) == find::Mapping::None
     }
 
+    /// Whether the process of a slot has not begun to use it.
+    pub fn is_untouched(&self, slot: SlotId) -> bool {
+        let words = &self.segments.state().slots[usize::from(slot.index)];
+        // ORDER: pairs with the Release in publish.
+        claim::parse(words.claim.load(Ordering::Acquire)) == (slot.epoch, claim::Phase::Claiming)
+    }
+
     /// Remembers that an administrator paused a process: its user may not resume it.
     pub fn hold(&self, slot: SlotId, held: bool) {
         if let Some(entry) = roll_of(&self.segments).entry(usize::from(slot.index)) {

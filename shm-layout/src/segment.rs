@@ -30,8 +30,8 @@ use crate::{
     locate::Mode,
     protocol::claim,
     roll::Roll,
-    socket::{self, Connection},
-    value::{ABI_VERSION, SlotId},
+    socket,
+    value::{ABI_VERSION, Identity, LaunchLimits, SlotId},
     wire::{self, Field, Message, Verb},
 };
 
@@ -61,11 +61,19 @@ impl RollMap {
     }
 }
 
+/// A slot, or why there is none, as the broker answered.
+pub(crate) struct Admission {
+    question: Message,
+    answer: Message,
+    /// Who asked: a child that was forked since did not.
+    pid: u32,
+}
+
 /// What there is besides on a machine with a broker.
 struct Brokered {
     roll: RollMap,
-    /// The connection they came by, until the process registers.
-    connection: Mutex<Option<Connection>>,
+    /// What the broker answered who asked for a slot with the segments, until the process registers.
+    admission: Mutex<Option<Admission>>,
     /// We are the broker.
     ours: bool,
 }
@@ -91,6 +99,20 @@ impl Segments {
         Self::open(dir, Want::Make, true, false)
     }
 
+    /// The same for a workload that [registers](fn@crate::register) next: where there is a broker, it is asked once for both.
+    pub fn open_to_register(
+        dir: &Path,
+        identity: &Identity,
+        limits: &LaunchLimits,
+    ) -> Result<Segments, OpenError> {
+        let opened = Dir::open(dir)?;
+        if opened.mode() == Mode::System {
+            let question = registering(&identity.label, limits.group.as_deref());
+            return Self::of_broker(opened.path(), question, true);
+        }
+        Self::open_workload(dir)
+    }
+
     /// For a viewer: all read-only; never creates. Do not [publish](State::publish) through it.
     pub fn open_viewer(dir: &Path) -> Result<Segments, OpenError> {
         Self::open(dir, Want::Find, false, false)
@@ -104,7 +126,7 @@ impl Segments {
     ) -> Result<Segments, OpenError> {
         let dir = Dir::open(dir)?;
         if dir.mode() == Mode::System {
-            return Self::of_broker(dir.path(), state_rw);
+            return Self::of_broker(dir.path(), opening(state_rw), state_rw);
         }
         let pair = create::open(&dir, want, state_rw, control_rw)?;
         Ok(Segments(Arc::new(Inner {
@@ -116,21 +138,15 @@ impl Segments {
     }
 
     /// What a broker hands out.
-    fn of_broker(dir: &Path, state_rw: bool) -> Result<Segments, OpenError> {
-        let connection = Connection::to(dir)?;
-        let access = if state_rw {
-            wire::WORKLOAD
-        } else {
-            wire::VIEWER
-        };
-        let question = Message::new(Verb::Open)
-            .with(Field::Abi, ABI_VERSION)
-            .with(Field::Access, access);
-        let (_, handed) = connection.ask(&question)?;
+    fn of_broker(dir: &Path, question: Message, state_rw: bool) -> Result<Segments, OpenError> {
+        let (answer, handed) = socket::ask(dir, &question)?;
         let three = three(dir, handed, state_rw)?;
-        // Only a workload asks for more.
-        let kept = state_rw.then_some(connection);
-        Ok(Self::of_three(dir, three, state_rw, kept, false))
+        let admission = question.text(Field::Label).is_some().then(|| Admission {
+            question,
+            answer,
+            pid: std::process::id(),
+        });
+        Ok(Self::of_three(dir, three, state_rw, admission, false))
     }
 
     /// The broker's own.
@@ -138,7 +154,7 @@ impl Segments {
         dir: &Path,
         three: Three,
         may_write: bool,
-        connection: Option<Connection>,
+        admission: Option<Admission>,
         ours: bool,
     ) -> Segments {
         Segments(Arc::new(Inner {
@@ -151,7 +167,7 @@ impl Segments {
             may_write,
             broker: Some(Brokered {
                 roll: three.roll,
-                connection: Mutex::new(connection),
+                admission: Mutex::new(admission),
                 ours,
             }),
         }))
@@ -216,10 +232,18 @@ impl Segments {
         self.0.broker.as_ref().is_none_or(|broker| broker.ours)
     }
 
-    /// The connection they came by, once.
-    pub(crate) fn connection(&self) -> Option<Connection> {
-        let kept = &self.0.broker.as_ref()?.connection;
-        kept.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The broker's answer to who asks for a slot: the one that came with the segments, or another one.
+    pub(crate) fn admit(&self, label: &str, group: Option<&str>) -> Result<Message, OpenError> {
+        let question = registering(label, group);
+        let kept = self.0.broker.as_ref().and_then(|broker| {
+            let kept = broker.admission.lock();
+            kept.unwrap_or_else(PoisonError::into_inner).take()
+        });
+        let fits = |one: &Admission| one.question == question && one.pid == std::process::id();
+        match kept.filter(fits) {
+            Some(kept) => Ok(kept.answer),
+            None => Ok(socket::ask(&self.0.dir, &question)?.0),
+        }
     }
 
     /// Settings of earlier segments that were found here and set aside, by the file's new name: its `state` had been
@@ -278,6 +302,27 @@ impl Probe<'_> {
                 Ok(entry.and_then(|entry| entry.live()).is_none())
             }
         }
+    }
+}
+
+/// Asks for the segments.
+fn opening(state_rw: bool) -> Message {
+    let access = if state_rw {
+        wire::WORKLOAD
+    } else {
+        wire::VIEWER
+    };
+    Message::new(Verb::Open)
+        .with(Field::Abi, ABI_VERSION)
+        .with(Field::Access, access)
+}
+
+/// Asks for the segments and for a slot.
+fn registering(label: &str, group: Option<&str>) -> Message {
+    let question = opening(true).with(Field::Label, label);
+    match group {
+        Some(group) => question.with(Field::Group, group),
+        None => question,
     }
 }
 

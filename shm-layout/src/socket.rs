@@ -39,6 +39,26 @@ pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
+/// Asks the broker of a directory, once more if it went while it was asked: another one may have taken over. For questions that may
+/// be asked twice.
+pub fn ask(dir: &Path, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match Connection::to(dir)?.ask(question) {
+            Err(OpenError::NoBroker { source, .. }) if went(&source) && attempts < 3 => {}
+            answer => return answer,
+        }
+    }
+}
+
+fn went(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
 /// A connection to the broker.
 pub struct Connection {
     socket: OwnedFd,
@@ -93,7 +113,7 @@ impl Connection {
             match send(self.socket.as_fd(), &bytes, &[]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // One who was turned away at once is told why.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+                Err(error) if went(&error) => break,
                 sent => break sent?,
             }
         }

@@ -6,7 +6,9 @@
 //! ```text
 //!   gpushare 1 open               gpushare 1 done              gpushare 1 refused
 //!   abi 5                         abi 5                        why all slots of user 1000 are taken; end …
-//!   access workload               + state, control, identity
+//!   access workload               slot 3
+//!   label train                   epoch 1
+//!                                 + state, control, identity
 //! ```
 
 use std::{fmt, str::FromStr};
@@ -43,9 +45,11 @@ macro_rules! words {
 words! {
     /// What a message is.
     Verb {
-        /// Asks for the segments: `abi`, `access`. The answer carries three descriptors: state, control, identity.
+        /// Asks for the segments: `abi`, `access`. The answer carries three descriptors: state, control, identity. With a `label` it
+        /// asks for a slot as well, and the answer has what `register` is answered, or `why` there is none.
         Open = "open",
-        /// Asks for a slot, behind `open` on the same connection: `label`, `group`. The answer: `slot`, `epoch`, `member`.
+        /// Asks for a slot, behind `open` on the same connection: `label`, `group`. The answer: `slot`, `epoch`, `member`. Libraries of
+        /// before it went with `open` send it.
         Register = "register",
         /// Asks for an edit: `json`. The answer: `json`.
         Edit = "edit",

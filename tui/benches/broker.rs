@@ -67,12 +67,9 @@ fn main() {
 
 fn role(dir: &Path) {
     let began = Instant::now();
-    let segments = Segments::open_workload(dir).expect("segments");
-    let process = register(
-        &segments,
-        &Identity::of_self("bench"),
-        &LaunchLimits::default(),
-    );
+    let (identity, limits) = (Identity::of_self("bench"), LaunchLimits::default());
+    let segments = Segments::open_to_register(dir, &identity, &limits).expect("segments");
+    let process = register(&segments, &identity, &limits);
     let took = began.elapsed();
     let _process = process.expect("a slot");
     println!("{}", took.as_nanos());

@@ -16,10 +16,9 @@ use crate::{
     reap::reap,
     roll::Roll,
     segment::Segments,
-    socket::Connection,
     tables,
     value::{Event, EventKind, Gang, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
-    wire::{Field, Message, Verb},
+    wire::Field,
 };
 
 /// Claims a slot and publishes who we are.
@@ -157,15 +156,12 @@ fn ask_broker(
     limits: &LaunchLimits,
 ) -> Result<Place, RegisterError> {
     let refused = |error: OpenError| RegisterError::Refused(error.to_string());
-    let connection = match segments.connection() {
-        Some(connection) => connection,
-        None => Connection::to(segments.dir()).map_err(refused)?,
-    };
-    let mut question = Message::new(Verb::Register).with(Field::Label, &identity.label);
-    if let Some(group) = &limits.group {
-        question = question.with(Field::Group, group);
+    let answer = segments
+        .admit(&identity.label, limits.group.as_deref())
+        .map_err(refused)?;
+    if let Some(why) = answer.text(Field::Why) {
+        return Err(RegisterError::Refused(why.to_owned()));
     }
-    let (answer, _) = connection.ask(&question).map_err(refused)?;
     let slot = || {
         let id = SlotId {
             index: answer.number(Field::Slot)?,
@@ -177,7 +173,7 @@ fn ask_broker(
     };
     let (id, identity) = slot().ok_or_else(|| {
         RegisterError::Refused(
-            "the broker gave us a slot that is not in its roll; restart it".to_owned(),
+            "the broker gave us no slot that is in its roll; use the library and the broker of one release".to_owned(),
         )
     })?;
     Ok(Place {

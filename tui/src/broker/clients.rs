@@ -32,7 +32,8 @@ pub struct Client {
     pub opened: bool,
     /// Who it is, looked up before it asks for a slot.
     pub known: Option<(Identity, Vouched)>,
-    asked: bool,
+    /// It has asked for a slot, or need not be expected to.
+    pub asked: bool,
     until: Instant,
 }
 

@@ -22,7 +22,7 @@ use shm_layout::peer::{Peer, has_ended};
 use shm_layout::socket::{Connection, send};
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{self, Message, Verb};
-use shm_layout::{SlotId, locate::SYSTEM_DIR};
+use shm_layout::{OpenError, SlotId, locate::SYSTEM_DIR};
 
 use accept::Descriptors;
 
@@ -375,7 +375,21 @@ fn kept() -> Vec<OwnedFd> {
 
 /// Asks the broker that runs for the state and the listening socket; it ends then.
 fn take_over(dir: &Path) -> Result<Vec<OwnedFd>, Failure> {
-    let (_, handed) = Connection::to(dir)?.ask(&Message::new(Verb::Upgrade))?;
+    let asked = Connection::to(dir).and_then(|broker| broker.ask(&Message::new(Verb::Upgrade)));
+    let (_, handed) = asked.map_err(|error| match &error {
+        OpenError::NoBroker { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                let why = "no broker runs there; start it without --upgrade";
+                failed("take over in", dir, why)
+            }
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                let why = "the broker went meanwhile, or another one took over; gpushare doctor says which one serves";
+                failed("take over in", dir, why)
+            }
+            _ => error.into(),
+        },
+        _ => error.into(),
+    })?;
     match handed.len() {
         2 => Ok(handed),
         _ => Err(failed(

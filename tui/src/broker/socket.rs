@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use shm_layout::OpenError;
-use shm_layout::socket::{Connection, SOCKET};
+use shm_layout::socket::{SOCKET, ask};
 use shm_layout::wire::{Field, Message, Verb};
 
 /// How many may wait to be accepted; the kernel's own bound is below it.
@@ -60,7 +60,7 @@ pub struct Standing {
 
 /// Asks the broker of a directory what it is.
 pub fn standing(dir: &Path) -> Result<Standing, OpenError> {
-    let (answer, _) = Connection::to(dir)?.ask(&Message::new(Verb::Status))?;
+    let (answer, _) = ask(dir, &Message::new(Verb::Status))?;
     let faults = answer.text(Field::Json).unwrap_or_default();
     Ok(Standing {
         pid: answer.number(Field::Pid).unwrap_or(0),

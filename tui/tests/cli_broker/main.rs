@@ -12,6 +12,7 @@ mod metrics;
 mod support;
 mod turns;
 mod unit;
+mod upgrade;
 
 /// What the children of the tests are: this test, in another process, as another user.
 #[test]
@@ -21,6 +22,7 @@ fn plays_a_role() {
     match words[..] {
         ["tenant", label] => support::tenant(label),
         ["vandal"] => hostile::vandal(),
+        ["elder"] => identity::elder(),
         ["locker"] => hostile::locker(),
         ["scribbler", seconds] => hostile::scribbler(seconds.parse().expect("a number")),
         ["liar"] => hostile::liar(),

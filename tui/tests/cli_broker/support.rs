@@ -387,10 +387,11 @@ fn take_turns(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
 
 /// In a child: a process that registers, enters a device, and follows what is set. It tells what it is asked.
 pub fn tenant(label: &str) {
-    let opened = Segments::open_workload(&dir()).map_err(|error| error.to_string());
+    let (identity, limits) = (Identity::of_self(label), LaunchLimits::default());
+    let opened = Segments::open_to_register(&dir(), &identity, &limits);
+    let opened = opened.map_err(|error| error.to_string());
     let made = opened.and_then(|segments| {
-        let identity = Identity::of_self(label);
-        let made = register(&segments, &identity, &LaunchLimits::default());
+        let made = register(&segments, &identity, &limits);
         made.map_err(|error| error.to_string())
     });
     let process = match made {

@@ -13,13 +13,24 @@ use super::super::{edits, household};
 use super::Server;
 use crate::text::exit::Exit;
 
+/// A slot, as the answer says it.
+type Values = [(Field, u32); 3];
+
+fn with(answer: Message, values: Values) -> Message {
+    let with = |answer: Message, (field, value)| answer.with(field, value);
+    values.into_iter().fold(answer, with)
+}
+
 impl Server {
     /// What a message gets, and the descriptors that go with it.
     pub(super) fn answer(&mut self, number: u64, message: &Message) -> (Message, Vec<OwnedFd>) {
         let alone = |message| (message, Vec::new());
         match message.verb {
             Verb::Open => self.open(number, message),
-            Verb::Register => alone(self.register(number, message)),
+            Verb::Register => alone(match self.register(number, message) {
+                Ok(values) => with(Message::new(Verb::Done), values),
+                Err(why) => Message::refused(why),
+            }),
             Verb::Edit => alone(self.edit(number, message)),
             Verb::Status => alone(self.status()),
             Verb::Upgrade => self.hand_over(number),
@@ -44,16 +55,24 @@ impl Server {
                 return (Message::refused(why), Vec::new());
             }
         };
+        let wants_slot = write && message.text(Field::Label).is_some();
         if let Some(client) = self.clients.get(number) {
             client.opened = write;
+            client.asked |= wants_slot;
         }
         let answer = Message::new(Verb::Done).with(Field::Abi, ABI_VERSION);
+        let answer = match wants_slot.then(|| self.register(number, message)) {
+            None => answer,
+            Some(Ok(values)) => with(answer, values),
+            Some(Err(why)) => answer.with(Field::Why, why),
+        };
         (answer, files.into())
     }
 
-    fn register(&mut self, number: u64, message: &Message) -> Message {
+    /// Gives a client a slot: the values of the answer, or why there is none.
+    fn register(&mut self, number: u64, message: &Message) -> Result<Values, String> {
         let Some(client) = self.clients.get(number).filter(|client| client.opened) else {
-            return Message::refused("ask for the segments first");
+            return Err("ask for the segments first".to_owned());
         };
         let known = client.known.take();
         let peer = &client.peer;
@@ -63,28 +82,29 @@ impl Server {
         let process = peer.process.try_clone();
         let (Some((mut who, vouched)), Ok(process), false) = (who, process, peer.has_ended())
         else {
-            return Message::refused("the process that asked has ended");
+            return Err("the process that asked has ended".to_owned());
         };
         who.label = household::label(message.text(Field::Label).unwrap_or_default());
         self.clear_earlier(pid);
         let group = message.text(Field::Group);
-        match self.broker.assign(&who, &vouched, group) {
-            Err(why) => Message::refused(why.0),
-            Ok((slot, member)) => {
-                self.watch(slot, pid, process);
-                Message::new(Verb::Done)
-                    .with(Field::Slot, slot.index)
-                    .with(Field::Epoch, slot.epoch)
-                    .with(Field::Member, member)
-            }
-        }
+        let (slot, member) = self
+            .broker
+            .assign(&who, &vouched, group)
+            .map_err(|why| why.0)?;
+        self.watch(slot, pid, process);
+        Ok([
+            (Field::Slot, slot.index.into()),
+            (Field::Epoch, slot.epoch),
+            (Field::Member, member),
+        ])
     }
 
-    /// A process that registers anew has become another program: what it had before is given back.
+    /// A process that registers anew has become another program, or never heard of its slot because a broker ended between the two:
+    /// what it had before is given back.
     fn clear_earlier(&mut self, pid: u32) {
         let tenants = self.tenants.iter_mut().flatten();
         for tenant in tenants.filter(|tenant| tenant.pid == pid && !tenant.leaving) {
-            if self.broker.has_let_go(tenant.slot, pid) {
+            if self.broker.has_let_go(tenant.slot, pid) || self.broker.is_untouched(tenant.slot) {
                 tenant.leave(&self.poll, &self.reaping);
             }
         }
