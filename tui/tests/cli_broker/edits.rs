@@ -10,8 +10,7 @@ fn root_and_administrators_edit_and_the_processes_follow() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let mut alice = machine.tenant(ALICE, "train");
-    alice.hear();
+    let mut alice = machine.joined(ALICE, "train");
     let said = machine
         .run(0, &["quota", "set", "name:train", "4GiB"])
         .done();
@@ -40,8 +39,7 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let mut alice = machine.tenant(ALICE, "train");
-    alice.hear();
+    let mut alice = machine.joined(ALICE, "train");
     machine
         .run(0, &["quota", "set", "name:train", "8GiB"])
         .done();
@@ -89,8 +87,7 @@ fn everyone_names_their_own_processes_and_the_name_outlives_the_broker() {
     let Some(mut machine) = Machine::new() else {
         return;
     };
-    let alice = machine.tenant(ALICE, "train");
-    alice.hear();
+    let alice = machine.joined(ALICE, "train");
     machine
         .run(ALICE, &["set", "name:train", "name=finetune"])
         .done();
@@ -122,8 +119,7 @@ fn nobody_fills_the_log_with_long_words() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let alice = machine.tenant(ALICE, "train");
-    alice.hear();
+    let _alice = machine.joined(ALICE, "train");
     let reason = "x".repeat(20_000);
     machine
         .run(ALICE, &["pause", "name:train", "--reason", &reason])

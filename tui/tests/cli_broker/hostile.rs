@@ -263,6 +263,16 @@ fn descriptors(pid: u32) -> usize {
         .count()
 }
 
+/// A victim that may have 4 GiB, and has 3.
+fn holder_of_3_of_4_gib(machine: &Machine) -> Tenant {
+    let mut alice = machine.joined(ALICE, "victim");
+    machine
+        .run(0, &["quota", "set", "name:victim", "4GiB"])
+        .done();
+    assert_eq!(alice.ask("take 3GiB"), "granted");
+    alice
+}
+
 /// The victim works, follows edits, and is who it is.
 fn is_well(machine: &Machine, alice: &mut Tenant, quota: &str, bytes: u64) {
     machine
@@ -281,8 +291,7 @@ fn what_a_tenant_is_handed_it_cannot_cut_seal_or_open_again() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let mut alice = machine.tenant(ALICE, "victim");
-    alice.hear();
+    let mut alice = machine.joined(ALICE, "victim");
     let vandal = machine.plays(MALLORY, "vandal", &[]);
     assert_eq!(vandal.hear(), "did ");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
@@ -312,13 +321,11 @@ fn locks_on_all_that_a_tenant_may_lock_hold_up_nobody() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let mut alice = machine.tenant(ALICE, "victim");
-    alice.hear();
+    let mut alice = machine.joined(ALICE, "victim");
     let locker = machine.plays(MALLORY, "locker", &[]);
     assert_eq!(locker.hear(), "holds");
     let begun = Instant::now();
-    let late = machine.tenant(ALICE, "late");
-    assert!(late.hear().starts_with("slot "));
+    let late = machine.joined(ALICE, "late");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     drop(late);
     eventually("its slot is given back", || machine.processes().len() == 1);
@@ -330,10 +337,8 @@ fn random_bytes_over_the_state_end_nobody_and_change_no_identity_and_no_quota() 
     let Some(machine) = Machine::new() else {
         return;
     };
-    let mut alice = machine.tenant(ALICE, "victim");
-    let mut bob = machine.tenant(ALICE, "other");
-    alice.hear();
-    bob.hear();
+    let mut alice = machine.joined(ALICE, "victim");
+    let mut bob = machine.joined(ALICE, "other");
     let scribbler = machine.plays(MALLORY, "scribbler", &["1"]);
     assert_eq!(scribbler.hear(), "begins");
     // Beside it.
@@ -351,7 +356,7 @@ fn random_bytes_over_the_state_end_nobody_and_change_no_identity_and_no_quota() 
         assert_eq!(tenant.ask("lock"), "held");
         assert_eq!(tenant.ask("unlock"), "released");
     }
-    assert!(machine.tenant(ALICE, "new").hear().starts_with("slot "));
+    machine.joined(ALICE, "new");
     assert!(begun.elapsed() < Duration::from_secs(40));
 }
 
@@ -360,12 +365,7 @@ fn random_bytes_over_the_state_give_the_victim_no_byte_more_and_soon_no_byte_les
     let Some(machine) = Machine::new() else {
         return;
     };
-    let mut alice = machine.tenant(ALICE, "victim");
-    alice.hear();
-    machine
-        .run(0, &["quota", "set", "name:victim", "4GiB"])
-        .done();
-    assert_eq!(alice.ask("take 3GiB"), "granted");
+    let mut alice = holder_of_3_of_4_gib(&machine);
     let scribbler = machine.plays(MALLORY, "scribbler", &["3"]);
     assert_eq!(scribbler.hear(), "begins");
     let begun = Instant::now();
@@ -382,7 +382,7 @@ fn random_bytes_over_the_state_give_the_victim_no_byte_more_and_soon_no_byte_les
         alice.ask("take 1GiB") == "granted"
     });
     assert_eq!(alice.ask("take 1"), "denied");
-    assert!(machine.tenant(ALICE, "new").hear().starts_with("slot "));
+    machine.joined(ALICE, "new");
 }
 
 #[test]
@@ -390,12 +390,7 @@ fn what_a_tenant_says_of_the_victims_account_is_not_believed() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let mut alice = machine.tenant(ALICE, "victim");
-    alice.hear();
-    machine
-        .run(0, &["quota", "set", "name:victim", "4GiB"])
-        .done();
-    assert_eq!(alice.ask("take 3GiB"), "granted");
+    let mut alice = holder_of_3_of_4_gib(&machine);
     let mut liar = machine.plays(MALLORY, "liar", &[]);
     for bytes in [0, u64::MAX, 4 * GIB] {
         assert_eq!(liar.ask(&bytes.to_string()), "told");
@@ -414,10 +409,8 @@ fn who_is_struck_off_the_queue_stands_in_it_again() {
         return;
     };
     machine.run(0, &["policy", "set", "all", "always"]).done();
-    let mut bob = machine.tenant(ALICE, "holder");
-    let mut alice = machine.tenant(ALICE, "victim");
-    bob.hear();
-    alice.hear();
+    let mut bob = machine.joined(ALICE, "holder");
+    let mut alice = machine.joined(ALICE, "victim");
     let mut mugger = machine.plays(MALLORY, "mugger", &[]);
     assert_eq!(bob.ask("lock"), "held");
     alice.tell("lock");
@@ -503,8 +496,7 @@ fn a_flood_of_connections_keeps_nobody_out_and_leaves_nothing_open() {
     let flooder = machine.plays(MALLORY, "flooder", &[]);
     assert!(flooder.hear().starts_with("open "));
     let begun = Instant::now();
-    let mut alice = machine.tenant(ALICE, "victim");
-    assert!(alice.hear().starts_with("slot "));
+    let mut alice = machine.joined(ALICE, "victim");
     is_well(&machine, &mut alice, "4GiB", 4 * GIB);
     assert!(begun.elapsed() < Duration::from_secs(20));
     // Of the flood nothing is left, though its sender lives.
@@ -521,10 +513,8 @@ fn a_tenant_that_stops_while_it_holds_the_lock_loses_it() {
     machine
         .run(0, &["policy", "set", "all", "timeslice=5ms", "max-hold=1s"])
         .done();
-    let mut mallory = machine.tenant(MALLORY, "holder");
-    let mut alice = machine.tenant(ALICE, "victim");
-    mallory.hear();
-    alice.hear();
+    let mut mallory = machine.joined(MALLORY, "holder");
+    let mut alice = machine.joined(ALICE, "victim");
     assert_eq!(mallory.ask("lock"), "held");
     let pid = rustix::process::Pid::from_child(&mallory.child);
     rustix::process::kill_process(pid, Signal::STOP).expect("ours");
@@ -546,7 +536,7 @@ fn a_broker_that_hangs_holds_up_a_start_for_a_second_and_a_limit_is_not_lost() {
     let limited = machine.run(ALICE, &["run", "--memory", "1GiB", "true"]);
     assert_ne!(limited.code, 0, "{limited:?}");
     rustix::process::kill_process(pid, Signal::CONT).expect("ours");
-    assert!(machine.tenant(ALICE, "now").hear().starts_with("slot "));
+    machine.joined(ALICE, "now");
 }
 
 impl Machine {

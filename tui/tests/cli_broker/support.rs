@@ -175,6 +175,14 @@ impl Machine {
         self.plays(uid, "tenant", &[label])
     }
 
+    /// The same, once it has its slot.
+    pub fn joined(&self, uid: u32, label: &str) -> Tenant {
+        let tenant = self.tenant(uid, label);
+        let said = tenant.hear();
+        assert!(said.starts_with("slot "), "{said}");
+        tenant
+    }
+
     /// A role as this user, in a process of its own.
     pub fn plays(&self, uid: u32, role: &str, words: &[&str]) -> Tenant {
         let mut command = self.program("test", uid, &["--exact", "plays_a_role", "--nocapture"]);

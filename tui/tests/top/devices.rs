@@ -5,12 +5,10 @@ use gpushare_tui::sample::{Holding, ProcessSample, Sample};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::operator::Task;
 use gpushare_tui::top::state::State;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use shm_layout::Change;
 
-use crate::hands::{notice, press, screen, select, title};
-use crate::support::{look, state, story};
+use crate::hands::{lines, notice, press, screen, select, title};
+use crate::support::{state, story};
 
 /// `vllm-worker` uses the second device as well.
 fn on_two_devices(mut sample: Sample) -> Sample {
@@ -96,18 +94,8 @@ fn the_list_of_all_devices_names_the_device_of_each_row_on_a_narrow_screen_too()
     let mut state = state_of_two_devices();
     state.choices.all_gpus = true;
     for width in [40, 60, 80, 120] {
-        let area = Rect::new(0, 0, width, 24);
-        let mut buffer = Buffer::empty(area);
-        gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &look(true));
-        let line = |y| {
-            (0..width)
-                .map(|x| buffer[(x, y)].symbol())
-                .collect::<String>()
-        };
-        let heading = (0..24)
-            .map(line)
-            .find(|line| line.contains("NAME"))
-            .unwrap();
+        let shown = lines(&state, (width, 24), true);
+        let heading = shown.iter().find(|line| line.contains("NAME")).unwrap();
         assert!(heading.contains(" G "), "{width}: {heading}");
     }
 }
@@ -144,16 +132,7 @@ fn eight_devices_are_seen_at_once_at_every_usual_size() {
     let mut state = State::default();
     story().for_each(|sample| state.update(eight(sample)));
     for (width, height) in [(60, 16), (80, 24), (120, 40), (200, 50)] {
-        let area = Rect::new(0, 0, width, height);
-        let mut buffer = Buffer::empty(area);
-        gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &look(true));
-        let line = |y| {
-            (0..width)
-                .map(|x| buffer[(x, y)].symbol())
-                .collect::<String>()
-        };
-        let top: Vec<String> = (0..12.min(height)).map(line).collect();
-        let seen = top.join("\n");
+        let seen = lines(&state, (width, height), true)[..12].join("\n");
         for gpu in 0..if width == 60 { 3 } else { 8 } {
             let named = seen.contains(&format!("GPU{gpu} ")) || seen.contains(&format!(" {gpu} "));
             assert!(named, "GPU{gpu} at {width}x{height}:\n{seen}");

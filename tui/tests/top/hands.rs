@@ -3,10 +3,9 @@
 use crossterm::event::{KeyCode, KeyEvent};
 use gpushare_tui::sample::Who;
 use gpushare_tui::top::app::{self, Next};
+use gpushare_tui::top::film;
 use gpushare_tui::top::overlay::Overlay;
 use gpushare_tui::top::state::State;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 
 use crate::support::look;
 
@@ -47,14 +46,14 @@ pub fn title(state: &State) -> &str {
 }
 
 pub fn screen(state: &State) -> String {
-    let area = Rect::new(0, 0, 120, 40);
-    let mut buffer = Buffer::empty(area);
-    gpushare_tui::top::view::draw_into(&mut buffer, area, state, &look(false));
-    let line = |y| (0..area.width).map(|x| buffer[(x, y)].symbol()).collect();
-    (0..area.height)
-        .map(line)
-        .collect::<Vec<String>>()
-        .join("\n")
+    lines(state, (120, 40), false).join("\n")
+}
+
+/// A screen of this size, line by line.
+pub fn lines(state: &State, size: (u16, u16), ascii: bool) -> Vec<String> {
+    let frame = film::frame(state, &look(ascii), size);
+    let line = |y| (0..size.0).map(|x| frame[(x, y)].symbol()).collect();
+    (0..size.1).map(line).collect()
 }
 
 /// Selects the process with this name on the shown device.

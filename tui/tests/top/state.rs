@@ -11,7 +11,7 @@ use gpushare_tui::top::options::Format;
 use gpushare_tui::top::state::filter::Filter;
 use gpushare_tui::top::state::{Screen, State};
 
-use crate::hands::tap;
+use crate::hands::{lines, tap};
 use crate::support::{held_together, state, story};
 
 fn names(state: &State) -> Vec<&str> {
@@ -293,13 +293,7 @@ fn a_process_at_work_without_a_lock_is_not_idle() {
 #[test]
 fn a_quota_with_an_end_says_how_long_it_holds_and_takes_no_column_otherwise() {
     let mut state = state();
-    let heading = |state: &State| {
-        let area = ratatui::layout::Rect::new(0, 0, 80, 24);
-        let mut buffer = ratatui::buffer::Buffer::empty(area);
-        gpushare_tui::top::view::draw_into(&mut buffer, area, state, &crate::support::look(true));
-        let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-        (0..24).map(line).collect::<Vec<_>>().join("\n")
-    };
+    let heading = |state: &State| lines(state, (80, 24), true).join("\n");
     assert!(!heading(&state).contains("LEFT"));
     let mut sample = story().last().unwrap();
     sample.time_ns += 1;
@@ -329,10 +323,7 @@ fn policies_of_launches_are_told_beside_the_devices_own() {
         }
         state.update(sample);
     }
-    let area = ratatui::layout::Rect::new(0, 0, 120, 40);
-    let mut buffer = ratatui::buffer::Buffer::empty(area);
-    gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &crate::support::look(true));
-    let line: String = (0..120).map(|x| buffer[(x, 7)].symbol()).collect();
+    let line = &lines(&state, (120, 40), true)[7];
     assert!(
         line.contains("set by: default   A B: timeslice=2s (launch)"),
         "{line}"
@@ -360,18 +351,9 @@ fn denials_in_every_column_do_not_hide_the_holds() {
         sample.events.sort_by_key(|event| event.time_ns);
         state.update(sample);
     }
-    let area = ratatui::layout::Rect::new(0, 0, 120, 40);
-    let mut buffer = ratatui::buffer::Buffer::empty(area);
-    gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &crate::support::look(false));
-    let line = |y| {
-        (0..120)
-            .map(|x| buffer[(x, y)].symbol())
-            .collect::<String>()
-    };
-    let lane = (0..40)
-        .map(line)
-        .find(|line| line.contains("A 41822  train-7b"))
-        .unwrap();
+    let shown = lines(&state, (120, 40), false);
+    let lane = shown.iter().find(|line| line.contains("A 41822  train-7b"));
+    let lane = lane.unwrap();
     assert!(
         lane.matches('█').count() > 15,
         "it held a third of the time: {lane}"
@@ -387,14 +369,9 @@ fn the_columns_that_are_asked_for_are_shown_and_printed_in_their_order() {
     once::print(&mut out, &state, Format::Csv, None, true).unwrap();
     let csv = String::from_utf8(out).unwrap();
     assert_eq!(csv.lines().next(), Some("unix_ms,name,exe,used"));
-    let area = ratatui::layout::Rect::new(0, 0, 80, 24);
-    let mut buffer = ratatui::buffer::Buffer::empty(area);
-    gpushare_tui::top::view::draw_into(&mut buffer, area, &state, &crate::support::look(true));
-    let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-    let heading = (0..24)
-        .map(line)
-        .find(|line| line.contains("PROGRAM"))
-        .unwrap();
+    let shown = lines(&state, (80, 24), true);
+    let heading = shown.iter().find(|line| line.contains("PROGRAM"));
+    let heading = heading.unwrap();
     let words: Vec<&str> = heading.split_whitespace().collect();
     assert_eq!(words, ["|", "NAME", "PROGRAM", "USED", "|"]);
     let wrong = columns::positions("name,size").unwrap_err();
