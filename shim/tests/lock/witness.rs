@@ -154,30 +154,36 @@ fn the_devices_log_shows_only_the_holders_kernels_under_a_time_slice() {
     only_the_holders_kernels_run("timeslice=5ms overlap=0", None);
 }
 
+/// How many kernels each hold left behind, where ten may be; forced holds aside.
+fn left_behind() -> Vec<usize> {
+    // A keeper that comes a little late still finds work to leave behind.
+    let Seen { log, holds, .. } = run_two("timeslice=20ms overlap=5ms", "500", "80");
+    let tails = holds.iter().filter(|hold| !hold.forced).map(|hold| {
+        let next = holds.iter().filter(|next| next.pid == hold.pid);
+        let next = next.map(|next| next.from).filter(|from| *from >= hold.to);
+        let next = next.min().unwrap_or(hold.to);
+        let late = |ran: &&timeline::Ran| ran.pid == hold.pid && ran.end > hold.to + GRAIN_NS;
+        log.iter()
+            .filter(late)
+            .filter(|ran| ran.end <= next)
+            .count()
+    });
+    let mut tails: Vec<usize> = tails.collect();
+    eprintln!("kernels left behind by each hold: {tails:?}");
+    tails.sort_unstable();
+    tails
+}
+
 #[test]
 fn the_next_one_begins_while_a_little_of_the_last_ones_work_still_runs() {
-    let Seen { log, holds, .. } = run_two("timeslice=10ms overlap=1ms", "100", "400");
-    let mut tails: Vec<usize> = holds
-        .iter()
-        .filter(|hold| !hold.forced)
-        .map(|hold| {
-            let next = holds.iter().filter(|next| next.pid == hold.pid);
-            let next = next.map(|next| next.from).filter(|from| *from >= hold.to);
-            let next = next.min().unwrap_or(hold.to);
-            let late = |ran: &&timeline::Ran| ran.pid == hold.pid && ran.end > hold.to + GRAIN_NS;
-            log.iter()
-                .filter(late)
-                .filter(|ran| ran.end <= next)
-                .count()
-        })
-        .collect();
-    eprintln!("kernels left behind by each hold: {tails:?}");
-    let with = tails.iter().filter(|tail| **tail > 0).count();
-    // A machine that is busy otherwise leaves most of its work done when the keeper runs.
-    assert!(with > 0, "none of {} holds", tails.len());
-    tails.sort_unstable();
-    let common = tails[tails.len() * 3 / 4];
-    assert!(common <= 20, "1 ms is ten of them, not {common}");
+    // Without the overlap no hold leaves any behind. On a machine that is busy otherwise one run may show few.
+    let some = (0..4).any(|_| {
+        let tails = left_behind();
+        let common = tails[tails.len() * 3 / 4];
+        assert!(common <= 20, "5 ms is ten of them, not {common}");
+        tails.iter().filter(|tail| **tail > 0).count() > 4
+    });
+    assert!(some, "hardly a hold left work behind, four times");
 }
 
 #[test]
