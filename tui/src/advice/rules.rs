@@ -65,7 +65,7 @@ rules! {
          in turns";
     "priorities" priorities:
         "jobs have different priorities, and the policy does not act on them",
-        "H100, 2026-11-22, an inference beside two trainings: p50 4.89 ms under overlap, 7.77 ms without a policy, 26.1 ms in \
+        "H100, 2026-11-22, an inference beside two trainings: p50 4.89 ms under overlap=1ms, 7.77 ms without a policy, 26.1 ms in \
          turns of 20 ms; the trainings had 98.6 % of what they have without a policy";
     "urgent_waits" urgent_waits:
         "a job of higher priority waits for its turn",
@@ -73,7 +73,7 @@ rules! {
          12.5 ms and 31.6 under timeslice=2ms order=priority";
     "small_waits" small_waits:
         "a job that needs little waits for jobs that need much",
-        "H100, 2026-11-22, an inference beside two trainings: p99 10.8 ms under overlap order=priority, 70.9 ms under \
+        "H100, 2026-11-22, an inference beside two trainings: p99 10.8 ms under overlap=1ms order=priority, 70.9 ms under \
          timeslice=20ms order=fair; the trainings had 98.6 % of what they have without a policy";
     "idle_holder" idle_holder:
         "holders keep a device that they do not use",

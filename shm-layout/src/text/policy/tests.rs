@@ -113,9 +113,9 @@ fn overlap_beside_a_time_slice_is_a_part_of_it_and_alone_a_policy() {
         read("overlap=300us").expect("a policy").kind,
         PolicyKind::Overlap(300 * US)
     );
-    for (text, ahead) in [("overlap", 4), ("overlap order=priority", 1)] {
+    for (text, ahead) in [("overlap", 4 * MS), ("overlap order=priority", 500 * US)] {
         let kind = read(text).expect("a policy").kind;
-        assert_eq!(kind, PolicyKind::Overlap(ahead * MS), "{text}");
+        assert_eq!(kind, PolicyKind::Overlap(ahead), "{text}");
     }
     // Too little for the policy, so it is for the slices that are in force.
     let only = parse_policy(&["overlap=0"]).expect("an edit");
