@@ -1,2 +1,1 @@
 """The checks of `.ci/gpu`, by subject."""
-from . import swappable  # noqa: F401: importing is registering

@@ -1,7 +1,9 @@
 """Memory that leaves without the driver's checkpoint: what `--swappable` makes of large allocations."""
-from .evictions import answer, say
+import time
+
+from .evictions import HOLDER, answer, evict, gib, say
 from .frameworks import torch
-from .stage import MIB, check, eventually
+from .stage import MIB, Skip, check, eventually
 
 # Allocates, asks, times; each word one answer.
 PROBE = '''
@@ -96,3 +98,110 @@ def pytorch_has_the_same_numbers_when_it_is_swappable(bench):
         assert want == have, (word, want, have)
     eventually("ps shows it", lambda: bench.ps(pid)["devices"][0]["used_bytes"] > 0)
     return {"seen": have, "used_bytes": bench.ps(pid)["devices"][0]["used_bytes"]}
+
+
+def swapped(bench, pid, child, word, limit=120):
+    """Out and back by `word`: the seconds that each took, by the library's own clock, and by ours."""
+    whole = evict(bench, pid, limit=limit)
+    residence, device = bench.ps(pid)["residence"], bench.ps(pid)["devices"][0]
+    out = residence["swap_ns"] / 1e9
+    bench.ctl("resume", str(pid))
+    began = time.monotonic()
+    said = say(child, word, limit)
+    back = bench.ps(pid)["residence"]["swap_ns"] / 1e9 - out
+    moved = device["evicted_bytes"]
+    rate = lambda seconds: round(moved / 1e9 / max(seconds, 1e-9), 1)
+    return said, {"bytes": moved, "stayed": device["used_bytes"], "out_s": round(out, 3), "back_s": round(back, 3), "out_gb_s": rate(out), "back_gb_s": rate(back),
+                  "pause_command_s": whole, "first_call_s": round(time.monotonic() - began, 3), "host_bytes": residence["host_bytes"]}
+
+
+@check
+def swappable_memory_leaves_and_comes_back_at_the_speed_of_the_link(bench):
+    """Twice: the first time takes and pins the host's memory, the second finds it there."""
+    watcher, client = bench.run([], HOLDER), bench.run(["--swappable"], HOLDER)
+    answer(watcher)
+    pid, size = answer(client)["pid"], (256 * MIB if bench.sim else 2 * gib(bench))
+    assert say(client, f"hold {size}")["code"] == 0
+    before, seen = say(watcher, "info")["info"][0], []
+    for _ in range(3):
+        said, figures = swapped(bench, pid, client, "right")
+        assert said["wrong"] == 0, said
+        assert figures["bytes"] == size and figures["stayed"] == 0, figures
+        free = say(watcher, "info")["info"][0]
+        assert abs(free - before) < 64 * MIB, (free, before)
+        seen.append(figures)
+    # The goal is 20 GB/s both ways once the host's memory is there.
+    last = seen[-1]
+    assert bench.sim or last["out_gb_s"] >= 10 and last["back_gb_s"] >= 10, seen
+    return {"rounds": seen}
+
+
+@check
+def swappable_memory_that_left_is_there_for_others(bench):
+    if bench.sim:
+        raise Skip("the simulator's tests have it")
+    client, other = bench.run(["--swappable"], HOLDER), bench.run([], HOLDER)
+    answer(other)
+    pid, total = answer(client)["pid"], say(other, "info")["info"][0]
+    size = min(int(total * 0.6), 32 << 30) // (64 * MIB) * (64 * MIB)
+    assert say(client, f"hold {size}")["code"] == 0
+    rest = say(other, "info")["info"][0]
+    evict(bench, pid)
+    eventually("the card is emptier", lambda: say(other, "info")["info"][0] >= rest + size * 0.99)
+    # All but a little of the card, so that the other cannot come back beside it.
+    assert say(other, f"hold {(say(other, 'info')['info'][0] - size // 2) // (64 * MIB) * (64 * MIB)}")["code"] == 0
+    bench.ctl("resume", str(pid))
+    client.stdin.write("right\n")
+    client.stdin.flush()
+    eventually("it waits for room", lambda: bench.ps(pid)["residence"]["state"] == "returning")
+    time.sleep(2)
+    assert bench.ps(pid)["residence"]["state"] == "returning", bench.ps(pid)["residence"]
+    other.stdin.write("quit\n")
+    other.stdin.flush()
+    back = answer(client, 120)
+    assert back["wrong"] == 0, back
+    return {"bytes": size, "residence": bench.ps(pid)["residence"]}
+
+
+@check
+def a_swappable_pytorch_training_is_swapped_in_full_flight(bench):
+    torch(bench)
+    source = '''
+        import torch
+        torch.manual_seed(7)
+        model = torch.nn.Sequential(torch.nn.Linear(4096, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 4096)).cuda()
+        ballast = torch.arange(1 << 29, device="cuda")
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        generator = torch.Generator(device="cuda").manual_seed(3)
+        pinned, side = torch.ones(1 << 20, pin_memory=True), torch.cuda.Stream()
+        graph, still = torch.cuda.CUDAGraph(), torch.ones(1 << 22, device="cuda")
+        with torch.cuda.graph(graph): result = (still * 3).clone().cumsum(0)
+        reply(pid=os.getpid())
+        for line in sys.stdin:
+            word, *rest = line.split() or [""]
+            for _ in range(int(rest[0])):
+                data = torch.randn(256, 4096, device="cuda", generator=generator)
+                loss = (model(data) - data).square().mean()
+                optimizer.zero_grad(); loss.backward(); optimizer.step()
+                with torch.cuda.stream(side): copied = pinned.cuda(non_blocking=True)
+            graph.replay(); torch.cuda.synchronize()
+            reply(loss=loss.item(), sum=sum(p.double().sum().item() for p in model.parameters()), graph=result[-1].item(),
+                  copied=copied.sum().item(), ballast=bool((ballast == torch.arange(1 << 29, device="cuda")).all()))
+    '''
+    plain, moved = bench.run([], source), bench.run(["--swappable"], source)
+    answer(plain)
+    pid, seen = answer(moved)["pid"], []
+    for _ in range(3):
+        want, (have, figures) = say(plain, "steps 30"), swapped(bench, pid, moved, "steps 30")
+        assert want == have and have["ballast"], (want, have)
+        seen.append(figures)
+    want = say(plain, "steps 2000", 240)
+    moved.stdin.write("steps 2000\n")
+    moved.stdin.flush()
+    for _ in range(3):
+        time.sleep(1)
+        evict(bench, pid)
+        bench.ctl("resume", str(pid))
+    have = answer(moved, 240)
+    assert want == have, (want, have)
+    return {"rounds": seen, "residence": bench.ps(pid)["residence"]}

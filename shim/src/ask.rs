@@ -5,4 +5,5 @@ pub mod checkpoint;
 pub mod context;
 pub mod memory;
 pub mod stream;
+pub mod transfer;
 pub mod vmm;

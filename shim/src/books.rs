@@ -5,6 +5,7 @@
 pub mod cache;
 pub mod capture;
 pub mod graph;
+pub mod hoard;
 pub mod live;
 pub mod nvml;
 pub mod physical;
@@ -13,7 +14,7 @@ pub mod record;
 pub mod sparse;
 pub mod swappable;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CUdevice;
@@ -30,6 +31,8 @@ pub struct Books {
     pub sparse: sparse::Book,
     /// What large allocations are made of, where they can be evicted without the driver's checkpoint.
     pub swappable: swappable::Book,
+    /// The host memory that such allocations are copied to.
+    pub hoard: hoard::Book,
     /// Where the pools' memory is.
     pub pools: pool::Homes,
     /// The pools that keep freed memory.
@@ -52,12 +55,37 @@ pub struct Books {
     primaries: [AtomicUsize; DEVICES_PER_PROCESS],
     /// The contexts of green contexts, and their devices.
     greens: Mutex<Vec<(CUdevice, u64)>>,
+    /// The contexts that the application has created.
+    created: Mutex<Vec<usize>>,
 }
 
 impl Books {
     /// A device's primary context, once retained; 0 before that.
     pub fn primary(&self, device: CUdevice) -> Option<&AtomicUsize> {
         self.primaries.get(usize::try_from(device).ok()?)
+    }
+
+    fn created(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The application has created a context.
+    pub fn add_context(&self, context: usize) {
+        self.created().push(context);
+    }
+
+    /// A context has gone.
+    pub fn remove_context(&self, context: usize) {
+        self.created().retain(|other| *other != context);
+        self.hoard.context_gone(context as u64);
+    }
+
+    /// The contexts that there are: created ones, and primary ones that were retained and not reset since.
+    pub fn contexts(&self) -> Vec<usize> {
+        let primaries = self.primaries.iter().map(|primary| primary.load(Relaxed));
+        let created = self.created();
+        let all = primaries.chain(created.iter().copied());
+        all.filter(|context| *context != 0).collect()
     }
 
     fn greens(&self) -> MutexGuard<'_, Vec<(CUdevice, u64)>> {

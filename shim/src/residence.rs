@@ -14,9 +14,11 @@
 //! answered with an error rather than left waiting for ever, one line on stderr says what is lost, and so does the segment.
 
 mod eligible;
+mod footprint;
 mod gauge;
 mod mover;
 pub mod state;
+mod swap;
 
 use std::{
     sync::{PoisonError, TryLockError, atomic::Ordering::Relaxed},
@@ -26,7 +28,7 @@ use std::{
 use gpushare_abi::errors::{CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_UNKNOWN, CUerror, CUresult};
 use shm_layout::{Moved, Phase, Why, clock, line::IDLE_NS};
 
-use eligible::Refusal;
+use footprint::Refusal;
 use state::Cause;
 
 use crate::{

@@ -5,6 +5,7 @@ pub mod elf;
 pub mod errno;
 pub mod futex;
 pub mod host_memory;
+pub mod large_pages;
 pub mod libc_dl;
 pub mod no_cancel;
 mod old_libc;

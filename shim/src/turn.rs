@@ -16,7 +16,7 @@
 pub mod ahead;
 mod beside;
 pub mod drain;
-mod event;
+pub mod event;
 mod gang;
 pub mod gap;
 pub mod state;

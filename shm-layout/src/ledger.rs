@@ -245,10 +245,10 @@ impl<'r> Ledger<'r> {
         self.device.came_back();
     }
 
-    /// The process's memory has left the device, and so much besides that is in no account: its bytes are its own still, and
-    /// others may use the room. Says how many.
-    pub fn evict(&self, besides: u64) -> u64 {
-        let bytes = self.used();
+    /// So much of the process's memory has left the device, and so much besides that is in no account: the bytes are its own
+    /// still, and others may use the room. Says how many they are.
+    pub fn evict(&self, bytes: u64, besides: u64) -> u64 {
+        let bytes = bytes.min(self.used());
         // First the new place, then the old one: who dies in between is cleared of both.
         self.words.evicted.store(bytes, Ordering::Relaxed);
         crash_point!("evict:noted");

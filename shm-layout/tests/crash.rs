@@ -93,7 +93,7 @@ fn act(action: &str, dir: &Path, point: &str) {
                 let _ = place.wait(&|| false);
             }
             "evict" => {
-                ledger.evict(0);
+                ledger.evict(u64::MAX, 0);
                 ledger.charge_unchecked(2 * MIB);
                 ledger.returned(MIB);
             }

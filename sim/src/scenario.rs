@@ -20,10 +20,15 @@
 //! out = "2000MiB"          # a second; without it a checkpoint takes no time
 //! back = "5GiB"            # a second
 //!
+//! [link]
+//! out = "50GiB"            # a second from a device to the host, of copies of 1 MiB and more; without it as fast as memory is
+//! back = "50GiB"           # a second from the host to a device
+//!
 //! [mishaps]
 //! slow_alloc = "2ms"       # each allocation takes this long
 //! missing = ["cuMemAllocAsync"]   # cuGetProcAddress does not find these
 //! no_nvml = true           # the NVML library does not load
+//! swap = "unmap"           # "out" and "back" fail copies of 1 MiB and more on a stream to and from the host, "unmap" unmapping
 //! checkpoint = "restore"   # "lock" never gets hold of a process, "checkpoint" and "restore" fail for good
 //! ```
 
@@ -64,11 +69,13 @@ pub struct Scenario {
     pub devices: Vec<Gpu>,
     /// How fast memory leaves and comes back.
     pub checkpoint: Rates,
+    /// How fast copies between the host and a device are.
+    pub link: Rates,
     /// What goes wrong.
     pub mishaps: Mishaps,
 }
 
-/// How fast a checkpoint moves memory.
+/// How fast memory moves between a device and the host.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rates {
@@ -88,6 +95,18 @@ pub enum Step {
     Checkpoint,
     /// It does not come back.
     Restore,
+}
+
+/// A step of a program that moves its memory itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Swap {
+    /// A copy to the host.
+    Out,
+    /// Memory is unmapped.
+    Unmap,
+    /// A copy to a device.
+    Back,
 }
 
 /// What the driver says of itself.
@@ -175,6 +194,8 @@ pub struct Mishaps {
     pub no_nvml: bool,
     /// The step of a checkpoint that fails.
     pub checkpoint: Option<Step>,
+    /// The step of a program that moves its memory itself that fails.
+    pub swap: Option<Swap>,
 }
 
 /// Why a scenario cannot be used, in a sentence.

@@ -41,11 +41,11 @@ macro_rules! driver_table {
             "cuGetProcAddress" 12000 call lookup::proc_address(name, pfn, version, flags) fn cuGetProcAddress_v2(name: *const c_char, pfn: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>);
 
             // ---- contexts ----
-            /// notes that the thread's device may change
-            "cuCtxCreate" 2000 call context::changes() fn cuCtxCreate(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
-            "cuCtxCreate" 3020 call context::changes() fn cuCtxCreate_v2(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
-            "cuCtxCreate" 11040 call context::changes() fn cuCtxCreate_v3(ctx: Out<CUcontext>, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
-            "cuCtxCreate" 12050 call context::changes() fn cuCtxCreate_v4(ctx: Out<CUcontext>, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
+            /// notes the context, and that the thread's device may change
+            "cuCtxCreate" 2000 call context::created(ctx) fn cuCtxCreate(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
+            "cuCtxCreate" 3020 call context::created(ctx) fn cuCtxCreate_v2(ctx: Out<CUcontext>, flags: u32, device: CUdevice);
+            "cuCtxCreate" 11040 call context::created(ctx) fn cuCtxCreate_v3(ctx: Out<CUcontext>, affinity: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
+            "cuCtxCreate" 12050 call context::created(ctx) fn cuCtxCreate_v4(ctx: Out<CUcontext>, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
             /// gives back what the context held
             "cuCtxDestroy" 2000 call context::destroy fn cuCtxDestroy(ctx: CUcontext);
             "cuCtxDestroy" 4000 call context::destroy fn cuCtxDestroy_v2(ctx: CUcontext);
@@ -55,6 +55,7 @@ macro_rules! driver_table {
             "cuCtxSetCurrent" 4000 call context::set_current fn cuCtxSetCurrent(ctx: CUcontext);
             "cuCtxPushCurrent" 2000 call context::set_current fn cuCtxPushCurrent(ctx: CUcontext);
             "cuCtxPushCurrent" 4000 call context::set_current fn cuCtxPushCurrent_v2(ctx: CUcontext);
+            /// notes that the thread's device may change
             "cuCtxPopCurrent" 2000 call context::changes() fn cuCtxPopCurrent(ctx: Out<CUcontext>);
             "cuCtxPopCurrent" 4000 call context::changes() fn cuCtxPopCurrent_v2(ctx: Out<CUcontext>);
             /// charged: a deeper stack for every thread that fits on the device, or a larger heap, beyond the driver's default

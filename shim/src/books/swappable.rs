@@ -42,6 +42,10 @@ pub struct Book {
     refused: AtomicBool,
 }
 
+fn is_movable(block: &&Block) -> bool {
+    block.handle.is_some() && !block.is_fixed
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,6 +76,22 @@ impl Book {
     /// All there are, by address.
     pub fn all(&self) -> Vec<Block> {
         lock(&self.blocks).values().copied().collect()
+    }
+
+    /// Those whose physical memory can leave, by address.
+    pub fn movable(&self) -> Vec<Block> {
+        let blocks = lock(&self.blocks);
+        blocks.values().filter(is_movable).copied().collect()
+    }
+
+    /// Bytes that were asked for of those.
+    pub fn movable_bytes(&self) -> u64 {
+        let blocks = lock(&self.blocks);
+        blocks
+            .values()
+            .filter(is_movable)
+            .map(|block| block.bytes)
+            .sum()
     }
 
     /// Its physical memory stays where it is from now on.

@@ -21,7 +21,17 @@ fn changed() {
     }
 }
 
-/// A call after which another context may be current: `cuCtxCreate`, `cuCtxPopCurrent`.
+/// `cuCtxCreate`: the new context is current.
+pub fn created(real: Real<'_, impl FnOnce() -> CUresult>, ctx: Out<CUcontext>) -> CUresult {
+    changed();
+    real.call()?;
+    if let (Some(guest), Some(ctx)) = (guest(), ctx.get()) {
+        guest.memory.add_context(ctx as usize);
+    }
+    Ok(())
+}
+
+/// `cuCtxPopCurrent`: another context may be current.
 pub fn changes(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
     changed();
     real.call()

@@ -71,6 +71,7 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
         context => context,
     };
     guest.memory.graphs.context_gone(device);
+    guest.memory.remove_context(gone);
     let mut all = vec![gone as u64];
     let is_primary = context.is_null();
     if is_primary {

@@ -12,7 +12,8 @@ use std::{
 };
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_NOT_READY, CUDA_ERROR_NOT_SUPPORTED, CUerror,
+    CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_NOT_READY, CUDA_ERROR_NOT_SUPPORTED,
+    CUDA_ERROR_OUT_OF_MEMORY, CUerror,
 };
 use shm_layout::{
     Denial, Limit, Moved, Phase, Reason, Reservation, Why, clock,
@@ -21,13 +22,15 @@ use shm_layout::{
 
 use super::{
     Cause,
-    eligible::{self, Footprint, Refusal},
+    eligible::{self, Way},
+    footprint::{Footprint, Refusal},
     gauge, state,
+    swap::{self, NotBack},
 };
 use crate::{
     ask::checkpoint::{self, State},
     door,
-    guest::{self, Guest},
+    guest::{self, Device, Guest},
     notice,
     protocol::residence as protocol,
     sys::{
@@ -80,7 +83,16 @@ extern "C" fn body(guest: *mut c_void) -> *mut c_void {
 
 /// A panic came in between: what the driver says decides.
 fn put_right(guest: &'static Guest) {
-    let result = restore();
+    let checkpoint = if checkpoint::exists() {
+        restore()
+    } else {
+        Ok(())
+    };
+    let result = checkpoint.and_then(|()| match swap::back(guest) {
+        Ok(()) => Ok(()),
+        Err(NotBack::Full) => Err(CUDA_ERROR_OUT_OF_MEMORY),
+        Err(NotBack::Lost(error)) => Err(error),
+    });
     match result {
         Ok(()) => open(guest),
         Err(error) => lose(guest, Why::RestoreFailed, error),
@@ -123,6 +135,7 @@ fn lose(guest: &Guest, why: Why, error: CUerror) {
 
 struct Mover {
     guest: &'static Guest,
+    way: Way,
     cause: Cause,
     began_ns: u64,
     /// Held while the driver answers nothing but our own calls.
@@ -133,6 +146,7 @@ impl Mover {
     fn new(guest: &'static Guest) -> Self {
         Self {
             guest,
+            way: Way::of(guest),
             cause: guest.residence.cause(),
             began_ns: clock::now(),
             asking: None,
@@ -144,8 +158,10 @@ impl Mover {
             Ok(footprints) => self.stay_away(&footprints),
             Err(Stopped::Refused(refusal)) => {
                 open(self.guest);
-                self.guest.registration.say_host_bytes(0);
-                self.guest.residence.remember(refusal);
+                self.say_kept();
+                if self.way == Way::Checkpoint {
+                    self.guest.residence.remember(refusal);
+                }
                 super::refuse(self.guest, refusal, self.cause);
             }
             Err(Stopped::Lost(why, error)) => lose(self.guest, why, error),
@@ -155,11 +171,51 @@ impl Mover {
     /// Out.
     fn evict(&mut self) -> Result<Vec<Footprint<'static>>, Stopped> {
         let residence = &self.guest.residence;
-        let held = super::held(self.guest);
-        self.say(Phase::Evicting, held, residence.out_ns(held, OUT));
+        let (held, rate) = match self.way {
+            Way::Checkpoint => (super::held(self.guest), OUT),
+            Way::Swap(bytes) => (bytes, swap::RATE),
+        };
+        self.say(Phase::Evicting, held, residence.out_ns(held, rate));
         self.shut()?;
+        // Nothing is allocated any more.
+        self.way = Way::of(self.guest);
         eligible::look(self.guest)?;
-        let footprints = eligible::look_closely(self.guest)?;
+        let out_ns;
+        let footprints = match self.way {
+            Way::Checkpoint => {
+                let footprints = eligible::look_closely(self.guest)?;
+                out_ns = self.checkpoint()?;
+                footprints
+            }
+            Way::Swap(bytes) => {
+                eligible::look_closely_at_swappable(self.guest, bytes)?;
+                swap::quiet(self.guest, || self.is_enough())?;
+                out_ns = clock::now();
+                swap::out(self.guest, || self.is_called_off())?
+            }
+        };
+        let bytes = footprints
+            .iter()
+            .map(|footprint| {
+                let ledger = &footprint.device.ledger;
+                ledger.evict(footprint.used, footprint.besides)
+            })
+            .fold(0, u64::saturating_add);
+        let took = clock::now().saturating_sub(out_ns);
+        residence.measured_out(bytes, took);
+        self.guest
+            .registration
+            .say_swap(residence.swap_ns.load(Relaxed));
+        residence.set_phase(Phase::Evicted);
+        self.say(Phase::Evicted, bytes, 0);
+        if let Way::Swap(_) = self.way {
+            self.say_kept();
+        }
+        Ok(footprints)
+    }
+
+    /// Out by the driver; since when.
+    fn checkpoint(&self) -> Result<u64, Stopped> {
         let patience = self.left() / 1_000_000;
         checkpoint::lock(patience.max(1) as u32).map_err(|error| match error {
             CUDA_ERROR_NOT_READY => (Why::Busy, 0),
@@ -181,21 +237,21 @@ impl Mover {
             };
             return Err((why, error.code() as u16).into());
         }
-        let bytes = footprints
-            .iter()
-            .map(|footprint| {
-                let besides = footprint.besides;
-                footprint.device.ledger.evict(besides)
-            })
-            .fold(0, u64::saturating_add);
-        let took = clock::now().saturating_sub(out_ns);
-        residence.measured_out(bytes, took);
-        self.guest
-            .registration
-            .say_swap(residence.swap_ns.load(Relaxed));
-        residence.set_phase(Phase::Evicted);
-        self.say(Phase::Evicted, bytes, 0);
-        Ok(footprints)
+        Ok(out_ns)
+    }
+
+    /// Why not to wait any longer.
+    fn is_enough(&self) -> Option<Why> {
+        match self.left() {
+            0 => Some(Why::Busy),
+            _ => self.is_called_off().then_some(Why::Wanted),
+        }
+    }
+
+    /// The host memory that stays taken when the process's own is on its devices.
+    fn say_kept(&self) {
+        let kept = self.guest.memory.hoard.bytes();
+        self.guest.registration.say_host_bytes(kept);
     }
 
     /// Nothing more goes to the driver, and what went there has come back.
@@ -306,8 +362,10 @@ impl Mover {
     fn come_back(&mut self, footprints: &[Footprint<'static>]) -> Return {
         let (guest, residence) = (self.guest, &self.guest.residence);
         let bytes = guest.registration.evicted_bytes();
-        residence.set_phase(Phase::Returning);
-        self.say(Phase::Returning, bytes, 0);
+        if residence.phase() != Phase::Returning {
+            residence.set_phase(Phase::Returning);
+            self.say(Phase::Returning, bytes, 0);
+        }
         let mut places = Vec::new();
         for footprint in footprints {
             match self.reserve(footprint) {
@@ -323,10 +381,23 @@ impl Mover {
         }
         let began = clock::now();
         residence.set_phase(Phase::Restoring);
-        self.say(Phase::Restoring, bytes, residence.back_ns(bytes, BACK));
-        if let Err(error) = restore() {
-            lose(guest, Why::RestoreFailed, error);
-            return Return::Lost;
+        let rate = match self.way {
+            Way::Checkpoint => BACK,
+            Way::Swap(_) => swap::RATE,
+        };
+        self.say(Phase::Restoring, bytes, residence.back_ns(bytes, rate));
+        match self.bring() {
+            Ok(()) => {}
+            Err(NotBack::Full) => {
+                // Nothing is lost: programs that we do not manage were faster. It lines up again.
+                residence.set_phase(Phase::Returning);
+                self.say(Phase::Returning, bytes, 0);
+                return Return::NotNow;
+            }
+            Err(NotBack::Lost(error)) => {
+                lose(guest, Why::RestoreFailed, error);
+                return Return::Lost;
+            }
         }
         let took = clock::now().saturating_sub(began);
         residence.measured_back(bytes, took);
@@ -336,11 +407,30 @@ impl Mover {
             ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
             place.ends_well();
         }
-        guest.registration.say_host_bytes(0);
+        self.say_kept();
         self.say(Phase::Resident, bytes, 0);
         self.asking = None;
         open(guest);
         Return::Done
+    }
+
+    fn bring(&self) -> Result<(), NotBack> {
+        match self.way {
+            Way::Checkpoint => restore().map_err(NotBack::Lost),
+            Way::Swap(_) => swap::back(self.guest),
+        }
+    }
+
+    /// What is free on a device; by NVML in a process whose driver does not answer, which is a second behind.
+    fn free_bytes(&self, device: &'static Device, seen: &mut (u64, u64)) -> Option<u64> {
+        let ledger = &device.ledger;
+        match self.way {
+            Way::Checkpoint => gauge::free_bytes(self.guest, device)
+                .inspect(|free| ledger.say_free_late(*free, BEHIND, seen)),
+            Way::Swap(_) => {
+                swap::free_bytes(self.guest, device.ordinal).inspect(|free| ledger.say_free(*free))
+            }
+        }
     }
 
     /// Waits in line for room on one device: what the limits that are shared with others leave, and what the card has.
@@ -352,7 +442,7 @@ impl Mover {
             .device
             .total_bytes
             .saturating_sub(ledger.outside());
-        let margin = margin(bytes).min(most.saturating_sub(bytes));
+        let margin = footprint.margin.min(most.saturating_sub(bytes));
         let want = Want {
             bytes,
             kind: WantKind::Return { margin },
@@ -372,10 +462,7 @@ impl Mover {
             if !self.may_come_back() {
                 return Err(Return::NotNow);
             }
-            let free = gauge::free_bytes(self.guest, footprint.device);
-            if let Some(free) = free {
-                ledger.say_free_late(free, BEHIND, &mut seen);
-            }
+            let free = self.free_bytes(footprint.device, &mut seen);
             let now = clock::now();
             // Where the device is overcommitted, it asks others to go as they asked it.
             place.make_room(now);
@@ -399,11 +486,6 @@ impl Mover {
             ..Moved::default()
         });
     }
-}
-
-/// A restore without room is final, and programs that we do not manage take memory whenever they like.
-fn margin(bytes: u64) -> u64 {
-    (bytes / 64).saturating_add(16 << 20)
 }
 
 /// A place in a device's line, and the bytes that it was for.

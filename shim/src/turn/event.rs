@@ -6,8 +6,8 @@
 
 use gpushare_abi::{
     Out,
-    errors::CUDA_ERROR_NOT_READY,
-    types::{CU_EVENT_DISABLE_TIMING, CUevent, CUstream},
+    errors::{CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror},
+    types::{CU_EVENT_DISABLE_TIMING, CUcontext, CUevent, CUstream},
 };
 
 use crate::{ask::stream, driver::call};
@@ -29,6 +29,14 @@ impl Event {
         // SAFETY: our event, and a stream of the current context that the application used and has not destroyed.
         let recorded = unsafe { call::cuEventRecord(event.0, key as CUstream) };
         recorded.is_ok().then_some(event)
+    }
+
+    /// An event behind all that a context was given, which is current.
+    pub fn behind_all(context: usize) -> Result<Event, CUerror> {
+        let event = Event::make().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        // SAFETY: our event, and a context that the caller has made current.
+        unsafe { call::cuCtxRecordEvent(context as CUcontext, event.0) }?;
+        Ok(event)
     }
 
     fn make() -> Option<Event> {

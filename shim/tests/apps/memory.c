@@ -411,11 +411,21 @@ static int run(int argc, char **argv, char *more) {
         return code;
     }
     if (IS("write")) return CALL(cuMemsetD32_v2, V(1), (unsigned)NUM(2), (size_t)NUM(3)); /* write A WORD HOW-MANY */
+    if (IS("write-in")) return CALL(cuMemsetD32Async, V(1), (unsigned)NUM(2), (size_t)NUM(3), (void *)V(4));
     if (IS("read")) { /* the word at A, and the last one of so many */
         unsigned words[2] = {0};
         if ((code = CALL(cuMemcpyDtoH_v2, &words[0], V(1), (size_t)4))) return code;
         code = CALL(cuMemcpyDtoH_v2, &words[1], V(1) + 4 * (NUM(2) - 1), (size_t)4);
         sprintf(more, " %u %u", words[0], words[1]);
+        return code;
+    }
+    if (IS("count")) { /* how many of so many words at A are W: count A W HOW-MANY */
+        unsigned word = (unsigned)NUM(2), *words = malloc(4 * NUM(3));
+        u64 right = 0;
+        if (!(code = CALL(cuMemcpyDtoH_v2, words, V(1), (size_t)(4 * NUM(3)))))
+            for (size_t i = 0; i < NUM(3); i++) right += words[i] == word;
+        free(words);
+        sprintf(more, " %llu", right);
         return code;
     }
     if (IS("in-a-thread")) { /* the rest of the line, by a thread that did nothing before */

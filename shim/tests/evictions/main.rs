@@ -7,6 +7,7 @@ mod ends;
 mod overcommit;
 mod refusals;
 mod room;
+mod swap;
 mod there_and_back;
 
 use gpushare_testbed::{Testbed, eventually};

@@ -18,7 +18,7 @@ fn edit(bed: &Testbed, change: &Change) {
         .expect("a valid edit");
 }
 
-fn overcommit(bed: &Testbed, on: bool) {
+pub fn overcommit(bed: &Testbed, on: bool) {
     let change = Change::DeviceMemory {
         device: None,
         evict_after: Set::Keep,
@@ -28,7 +28,7 @@ fn overcommit(bed: &Testbed, on: bool) {
 }
 
 /// Pauses it: then it counts as idle at once. What it holds stays where it is.
-fn pause(bed: &Testbed, client: &Client<'_>, paused: bool) {
+pub fn pause(bed: &Testbed, client: &Client<'_>, paused: bool) {
     let change = Change::ProcessShare {
         slot: client.process().slot,
         weight: Set::Keep,

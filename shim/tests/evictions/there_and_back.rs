@@ -8,7 +8,7 @@ use crate::{Wish, eventually};
 
 const WORDS: u64 = 16 * MIB / 4;
 
-fn with_memory<'b>(bed: &'b Testbed, variables: &[(&str, &str)]) -> Client<'b> {
+pub fn with_memory<'b>(bed: &'b Testbed, variables: &[(&str, &str)]) -> Client<'b> {
     let mut client = Client::start(bed, variables);
     client.ok(&format!("alloc a {}", 16 * MIB));
     client.ok(&format!("write a 77 {WORDS}"));

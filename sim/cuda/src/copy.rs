@@ -10,6 +10,7 @@ use gpushare_abi::types::{
 };
 
 use crate::c::In;
+use crate::driver::driver;
 use crate::work::{Copy, Side};
 use crate::{array, heap, vmm};
 
@@ -60,7 +61,10 @@ impl Plan {
         };
         let (to_host, from_host) = (is_host(to)?, is_host(from)?);
         Ok(Self {
-            copy: Copy::linear(to.0, from.0, bytes),
+            copy: Copy {
+                link: link_time(to_host, from_host, bytes as u64)?,
+                ..Copy::linear(to.0, from.0, bytes)
+            },
             from_host,
             to_host,
             between_peers: false,
@@ -71,6 +75,24 @@ impl Plan {
     pub fn into_copy(self) -> Copy {
         self.copy
     }
+}
+
+/// A copy of fewer bytes takes no time on the link.
+pub const LONG: u64 = 1 << 20;
+
+/// What a copy takes on the link between host and device, as the scenario says.
+fn link_time(to_host: bool, from_host: bool, bytes: u64) -> Result<std::time::Duration, CUerror> {
+    let link = driver()?.member.world().scenario().link;
+    let rate = match (to_host, from_host) {
+        (true, false) => link.out.0,
+        (false, true) => link.back.0,
+        _ => 0,
+    };
+    Ok(if rate == 0 || bytes < LONG {
+        std::time::Duration::ZERO
+    } else {
+        std::time::Duration::from_secs_f64(bytes as f64 / rate as f64)
+    })
 }
 
 /// One side of a described copy.
@@ -180,6 +202,7 @@ fn plan(
             height,
             depth,
             staged: None,
+            link: std::time::Duration::ZERO,
         },
         from_host,
         to_host,

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use gpushare_abi::errors::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_MPS_SERVER_NOT_READY, CUDA_ERROR_NO_DEVICE,
-    CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_SYSTEM_NOT_READY, CUerror,
-    CUresult, result_of,
+    CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_SYSTEM_NOT_READY,
+    CUDA_ERROR_UNKNOWN, CUerror, CUresult, result_of,
 };
+use gpushare_sim::scenario::Swap;
 use gpushare_sim::{Device, Member, World, mps, process, visible};
 
 use crate::faces;
@@ -111,6 +112,15 @@ pub fn driver() -> Result<&'static Driver, CUerror> {
     let driver = driver_while_locked()?;
     faces::enter(|| driver.member.enter(), leave);
     Ok(driver)
+}
+
+/// Fails where the scenario says that this step of a program that moves its memory itself does.
+pub fn mishap(step: Swap) -> CUresult {
+    if driver()?.member.world().scenario().mishaps.swap == Some(step) {
+        Err(CUDA_ERROR_UNKNOWN)
+    } else {
+        Ok(())
+    }
 }
 
 /// A call has ended that a checkpoint had to wait for.

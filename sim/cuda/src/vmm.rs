@@ -21,10 +21,12 @@ use gpushare_abi::types::{
     CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_HOST, CUmemAllocationProp,
 };
 
+use gpushare_sim::scenario::Swap;
+
 use crate::c::Plain;
 use crate::capacity;
 use crate::context;
-use crate::driver::driver;
+use crate::driver::{driver, mishap};
 use crate::handles::{Table, fresh, lock};
 use crate::heap::{self, Kind};
 use space::{HOST, Mapping, NO_ACCESS, Place, READ, Refused, Space};
@@ -239,7 +241,7 @@ fn forget(start: u64) {
 }
 
 fn unmap(address: u64, bytes: u64) -> CUresult {
-    driver()?;
+    mishap(Swap::Unmap)?;
     context::synchronize_all();
     let mut space = lock(&SPACE);
     for (at, mapping) in space.unmap(address, bytes)? {

@@ -4,6 +4,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUerror};
 use gpushare_abi::types::{CUstream, CUstreamBatchMemOpParams};
@@ -55,6 +56,8 @@ pub struct Copy {
     pub depth: usize,
     /// The source's bytes, if the application may re-use its memory at once; rows without gaps.
     pub staged: Option<Arc<[u8]>>,
+    /// What it takes on the link between host and device.
+    pub link: Duration,
 }
 
 /// One side of a copy.
@@ -89,6 +92,7 @@ impl Copy {
             height: 1,
             depth: 1,
             staged: None,
+            link: Duration::ZERO,
         }
     }
 
@@ -121,6 +125,9 @@ impl Copy {
 
 impl Work for Copy {
     fn run(&self, _: &Driver, _: i32, _: u64) -> u64 {
+        if !self.link.is_zero() {
+            clock::sleep(self.link);
+        }
         self.now();
         clock::now()
     }

@@ -8,10 +8,12 @@ use gpushare_abi::types::{
     CUdeviceptr, CUstream,
 };
 
+use gpushare_sim::scenario::Swap;
+
 use crate::c::{In, Out};
 use crate::context::{self, current};
-use crate::copy::{End, Plan, plan_2d, plan_3d, plan_ends, plan_op};
-use crate::driver::driver;
+use crate::copy::{End, LONG, Plan, plan_2d, plan_3d, plan_ends, plan_op};
+use crate::driver::{driver, mishap};
 use crate::faces::{DefaultStream, faces};
 use crate::graph::node::Node;
 use crate::work::Side;
@@ -119,10 +121,16 @@ faces! {
     }
     "cuMemcpyHtoDAsync" 3020 cuMemcpyHtoDAsync_v2 (to: CUdeviceptr, from: u64, bytes: usize, stream: CUstream) / cuMemcpyHtoDAsync_v2_ptsz 7000 |default| {
         current()?;
+        if bytes as u64 >= LONG {
+            mishap(Swap::Back)?;
+        }
         Plan::linear((to, DEVICE), (from, HOST), bytes)?.queue(default, stream)
     }
     "cuMemcpyDtoHAsync" 3020 cuMemcpyDtoHAsync_v2 (to: u64, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyDtoHAsync_v2_ptsz 7000 |default| {
         current()?;
+        if bytes as u64 >= LONG {
+            mishap(Swap::Out)?;
+        }
         Plan::linear((to, HOST), (from, DEVICE), bytes)?.queue(default, stream)
     }
     "cuMemcpyDtoDAsync" 3020 cuMemcpyDtoDAsync_v2 (to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) / cuMemcpyDtoDAsync_v2_ptsz 7000 |default| {

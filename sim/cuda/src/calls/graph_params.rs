@@ -169,7 +169,7 @@ faces! {
     }
     "cuGraphMemcpyNodeGetParams" 10000 cuGraphMemcpyNodeGetParams (node: CUgraphNode, out: Out<CUDA_MEMCPY3D>) {
         let params = look(node, |node| match node {
-            Node::Copy(params, _) => Some(*params),
+            Node::Copy(params, _) => Some(**params),
             _ => None,
         })?;
         let Plain(params) = params;

@@ -26,7 +26,7 @@ pub enum Node {
     /// A kernel.
     Kernel(Arc<Launch>),
     /// A copy, as it was described.
-    Copy(Plain<CUDA_MEMCPY3D>, Copy),
+    Copy(Box<Plain<CUDA_MEMCPY3D>>, Copy),
     /// A memset, as it was described.
     Fill(Plain<CUDA_MEMSET_NODE_PARAMS>, Fill),
     /// A call of the application.
@@ -102,7 +102,7 @@ impl Node {
 
     /// A copy that was submitted.
     pub fn of_copy(copy: Copy) -> Self {
-        Self::Copy(Plain(described(&copy)), copy)
+        Self::Copy(Box::new(Plain(described(&copy))), copy)
     }
 
     /// A memset that was submitted.
@@ -141,7 +141,7 @@ impl Node {
     /// A copy node.
     pub fn copy(params: In<CUDA_MEMCPY3D>) -> Result<Self, CUerror> {
         Ok(Self::Copy(
-            Plain(params.get()?),
+            Box::new(Plain(params.get()?)),
             copy::plan_3d(params)?.into_copy(),
         ))
     }

@@ -38,7 +38,7 @@ pub struct Settings {
     ///
     /// Allocations of 2 MiB and more get their memory in another way, at addresses that stay when it leaves. They cannot be shared
     /// with other processes through CUDA's IPC. The host keeps the pinned memory that the copy has once taken.
-    #[arg(long, hide = true)]
+    #[arg(long)]
     pub swappable: bool,
     /// Share of the device's time relative to others under order=fair, 1 to 1000 [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]

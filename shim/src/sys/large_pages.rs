@@ -1,0 +1,155 @@
+//! Much memory of the host at once: large pages where the kernel has them, taken by several threads, left alone by `fork`.
+#![allow(unsafe_code, reason = "maps memory and touches it")]
+
+use std::{
+    ffi::c_void,
+    ptr::null_mut,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
+    time::Duration,
+};
+
+use super::{
+    futex::{self, Watch},
+    own_thread,
+};
+
+/// What the addresses are a multiple of.
+pub const LARGE: u64 = 2 << 20;
+/// What a thread takes at a time.
+const STRIDE: u64 = 8 << 20;
+/// Threads besides the caller's.
+const HELPERS: usize = 7;
+
+/// So many bytes of zeros that the process has for good; `None` where there is not so much. One thread at a time asks.
+pub fn take(bytes: u64) -> Option<u64> {
+    let room = usize::try_from(bytes.checked_add(LARGE)?).ok()?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping where the kernel likes.
+    let mapped = unsafe { libc::mmap(null_mut(), room, access, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    let start = (mapped as u64).next_multiple_of(LARGE);
+    give_back(mapped as u64, start - mapped as u64);
+    let end = start + bytes;
+    give_back(end, mapped as u64 + room as u64 - end);
+    for advice in [
+        libc::MADV_HUGEPAGE,
+        libc::MADV_DONTFORK,
+        libc::MADV_DONTDUMP,
+    ] {
+        // SAFETY: our own mapping; a kernel that has no such advice says so.
+        unsafe { libc::madvise(start as *mut c_void, bytes as usize, advice) };
+    }
+    if touch(start, bytes) {
+        return Some(start);
+    }
+    give_back(start, bytes);
+    None
+}
+
+/// Gives memory back that nothing uses any more.
+pub fn give_back(start: u64, bytes: u64) {
+    if bytes > 0 {
+        // SAFETY: part of a mapping of ours, which the caller gives up.
+        unsafe { libc::munmap(start as *mut c_void, bytes as usize) };
+    }
+}
+
+/// What is to be touched next, and up to where.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
+/// Helpers that run.
+static RUNNING: AtomicU32 = AtomicU32::new(0);
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+fn touch(start: u64, bytes: u64) -> bool {
+    FAILED.store(false, Relaxed);
+    END.store(start + bytes, Relaxed);
+    NEXT.store(start, Relaxed);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let strides = bytes.div_ceil(STRIDE) as usize;
+    for _ in 1..cores.min(strides).min(HELPERS + 1) {
+        RUNNING.fetch_add(1, Relaxed);
+        if !own_thread::start(&RUNNING, body) {
+            RUNNING.fetch_sub(1, Relaxed);
+            break;
+        }
+    }
+    work();
+    loop {
+        // ORDER: pairs with the Release in `body`; what the helpers touched is there.
+        let running = RUNNING.load(Acquire);
+        if running == 0 {
+            return !FAILED.load(Relaxed);
+        }
+        let watch = Watch {
+            word: &RUNNING,
+            seen: running,
+            private: true,
+        };
+        futex::wait_any(&[watch], Duration::from_millis(10));
+    }
+}
+
+extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    // SAFETY: a C string of less than 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-pages".as_ptr()) };
+    work();
+    // ORDER: publishes what was touched.
+    RUNNING.fetch_sub(1, Release);
+    futex::wake_private(&RUNNING);
+    null_mut()
+}
+
+fn work() {
+    let end = END.load(Relaxed);
+    while !FAILED.load(Relaxed) {
+        let at = NEXT.fetch_add(STRIDE, Relaxed);
+        if at >= end {
+            return;
+        }
+        if !populate(at, STRIDE.min(end - at)) {
+            FAILED.store(true, Relaxed);
+        }
+    }
+}
+
+fn populate(start: u64, bytes: u64) -> bool {
+    const MADV_POPULATE_WRITE: i32 = 23;
+    const PAGE: usize = 4096;
+    // SAFETY: our own mapping, which nothing uses yet.
+    if unsafe { libc::madvise(start as *mut c_void, bytes as usize, MADV_POPULATE_WRITE) } == 0 {
+        return true;
+    }
+    if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+        return false;
+    }
+    // A kernel before 5.14.
+    for at in (start as usize..(start + bytes) as usize).step_by(PAGE) {
+        // SAFETY: our own mapping, which nothing uses yet.
+        unsafe { (at as *mut u8).write_volatile(0) };
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_there_aligned_and_goes_again() {
+        for bytes in [LARGE, 5 * STRIDE + LARGE] {
+            let start = take(bytes).expect("so little");
+            assert!(start.is_multiple_of(LARGE));
+            for at in [start, start + bytes - 8] {
+                // SAFETY: within what was just taken.
+                unsafe { (at as *mut u64).write(at) };
+            }
+            give_back(start, bytes);
+        }
+        assert_eq!(take(u64::MAX), None);
+        assert_eq!(take(1 << 60), None);
+    }
+}

@@ -1,0 +1,338 @@
+//! What is swappable leaves by copies of our own and comes back to the same addresses; the rest stays on its device.
+
+use gpushare_testbed::{Testbed, eventually};
+use shm_layout::{Phase, Why};
+
+use crate::Wish;
+use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE};
+use crate::refusals::world;
+
+const SWAPPABLE: (&str, &str) = ("GPUSHARE_SWAPPABLE", "1");
+
+/// How many words so many bytes have.
+const fn words(bytes: u64) -> u64 {
+    bytes / 4
+}
+
+/// A client with allocations of these sizes, each full of its own number.
+fn holding<'b>(bed: &'b Testbed, variables: &[(&str, &str)], sizes: &[u64]) -> Client<'b> {
+    let mut client = Client::start(bed, &[variables, &[SWAPPABLE]].concat());
+    for (number, bytes) in sizes.iter().enumerate() {
+        client.ok(&format!("alloc a{number} {bytes}"));
+        client.ok(&format!("write a{number} {} {}", number + 1, words(*bytes)));
+    }
+    client.ok("synchronize");
+    client
+}
+
+fn has_all(client: &mut Client<'_>, sizes: &[u64]) {
+    for (number, bytes) in sizes.iter().enumerate() {
+        let right = client.ok(&format!("count a{number} {} {}", number + 1, words(*bytes)));
+        assert_eq!(right, [words(*bytes)], "a{number}");
+    }
+}
+
+#[test]
+fn what_is_swappable_leaves_and_is_back_where_it_was_and_what_is_not_stays() {
+    let bed = Testbed::new();
+    // Over the end of a piece of host memory, and one that is not a multiple of anything.
+    let sizes = [16 * MIB, 300 * MIB, 3_000_004, 40 * MIB];
+    let all: u64 = sizes.iter().sum();
+    let mut client = holding(&bed, &[], &sizes);
+    let mut other = Client::start(&bed, &[]);
+    client.ok("alloc small 4096");
+    client.ok("write small 9 1024");
+    let free = other.ok("info")[0];
+    for _ in 0..3 {
+        client.evict(&bed);
+        assert_eq!((client.used(), client.evicted_bytes()), (4096, all));
+        assert!(client.residence().host_bytes >= all);
+        assert!(other.ok("info")[0] >= free + all);
+        client.wish(&bed, Wish::Resume);
+        assert_eq!(client.ok("read small 1024"), [9, 9]);
+        has_all(&mut client, &sizes);
+        assert_eq!((client.used(), client.evicted_bytes()), (all + 4096, 0));
+        assert_eq!(other.ok("info")[0], free);
+    }
+    let kept = client.residence().host_bytes;
+    assert!(
+        (all..all + 64 * MIB).contains(&kept),
+        "once, and kept: {kept}"
+    );
+    for number in 0..sizes.len() {
+        client.ok(&format!("free a{number}"));
+    }
+    assert_eq!(client.used(), 4096);
+    client.evict(&bed);
+    assert_eq!(
+        client.used(),
+        0,
+        "by checkpoint, now that nothing is swappable"
+    );
+    client.wish(&bed, Wish::Resume);
+    assert_eq!(client.ok("read small 1024"), [9, 9]);
+}
+
+#[test]
+fn what_a_checkpoint_cannot_take_does_not_hinder_it() {
+    let bed = Testbed::new();
+    let sizes = [64 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.ok(&format!("managed m {MIB}"));
+    client.ok(&format!("alloc small {MIB}"));
+    let (code, _) = client.ask("ipc-get small");
+    assert_eq!(code, 0);
+    client.evict(&bed);
+    assert_eq!(client.used(), 2 * MIB);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+    // More than an eighth is not swappable: the driver's way, with what that refuses.
+    client.ok(&format!("managed more {}", 16 * MIB));
+    client.wish(&bed, Wish::Evict);
+    client.is_refused(Why::Managed);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+}
+
+#[test]
+fn a_driver_without_checkpoints_is_no_hindrance() {
+    let (_file, bed) = world("[driver]\nversion = \"560.10\"\n[[device]]\nmemory = \"1GiB\"");
+    let sizes = [64 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+    drop(client);
+    let bed = Testbed::with_scenario("no-nvml");
+    let mut client = holding(&bed, &[], &sizes);
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+}
+
+#[test]
+fn calls_wait_at_the_door_and_any_brings_it_back() {
+    let bed = Testbed::new();
+    let sizes = [16 * MIB, 16 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.ok("stream s");
+    for first in [
+        "submit a0",
+        "submit a0 s",
+        "alloc b 4194304",
+        "free b",
+        "info",
+        "attribute a0 12",
+        "call cuStreamQuery 0",
+        "in-a-thread call cuProfilerStop 0",
+    ] {
+        client.evict(&bed);
+        client.begin(first);
+        assert!(client.goes_on(), "{first}");
+        client.wish(&bed, Wish::Resume);
+        let _ = client.end();
+        assert_eq!(client.residence().phase, Phase::Resident, "{first}");
+        assert_eq!(client.evicted_bytes(), 0, "{first}");
+        client.ok("write a0 1 1");
+    }
+    has_all(&mut client, &sizes);
+}
+
+#[test]
+fn what_is_freed_first_after_an_eviction_is_given_back() {
+    let bed = Testbed::new();
+    let sizes = [16 * MIB, 32 * MIB];
+    let mut client = holding(&bed, &[("GPUSHARE_EVICT_AFTER", "300ms")], &sizes);
+    client.reaches(Phase::Evicted);
+    client.ok("free a1");
+    assert_eq!(client.used(), 16 * MIB);
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes[..1]);
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    client.ok("device-reset 0");
+    assert_eq!((client.used(), client.evicted_bytes()), (0, 0));
+}
+
+#[test]
+fn memory_of_several_contexts_and_devices_comes_back() {
+    let bed = Testbed::with_scenario("two-gpus");
+    let mut client = holding(&bed, &[], &[16 * MIB]);
+    client.ok("context c 0");
+    client.ok("alloc inner 8388608");
+    client.ok("write inner 50 1000");
+    client.ok("device 1");
+    client.ok("alloc far 8388608");
+    client.ok("write far 60 1000");
+    client.evict(&bed);
+    let evicted = |client: &Client<'_>| -> Vec<u64> {
+        let process = client.process();
+        process
+            .devices
+            .iter()
+            .map(|device| device.evicted)
+            .collect()
+    };
+    assert_eq!(evicted(&client), [24 * MIB, 8 * MIB]);
+    client.wish(&bed, Wish::Resume);
+    assert_eq!(client.ok("read far 1000"), [60, 60]);
+    client.ok("context-set c");
+    assert_eq!(client.ok("read inner 1000"), [50, 50]);
+    // What the copy was pinned in goes; the next one is pinned anew.
+    client.ok("context-destroy c");
+    client.ok("device 0");
+    client.evict(&bed);
+    assert_eq!(evicted(&client), [16 * MIB, 8 * MIB]);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &[16 * MIB]);
+}
+
+#[test]
+fn a_card_is_filled_twice_and_who_comes_back_waits_until_there_is_room() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"");
+    let sizes = [500 * MIB, 200 * MIB];
+    let (mut one, mut two) = (holding(&bed, &[], &sizes), Client::start(&bed, &[]));
+    assert_eq!(two.code(&format!("alloc a {}", 800 * MIB)), OUT_OF_MEMORY);
+    one.evict(&bed);
+    two.ok(&format!("alloc a {}", 800 * MIB));
+    one.wish(&bed, Wish::Resume);
+    one.begin("read a0 1000");
+    one.reaches(Phase::Returning);
+    assert!(one.goes_on());
+    assert_eq!(one.residence().phase, Phase::Returning);
+    two.ok("free a");
+    assert_eq!(one.end(), 0);
+    has_all(&mut one, &sizes);
+}
+
+#[test]
+fn idle_ones_make_room_for_each_other_on_an_overcommitted_card() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"");
+    crate::overcommit::overcommit(&bed, true);
+    let sizes = [600 * MIB];
+    let mut one = holding(&bed, &[], &sizes);
+    crate::overcommit::pause(&bed, &one, true);
+    let mut two = holding(&bed, &[], &sizes);
+    assert_eq!(one.residence().phase, Phase::Evicted);
+    crate::overcommit::pause(&bed, &two, true);
+    crate::overcommit::pause(&bed, &one, false);
+    has_all(&mut one, &sizes);
+    assert_eq!(two.residence().phase, Phase::Evicted);
+    drop(one);
+    crate::overcommit::pause(&bed, &two, false);
+    has_all(&mut two, &sizes);
+}
+
+#[test]
+fn a_program_that_is_not_managed_and_takes_the_room_is_waited_for() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"");
+    let sizes = [600 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.evict(&bed);
+    let mut foreign = Client::start_bare(&bed, &[("GPUSHARE_DISABLE", "1")]);
+    foreign.ok("init");
+    foreign.ok("device 0");
+    foreign.ok(&format!("alloc a {}", 800 * MIB));
+    client.wish(&bed, Wish::Resume);
+    client.begin("read a0 1000");
+    client.reaches(Phase::Returning);
+    assert!(client.goes_on());
+    foreign.ok("free a");
+    assert_eq!(client.end(), 0);
+    has_all(&mut client, &sizes);
+}
+
+#[test]
+fn a_copy_that_fails_leaves_the_process_as_it_was() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[mishaps]\nswap = \"out\"");
+    let sizes = [16 * MIB, 16 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.wish(&bed, Wish::Evict);
+    client.is_refused(Why::Refused);
+    client.wish(&bed, Wish::Resume);
+    client.ok("alloc z 4194304");
+    client.ok("free z");
+    has_all(&mut client, &sizes);
+    assert_eq!((client.used(), client.evicted_bytes()), (32 * MIB, 0));
+}
+
+#[test]
+fn memory_that_cannot_be_unmapped_stays_and_stays_charged() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[mishaps]\nswap = \"unmap\"");
+    let sizes = [16 * MIB, 16 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.wish(&bed, Wish::Evict);
+    client.is_refused(Why::Refused);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+    assert_eq!((client.used(), client.evicted_bytes()), (32 * MIB, 0));
+}
+
+#[test]
+fn a_copy_back_that_fails_is_the_end_of_its_calls_and_is_said() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[mishaps]\nswap = \"back\"");
+    let mut client = holding(&bed, &[], &[16 * MIB]);
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    assert_ne!(client.code("info"), 0);
+    client.reaches(Phase::Lost);
+    assert_eq!(client.residence().why, Some(Why::RestoreFailed));
+    assert_ne!(client.code("alloc b 4096"), 0);
+    eventually("it is said", PATIENCE, || {
+        client.watched.stderr().contains("is lost")
+    });
+}
+
+#[test]
+fn a_kill_at_any_time_of_the_way_leaves_the_card_to_the_other() {
+    let (_file, bed) =
+        world("[[device]]\nmemory = \"1GiB\"\n[link]\nout = \"4GiB\"\nback = \"4GiB\"");
+    let sizes = [200 * MIB, 100 * MIB];
+    let mut other = holding(&bed, &[], &sizes);
+    other.evict(&bed);
+    for delay in [0, 20, 60, 110, 140, 170, 220, 300, 400] {
+        let mut client = Client::start(&bed, &[SWAPPABLE]);
+        client.ok(&format!("alloc a {}", 400 * MIB));
+        client.ok(&format!("alloc b {}", 200 * MIB));
+        client.wish(&bed, Wish::Evict);
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        client.wish(&bed, Wish::Resume);
+        client.begin("info");
+        std::thread::sleep(std::time::Duration::from_millis(delay / 2));
+        client.watched.signal(rustix::process::Signal::KILL);
+        eventually("it ends", PATIENCE, || client.watched.ended());
+    }
+    other.wish(&bed, Wish::Resume);
+    has_all(&mut other, &sizes);
+    other.ok(&format!("alloc b {}", 600 * MIB));
+}
+
+#[test]
+fn who_is_wanted_back_before_it_is_away_goes_on() {
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[link]\nout = \"256MiB\"");
+    let sizes = [200 * MIB, 200 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.wish(&bed, Wish::Evict);
+    client.reaches(Phase::Evicting);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+    assert_eq!(client.residence().phase, Phase::Resident);
+    assert_eq!(client.used(), 400 * MIB);
+}
+
+#[test]
+fn work_in_flight_is_waited_for() {
+    let bed = Testbed::new();
+    let mut client = holding(&bed, &[], &[64 * MIB]);
+    client.ok("stream s");
+    for round in 0..5 {
+        // Queued, and not waited for.
+        client.ok(&format!("write-in a0 {} {} s", 70 + round, words(64 * MIB)));
+        client.wish(&bed, Wish::Evict);
+        client.reaches(Phase::Evicted);
+        client.wish(&bed, Wish::Resume);
+        let right = client.ok(&format!("count a0 {} {}", 70 + round, words(64 * MIB)));
+        assert_eq!(right, [words(64 * MIB)]);
+    }
+}
