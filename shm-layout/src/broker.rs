@@ -48,10 +48,31 @@ use crate::{
     value::{Event, EventKind, Identity, MAX_PROCESSES, SlotId, Vouched},
 };
 
+/// Who a slot counts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// A user of the machine.
+    User(u32),
+    /// The root of a container, which is not the machine's; without a name, all of those that no container's tool has named.
+    RootOf(String),
+}
+
+impl std::fmt::Display for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::RootOf(container) if container.is_empty() => {
+                f.write_str("root in namespaces of its own")
+            }
+            Self::RootOf(container) => write!(f, "root of container {container}"),
+        }
+    }
+}
+
 /// How many slots one user may have, and how many are left to users who have few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most for one user.
+    /// The most for one user, and for the root of one container.
     pub per_user: usize,
 }
 
@@ -75,7 +96,7 @@ pub struct Broker {
     readonly: Option<ReadOnly>,
     limits: Limits,
     /// Who has each slot.
-    owners: Vec<Option<u32>>,
+    owners: Vec<Option<Account>>,
     /// Whether the memory of an earlier broker was found.
     resumed: bool,
     _lock: File,
@@ -226,20 +247,26 @@ impl Broker {
                 epoch,
             };
             let (identity, vouched) = decode_vouched(&words);
-            self.owners[index] = Some(identity.uid);
+            self.owners[index] = Some(Account::User(identity.uid));
             found.push((id, identity, vouched));
         }
         found
     }
 
+    /// Says for whom an inherited slot counts.
+    pub fn charge(&mut self, slot: SlotId, account: Account) {
+        self.owners[usize::from(slot.index)] = Some(account);
+    }
+
     /// Gives a process a slot, and enters its group: the slot, and the group's index + 1.
     pub fn assign(
         &mut self,
+        account: Account,
         who: &Identity,
         vouched: &Vouched,
         group: Option<&str>,
     ) -> Result<(SlotId, u32), NoSlot> {
-        let index = self.room_for(who.uid)?;
+        let index = self.room_for(&account)?;
         let state = self.segments.state();
         let slot = &state.slots[index];
         let roll = roll_of(&self.segments);
@@ -254,7 +281,7 @@ impl Broker {
         claim::begin(&slot.claim, epoch);
         liveness::disown_word(&slot.keeper);
         entry.take(epoch, &encode_vouched(who, vouched));
-        self.owners[index] = Some(who.uid);
+        self.owners[index] = Some(account);
         let name = group.and_then(codec::name_words);
         let member = name.and_then(|name| state.enter_group(&name));
         // Before the next process asks: a group that no slot refers to may be written over.
@@ -264,9 +291,9 @@ impl Broker {
     }
 
     /// A free slot for a user, if that user may have one more.
-    fn room_for(&self, uid: u32) -> Result<usize, NoSlot> {
+    fn room_for(&self, account: &Account) -> Result<usize, NoSlot> {
         let owners = self.owners.iter().flatten();
-        let has = owners.filter(|owner| **owner == uid).count();
+        let has = owners.filter(|owner| *owner == account).count();
         let free = self.owners.iter().filter(|owner| owner.is_none()).count();
         let turned_away = |why: String| {
             let (state, now) = (self.segments.state(), clock::now());
@@ -279,7 +306,7 @@ impl Broker {
         };
         if has >= self.limits.per_user {
             return turned_away(format!(
-                "user {uid} has {has} slots, and one user may have {}; end some of that user's programs",
+                "{account} has {has} slots, and one user may have {}; end some of those programs",
                 self.limits.per_user
             ));
         }
@@ -287,7 +314,7 @@ impl Broker {
         match place {
             Some(place) if free > RESERVED || has < FEW => Ok(place),
             Some(_) => turned_away(format!(
-                "the last {free} of {MAX_PROCESSES} slots are kept for users who have less than {FEW}, and user {uid} has {has}; \
+                "the last {free} of {MAX_PROCESSES} slots are kept for users who have less than {FEW}, and {account} has {has}; \
                  end some programs"
             )),
             None => turned_away(format!(

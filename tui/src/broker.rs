@@ -12,6 +12,7 @@
 //! socket ends that client, and one that says nothing is let go after a moment. Slots are given back on a second
 //! thread, which works on words that tenants may write meanwhile.
 
+mod cgroup;
 mod clients;
 mod edits;
 mod household;

@@ -6,24 +6,47 @@ pub fn container(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     parts.iter().enumerate().rev().find_map(|(at, part)| {
         let parent = at.checked_sub(1).and_then(|before| parts.get(before));
-        id(part).or_else(|| name(part, parent.copied()))
+        container_of(part, parent.copied())
     })
 }
 
-/// The UID of a Kubernetes pod: `…/kubepods-burstable-pod1f_2e….slice/…`, `/kubepods/burstable/pod1f-2e…/…`.
+/// The same of one part of a path, behind another.
+pub fn container_of(part: &str, parent: Option<&str>) -> Option<String> {
+    id(part).or_else(|| name(part, parent))
+}
+
+/// The UID of a Kubernetes pod: `…/kubepods-burstable-pod1f_2e….slice/…`, `/kubepods/burstable/pod1f-2e…/…`. What is named within
+/// a container is not asked.
 pub fn pod(path: &str) -> Option<String> {
-    path.split('/').find_map(|part| {
-        let part = part.strip_suffix(".slice").unwrap_or(part);
-        let uid = part.rsplit_once("pod")?.1.replace('_', "-");
-        let digits = uid.bytes().filter(u8::is_ascii_hexdigit).count();
-        (digits == 32 && uid.len() <= 36).then_some(uid)
-    })
+    let mut parent = None;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        if container_of(part, parent).is_some() {
+            break;
+        }
+        if let Some(uid) = pod_of(part) {
+            return Some(uid);
+        }
+        parent = Some(part);
+    }
+    None
+}
+
+fn pod_of(part: &str) -> Option<String> {
+    let part = part.strip_suffix(".slice").unwrap_or(part);
+    let uid = part.rsplit_once("pod")?.1.replace('_', "-");
+    let digits = uid.bytes().filter(u8::is_ascii_hexdigit).count();
+    (digits == 32 && uid.len() <= 36).then_some(uid)
 }
 
 /// The Slurm job of a cgroup: `…/job_4711/step_0/…`.
 pub fn job(path: &str) -> Option<&str> {
-    let mut parts = path.split('/').filter_map(|part| part.strip_prefix("job_"));
-    parts.find(|job| !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit()))
+    path.split('/').find_map(job_of)
+}
+
+/// The same of one part of a path.
+pub fn job_of(part: &str) -> Option<&str> {
+    let job = part.strip_prefix("job_")?;
+    (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some(job)
 }
 
 fn id(part: &str) -> Option<String> {

@@ -6,8 +6,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 use shm_layout::{Identity, Vouched};
+
+use super::standpoint::account;
 
 /// How long a client may say nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,6 +31,8 @@ const REFUSALS: Allowance = Allowance {
 pub struct Client {
     pub socket: OwnedFd,
     pub peer: Arc<Peer>,
+    /// Whose connections it is one of: a container's root takes none from the machine's.
+    of: Account,
     /// It has been handed the segments.
     pub opened: bool,
     /// Who it is, looked up before it asks for a slot.
@@ -92,7 +97,8 @@ struct Budgets {
 impl Clients {
     /// Takes one in: its number. A user who has too many loses the oldest.
     pub fn take_in(&mut self, socket: OwnedFd, peer: Peer, now: Instant) -> u64 {
-        let theirs = self.open.iter().filter(|(_, one)| one.peer.uid == peer.uid);
+        let of = account(peer.pid, peer.uid, "");
+        let theirs = self.open.iter().filter(|(_, one)| one.of == of);
         let (oldest, has) = theirs.fold((None, 0), |(oldest, has), (number, _)| {
             (oldest.or(Some(*number)), has + 1)
         });
@@ -104,6 +110,7 @@ impl Clients {
         let client = Client {
             socket,
             peer: Arc::new(peer),
+            of,
             opened: false,
             known: None,
             asked: false,
@@ -120,11 +127,15 @@ impl Clients {
 
     /// Lets go of the oldest of the user who has most, unless nobody has more than one; whether it did.
     pub fn make_room(&mut self) -> bool {
-        let mut of_user: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
+        let mut of_user: Vec<(&Account, usize, u64)> = Vec::new();
         for (number, client) in &self.open {
-            of_user.entry(client.peer.uid).or_insert((0, *number)).0 += 1;
+            match of_user.iter_mut().find(|(of, ..)| **of == client.of) {
+                Some((_, has, _)) => *has += 1,
+                None => of_user.push((&client.of, 1, *number)),
+            }
         }
-        let most = of_user.into_values().max_by_key(|(has, _)| *has);
+        let all = of_user.into_iter().map(|(_, has, oldest)| (has, oldest));
+        let most = all.max_by_key(|(has, _)| *has);
         match most.filter(|(has, _)| *has > 1) {
             Some((_, oldest)) => self.open.remove(&oldest).is_some(),
             None => false,

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use shm_layout::{Identity, Vouched, procfs, text};
 
+use super::cgroup::{self, Claim};
 use crate::host::pids;
-use crate::text::cgroups;
+use crate::text::users::Users;
 
 /// A label that a process chose, as far as it shows.
 pub fn label(chosen: &str) -> String {
@@ -19,23 +20,14 @@ pub fn label(chosen: &str) -> String {
 /// Who a process is, but for its label. `None` where the process is gone.
 pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
     let identity = Identity::of_process(pid, uid, "")?;
-    // Of several hierarchies not every one has it.
     let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let mut paths = cgroups
-        .lines()
-        .filter_map(|line| line.splitn(3, ':').nth(2));
-    let container = match paths.find_map(cgroups::container) {
-        Some(id) => name_of(pid, &id).unwrap_or(id),
-        None => String::new(),
-    };
+    let cgroup::Found { container, job } = cgroup::look(&cgroups);
     let vouched = Vouched {
         pid,
         gid,
         start_time: identity.start_time,
-        container,
-        job: cgroups::job(&identity.cgroup)
-            .unwrap_or_default()
-            .to_owned(),
+        container: container.map_or_else(String::new, |claim| name_of(pid, claim)),
+        job: job.unwrap_or_default(),
     };
     Some((identity, vouched))
 }
@@ -46,25 +38,33 @@ pub fn is_still(vouched: &Vouched) -> bool {
     pids::start_time(&dir) == Some(vouched.start_time)
 }
 
-/// How a container's tool calls it. Podman's monitor, which is an ancestor of the container's processes, has the name among
-/// its arguments; Docker keeps it in a file that root may read.
-fn name_of(pid: u32, id: &str) -> Option<String> {
+/// How a container's tool calls it; a user's own, behind the user's name. Podman's monitor, which is an ancestor of the container's
+/// processes and not in the container, has the name among its arguments; Docker keeps it in a file that root may read.
+fn name_of(pid: u32, claim: Claim) -> String {
     let monitor = ancestors(pid).find_map(|pid| {
         let arguments = procfs::text(format!("/proc/{pid}/cmdline")).ok()?;
         let mut arguments = arguments.split('\0');
         arguments.next()?.ends_with("conmon").then_some(())?;
+        let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
+        // A process in the container calls itself what it likes.
+        (!claim.holds(&cgroups)).then_some(())?;
         let arguments: Vec<&str> = arguments.collect();
         let behind = |option: &str| {
             let at = arguments.iter().position(|word| *word == option)?;
             arguments.get(at + 1).copied()
         };
-        behind("-c").filter(|whole| whole.starts_with(id))?;
+        behind("-c").filter(|whole| whole.starts_with(&claim.name))?;
         Some(behind("-n")?.to_owned())
     });
-    monitor.or_else(|| docker(id)).map(|name| {
-        let shown = name.chars().filter(|c| !text::is_hidden(*c));
-        shown.take(63).collect()
-    })
+    let known = monitor.or_else(|| docker(&claim.name).filter(|_| claim.by == 0));
+    let name = known.unwrap_or(claim.name);
+    let whole = match claim.by {
+        0 => name,
+        cgroup::ANYONE => format!("?/{name}"),
+        user => format!("{}/{name}", Users::of_this_machine().name(user)),
+    };
+    let shown = whole.chars().filter(|c| !text::is_hidden(*c));
+    shown.take(63).collect()
 }
 
 fn docker(id: &str) -> Option<String> {

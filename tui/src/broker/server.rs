@@ -28,6 +28,7 @@ use accept::Descriptors;
 
 use super::clients::Clients;
 use super::reaping::Reaping;
+use super::standpoint::account;
 use super::{household, socket};
 use crate::edit::audit::{AuditLog, SYSTEM_LOGS};
 use crate::text::exit::Failure;
@@ -179,12 +180,16 @@ impl Server {
 
     /// Watches those who have slots from an earlier broker; the dead ones' are given back.
     fn inherit(&mut self) {
-        for (slot, _, vouched) in self.broker.inherited() {
+        for (slot, who, vouched) in self.broker.inherited() {
             let pid = i32::try_from(vouched.pid).ok().and_then(Pid::from_raw);
             // The descriptor first: what the number means then is what it stays with.
             let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
             match process.filter(|_| household::is_still(&vouched)) {
-                Some(process) => self.watch(slot, vouched.pid, process),
+                Some(process) => {
+                    let account = account(vouched.pid, who.uid, &vouched.container);
+                    self.broker.charge(slot, account);
+                    self.watch(slot, vouched.pid, process);
+                }
                 None => self.reaping.order(slot),
             }
         }

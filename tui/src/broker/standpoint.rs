@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
+use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 use shm_layout::{Identity, Vouched, procfs};
 
@@ -36,7 +37,7 @@ impl Standpoint {
         Some(Self {
             // A broker that lacks the right itself cannot ask for it.
             rules_the_machine: same_users && theirs.rights & SYS_ADMIN >= ours.rights & SYS_ADMIN,
-            at_home: same_users && theirs.pid_ns == ours.pid_ns && theirs.root == ours.root,
+            at_home: theirs.is_in(&ours),
             pid_ns: who.pid_ns,
             container: vouched.container,
         })
@@ -45,6 +46,18 @@ impl Standpoint {
     /// Whether a process of the same user is one that it may call its own.
     pub fn reaches(&self, who: &Identity, vouched: &Vouched) -> bool {
         self.at_home || (who.pid_ns, &vouched.container) == (self.pid_ns, &self.container)
+    }
+}
+
+/// Who a process's slot counts for: a user, wherever it is, but for the root of a container, which shares its number with the
+/// machine's. Namespaces alone name no container, since who has some makes more.
+pub fn account(pid: u32, uid: u32, container: &str) -> Account {
+    let at_home = || Some(Place::of(&pid.to_string())?.is_in(&Place::of("self")?));
+    match uid {
+        // A user's own container has the user's name before its own.
+        0 if at_home() != Some(true) && container.contains('/') => Account::RootOf(String::new()),
+        0 if at_home() != Some(true) => Account::RootOf(container.to_owned()),
+        _ => Account::User(uid),
     }
 }
 
@@ -57,6 +70,11 @@ struct Place {
 }
 
 impl Place {
+    /// Whether it is the same one, whoever is in it.
+    fn is_in(&self, other: &Place) -> bool {
+        (self.user_ns, self.pid_ns, self.root) == (other.user_ns, other.pid_ns, other.root)
+    }
+
     fn of(process: &str) -> Option<Self> {
         let at = |name: &str| fs::metadata(format!("/proc/{process}/{name}")).ok();
         let root = at("root")?;

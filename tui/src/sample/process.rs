@@ -281,6 +281,12 @@ impl ProcessSample {
     /// Its Slurm job, or its Kubernetes pod as `pod-` and the first digits of its UID.
     pub fn job(&self) -> Option<String> {
         let pod = || {
+            // Of a tree that is a user's own the broker says so in the container's name; it is no pod's.
+            let vouched = self.vouched.as_ref();
+            let roots = |container: &str| !container.is_empty() && !container.contains('/');
+            vouched
+                .is_none_or(|vouched| roots(&vouched.container))
+                .then_some(())?;
             let uid = cgroups::pod(&self.identity.cgroup)?;
             Some(format!("pod-{}", uid.get(..8)?))
         };

@@ -4,8 +4,6 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, SealFlags, fcntl_add_seals, flock};
@@ -537,22 +535,4 @@ fn a_broker_that_hangs_holds_up_a_start_for_a_second_and_a_limit_is_not_lost() {
     assert_ne!(limited.code, 0, "{limited:?}");
     rustix::process::kill_process(pid, Signal::CONT).expect("ours");
     machine.joined(ALICE, "now");
-}
-
-impl Machine {
-    /// A role through a program that changes what it may.
-    fn plays_through(&self, through: &[&str], role: &str) -> Tenant {
-        let mut command = Command::new(through[0]);
-        command.args(&through[1..]).arg(self.path("test"));
-        command.args(["--exact", "plays_a_role", "--nocapture"]);
-        command
-            .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            .env("GPUSHARE_DIR", self.dir())
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .current_dir(Path::new("/"));
-        Tenant::start(&mut command)
-    }
 }

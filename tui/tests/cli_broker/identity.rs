@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use shm_layout::ABI_VERSION;
 use shm_layout::socket::Connection;
@@ -53,6 +54,102 @@ fn no_user_takes_all_slots() {
     eventually("a slot is free again", || {
         machine.tenant(MALLORY, "e").hear().starts_with("slot ")
     });
+}
+
+#[test]
+fn the_root_of_a_container_takes_no_slots_from_the_machines_root() {
+    let Some(mut machine) = Machine::serving(&["--per-user", "2"]) else {
+        return;
+    };
+    let inside = |machine: &Machine| {
+        let words = ["unshare", "--pid", "--fork", "--mount-proc"];
+        machine.plays_through(&words, "tenant inside")
+    };
+    let both = [inside(&machine), inside(&machine)];
+    for one in &both {
+        assert!(one.hear().starts_with("slot "));
+    }
+    let third = inside(&machine).hear();
+    assert!(
+        third.contains("root in namespaces of its own has 2 slots"),
+        "{third}"
+    );
+    let root = [machine.tenant(0, "a"), machine.tenant(0, "b")];
+    for one in &root {
+        assert!(one.hear().starts_with("slot "));
+    }
+    // The next broker knows whose they are.
+    machine.kill_broker();
+    machine.serve(&["--per-user", "3"]);
+    assert!(inside(&machine).hear().starts_with("slot "));
+    drop(root);
+    eventually("root has room", || machine.processes().len() == 2);
+    assert!(machine.tenant(0, "c").hear().starts_with("slot "));
+}
+
+/// A cgroup that is removed, with those in it, when it is done with.
+struct Tree(PathBuf);
+
+impl Tree {
+    /// Of this user's; `None` where there are no cgroups to make.
+    fn of(uid: u32) -> Option<Self> {
+        let unified = Path::new("/sys/fs/cgroup/unified");
+        let all = match unified.exists() {
+            true => unified,
+            false => Path::new("/sys/fs/cgroup"),
+        };
+        let dir = all.join(format!("gpushare-test-{uid}-{}", std::process::id()));
+        fs::create_dir(&dir).ok()?;
+        let tree = Self(dir);
+        for name in ["", "cgroup.procs"] {
+            std::os::unix::fs::chown(tree.0.join(name), Some(uid), None).expect("root may");
+        }
+        Some(tree)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        eventually("no process is in there", || {
+            let inner = fs::read_dir(&self.0).into_iter().flatten().flatten();
+            inner.for_each(|one| drop(fs::remove_dir(one.path())));
+            fs::remove_dir(&self.0).is_ok()
+        });
+    }
+}
+
+#[test]
+fn who_names_a_cgroup_as_a_container_or_a_job_is_neither() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let container = format!("docker-{}.scope", "9f3c".repeat(16));
+    let inside = |uid: u32, name: &str, label: &str| {
+        let Some(tree) = Tree::of(uid) else {
+            eprintln!("skipped: no cgroup can be made here");
+            return None;
+        };
+        let script = format!(
+            "echo $$ > {0}/cgroup.procs; exec setpriv --reuid {uid} --regid {USERS} --clear-groups \
+             sh -c 'mkdir {0}/{name} && echo $$ > {0}/{name}/cgroup.procs && exec \"$@\"' sh \"$@\"",
+            tree.0.display()
+        );
+        let words = ["sh", "-c", &script, "sh"];
+        let tenant = machine.plays_through(&words, &format!("tenant {label}"));
+        assert!(tenant.hear().starts_with("slot "));
+        Some((machine.process(label), tenant, tree))
+    };
+    // Both are what their cgroups say where root made them: the test can fail.
+    let Some((real, ..)) = inside(0, &container, "real") else {
+        return;
+    };
+    assert_eq!(real["container"], "9f3c9f3c9f3c");
+    let (job, ..) = inside(0, "job_4711", "batch").expect("as before");
+    assert_eq!(job["job"], "4711");
+    let (forged, ..) = inside(MALLORY, &container, "forged").expect("as before");
+    assert_eq!(forged["container"], format!("{MALLORY}/9f3c9f3c9f3c"));
+    let (forged, ..) = inside(MALLORY, "job_4711", "worker").expect("as before");
+    assert_eq!(forged["job"], serde_json::Value::Null);
 }
 
 #[test]

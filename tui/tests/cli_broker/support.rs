@@ -199,6 +199,22 @@ impl Machine {
         Tenant::start(&mut command)
     }
 
+    /// A role through a program that changes what it may.
+    pub fn plays_through(&self, through: &[&str], role: &str) -> Tenant {
+        let mut command = Command::new(through[0]);
+        command.args(&through[1..]).arg(self.path("test"));
+        command.args(["--exact", "plays_a_role", "--nocapture"]);
+        command
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("GPUSHARE_DIR", self.dir())
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .current_dir("/");
+        Tenant::start(&mut command)
+    }
+
     /// What `ps` shows root.
     pub fn processes(&self) -> Vec<Value> {
         let said = self.run(0, &["ps", "--json"]).done();

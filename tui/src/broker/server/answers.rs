@@ -8,7 +8,7 @@ use shm_layout::ABI_VERSION;
 use shm_layout::wire::{self, Field, Message, Verb};
 
 use super::super::rights::Caller;
-use super::super::standpoint::Standpoint;
+use super::super::standpoint::{Standpoint, account};
 use super::super::{edits, household};
 use super::Server;
 use crate::text::exit::Exit;
@@ -77,10 +77,15 @@ impl Server {
         let known = client.known.take();
         let peer = &client.peer;
         let pid = peer.pid;
-        let who = known.or_else(|| household::look(pid, peer.uid, peer.gid));
+        let uid = peer.uid;
+        let who = known.or_else(|| household::look(pid, uid, peer.gid));
+        let account = who
+            .as_ref()
+            .map(|(_, vouched)| account(pid, uid, &vouched.container));
         // What was read of its number is its own as long as it has not ended.
         let process = peer.process.try_clone();
-        let (Some((mut who, vouched)), Ok(process), false) = (who, process, peer.has_ended())
+        let (Some((mut who, vouched)), Some(account), Ok(process), false) =
+            (who, account, process, peer.has_ended())
         else {
             return Err("the process that asked has ended".to_owned());
         };
@@ -89,7 +94,7 @@ impl Server {
         let group = message.text(Field::Group);
         let (slot, member) = self
             .broker
-            .assign(&who, &vouched, group)
+            .assign(account, &who, &vouched, group)
             .map_err(|why| why.0)?;
         self.watch(slot, pid, process);
         Ok([
