@@ -1,5 +1,7 @@
 //! What the kernel and the machine know of a process: its container and its job.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use shm_layout::{Identity, Vouched, procfs, text};
@@ -26,7 +28,10 @@ pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
         pid,
         gid,
         start_time: identity.start_time,
-        container: container.map_or_else(String::new, |claim| name_of(pid, claim)),
+        container: match &container {
+            Some(claim) => name_of(pid, claim),
+            None => name_by_user(pid, identity.pid_ns).unwrap_or_default(),
+        },
         job: job.unwrap_or_default(),
     };
     Some((identity, vouched))
@@ -38,28 +43,47 @@ pub fn is_still(vouched: &Vouched) -> bool {
     pids::start_time(&dir) == Some(vouched.start_time)
 }
 
-/// How a container's tool calls it; a user's own, behind the user's name. Podman's monitor, which is an ancestor of the container's
-/// processes and not in the container, has the name among its arguments; Docker keeps it in a file that root may read.
-fn name_of(pid: u32, claim: Claim) -> String {
-    let monitor = ancestors(pid).find_map(|pid| {
+/// How a container's tool calls it; a user's own, behind the user's name. Docker keeps the name in a file that root may read.
+fn name_of(pid: u32, claim: &Claim) -> String {
+    // A process in the container calls itself what it likes.
+    let outside = |cgroups: &str| !claim.holds(cgroups);
+    let monitor = monitor(pid, &claim.name, outside).map(|(_, name)| name);
+    let known = monitor.or_else(|| docker(&claim.name).filter(|_| claim.by == 0));
+    said_by(claim.by, &known.unwrap_or_else(|| claim.name.clone()))
+}
+
+/// The name of a container without a cgroup of its own, as podman makes it for a user who was given none: by that user's word.
+fn name_by_user(pid: u32, pid_ns: u64) -> Option<String> {
+    let ours = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    let (by, name) = (pid_ns != ours).then(|| monitor(pid, "", |_| true))??;
+    // Root of a container may have started the one that we found.
+    (by != 0).then(|| said_by(by, &name))
+}
+
+/// Podman's monitor, which is an ancestor of the container's processes, has the name among its arguments: whose process it is, and
+/// the name.
+fn monitor(pid: u32, id: &str, may_be: impl Fn(&str) -> bool) -> Option<(u32, String)> {
+    ancestors(pid).find_map(|pid| {
         let arguments = procfs::text(format!("/proc/{pid}/cmdline")).ok()?;
         let mut arguments = arguments.split('\0');
         arguments.next()?.ends_with("conmon").then_some(())?;
         let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
-        // A process in the container calls itself what it likes.
-        (!claim.holds(&cgroups)).then_some(())?;
+        may_be(&cgroups).then_some(())?;
         let arguments: Vec<&str> = arguments.collect();
         let behind = |option: &str| {
             let at = arguments.iter().position(|word| *word == option)?;
             arguments.get(at + 1).copied()
         };
-        behind("-c").filter(|whole| whole.starts_with(&claim.name))?;
-        Some(behind("-n")?.to_owned())
-    });
-    let known = monitor.or_else(|| docker(&claim.name).filter(|_| claim.by == 0));
-    let name = known.unwrap_or(claim.name);
-    let whole = match claim.by {
-        0 => name,
+        behind("-c").filter(|whole| whole.starts_with(id))?;
+        let by = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+        Some((by, behind("-n")?.to_owned()))
+    })
+}
+
+/// A name, behind the name of the user whose word it is unless that is root.
+fn said_by(by: u32, name: &str) -> String {
+    let whole = match by {
+        0 => name.to_owned(),
         cgroup::ANYONE => format!("?/{name}"),
         user => format!("{}/{name}", Users::of_this_machine().name(user)),
     };
@@ -68,11 +92,9 @@ fn name_of(pid: u32, claim: Claim) -> String {
 }
 
 fn docker(id: &str) -> Option<String> {
-    let mut all = std::fs::read_dir("/var/lib/docker/containers")
-        .ok()?
-        .flatten();
+    let mut all = fs::read_dir("/var/lib/docker/containers").ok()?.flatten();
     let dir = all.find(|entry| entry.file_name().to_string_lossy().starts_with(id))?;
-    let config = std::fs::read(dir.path().join("config.v2.json")).ok()?;
+    let config = fs::read(dir.path().join("config.v2.json")).ok()?;
     let config: serde_json::Value = serde_json::from_slice(&config).ok()?;
     Some(config["Name"].as_str()?.trim_start_matches('/').to_owned())
 }

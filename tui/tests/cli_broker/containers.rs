@@ -175,10 +175,13 @@ fn a_container_with_mapped_users_registers_as_the_user_that_it_is_on_the_host() 
         eprintln!("skipped: podman cannot map users here");
         return;
     }
-    let mut inside = podman.plays(&machine, &name("mapped"), &mapped, "tenant mapped");
+    let name = name("mapped");
+    let mut inside = podman.plays(&machine, &name, &mapped, "tenant mapped");
     let said = inside.hear();
     assert!(said.starts_with("slot "), "{said}");
-    assert_eq!(machine.process("mapped")["user"], "700000");
+    let seen = machine.process("mapped");
+    assert_eq!(seen["user"], "700000");
+    assert_eq!(seen["container"], name.as_str());
     machine
         .run(0, &["quota", "set", "name:mapped", "4GiB"])
         .done();
@@ -335,6 +338,11 @@ fn a_rootless_container_registers_as_its_user_and_reaches_no_process_outside() {
     let said = inside.hear();
     assert!(said.starts_with("slot "), "{said}");
     let seen = machine.process("rootless");
+    // The name is the user's own word.
+    let container = seen["container"].as_str().expect("it has a name");
+    let (user, short) = container.split_once('/').expect("behind the user's name");
+    assert_eq!(user, ALICE.to_string());
+    assert!(short.starts_with("gpushare-test-tenant-"), "{container}");
     assert_eq!(seen["user"], ALICE.to_string());
     assert_eq!(seen["ns_pid"], 1);
     machine

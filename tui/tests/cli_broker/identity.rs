@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 
 use shm_layout::ABI_VERSION;
 use shm_layout::socket::Connection;
@@ -87,37 +86,6 @@ fn the_root_of_a_container_takes_no_slots_from_the_machines_root() {
     assert!(machine.tenant(0, "c").hear().starts_with("slot "));
 }
 
-/// A cgroup that is removed, with those in it, when it is done with.
-struct Tree(PathBuf);
-
-impl Tree {
-    /// Of this user's; `None` where there are no cgroups to make.
-    fn of(uid: u32) -> Option<Self> {
-        let unified = Path::new("/sys/fs/cgroup/unified");
-        let all = match unified.exists() {
-            true => unified,
-            false => Path::new("/sys/fs/cgroup"),
-        };
-        let dir = all.join(format!("gpushare-test-{uid}-{}", std::process::id()));
-        fs::create_dir(&dir).ok()?;
-        let tree = Self(dir);
-        for name in ["", "cgroup.procs"] {
-            std::os::unix::fs::chown(tree.0.join(name), Some(uid), None).expect("root may");
-        }
-        Some(tree)
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        eventually("no process is in there", || {
-            let inner = fs::read_dir(&self.0).into_iter().flatten().flatten();
-            inner.for_each(|one| drop(fs::remove_dir(one.path())));
-            fs::remove_dir(&self.0).is_ok()
-        });
-    }
-}
-
 #[test]
 fn who_names_a_cgroup_as_a_container_or_a_job_is_neither() {
     let Some(machine) = Machine::new() else {
@@ -125,18 +93,7 @@ fn who_names_a_cgroup_as_a_container_or_a_job_is_neither() {
     };
     let container = format!("docker-{}.scope", "9f3c".repeat(16));
     let inside = |uid: u32, name: &str, label: &str| {
-        let Some(tree) = Tree::of(uid) else {
-            eprintln!("skipped: no cgroup can be made here");
-            return None;
-        };
-        let script = format!(
-            "echo $$ > {0}/cgroup.procs; exec setpriv --reuid {uid} --regid {USERS} --clear-groups \
-             sh -c 'mkdir {0}/{name} && echo $$ > {0}/{name}/cgroup.procs && exec \"$@\"' sh \"$@\"",
-            tree.0.display()
-        );
-        let words = ["sh", "-c", &script, "sh"];
-        let tenant = machine.plays_through(&words, &format!("tenant {label}"));
-        assert!(tenant.hear().starts_with("slot "));
+        let (tree, tenant) = machine.in_cgroup(uid, name, label)?;
         Some((machine.process(label), tenant, tree))
     };
     // Both are what their cgroups say where root made them: the test can fail.

@@ -9,6 +9,7 @@ mod edits;
 mod hostile;
 mod identity;
 mod metrics;
+mod rules;
 mod support;
 mod turns;
 mod unit;

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
@@ -215,6 +215,24 @@ impl Machine {
         Tenant::start(&mut command)
     }
 
+    /// A tenant in a cgroup of this name that its user made, in a tree of that user's; `None`, with a sentence, where there are none.
+    pub fn in_cgroup(&self, uid: u32, name: &str, label: &str) -> Option<(Tree, Tenant)> {
+        let Some(tree) = Tree::of(uid) else {
+            eprintln!("skipped: no cgroup can be made here");
+            return None;
+        };
+        let script = format!(
+            "echo $$ > {0}/cgroup.procs; exec setpriv --reuid {uid} --regid {USERS} --clear-groups \
+             sh -c 'mkdir {0}/{name} && echo $$ > {0}/{name}/cgroup.procs && exec \"$@\"' sh \"$@\"",
+            tree.0.display()
+        );
+        let words = ["sh", "-c", &script, "sh"];
+        let tenant = self.plays_through(&words, &format!("tenant {label}"));
+        let said = tenant.hear();
+        assert!(said.starts_with("slot "), "{said}");
+        Some((tree, tenant))
+    }
+
     /// What `ps` shows root.
     pub fn processes(&self) -> Vec<Value> {
         let said = self.run(0, &["ps", "--json"]).done();
@@ -245,6 +263,42 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.kill_broker();
+    }
+}
+
+/// A cgroup that is removed, with those in it, when it is done with.
+pub struct Tree(PathBuf);
+
+impl Tree {
+    /// Of this user's; `None` where there are no cgroups to make.
+    fn of(uid: u32) -> Option<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Relaxed);
+        let unified = Path::new("/sys/fs/cgroup/unified");
+        let all = match unified.exists() {
+            true => unified,
+            false => Path::new("/sys/fs/cgroup"),
+        };
+        let dir = all.join(format!(
+            "gpushare-test-{uid}-{}-{number}",
+            std::process::id()
+        ));
+        fs::create_dir(&dir).ok()?;
+        let tree = Self(dir);
+        for name in ["", "cgroup.procs"] {
+            std::os::unix::fs::chown(tree.0.join(name), Some(uid), None).expect("root may");
+        }
+        Some(tree)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        eventually("no process is in there", || {
+            let inner = fs::read_dir(&self.0).into_iter().flatten().flatten();
+            inner.for_each(|one| drop(fs::remove_dir(one.path())));
+            fs::remove_dir(&self.0).is_ok()
+        });
     }
 }
 

@@ -1,0 +1,100 @@
+//! Rules of a file, for processes that the kernel tells apart.
+
+use crate::support::*;
+
+const RULES: &str = r#"
+[[rule]]
+name = "mallory"
+user = "61302"
+memory = "1GiB"
+weight = 10
+
+[[rule]]
+name = "trainings"
+label = "train-*"
+memory = "8GiB"
+
+[[rule]]
+name = "all"
+memory = "2GiB"
+"#;
+
+/// A file that everyone may read.
+fn file(machine: &Machine, text: &str) -> String {
+    let path = machine.path("rules.toml");
+    std::fs::write(&path, text).expect("ours");
+    path.display().to_string()
+}
+
+fn gib(tenant: &mut Tenant) -> String {
+    tenant.ask("quota")
+}
+
+#[test]
+fn a_file_of_rules_holds_for_users_by_the_kernels_word_and_outlives_the_broker() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    let rules = file(&machine, RULES);
+    let some = |gib: u64| format!("Some({})", gib * GIB);
+    let mut before = machine.tenant(ALICE, "train-before");
+    before.hear();
+    for uid in [ALICE, MALLORY] {
+        machine
+            .run(uid, &["apply", &rules])
+            .refused(4, &["administrator"]);
+    }
+    assert_eq!(gib(&mut before), "None");
+    machine.run(0, &["apply", &rules]).done();
+    let mut notebook = machine.tenant(ALICE, "notebook");
+    // A label is one's own word, and a user's number is not.
+    let mut mallory = machine.tenant(MALLORY, "train-mallory");
+    notebook.hear();
+    mallory.hear();
+    for (tenant, quota) in [(&mut before, 8), (&mut notebook, 2), (&mut mallory, 1)] {
+        assert_eq!(gib(tenant), some(quota));
+    }
+    assert_eq!(mallory.ask("take 1025MiB"), "denied");
+    let seen = machine.process("train-mallory");
+    assert_eq!(seen["rule"], "mallory");
+    assert_eq!(seen["devices"][0]["quota_source"], "rule");
+    assert_eq!(seen["weight"], 10);
+    // To be called otherwise changes no rule for a user.
+    machine
+        .run(MALLORY, &["set", "name:train-mallory", "name=notebook-2"])
+        .done();
+    assert_eq!(machine.process("notebook-2")["rule"], "mallory");
+
+    machine.kill_broker();
+    assert_eq!(gib(&mut notebook), some(2));
+    machine.serve(&[]);
+    let mut late = machine.tenant(ALICE, "train-late");
+    late.hear();
+    assert_eq!(gib(&mut late), some(8));
+    let fewer = file(&machine, "[[rule]]\nname = 'all'\nmemory = '3GiB'\n");
+    machine.run(0, &["apply", &fewer]).done();
+    for tenant in [&mut late, &mut notebook, &mut mallory] {
+        assert_eq!(gib(tenant), some(3));
+    }
+    let applied = machine.audit();
+    assert!(applied.iter().any(|edit| edit["result"] == "refused"));
+}
+
+#[test]
+fn a_rule_for_a_container_holds_for_no_process_that_only_says_so() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let container = format!("docker-{}.scope", "9f3c".repeat(16));
+    let rules = file(
+        &machine,
+        "[[rule]]\ncontainer = '9f3c9f3c9f3c'\nmemory = '8GiB'\n[[rule]]\nmemory = '1GiB'\n",
+    );
+    machine.run(0, &["apply", &rules]).done();
+    for (uid, gib) in [(0, 8), (MALLORY, 1)] {
+        let Some((_tree, mut tenant)) = machine.in_cgroup(uid, &container, "inside") else {
+            return;
+        };
+        assert_eq!(tenant.ask("quota"), format!("Some({})", gib * GIB));
+    }
+}
