@@ -1,12 +1,11 @@
 //! Reading the segments, whatever their bytes.
 
-use super::{
-    DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
-};
+mod devices;
+
+use super::{Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot};
 use crate::{
     book::{self, resolve_share},
-    codec::{self, DeviceSettings, GroupSettings, LaunchShare, SlotSettings},
-    control::SMALL_WORDS,
+    codec::{self, DeviceSettings, LaunchShare, SlotSettings},
     identity::decode_vouched,
     line,
     liveness::{self, Mark},
@@ -17,14 +16,13 @@ use crate::{
         seqlock,
         turn::who,
     },
-    records::RecordId,
     residence,
     segment::{Probe, Segments},
     state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
     text,
     value::{
-        EvictAfter, Identity, LockPolicy, Rule, RuleLimits, Share, SlotId, Source, TraceOrder,
-        TraceView, Vouched,
+        Identity, LockPolicy, Rule, RuleLimits, Share, SlotId, Source, TraceOrder, TraceView,
+        Vouched,
     },
 };
 
@@ -421,132 +419,6 @@ impl<'s> Reading<'s> {
             releases: std::array::from_fn(|at| words.releases[at].load(Ordering::Relaxed)),
             waited_for,
         }
-    }
-
-    fn device(&self, index: usize, processes: &[ProcessView]) -> Option<DeviceView> {
-        let device = &self.segments.state().devices[index];
-        if !device.is_ready() {
-            return None;
-        }
-        let settings = self.devices.get(index).copied().unwrap_or_default();
-        let total_bytes = device.total_bytes.load(Ordering::Relaxed);
-        let bits = device.turn().waiting();
-        let mut waiters: Vec<(u64, SlotId)> = processes
-            .iter()
-            .filter(|process| {
-                let (at, bit) = process.slot.bit();
-                bits.get(at).is_some_and(|word| word & bit != 0)
-            })
-            .filter_map(|process| {
-                let entry = process
-                    .devices
-                    .iter()
-                    .find(|entry| usize::from(entry.device) == index)?;
-                Some((entry.lock.since_ns, process.slot))
-            })
-            .collect();
-        waiters.sort_unstable();
-        let mut memory_line: Vec<(u64, SlotId)> = processes
-            .iter()
-            .filter_map(|process| {
-                let mut entries = process.devices.iter();
-                let entry = entries.find(|entry| usize::from(entry.device) == index)?;
-                Some((entry.memory_wait?.ticket, process.slot))
-            })
-            .collect();
-        memory_line.sort_unstable();
-        let owner = SlotId::from_word(who(device.turn().owner()));
-        let picks = device
-            .picks
-            .iter()
-            .filter(|until| until.load(Ordering::Relaxed) > self.now_ns)
-            .count();
-        let name: [u64; 8] = std::array::from_fn(|at| device.name[at].load(Ordering::Relaxed));
-        Some(DeviceView {
-            index: index as u8,
-            uuid: device.uuid(),
-            name: codec::text_of(&name),
-            total_bytes,
-            flags: device.flags.load(Ordering::Relaxed),
-            owner_since_ns: owner.map_or(0, |_| device.owner_since.load(Ordering::Relaxed)),
-            owner,
-            waiters: waiters.into_iter().map(|(_, slot)| slot).collect(),
-            memory_line: memory_line.into_iter().map(|(_, slot)| slot).collect(),
-            policy: book::resolve_policy(
-                settings.policy.at(self.now_ns),
-                self.common.policy.at(self.now_ns),
-                None,
-            ),
-            policy_until_ns: self.policy_reverts(&settings),
-            limit: book::device_limit(&settings, &self.common, total_bytes),
-            evict_after: settings
-                .evict_after
-                .or(self.common.evict_after)
-                .and_then(EvictAfter::ns),
-            overcommit: settings
-                .overcommit
-                .or(self.common.overcommit)
-                .unwrap_or(false),
-            crowded_ns: device.crowded_ns.load(Ordering::Relaxed),
-            handoffs: device.handoffs.load(Ordering::Relaxed),
-            forced: device.forced.load(Ordering::Relaxed),
-            takeovers: device.takeovers.load(Ordering::Relaxed),
-            last_handoff_ns: device.last_handoff_ns.load(Ordering::Relaxed),
-            handoff_hist: std::array::from_fn(|at| device.handoff_hist[at].load(Ordering::Relaxed)),
-            violations: device.violations.load(Ordering::Relaxed),
-            picks: picks as u32,
-        })
-    }
-
-    /// When the policy that holds for a device reverts by itself: its own, or where it has none, the one for all.
-    fn policy_reverts(&self, settings: &DeviceSettings) -> Option<u64> {
-        let own = settings.policy.at(self.now_ns).is_some();
-        let policy = if own {
-            &settings.policy
-        } else {
-            &self.common.policy
-        };
-        policy.reverts(self.now_ns)
-    }
-
-    /// Groups that a process named, and groups that the operator defined.
-    fn groups(&self, processes: &[ProcessView]) -> Vec<GroupView> {
-        let control = self.segments.control();
-        let mut names: Vec<codec::NameWords> = self
-            .segments
-            .state()
-            .groups
-            .iter()
-            .filter_map(|group| group.name())
-            .collect();
-        for index in 0..control.groups.len() {
-            let words = control.read::<SMALL_WORDS>(RecordId::Group(index));
-            let settings = words
-                .map(|words| GroupSettings::decode(&words))
-                .filter(|settings| settings.present);
-            if let Some(settings) = settings.filter(|settings| !names.contains(&settings.name)) {
-                names.push(settings.name);
-            }
-        }
-        let view = |name: codec::NameWords| {
-            let settings = control.group_settings(&name).unwrap_or_default();
-            let text = codec::text_of(&name);
-            let members = processes
-                .iter()
-                .filter(|process| process.group.as_ref() == Some(&text));
-            GroupView {
-                members: members.map(|process| process.slot).collect(),
-                name: text,
-                defined: settings.present,
-                memory: settings.memory,
-                weight: settings.weight,
-                cap: settings.cap,
-            }
-        };
-        let mut groups: Vec<GroupView> = names.into_iter().map(view).collect();
-        groups.retain(|group| group.defined || !group.members.is_empty());
-        groups.sort_by(|a, b| a.name.cmp(&b.name));
-        groups
     }
 }
 
