@@ -188,7 +188,7 @@ impl<'r> DeviceLock<'r> {
         SlotId::from_word(next)
     }
 
-    /// Whether the lock is ours; a lock forced away is not. While we go [without turns](witness), it always is.
+    /// Whether the lock is ours; a lock forced away is not. While we go without turns, it always is.
     pub fn held(&self) -> bool {
         who(self.device.turn().owner()) == self.me
             && self.words.lock_state.load(Ordering::Relaxed) == HOLDS
