@@ -14,7 +14,7 @@ pub mod record;
 pub mod sparse;
 pub mod swappable;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CUdevice;
@@ -65,27 +65,24 @@ impl Books {
         self.primaries.get(usize::try_from(device).ok()?)
     }
 
-    fn created(&self) -> MutexGuard<'_, Vec<usize>> {
+    fn created_now(&self) -> MutexGuard<'_, Vec<usize>> {
         self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The application has created a context.
     pub fn add_context(&self, context: usize) {
-        self.created().push(context);
+        self.created_now().push(context);
     }
 
     /// A context has gone.
     pub fn remove_context(&self, context: usize) {
-        self.created().retain(|other| *other != context);
+        self.created_now().retain(|other| *other != context);
         self.hoard.context_gone(context as u64);
     }
 
-    /// The contexts that there are: created ones, and primary ones that were retained and not reset since.
-    pub fn contexts(&self) -> Vec<usize> {
-        let primaries = self.primaries.iter().map(|primary| primary.load(Relaxed));
-        let created = self.created();
-        let all = primaries.chain(created.iter().copied());
-        all.filter(|context| *context != 0).collect()
+    /// The contexts that the application has created and not destroyed.
+    pub fn created(&self) -> Vec<usize> {
+        self.created_now().clone()
     }
 
     fn greens(&self) -> MutexGuard<'_, Vec<(CUdevice, u64)>> {

@@ -37,6 +37,9 @@ pub fn end_capture(real: Real<'_, impl FnOnce() -> CUresult>, stream: CUstream) 
     let key = stream_key(stream as usize, real.per_thread());
     let answer = real.call();
     ended(key);
+    if let Some(guest) = guest() {
+        memory::swappable::free_late(guest);
+    }
     answer
 }
 

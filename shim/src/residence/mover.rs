@@ -48,6 +48,8 @@ const PATIENCE: u64 = 10_000_000_000;
 const BRIEFLY: u64 = 1_000_000_000;
 /// Between two looks at what will end by itself.
 const NAP: Duration = Duration::from_millis(1);
+/// What the driver had no room for after all is tried again so much later.
+const AGAIN: u64 = 1_000_000_000;
 /// A call that is in the driver at so many looks in a row is stuck there.
 const STUCK_LOOKS: u32 = 3;
 /// Bytes a second, until they were measured (H100, 580.159.04).
@@ -94,7 +96,14 @@ fn put_right(guest: &'static Guest) {
         Err(NotBack::Lost(error)) => Err(error),
     });
     match result {
-        Ok(()) => open(guest),
+        Ok(()) => {
+            for device in &guest.devices {
+                // It is there, whatever others have been given meanwhile.
+                device.ledger.charge_unchecked(device.ledger.evicted());
+                device.ledger.returned(0);
+            }
+            open(guest);
+        }
         Err(error) => lose(guest, Why::RestoreFailed, error),
     }
 }
@@ -138,6 +147,8 @@ struct Mover {
     way: Way,
     cause: Cause,
     began_ns: u64,
+    /// When it is tried again to bring it back, at the earliest.
+    not_before: u64,
     /// Held while the driver answers nothing but our own calls.
     asking: Option<MutexGuard<'static, ()>>,
 }
@@ -149,6 +160,7 @@ impl Mover {
             way: Way::of(guest),
             cause: guest.residence.cause(),
             began_ns: clock::now(),
+            not_before: 0,
             asking: None,
         }
     }
@@ -332,7 +344,7 @@ impl Mover {
             if stuck >= STUCK_LOOKS {
                 residence.want();
             }
-            if self.may_come_back() {
+            if self.may_come_back() && clock::now() >= self.not_before {
                 match self.come_back(footprints) {
                     Return::Done | Return::Leaving | Return::Lost => return,
                     Return::NotNow => {}
@@ -389,7 +401,8 @@ impl Mover {
         match self.bring() {
             Ok(()) => {}
             Err(NotBack::Full) => {
-                // Nothing is lost: programs that we do not manage were faster. It lines up again.
+                // Nothing is lost: programs that we do not manage were faster. It lines up again, after a while.
+                self.not_before = clock::now().saturating_add(AGAIN);
                 residence.set_phase(Phase::Returning);
                 self.say(Phase::Returning, bytes, 0);
                 return Return::NotNow;

@@ -10,8 +10,10 @@
 //! | making or mapping memory on the way back, for want of room | all of it is given back, and the process waits in line again |
 //! | the same for another reason, or a copy back | the memory is lost, and the process's calls fail from then on |
 //!
-//! Contexts, modules, arrays, pools and allocations of less than 2 MiB stay on the device, in `used` as far as they are in any
+//! Contexts, modules, arrays, pools, what the program maps itself, and allocations of less than 2 MiB stay on the device, in `used` as far as they are in any
 //! account. A process that has more than an eighth of its bytes there is evicted by the driver's checkpoint, whole.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use gpushare_abi::errors::{
     CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
@@ -21,7 +23,7 @@ use shm_layout::Why;
 use super::footprint::{Footprint, Refusal};
 use crate::{
     ask::{
-        memory,
+        context, memory,
         transfer::{self, Lane},
         vmm,
     },
@@ -54,14 +56,24 @@ pub fn bytes(guest: &Guest) -> Option<u64> {
 
 /// Waits until all that was submitted is done.
 pub fn quiet(guest: &Guest, mut is_enough: impl FnMut() -> Option<Why>) -> Result<(), Refusal> {
-    for context in guest.memory.contexts() {
+    for context in contexts(guest) {
         let mut result = Ok(());
-        crate::ask::context::with_current(context, || {
+        context::with_current(context, || {
             result = wait_for(context, &mut is_enough);
         });
         result?;
     }
     Ok(())
+}
+
+/// The contexts that there are: created ones, and primary ones in use.
+fn contexts(guest: &Guest) -> Vec<usize> {
+    let ordinals = guest.devices.iter().map(|device| device.ordinal.into());
+    let active = ordinals.filter(|ordinal| context::primary_is_active(*ordinal));
+    let primaries = active.filter_map(|ordinal| Some(guest.memory.primary(ordinal)?.load(Relaxed)));
+    let mut all = guest.memory.created();
+    all.extend(primaries.filter(|context| *context != 0));
+    all
 }
 
 fn wait_for(context: usize, is_enough: &mut impl FnMut() -> Option<Why>) -> Result<(), Refusal> {
@@ -182,11 +194,9 @@ fn copy_out(
                     grow(hoard, lane.context(), left)?;
                     continue;
                 };
-                if cursor.piece() != at || done == 0 {
-                    pin_again(hoard, at, lane.context());
-                    if is_called_off() {
-                        return Err((Why::Wanted, 0));
-                    }
+                pin_again(hoard, at, lane.context());
+                if is_called_off() {
+                    return Err((Why::Wanted, 0));
                 }
                 lane.out(to, block.start + done, bytes).map_err(refused)?;
                 done += bytes;

@@ -105,11 +105,9 @@ fn what_is_freed_during_a_capture_goes_when_it_ends() {
     client.ok("alloc b 4194304");
     assert_eq!(client.used(), 8 * MIB);
     client.ok("capture-end s g");
+    assert_eq!(client.used(), 4 * MIB);
     assert_eq!(client.code("free a"), INVALID_VALUE);
-    client.ok("alloc c 2097152");
-    assert_eq!(client.used(), 6 * MIB);
     client.ok("free b");
-    client.ok("free c");
     assert_eq!(client.used(), 0);
 }
 

@@ -98,7 +98,7 @@ pub fn alloc<F: FnOnce() -> CUresult + Copy>(
 /// Frees what captures have put off.
 pub fn free_late(guest: &Guest) {
     let late = &guest.memory.swappable;
-    if guest.memory.captures.is_any() {
+    if !guest.environment.swappable || guest.memory.captures.is_any() {
         return;
     }
     for (start, record) in late.take_late() {
