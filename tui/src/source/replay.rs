@@ -28,6 +28,8 @@ const VERSION: u32 = 2;
 /// The longest pause a replay makes, however long the recorder slept.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// So many bytes are packed at a time.
+const PIECE: usize = 32 << 10;
 /// So many samples are one member of the file.
 const MEMBER: usize = 64;
 /// A file that has grown to this is set aside under the name `F.1`, in the place of an earlier one.
@@ -131,9 +133,11 @@ impl Recorder {
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<()> {
-        serde_json::to_writer(&mut self.out, value)?;
-        self.out.write_all(b"\n")?;
-        Ok(self.out.flush()?)
+        // Every call of the packer clears a buffer of 85 kB, and JSON is written word by word.
+        let mut pieces = BufWriter::with_capacity(PIECE, &mut self.out);
+        serde_json::to_writer(&mut pieces, value)?;
+        pieces.write_all(b"\n")?;
+        Ok(pieces.flush()?)
     }
 }
 

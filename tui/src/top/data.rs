@@ -1,8 +1,8 @@
 //! All that follows from the samples seen so far.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::sample::{EditLine, Holding, ProcessSample, Sample, Who};
 use advice::Standing;
@@ -51,8 +51,6 @@ pub struct Data {
     letters: Letters,
     blame: Blame,
     pulses: FxHashMap<(Who, usize), Pulse>,
-    /// How each process spent the last [`WINDOW_NS`] on each lock it wanted.
-    spent: FxHashMap<(Who, usize), Cell>,
     /// The weights of all that wanted a device's lock lately, together.
     contending: Vec<u32>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
@@ -85,22 +83,20 @@ impl Data {
             })
             .collect();
         self.letters.update(&present);
-        let lately = self.lanes.spent(sample.time_ns, POINT_NS);
         for process in &sample.processes {
             for holding in process.uses() {
                 let key = (Who::of(process), holding.gpu);
-                let spent = lately.get(&key).copied().unwrap_or_default();
+                let spent = self.lanes.spent(key.0, key.1, POINT_NS);
                 let pulse = self.pulses.entry(key).or_default();
                 pulse.update(process, holding, spent, sample.time_ns);
             }
         }
-        let present: HashSet<Who> = present.into_iter().map(|one| one.who).collect();
+        let present: FxHashSet<Who> = present.into_iter().map(|one| one.who).collect();
         self.pulses.retain(|(who, _), _| present.contains(who));
-        self.spent = self.lanes.spent(sample.time_ns, WINDOW_NS);
         self.contending = self.count_weights(&sample);
         self.blame.update(&sample);
         self.remember_utilisation(&sample);
-        self.remember_moments(&sample, &lately);
+        self.remember_moments(&sample);
         self.count_handoffs(&sample);
         self.samples += 1;
         for edit in sample.edits.drain(..) {
@@ -172,10 +168,10 @@ impl Data {
         }
     }
 
-    fn remember_moments(&mut self, sample: &Sample, lately: &FxHashMap<(Who, usize), Cell>) {
+    fn remember_moments(&mut self, sample: &Sample) {
         let mut sums = vec![(0.0_f32, 0.0_f32); sample.devices.len()];
-        for ((_, gpu), cell) in lately {
-            if let Some((held, waiting)) = sums.get_mut(*gpu) {
+        for (gpu, cell) in self.lanes.all_spent(POINT_NS) {
+            if let Some((held, waiting)) = sums.get_mut(gpu) {
                 *held += cell.hold;
                 *waiting += cell.wait;
             }
@@ -238,7 +234,7 @@ impl Data {
 
     /// For how long the locks have been watched, at most [`WINDOW_NS`].
     pub fn seen_ns(&self) -> u64 {
-        self.lanes.known_ns(self.sample.time_ns, WINDOW_NS)
+        self.lanes.known_ns(WINDOW_NS)
     }
 
     /// The edit that made a generation, if the audit log told of it.
@@ -278,7 +274,7 @@ impl Data {
 
     /// How a process spent its recent time on one device's lock.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
-        self.spent.get(&(who, gpu)).copied().unwrap_or_default()
+        self.lanes.spent(who, gpu, WINDOW_NS)
     }
 
     /// Waits and blockers on a device, in the last seconds if `lately`.
@@ -327,8 +323,14 @@ impl Data {
 
     /// The processes on a device in the order of their letters.
     pub fn on(&self, gpu: usize) -> Vec<Who> {
-        let mut on: Vec<Who> = self.sample.holdings(gpu).map(|(p, _)| Who::of(p)).collect();
-        on.sort_by_key(|who| (self.letters.hue(*who), *who));
-        on
+        self.holdings(gpu).into_iter().map(|(who, _)| who).collect()
+    }
+
+    /// What they hold there, in the same order.
+    pub fn holdings(&self, gpu: usize) -> Vec<(Who, &Holding)> {
+        let held = self.sample.holdings(gpu);
+        let mut held: Vec<_> = held.map(|(p, holding)| (Who::of(p), holding)).collect();
+        held.sort_by_cached_key(|(who, _)| (self.letters.hue(*who), *who));
+        held
     }
 }

@@ -3,13 +3,12 @@
 //! Events paint exact spans; the state in each sample corrects what lost events left wrong. Two minutes are kept in bins
 //! of [`BIN_NS`], and the last seconds in [`FINE_NS`] as well, to see short slices turn by turn.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
-use crate::sample::{EventLine, LockState, Sample, What};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::ring::{Doing, Ring};
-use crate::sample::Who;
-use rustc_hash::FxHashMap;
+use super::ring::{Scale, Track};
+use crate::sample::{EventLine, LockState, Sample, What, Who};
 
 /// Shares of the lock are counted over this long.
 pub const WINDOW_NS: u64 = 20_000_000_000;
@@ -17,8 +16,15 @@ pub const WINDOW_NS: u64 = 20_000_000_000;
 pub const BIN_NS: u64 = 125_000_000;
 /// The width of a bin for looking closely.
 pub const FINE_NS: u64 = 5_000_000;
-const BINS: usize = 1024;
-const FINE_BINS: usize = 512;
+const COARSE: Scale = Scale {
+    bin_ns: BIN_NS,
+    keep: 1024,
+};
+const FINE: Scale = Scale {
+    bin_ns: FINE_NS,
+    keep: 512,
+};
+const _: () = assert!(COARSE.is_even() && FINE.is_even());
 /// Refused allocations kept for each lane.
 const DENIALS: usize = 256;
 
@@ -35,45 +41,53 @@ pub struct Cell {
     pub denied: bool,
 }
 
+/// What a process does with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Hold,
+    Wait,
+}
+
+/// How much went to holding, to waiting and to waiting for memory.
+type Tracks = [Track; 3];
+
 /// One process on one device.
-#[derive(Clone, Debug)]
-pub struct Lane {
-    coarse: Ring,
-    fine: Ring,
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    coarse: Tracks,
+    fine: Tracks,
     denied_ns: VecDeque<u64>,
     doing: Option<Doing>,
     /// An allocation waits for memory, whatever the lock.
     wants_memory: bool,
-    /// Up to where the bins are filled; what is older is never painted again.
+    /// Up to where the tracks are painted; what is older is never painted again. Since then it does the same thing.
     painted_ns: u64,
 }
 
-impl Default for Lane {
-    fn default() -> Self {
-        Self {
-            coarse: Ring::new(BIN_NS, BINS),
-            fine: Ring::new(FINE_NS, FINE_BINS),
-            denied_ns: VecDeque::new(),
-            doing: None,
-            wants_memory: false,
-            painted_ns: 0,
+impl Lane {
+    /// What it does now, in the order of the tracks.
+    fn does(&self) -> [bool; 3] {
+        let locks = |doing| self.doing == Some(doing);
+        [locks(Doing::Hold), locks(Doing::Wait), self.wants_memory]
+    }
+
+    /// When a change happened that is told of now. What earlier samples showed stands, up to `seen_ns`.
+    fn when(&self, at_ns: u64, seen_ns: u64) -> u64 {
+        match self.painted_ns {
+            0 => at_ns,
+            _ => at_ns.max(seen_ns),
         }
     }
-}
 
-impl Lane {
-    /// Paints what it does up to `now_ns`.
+    /// Paints what it did up to `now_ns`. Only a change asks for it: a process that goes on as it did costs nothing.
     fn extend(&mut self, now_ns: u64) {
         if now_ns <= self.painted_ns {
             return;
         }
-        if let Some(doing) = self.doing {
-            self.coarse.paint(doing, self.painted_ns, now_ns);
-            self.fine.paint(doing, self.painted_ns, now_ns);
-        }
-        if self.wants_memory {
-            self.coarse.paint(Doing::Memory, self.painted_ns, now_ns);
-            self.fine.paint(Doing::Memory, self.painted_ns, now_ns);
+        let does = self.does();
+        for (scale, tracks) in [(COARSE, &mut self.coarse), (FINE, &mut self.fine)] {
+            let active = tracks.iter_mut().zip(does).filter(|(_, does)| *does);
+            active.for_each(|(track, _)| track.paint(scale, self.painted_ns, now_ns));
         }
         self.painted_ns = now_ns;
     }
@@ -94,24 +108,46 @@ impl Lane {
             self.denied_ns.pop_front();
         }
     }
+}
 
+/// A lane as it is known up to a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    lane: &'a Lane,
+    now_ns: u64,
+}
+
+impl Known<'_> {
     /// What happened in `from_ns..to_ns`. A span shorter than [`BIN_NS`] is known for the last seconds only.
     pub fn cell(&self, from_ns: u64, to_ns: u64) -> Cell {
-        let ring = match to_ns.saturating_sub(from_ns) {
-            0..BIN_NS => &self.fine,
-            _ => &self.coarse,
+        let [hold, wait, memory] = match to_ns.saturating_sub(from_ns) {
+            0..BIN_NS => self.shares(FINE, &self.lane.fine, from_ns, to_ns),
+            _ => self.shares(COARSE, &self.lane.coarse, from_ns, to_ns),
         };
-        let [hold, wait, memory] = ring.shares(from_ns, to_ns);
-        let denied = self
-            .denied_ns
-            .iter()
-            .any(|at| (from_ns..to_ns).contains(at));
+        let mut denials = self.lane.denied_ns.iter();
         Cell {
             hold,
             wait,
             memory,
-            denied,
+            denied: denials.any(|at| (from_ns..to_ns).contains(at)),
         }
+    }
+
+    /// Inlined, so that the widths of the bins are numbers of the program: a frame asks for thousands of these.
+    #[inline]
+    fn shares(&self, scale: Scale, tracks: &Tracks, from_ns: u64, to_ns: u64) -> [f32; 3] {
+        let bins = scale.bins(from_ns, to_ns);
+        let [from, to] = [bins.start, bins.end].map(|bin| bin * scale.bin_ns);
+        let whole = to.saturating_sub(from).max(scale.bin_ns) as f32;
+        // What goes on is not painted yet.
+        let open = to.min(self.now_ns);
+        let open = open.saturating_sub(from.max(self.lane.painted_ns));
+        let does = self.lane.does();
+        std::array::from_fn(|at| {
+            let painted = tracks[at].steps(bins.clone()) * scale.step_ns();
+            let open = if does[at] { open } else { 0 };
+            ((painted + open) as f32 / whole).min(1.0)
+        })
     }
 }
 
@@ -121,6 +157,8 @@ pub struct Lanes {
     lanes: FxHashMap<(Who, usize), Lane>,
     /// From when on we know what happened.
     since_ns: Option<u64>,
+    /// Up to when.
+    now_ns: u64,
 }
 
 impl Lanes {
@@ -131,9 +169,10 @@ impl Lanes {
             .first()
             .map_or(sample.time_ns, |event| event.time_ns);
         self.since_ns.get_or_insert(first);
-        let present: HashSet<Who> = sample.processes.iter().map(Who::of).collect();
+        let seen_ns = std::mem::replace(&mut self.now_ns, sample.time_ns);
+        let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
         for event in &sample.events {
-            self.event(event, &present, sample.time_ns);
+            self.event(event, &present, seen_ns);
         }
         for process in &sample.processes {
             for holding in &process.devices {
@@ -144,24 +183,27 @@ impl Lanes {
                 };
                 let key = (Who::of(process), holding.gpu);
                 let wait = holding.memory_wait;
-                if doing.is_none() && wait.is_none() && !self.lanes.contains_key(&key) {
-                    continue;
-                }
-                let lane = self.lanes.entry(key).or_default();
+                let nothing = doing.is_none() && wait.is_none();
+                let lane = match self.lanes.get_mut(&key) {
+                    Some(lane) => lane,
+                    None if nothing => continue,
+                    None => self.lanes.entry(key).or_default(),
+                };
                 if lane.doing != doing {
-                    lane.turn(doing, holding.lock.since_ns.max(1).min(sample.time_ns));
+                    let since = holding.lock.since_ns.max(1).min(sample.time_ns);
+                    lane.turn(doing, lane.when(since, seen_ns));
                 }
                 if lane.wants_memory != wait.is_some() {
                     let since = wait.map_or(sample.time_ns, |wait| wait.since_ns);
-                    lane.want_memory(wait.is_some(), since.max(1).min(sample.time_ns));
+                    let since = since.max(1).min(sample.time_ns);
+                    lane.want_memory(wait.is_some(), lane.when(since, seen_ns));
                 }
-                lane.extend(sample.time_ns);
             }
         }
         self.lanes.retain(|(who, _), _| present.contains(who));
     }
 
-    fn event(&mut self, event: &EventLine, present: &HashSet<Who>, now_ns: u64) {
+    fn event(&mut self, event: &EventLine, present: &FxHashSet<Who>, seen_ns: u64) {
         let (Some(slot), Some(gpu)) = (event.slot, event.gpu) else {
             return;
         };
@@ -171,7 +213,7 @@ impl Lanes {
         }
         let lane = self.lanes.entry((who, gpu)).or_default();
         // A damaged ring may say anything; nothing happens after now.
-        let at_ns = event.time_ns.min(now_ns);
+        let at_ns = lane.when(event.time_ns.min(self.now_ns), seen_ns);
         match event.what {
             What::Wait | What::Back { .. } => lane.turn(Some(Doing::Wait), at_ns),
             What::Hold { .. } | What::Active { .. } => lane.turn(Some(Doing::Hold), at_ns),
@@ -186,33 +228,49 @@ impl Lanes {
     }
 
     /// The lane of `who` on device `gpu`, if anything ever happened in it.
-    pub fn get(&self, who: Who, gpu: usize) -> Option<&Lane> {
-        self.lanes.get(&(who, gpu))
+    pub fn get(&self, who: Who, gpu: usize) -> Option<Known<'_>> {
+        Some(self.known(self.lanes.get(&(who, gpu))?))
+    }
+
+    fn known<'a>(&self, lane: &'a Lane) -> Known<'a> {
+        let now_ns = self.now_ns;
+        Known { lane, now_ns }
     }
 
     /// How much of the last `window_ns` is known.
-    pub fn known_ns(&self, now_ns: u64, window_ns: u64) -> u64 {
-        let since = self.since_ns.unwrap_or(now_ns);
-        now_ns.saturating_sub(since).min(window_ns)
+    pub fn known_ns(&self, window_ns: u64) -> u64 {
+        let since = self.since_ns.unwrap_or(self.now_ns);
+        self.now_ns.saturating_sub(since).min(window_ns)
     }
 
-    /// How each process spent the last `window_ns` on each device, or as much of it as is known.
-    pub fn spent(&self, now_ns: u64, window_ns: u64) -> FxHashMap<(Who, usize), Cell> {
-        let known = self.known_ns(now_ns, window_ns).max(BIN_NS);
+    /// The last `window_ns`, or as much of it as is known.
+    fn window(&self, window_ns: u64) -> (u64, u64) {
+        let known = self.known_ns(window_ns).max(BIN_NS);
         // Whole bins only: the one in progress would count as half empty.
-        let end = now_ns / BIN_NS * BIN_NS;
-        let start = end.saturating_sub(known / BIN_NS * BIN_NS);
-        let of = |lane: &Lane| lane.cell(start, end);
-        self.lanes
-            .iter()
-            .map(|(key, lane)| (*key, of(lane)))
-            .collect()
+        let end = self.now_ns / BIN_NS * BIN_NS;
+        (end.saturating_sub(known / BIN_NS * BIN_NS), end)
+    }
+
+    /// How a process spent the last `window_ns` on a device, or as much of it as is known.
+    pub fn spent(&self, who: Who, gpu: usize, window_ns: u64) -> Cell {
+        let (start, end) = self.window(window_ns);
+        let lane = self.get(who, gpu);
+        lane.map_or(Cell::default(), |lane| lane.cell(start, end))
+    }
+
+    /// The same of every process, with its device.
+    pub fn all_spent(&self, window_ns: u64) -> impl Iterator<Item = (usize, Cell)> {
+        let (start, end) = self.window(window_ns);
+        let of = move |((_, gpu), lane): (&(Who, usize), &Lane)| {
+            (*gpu, self.known(lane).cell(start, end))
+        };
+        self.lanes.iter().map(of)
     }
 
     /// All lanes of a device.
-    pub fn on(&self, gpu: usize) -> Vec<&Lane> {
+    pub fn on(&self, gpu: usize) -> Vec<Known<'_>> {
         let on_it = self.lanes.iter().filter(|((_, on), _)| *on == gpu);
-        on_it.map(|(_, lane)| lane).collect()
+        on_it.map(|(_, lane)| self.known(lane)).collect()
     }
 }
 
@@ -223,14 +281,17 @@ mod tests {
     const S: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
 
+    fn at(lane: &Lane, now_ns: u64) -> Known<'_> {
+        Known { lane, now_ns }
+    }
+
     #[test]
     fn a_hold_is_painted_where_it_was_and_nowhere_else() {
         let mut lane = Lane::default();
         lane.turn(Some(Doing::Wait), 10 * S);
         lane.turn(Some(Doing::Hold), 11 * S);
         lane.turn(None, 12 * S);
-        lane.extend(20 * S);
-        let second = |s: u64| lane.cell(s * S, (s + 1) * S);
+        let second = |s: u64| at(&lane, 20 * S).cell(s * S, (s + 1) * S);
         assert_eq!((second(10).hold, second(10).wait), (0.0, 1.0));
         assert_eq!((second(11).hold, second(11).wait), (1.0, 0.0));
         assert_eq!((second(12).hold, second(12).wait), (0.0, 0.0));
@@ -243,8 +304,7 @@ mod tests {
         lane.want_memory(true, 11 * S);
         lane.turn(None, 12 * S);
         lane.want_memory(false, 13 * S);
-        lane.extend(20 * S);
-        let second = |s: u64| lane.cell(s * S, (s + 1) * S);
+        let second = |s: u64| at(&lane, 20 * S).cell(s * S, (s + 1) * S);
         let shares = |cell: Cell| (cell.hold, cell.memory);
         assert_eq!(shares(second(10)), (1.0, 0.0));
         assert_eq!(shares(second(11)), (1.0, 1.0));
@@ -259,10 +319,10 @@ mod tests {
             lane.turn(Some(Doing::Hold), 10 * S + slice * 10 * MS);
             lane.turn(Some(Doing::Wait), 10 * S + slice * 10 * MS + 5 * MS);
         }
-        lane.extend(11 * S);
-        let cell = lane.cell(10 * S, 11 * S);
+        let known = at(&lane, 11 * S);
+        let cell = known.cell(10 * S, 11 * S);
         assert!((cell.hold - 0.5).abs() < 0.01, "{cell:?}");
-        let close = |ms: u64| lane.cell(10 * S + ms * MS, 10 * S + (ms + 5) * MS);
+        let close = |ms: u64| known.cell(10 * S + ms * MS, 10 * S + (ms + 5) * MS);
         assert_eq!((close(500).hold, close(500).wait), (1.0, 0.0));
         assert_eq!((close(505).hold, close(505).wait), (0.0, 1.0));
     }
@@ -274,8 +334,18 @@ mod tests {
         lane.extend(12 * S);
         lane.turn(None, 11 * S);
         lane.turn(Some(Doing::Wait), 11 * S);
-        lane.extend(12 * S);
-        let cell = lane.cell(10 * S, 12 * S);
+        let cell = at(&lane, 12 * S).cell(10 * S, 12 * S);
         assert_eq!((cell.hold, cell.wait), (1.0, 0.0));
+    }
+
+    #[test]
+    fn what_goes_on_counts_up_to_now_and_not_beyond() {
+        let mut lane = Lane::default();
+        lane.turn(Some(Doing::Wait), 10 * S);
+        let second = |s: u64| at(&lane, 12 * S + S / 2).cell(s * S, (s + 1) * S).wait;
+        assert_eq!([9, 10, 11, 12, 13].map(second), [0.0, 1.0, 1.0, 0.5, 0.0]);
+        lane.turn(Some(Doing::Hold), 1000 * S);
+        let second = |s: u64| at(&lane, 1001 * S).cell(s * S, (s + 1) * S);
+        assert_eq!((second(999).wait, second(1000).hold), (1.0, 1.0));
     }
 }

@@ -1,105 +1,148 @@
-//! A ring of time bins: how much of each went to holding, to waiting for the lock, and to waiting for memory.
+//! How much of each moment of the recent past went to one thing: a sum that grows, kept at the end of each bin.
 //!
-//! Bins are counted from boot, so every ring of one width shares one axis. A bin keeps time in 2 µs steps.
+//! The time that went to it between two moments is the difference of two sums, so a question costs the same for a moment and
+//! for two minutes. Bins are counted from boot: all tracks of one width share one axis. A track on which nothing was ever
+//! painted takes no memory.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-const STEP_NS: u64 = 2_000;
+/// Sums are kept in so many steps altogether, so that a difference of any two that are kept fits their words.
+const STEPS: u64 = 51_200;
 
-/// What a process does with a lock.
+/// How wide the bins are and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
-    Hold,
-    Wait,
-    Memory,
+pub(super) struct Scale {
+    pub(super) bin_ns: u64,
+    pub(super) keep: usize,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Bin {
-    hold: u16,
-    wait: u16,
-    memory: u16,
+impl Scale {
+    /// The step in which sums count.
+    pub(super) const fn step_ns(self) -> u64 {
+        self.bin_ns * self.keep as u64 / STEPS
+    }
+
+    /// Whether a bin is a whole number of steps, as it must be.
+    pub(super) const fn is_even(self) -> bool {
+        self.bin_ns % self.step_ns() == 0
+    }
+
+    /// The bins of a span; each end is taken down to where one begins.
+    pub(super) const fn bins(self, from_ns: u64, to_ns: u64) -> Range<u64> {
+        from_ns / self.bin_ns..to_ns / self.bin_ns
+    }
 }
 
-/// The recent past in bins of one width.
-#[derive(Clone, Debug)]
-pub(super) struct Ring {
-    bin_ns: u64,
-    /// How many bins are kept. A power of two, so that the memory is used in full.
-    keep: usize,
-    /// The number of `bins[0]`.
+/// The recent past of one thing in bins of one width.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Track {
+    /// The number of `sums[0]`.
     first: u64,
-    bins: VecDeque<Bin>,
+    /// The sum before it.
+    base: u16,
+    /// The sum at the end of each bin. It wraps.
+    sums: VecDeque<u16>,
+    /// What was painted and does not fill a step.
+    rest_ns: u32,
 }
 
-impl Ring {
-    pub(super) fn new(bin_ns: u64, keep: usize) -> Self {
-        Self {
-            bin_ns,
-            keep,
-            first: 0,
-            bins: VecDeque::new(),
+impl Track {
+    /// Adds a span behind all that was painted before.
+    pub(super) fn paint(&mut self, scale: Scale, from_ns: u64, to_ns: u64) {
+        let Scale { bin_ns, keep } = scale;
+        let from = from_ns.max(to_ns.saturating_sub(bin_ns * keep as u64));
+        if from >= to_ns {
+            return;
+        }
+        let (first, last) = (from / bin_ns, to_ns / bin_ns);
+        self.reach(first, keep);
+        if first == last {
+            self.add(scale, to_ns - from);
+            return;
+        }
+        self.add(scale, (first + 1) * bin_ns - from);
+        // Long spans are common: a process that waits for seconds.
+        let full = usize::try_from(last - first - 1).unwrap_or(keep);
+        let each = (bin_ns / scale.step_ns()) as u16;
+        let room = keep.saturating_sub(full);
+        self.forget(self.sums.len().saturating_sub(room));
+        let start = self.newest();
+        let sums = (1..=full).map(|at| start.wrapping_add(each.wrapping_mul(at as u16)));
+        self.sums.extend(sums);
+        if to_ns > last * bin_ns {
+            self.reach(last, keep);
+            self.add(scale, to_ns - last * bin_ns);
         }
     }
 
-    /// The bin with this number, made if it is newer than all; `None` if it is too old.
-    fn bin(&mut self, number: u64) -> Option<&mut Bin> {
-        if self.bins.is_empty() || number >= self.first + (self.bins.len() + self.keep) as u64 {
-            self.bins.clear();
+    /// Adds to the newest bin.
+    fn add(&mut self, scale: Scale, ns: u64) {
+        let step = scale.step_ns();
+        let ns = u64::from(self.rest_ns) + ns;
+        // Both fit: a bin is far shorter than what is kept of all.
+        self.rest_ns = (ns % step) as u32;
+        if let Some(sum) = self.sums.back_mut() {
+            *sum = sum.wrapping_add((ns / step) as u16);
+        }
+    }
+
+    /// Makes the bin with this number the newest.
+    fn reach(&mut self, number: u64, keep: usize) {
+        let end = self.first + self.sums.len() as u64;
+        if self.sums.is_empty() || number >= end + keep as u64 {
+            self.base = self.newest();
+            self.sums.clear();
             self.first = number;
+            self.sums.push_back(self.base);
+            return;
         }
-        while number >= self.first + self.bins.len() as u64 {
-            if self.bins.len() == self.keep {
-                self.bins.pop_front();
-                self.first += 1;
-            }
-            self.bins.push_back(Bin::default());
-        }
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.bins.get_mut(at)
+        let missing = usize::try_from((number + 1).saturating_sub(end)).unwrap_or(0);
+        self.forget((self.sums.len() + missing).saturating_sub(keep));
+        let newest = self.newest();
+        self.sums.extend(std::iter::repeat_n(newest, missing));
     }
 
-    pub(super) fn paint(&mut self, doing: Doing, from_ns: u64, to_ns: u64) {
-        let oldest = to_ns.saturating_sub(self.bin_ns * self.keep as u64);
-        let mut from = from_ns.max(oldest);
-        while from < to_ns {
-            let number = from / self.bin_ns;
-            let to = to_ns.min((number + 1).saturating_mul(self.bin_ns));
-            let steps = u16::try_from((to - from) / STEP_NS).unwrap_or(u16::MAX);
-            if let Some(bin) = self.bin(number) {
-                let word = match doing {
-                    Doing::Hold => &mut bin.hold,
-                    Doing::Wait => &mut bin.wait,
-                    Doing::Memory => &mut bin.memory,
-                };
-                *word = word.saturating_add(steps);
-            }
-            from = to;
+    /// Forgets the oldest bins.
+    fn forget(&mut self, bins: usize) {
+        if let Some(last) = bins.checked_sub(1) {
+            self.base = self.sums.get(last).copied().unwrap_or(self.base);
+            self.sums.drain(..bins);
+            self.first += bins as u64;
         }
     }
 
-    /// The shares of `from_ns..to_ns` that went to holding, to waiting for the lock, and to waiting for memory. Both ends are
-    /// taken down to whole bins.
-    pub(super) fn shares(&self, from_ns: u64, to_ns: u64) -> [f32; 3] {
-        let (from, to) = (from_ns / self.bin_ns, to_ns / self.bin_ns);
-        let index = |number: u64| {
-            let at = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
-            at.min(self.bins.len())
+    fn newest(&self) -> u16 {
+        self.sums.back().copied().unwrap_or(self.base)
+    }
+
+    /// The sum where the bin with this number begins.
+    fn before(&self, number: u64) -> u16 {
+        let Some(at) = number.checked_sub(self.first + 1) else {
+            return self.base;
         };
-        let mut sums = [0.0_f32; 3];
-        for bin in self.bins.range(index(from)..index(to).max(index(from))) {
-            for (sum, steps) in sums.iter_mut().zip([bin.hold, bin.wait, bin.memory]) {
-                *sum += f32::from(steps);
-            }
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        self.sums.get(at).copied().unwrap_or(self.newest())
+    }
+
+    /// How many steps of these bins were painted.
+    pub(super) fn steps(&self, bins: Range<u64>) -> u64 {
+        if self.sums.is_empty() {
+            return 0;
         }
-        let whole = (to.saturating_sub(from).max(1) * self.bin_ns / STEP_NS) as f32;
-        sums.map(|sum| (sum / whole).min(1.0))
+        let end = self.before(bins.end.max(bins.start));
+        end.wrapping_sub(self.before(bins.start)).into()
+    }
+
+    #[cfg(test)]
+    fn painted_ns(&self, scale: Scale, from_ns: u64, to_ns: u64) -> u64 {
+        self.steps(scale.bins(from_ns, to_ns)) * scale.step_ns()
     }
 
     /// How many bins are kept now.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.bins.len()
+    fn len(&self) -> usize {
+        self.sums.len()
     }
 }
 
@@ -108,24 +151,70 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+    const SCALE: Scale = Scale {
+        bin_ns: S / 8,
+        keep: 64,
+    };
 
     #[test]
-    fn a_ring_forgets_the_far_past_and_survives_a_long_silence() {
-        let mut ring = Ring::new(S / 8, 64);
-        ring.paint(Doing::Hold, 0, 1000 * S);
-        assert_eq!(ring.len(), 64);
-        assert_eq!(ring.shares(999 * S, 1000 * S), [1.0, 0.0, 0.0]);
-        ring.paint(Doing::Hold, 100_000 * S, 100_001 * S);
-        assert!(ring.len() <= 64);
-        assert_eq!(ring.shares(100_000 * S, 100_001 * S), [1.0, 0.0, 0.0]);
-        assert_eq!(ring.shares(0, S), [0.0; 3]);
+    fn a_track_forgets_the_far_past_and_survives_a_long_silence() {
+        let mut track = Track::default();
+        track.paint(SCALE, 0, 1000 * S);
+        assert_eq!(track.len(), 64);
+        assert_eq!(track.painted_ns(SCALE, 999 * S, 1000 * S), S);
+        track.paint(SCALE, 100_000 * S, 100_001 * S);
+        assert!(track.len() <= 64);
+        assert_eq!(track.painted_ns(SCALE, 100_000 * S, 100_001 * S), S);
+        assert_eq!(track.painted_ns(SCALE, 99_999 * S, 100_000 * S), 0);
+        assert_eq!(track.painted_ns(SCALE, 0, S), 0);
     }
 
     #[test]
-    fn what_is_too_old_is_left_out() {
-        let mut ring = Ring::new(S / 8, 4);
-        ring.paint(Doing::Wait, 10 * S, 10 * S + S / 2);
-        ring.paint(Doing::Hold, 2 * S, 3 * S);
-        assert_eq!(ring.shares(10 * S, 10 * S + S / 2), [0.0, 1.0, 0.0]);
+    fn what_is_older_than_all_that_is_kept_is_left_out() {
+        const B: u64 = 128_000_000;
+        let scale = Scale { bin_ns: B, keep: 4 };
+        assert!(scale.is_even());
+        let mut track = Track::default();
+        track.paint(scale, 2 * B, 10 * B);
+        track.paint(scale, 100 * B, 103 * B);
+        assert_eq!(track.painted_ns(scale, 2 * B, 10 * B), 0);
+        assert_eq!(track.painted_ns(scale, 100 * B, 110 * B), 3 * B);
+    }
+
+    #[test]
+    fn a_long_span_is_the_same_as_its_moments() {
+        let (mut whole, mut parts) = (Track::default(), Track::default());
+        let ms = S / 1000;
+        for (from, to) in [
+            (3 * S + 7 * ms, 5 * S),
+            (5 * S + ms, 9 * S + 333 * ms),
+            (70 * S, 81 * S),
+        ] {
+            whole.paint(SCALE, from, to);
+            (from / ms..to / ms).for_each(|at| parts.paint(SCALE, at * ms, (at + 1) * ms));
+            for second in 0..82 {
+                let of = |track: &Track| track.painted_ns(SCALE, second * S, (second + 1) * S);
+                assert!(
+                    of(&whole).abs_diff(of(&parts)) <= SCALE.step_ns(),
+                    "{second} of {to}"
+                );
+            }
+            assert_eq!(
+                whole.first + whole.len() as u64,
+                parts.first + parts.len() as u64
+            );
+        }
+    }
+
+    #[test]
+    fn sums_that_wrap_and_steps_that_are_not_full_add_up() {
+        let mut track = Track::default();
+        // 40 % of each millisecond, for ten times what is kept.
+        for ms in 0..80_000 {
+            let from = ms * S / 1000;
+            track.paint(SCALE, from, from + 400_000);
+        }
+        let painted = track.painted_ns(SCALE, 75 * S, 80 * S);
+        assert!(painted.abs_diff(2 * S) <= SCALE.step_ns(), "{painted}");
     }
 }

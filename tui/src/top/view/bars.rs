@@ -45,10 +45,7 @@ pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
     };
     let mut sum = 0_u64;
     let mut parts = Vec::new();
-    for who in data.on(gpu) {
-        let Some(holding) = data.process(who).and_then(|p| p.on(gpu)) else {
-            continue;
-        };
+    for (who, holding) in data.holdings(gpu) {
         let before = parts.last().map_or(0, |part: &Part| part.to);
         let from = column(sum).max(before);
         let tick = holding

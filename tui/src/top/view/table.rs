@@ -8,7 +8,7 @@ use crate::sample::ProcessState;
 use crate::sample::columns::Row;
 use crate::sample::columns::{self, COLUMNS, Column, Value};
 use crate::top::palette::Role;
-use crate::top::state::{Choices, Hit, State, Tree, rows};
+use crate::top::state::{Choices, Hit, State, Tree};
 
 mod tree;
 
@@ -27,10 +27,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     } else {
         glyphs.up
     };
-    let all = match choices.all_gpus {
-        true => rows::every(state.data()).len(),
-        false => state.data().on(choices.gpu).len(),
-    };
+    let all = all(state);
     let place = if choices.all_gpus {
         "all GPUs".to_owned()
     } else {
@@ -88,12 +85,22 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
+/// How many rows there are without a filter.
+fn all(state: &State) -> usize {
+    let sample = &state.data().sample;
+    let of = |gpu: usize| sample.holdings(gpu).count();
+    match state.choices.all_gpus {
+        true => sample.gpus().map(of).sum(),
+        false => of(state.choices.gpu),
+    }
+}
+
 /// How many lines the rows take.
 pub(super) fn lines(state: &State) -> u16 {
-    let rows = state.rows();
-    let lines = match state.choices.tree {
-        Tree::Flat => rows.len(),
-        by => tree::lines(&rows, by).len(),
+    let choices = &state.choices;
+    let lines = match choices.tree {
+        Tree::Flat if choices.filter.is_empty() => all(state),
+        by => tree::lines(&state.rows(), by).len(),
     };
     u16::try_from(lines).unwrap_or(u16::MAX)
 }

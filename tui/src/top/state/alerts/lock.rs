@@ -66,38 +66,31 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
 /// Fair, and yet nearly all of the time goes to waiting: more want the device than it can serve.
 pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
     for gpu in data.sample.gpus() {
-        let waits_most = |who: &Who| data.spent(*who, gpu).wait > CROWDED;
-        let mut all = data
-            .sample
-            .holdings(gpu)
-            .map(|(process, _)| Who::of(process));
-        if !all.any(|who| waits_most(&who)) {
-            continue;
-        }
         let waits = data.sample.holdings(gpu).filter(|(process, _)| {
             let spent = data.spent(Who::of(process), gpu);
+            if spent.wait <= CROWDED || process.share.cap.is_some() {
+                return false;
+            }
             let fair = entitled(data, process, gpu);
-            let fair = fair.is_some_and(|fair| f64::from(spent.hold) >= 0.8 * fair);
-            fair && spent.wait > CROWDED && process.share.cap.is_none()
+            fair.is_some_and(|fair| f64::from(spent.hold) >= 0.8 * fair)
         });
-        let waits: Vec<String> = waits
-            .map(|(process, _)| {
-                let who = Who::of(process);
-                let wait = data.spent(who, gpu).wait * 100.0;
-                format!("{} {} {wait:.0}%", data.letter(who), process.name())
-            })
-            .collect();
+        let waits: Vec<&ProcessSample> = waits.map(|(process, _)| process).collect();
         let more = match waits.len() {
             0 => continue,
             1..=4 => String::new(),
             n => format!(" and {} more", n - 4),
         };
+        let told = waits.iter().take(4).map(|process| {
+            let who = Who::of(process);
+            let wait = data.spent(who, gpu).wait * 100.0;
+            format!("{} {} {wait:.0}%", data.letter(who), process.name())
+        });
         found.push(Finding {
             who: None,
             gpu: Some(gpu),
             sentence: format!(
                 "GPU{gpu} has more to do than it can: {}{more} of their time wait",
-                waits[..waits.len().min(4)].join(", ")
+                told.collect::<Vec<_>>().join(", ")
             ),
             remedy: Remedy::advice("move one to another GPU"),
         });
