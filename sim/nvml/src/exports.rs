@@ -111,16 +111,20 @@ exports! {
     fn nvmlDeviceGetCurrentClocksEventReasons(device: Handle, reasons: Out<u64>) = sensors::clocks_event_reasons;
     fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, reasons: Out<u64>) = sensors::clocks_event_reasons;
     fn nvmlDeviceGetPerformanceState(device: Handle, state: Out<u32>) = sensors::performance_state;
+    fn nvmlDeviceGetCurrPcieLinkGeneration(device: Handle, generation: Out<u32>) = sensors::pcie_generation;
+    fn nvmlDeviceGetCurrPcieLinkWidth(device: Handle, lanes: Out<u32>) = sensors::pcie_width;
+    fn nvmlDeviceGetMaxPcieLinkGeneration(device: Handle, generation: Out<u32>) = sensors::max_pcie_generation;
+    fn nvmlDeviceGetMaxPcieLinkWidth(device: Handle, lanes: Out<u32>) = sensors::pcie_width;
+    fn nvmlDeviceGetPcieThroughput(device: Handle, counter: u32, kilobytes: Out<u32>) = sensors::pcie_throughput;
     fn nvmlDeviceGetPersistenceMode(device: Handle, on: Out<u32>) = sensors::persistence;
     fn nvmlDeviceGetComputeMode(device: Handle, mode: Out<u32>) = sensors::compute_mode;
 }
 
 not_supported! {
-    nvmlDeviceGetBrand nvmlDeviceGetCurrPcieLinkGeneration
-    nvmlDeviceGetCurrPcieLinkWidth
+    nvmlDeviceGetBrand
     nvmlDeviceGetDisplayActive nvmlDeviceGetDisplayMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2 nvmlDeviceGetEccMode nvmlDeviceGetFanSpeedRPM
-    nvmlDeviceGetFieldValues nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth
-    nvmlDeviceGetMemoryBusWidth nvmlDeviceGetNumGpuCores nvmlDeviceGetPcieThroughput
+    nvmlDeviceGetFieldValues
+    nvmlDeviceGetMemoryBusWidth nvmlDeviceGetNumGpuCores
     nvmlDeviceGetProcessesUtilizationInfo nvmlDeviceGetSamples nvmlDeviceGetSerial
     nvmlDeviceGetTemperatureThreshold  nvmlDeviceGetTotalEccErrors nvmlDeviceGetTotalEnergyConsumption
     nvmlDeviceGetVbiosVersion

@@ -3,25 +3,44 @@
 //! A process writes the number it has in its own pid namespace into the world. A process that looks from
 //! outside finds it by that number, the last of its `NSpid`, and by its start time.
 
+use std::collections::HashMap;
 use std::fs;
+use std::sync::{Mutex, PoisonError};
+
+/// Those that were found: a pid with its start time is one process for ever. A monitor asks for each process of each device
+/// several times a second.
+static FOUND: Mutex<Option<HashMap<(u32, u64), u32>>> = Mutex::new(None);
+/// More than a world has at once.
+const MOST: usize = 4096;
 
 /// The number here of the process that calls itself `pid`; that number itself if it is not to be found.
 pub(crate) fn host_pid(pid: u32, start_time: u64) -> u32 {
-    if start_time_of(pid) == Some(start_time) {
-        return pid;
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = found.get_or_insert_default();
+    if let Some(known) = found.get(&(pid, start_time)) {
+        return *known;
     }
-    let Ok(processes) = fs::read_dir("/proc") else {
+    let Some(number) = look_up(pid, start_time) else {
         return pid;
     };
+    if found.len() >= MOST {
+        found.clear();
+    }
+    found.insert((pid, start_time), number);
+    number
+}
+
+fn look_up(pid: u32, start_time: u64) -> Option<u32> {
+    if start_time_of(pid) == Some(start_time) {
+        return Some(pid);
+    }
+    let processes = fs::read_dir("/proc").ok()?;
     let numbers = processes
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    numbers
-        .into_iter()
-        .find(|&number| {
-            start_time_of(number) == Some(start_time) && innermost_pid(number) == Some(pid)
-        })
-        .unwrap_or(pid)
+    numbers.into_iter().find(|&number| {
+        start_time_of(number) == Some(start_time) && innermost_pid(number) == Some(pid)
+    })
 }
 
 /// In clock ticks since boot: field 22, counted after the name, which may hold anything.

@@ -115,6 +115,35 @@ pub(crate) fn performance_state(device: Handle, state: Out<u32>) -> NvmlReturn {
     state.set(if load(device)? > 0 { 0 } else { 8 })
 }
 
+const PCIE_GENERATION: u32 = 5;
+/// What goes over the bus in a second at full load: sent by the device, received by it.
+const PCIE_KB: [u32; 2] = [2_000_000, 6_000_000];
+
+/// At rest the link runs at its slowest, as a real one does.
+pub(crate) fn pcie_generation(device: Handle, generation: Out<u32>) -> NvmlReturn {
+    generation.set(if load(device)? > 0 {
+        PCIE_GENERATION
+    } else {
+        1
+    })
+}
+
+pub(crate) fn max_pcie_generation(device: Handle, generation: Out<u32>) -> NvmlReturn {
+    Board::of(device)?.whole_gpu()?;
+    generation.set(PCIE_GENERATION)
+}
+
+pub(crate) fn pcie_width(device: Handle, lanes: Out<u32>) -> NvmlReturn {
+    Board::of(device)?.whole_gpu()?;
+    lanes.set(16)
+}
+
+/// What is sent (0) and received (1) in a second, made up from the load as the rest.
+pub(crate) fn pcie_throughput(device: Handle, counter: u32, kilobytes: Out<u32>) -> NvmlReturn {
+    let most = PCIE_KB.get(counter as usize).ok_or(INVALID_ARGUMENT)?;
+    kilobytes.set(most / 100 * load(device)?)
+}
+
 pub(crate) fn persistence(device: Handle, on: Out<u32>) -> NvmlReturn {
     Board::of(device)?.whole_gpu()?;
     on.set(1)
