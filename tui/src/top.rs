@@ -163,17 +163,21 @@ fn work(options: &Options) -> Result<ExitCode> {
         .color
         .or(config.color.map(When::from))
         .unwrap_or_default();
-    let look = Look {
-        palette: Palette::of_this_terminal(
-            when,
-            options.ascii || config.ascii,
-            config
-                .background
-                .map(|background| background == Background::Light),
-        )
-        .with_theme(options.theme.unwrap_or(config.colours)),
-        zone: TimeZone::system(),
+    let palette = Palette::of_this_terminal(
+        when,
+        options.ascii || config.ascii,
+        config
+            .background
+            .map(|background| background == Background::Light),
+    )
+    .with_theme(config.colours)
+    .with_own(&config.colors);
+    let palette = match options.theme {
+        Some(theme) => palette.with_theme(theme),
+        None => palette,
     };
+    let zone = TimeZone::system();
+    let look = Look { palette, zone };
     if !options.hosts.is_empty() {
         return many(options, delay, &look, state.choices.read_only);
     }
@@ -411,8 +415,12 @@ impl Hands {
             return;
         };
         while let Ok(news) = news.try_recv() {
-            if let News::Note(sentence) | News::Warning(sentence) = news {
-                say(&sentence);
+            match news {
+                News::Note(sentence) | News::Warning(sentence) => say(&sentence),
+                News::Remedied(sentence) => {
+                    say(&format!("{sentence}; gpushare undo takes it back"))
+                }
+                _ => {}
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::top::once::Document;
 use crate::top::options::Options;
 use crate::top::rules;
 use crate::top::state::alerts::RULES;
+use crate::top::theme::OWN_SETTINGS;
 use crate::workload::demo::report as demo;
 use crate::workload::experiment::document as experiment;
 use shm_layout::text::PathText as _;
@@ -209,6 +210,10 @@ fn top_page() -> Result<String, Failure> {
         ".SH SETTINGS\nIn ~/.config/gpushare/top.toml, one per line. The command line takes precedence.\n",
     );
     text.push_str(&settings(&SETTINGS));
+    text.push_str(
+        ".SS Own colours\nBelow [colors], in the place of those of the theme. A terminal of sixteen colours keeps its own.\n",
+    );
+    text.push_str(&settings(&OWN_SETTINGS));
     text.push_str(
         ".SS Rules that act\nEach begins with [[alert]]. The screen shows a rule that holds as an alert (RULE); -b acts on it too, without bells and notifications. Recordings and --once make no rule act. Edits and programs are written to the audit log; u in the dashboard and gpushare undo take a rule's edit back, and then the rule makes no more of them.\n",
     );

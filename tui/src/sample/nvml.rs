@@ -38,6 +38,8 @@ object! {
         pstate: Option<u8>, "Performance state, 0 is fastest.";
         pcie_generation: Option<u32>, "Generation of its PCIe link as it runs now; an idle link runs slower.";
         pcie_width: Option<u32>, "Lanes of that link in use.";
+        pcie_sent_bytes_per_s: Option<u64>, "Bytes that it sends over PCIe in a second.";
+        pcie_received_bytes_per_s: Option<u64>, "Bytes that it receives over PCIe in a second.";
         nvlinks: Option<u32>, "NVLinks that are up; null where it has none.";
         slowed_by: Option<Slowdown>, "What keeps the clocks low: nothing, power_cap, heat, power_brake or hardware." => State;
     }

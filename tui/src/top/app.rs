@@ -10,7 +10,7 @@ mod news;
 mod questions;
 mod trace;
 
-pub use mouse::{click, scroll};
+pub use mouse::{click, let_go, pull, scroll};
 pub use news::{news, over, tell, warn, wound};
 
 use super::keys::Action;
@@ -79,11 +79,11 @@ pub fn paste(state: &mut State, text: &str) {
                 commands.input.handle_event(&key);
             }
         }
-        _ => say(
-            state,
-            "pasted text is taken in fields only; / opens the filter",
-            true,
-        ),
+        _ => {
+            let filter = state.choices.keymap.key_of(Action::Filter);
+            let text = format!("pasted text is taken in fields only; {filter} opens the filter");
+            say(state, &text, true);
+        }
     }
 }
 
@@ -141,7 +141,11 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
 fn unknown(state: &mut State, key: KeyEvent) {
     if let KeyCode::Char(letter) = key.code {
         let letter = letter.escape_debug();
-        let text = format!("{letter} does nothing here; : searches what one can do, ? lists all");
+        let key = |action| state.choices.keymap.key_of(action);
+        let (search, list) = (key(Action::Commands), key(Action::Help));
+        let text = format!(
+            "{letter} does nothing here; {search} searches what one can do, {list} lists all"
+        );
         say(state, &text, false);
     }
 }
@@ -285,9 +289,16 @@ fn subject(state: &mut State) -> Option<(Who, usize)> {
     match state.subject() {
         Subject::This(who, gpu) => return Some((who, gpu)),
         Subject::Hidden(who) => {
+            let key = |action| state.choices.keymap.key_of(action);
             let why = match state.choices.filter.is_empty() {
-                true => "it is not in this list; Down selects one that is",
-                false => "the filter hides it; Esc clears the filter",
+                true => format!(
+                    "it is not in this list; {} selects one that is",
+                    key(Action::Move(1))
+                ),
+                false => format!(
+                    "the filter hides it; {} clears the filter",
+                    key(Action::Back)
+                ),
             };
             let text = format!("{} is selected, but {why}", state.data().title(who));
             say(state, &text, true);
@@ -331,8 +342,10 @@ fn subjects(state: &mut State) -> Vec<(Who, usize)> {
         }
     }
     if found.is_empty() {
-        let text = "none of the marked processes is in this list; Esc takes the marks away";
-        say(state, text, true);
+        let back = state.choices.keymap.key_of(Action::Back);
+        let text =
+            format!("none of the marked processes is in this list; {back} takes the marks away");
+        say(state, &text, true);
     }
     found
 }

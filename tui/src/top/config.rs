@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::keys::{Action, KEYS, Keymap};
 use super::palette::When;
 use super::rules::{self, Rule, Wrong};
-use super::theme::{self, Theme};
+use super::theme::{self, Own, Theme};
 use shm_layout::text::PathText as _;
 
 use crate::sample::columns;
@@ -70,6 +70,8 @@ pub struct Config {
     pub fields: Option<String>,
     /// Record the last hour, unless false.
     pub ring: Option<bool>,
+    /// Colours in the place of those of the theme.
+    pub colors: Own,
     /// Keys by the name of what they do.
     keys: BTreeMap<Spanned<String>, Spanned<Chosen>>,
     /// Rules as they are written.
@@ -148,6 +150,12 @@ impl Config {
         if let Some(theme) = &config.theme {
             config.colours = theme::find(theme.as_ref()).map_err(|why| (theme.span(), why))?;
         }
+        if let (Some(theme), false) = (&config.theme, config.colors.is_empty())
+            && config.colours.is_some_and(|theme| theme.mono)
+        {
+            let why = "mono has no colours, so what stands below [colors] would not be seen";
+            return Err((theme.span(), why.to_owned()));
+        }
         for (name, chosen) in &config.keys {
             let written = match chosen.as_ref() {
                 Chosen::One(key) => std::slice::from_ref(key),
@@ -218,6 +226,17 @@ pub fn print(named: Option<&Path>) -> Result<String> {
             None => format!("\n# {about}\n# {name} = {example}\n"),
         };
     }
+    out += "\n# Colours in the place of those of the theme, as \"#rrggbb\"\n[colors]\n";
+    let mut colors = match set.remove("colors") {
+        Some(toml::Value::Table(colors)) => colors,
+        _ => toml::Table::new(),
+    };
+    for (name, example, about) in theme::OWN_SETTINGS {
+        out += &match colors.remove(name) {
+            Some(value) => format!("{name} = {value}  # {about}\n"),
+            None => format!("# {name} = {example}  # {about}\n"),
+        };
+    }
     out +=
         "\n# The keys by what they do: quota = \"Q\", or several: quit = [\"q\", \"^x\"]\n[keys]\n";
     let mut keys = match set.remove("keys") {
@@ -277,7 +296,7 @@ mod tests {
     #[test]
     fn the_manual_has_every_setting_and_no_other() {
         let names = SETTINGS.map(|(name, ..)| name);
-        let tables = ["keys", "alert"];
+        let tables = ["colors", "keys", "alert"];
         assert_eq!(known("nonsense = 1\n"), [&names[..], &tables].concat());
         assert_eq!(
             known("[[alert]]\nnonsense = 1\n"),
@@ -348,7 +367,7 @@ mod tests {
 
     #[test]
     fn printed_settings_mean_the_same_as_those_that_were_read() {
-        let text = "delay = 0.5\ntheme = \"nord\"\n[keys]\nquit = [\"Q\", \"^x\"]\n[[alert]]\nname = \"r\"\nwhen = \"wait > 80%\"\nbell = true\n";
+        let text = "delay = 0.5\ntheme = \"nord\"\n[colors]\nbad = \"#ff0000\"\n[keys]\nquit = [\"Q\", \"^x\"]\n[[alert]]\nname = \"r\"\nwhen = \"wait > 80%\"\nbell = true\n";
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let printed = print(Some(file.path())).unwrap();
@@ -358,6 +377,8 @@ mod tests {
             (Some(0.5), "r")
         );
         assert_eq!(again.colours.map(|theme| theme.name), Some("nord"));
+        let once = read(text).unwrap();
+        assert!(again.colors == once.colors && !again.colors.is_empty());
         for (name, ..) in SETTINGS {
             assert!(printed.contains(&format!("{name} = ")), "{name}");
         }
@@ -397,6 +418,8 @@ mod tests {
     fn a_wrong_theme_or_key_is_said_with_its_line() {
         let error = |text: &str| read(text).unwrap_err().to_string();
         assert!(error("\ntheme = \"monokai\"").contains("line 2: there is no theme \"monokai\""));
+        assert!(error("[colors]\nbad = \"red\"").contains("line 2: \"red\" is no colour"));
+        assert!(error("theme = \"mono\"\n[colors]\nbad = \"#ff0000\"").contains("line 1: mono"));
         assert!(error("[keys]\nfly = \"x\"").contains("line 2: there is no action \"fly\""));
         assert!(error("[keys]\nquit = \"e\"").contains("line 2: e means"));
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::sample::{EditLine, Holding, ProcessSample, Sample, Who};
+use crate::sample::{EditLine, Histogram, Holding, ProcessSample, Sample, Who, quantile};
 use advice::Standing;
 use alert::Alert;
 use blame::{Blame, Waits};
@@ -219,6 +219,17 @@ impl Data {
             *rate += (now - *rate) * (1.0 - (-seconds / 2.0).exp());
             (*time, *count) = (sample.time_ns, device.handoffs);
         }
+    }
+
+    /// The 99th percentile of the waits of all processes on a device, as far as the buckets tell.
+    pub fn wait_p99_ns(&self, gpu: usize) -> Option<u64> {
+        let mut all = Histogram::default();
+        for (_, holding) in self.sample.holdings(gpu) {
+            for (sum, count) in all.iter_mut().zip(&holding.lock.wait_hist) {
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        quantile(&all, 0.99)
     }
 
     /// How often a device's lock changes hands, in a second.

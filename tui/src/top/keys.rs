@@ -325,7 +325,9 @@ impl Keymap {
         if let Some((.., action)) = chosen {
             return Some(*action);
         }
-        action(event, place).filter(|action| !self.is_moved(*action))
+        // ^C ends it whatever else does, for this is what one tries when nothing else is known.
+        let stays = |action: Action| action == Action::Quit && control;
+        action(event, place).filter(|action| stays(*action) || !self.is_moved(*action))
     }
 
     /// What to print on a key.
@@ -339,6 +341,13 @@ impl Keymap {
             true => key.shown.to_owned(),
             false => chosen.join(" "),
         }
+    }
+
+    /// What to print for what is done by a key, the first of its keys.
+    pub fn key_of(&self, action: Action) -> String {
+        let key = KEYS.iter().find(|key| key.action == action);
+        let shown = key.map_or_else(String::new, |key| self.shown(key));
+        shown.split(' ').next().unwrap_or_default().to_owned()
     }
 
     /// What to print for the action that a letter of the table stands for.
@@ -418,6 +427,9 @@ mod tests {
         assert_eq!(press(K::Char('Q')), Some(A::Quota));
         assert_eq!(press(K::Char('e')), None, "it has moved");
         assert_eq!(press(K::Char('p')), Some(A::Policy), "others stay");
+        assert_eq!(press(K::Char('q')), None);
+        let control_c = KeyEvent::new(K::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(keys.action(control_c, Place::Main), Some(A::Quit));
         let control = KeyEvent::new(K::Char('x'), KeyModifiers::CONTROL);
         assert_eq!(keys.action(control, Place::Detail), Some(A::Quit));
         assert_eq!(

@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 
 use super::data::alert::Alert;
 use super::data::blame::{Pair, Waits};
+use super::data::history::Efficiency;
 use super::options::Format;
 use super::state::State;
 use crate::sample::columns::{COLUMNS, Column, Value};
@@ -58,12 +59,22 @@ object! {
         ledger_bytes: u64 = sample.ledger_bytes(gpu), "Memory in use by gpushare's count.";
         limit_bytes: Option<u64> = device.limit, "What all processes together may hold; null for no limit.";
         ..figures: nvml::Figures = device.nvml;
-        lock: DeviceLock = DeviceLock::of(state, sample, device, &state.data().waits(gpu, false)), "Its lock.";
+        time: Time = Time::of(time(state, gpu)), "What became of its last 20 s.";
+        lock: DeviceLock = DeviceLock::of(state, gpu, sample, device, &state.data().waits(gpu, false)), "Its lock.";
     }
 }
 
 object! {
-    DeviceLock(state: &State, sample: &Sample, device: &DeviceSample, waits: &Waits) {
+    Time(shares: Option<Efficiency>) {
+        busy_held_percent: Option<f64> = shares.map(|s| percent(s.used)), "Share in which a kernel ran and the lock was held. These are null in a first look and without NVML.";
+        held_idle_percent: Option<f64> = shares.map(|s| percent(s.wasted)), "Share in which the lock was held and nothing ran.";
+        busy_beside_percent: Option<f64> = shares.map(|s| percent(s.beside)), "Share in which a kernel ran without the lock.";
+        free_percent: Option<f64> = shares.map(|s| percent(s.idle)), "Share in which neither was so.";
+    }
+}
+
+object! {
+    DeviceLock(state: &State, gpu: usize, sample: &Sample, device: &DeviceSample, waits: &Waits) {
         policy: String = device.policy.0.to_string(), "When a holder must yield, and who is next." => Info;
         policy_source: &'static str = device.policy.1.word(), "Who set the policy." => Info;
         holder_pid: Option<u32> = owner(sample, device).map(|p| p.shown_pid()), "Who holds it." => Silent;
@@ -73,6 +84,7 @@ object! {
         last_handoff_ns: Option<u64> = Some(device.last_handoff_ns).filter(|ns| *ns > 0), "From the last release to its waiter running." => Silent;
         handoff_p50_us: Option<f64> = quantile_us(&device.handoff_hist, 0.50), "The median of these times." => Silent;
         handoff_p99_us: Option<f64> = quantile_us(&device.handoff_hist, 0.99), "Their 99th percentile." => Silent;
+        wait_p99_us: Option<f64> = state.data().wait_p99_ns(gpu).map(|ns| ns as f64 / 1e3), "The 99th percentile of the waits of all processes there, since they began." => Silent;
         takeovers: u64 = device.takeovers, "Times it was taken over from a holder that had died." => Counter;
         forced: u64 = device.forced, "Times it was taken from a holder that did not yield." => Counter;
         waits: Vec<Wait> = waits.pairs().into_iter().map(|pair| Wait::of(state, pair)).collect(), "Waits and blockers since the processes began, longest first." => Silent;
@@ -119,6 +131,16 @@ fn json(out: &mut impl Write, state: &State, only: Option<usize>) -> Result<()> 
     let document = Document::of(state, only, &state.data().sample);
     serde_json::to_writer(Plain::json(&mut *out), &document)?;
     Ok(writeln!(out)?)
+}
+
+/// What became of a device's time; one look does not tell.
+fn time(state: &State, gpu: usize) -> Option<Efficiency> {
+    let data = state.data();
+    data.efficiency(gpu).filter(|_| data.samples() > 1)
+}
+
+fn percent(share: f32) -> f64 {
+    (f64::from(share) * 1000.0).round() / 10.0
 }
 
 fn devices(state: &State, only: Option<usize>) -> Vec<Device<'_>> {

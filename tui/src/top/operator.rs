@@ -63,6 +63,8 @@ pub enum News {
     },
     /// It is done, in a sentence.
     Done(String),
+    /// A rule of the settings has made an edit, in a sentence.
+    Remedied(String),
     /// Something good to know.
     Note(String),
     /// Something to know beside what was done.
@@ -154,7 +156,7 @@ fn work(dir: &PathBuf, task: Task, news: &UnboundedSender<News>) {
                 Ok(applied) => {
                     let (old, new) = (summary(&applied.old), summary(&applied.new));
                     let change = from_to(Some(&old), &new, "to");
-                    News::Note(format!("rule {rule}: {target}: {change}; u undoes it"))
+                    News::Remedied(format!("rule {rule}: {target}: {change}"))
                 }
                 Err(failure) => {
                     News::Warning(format!("rule {rule}: its remedy is not made: {failure}"))

@@ -8,7 +8,7 @@ use std::env;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::border;
 
-use super::theme::{Rgb, Theme, nearest};
+use super::theme::{self, Own, Rgb, Theme, nearest};
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -64,6 +64,8 @@ pub struct Palette {
     depth: Depth,
     light: bool,
     theme: Option<Theme>,
+    /// The colours of the settings.
+    own: Option<Theme>,
     /// The characters.
     pub glyphs: &'static Glyphs,
 }
@@ -207,6 +209,7 @@ impl Palette {
             depth,
             light,
             theme: None,
+            own: None,
             glyphs: if ascii { &ASCII } else { &UNICODE },
         }
     }
@@ -231,6 +234,28 @@ impl Palette {
         self
     }
 
+    /// The same in the colours that a person chose, in the place of those of its theme.
+    pub fn with_own(mut self, own: &Own) -> Self {
+        if !own.is_empty() {
+            let base = self.theme.unwrap_or_else(|| usual(self.light));
+            self.own = Some(own.over(base));
+            self.theme = self.own;
+        }
+        self
+    }
+
+    /// The same in the colours of the next theme.
+    pub fn with_next_theme(self) -> Self {
+        let mut all: Vec<Option<Theme>> = theme::names()
+            .into_iter()
+            .map(|name| theme::find(name).unwrap_or(None))
+            .collect();
+        all.extend(self.own.map(Some));
+        let now = all.iter().position(|one| *one == self.theme);
+        let next = all[(now.unwrap_or(0) + 1) % all.len()];
+        self.with_theme(next)
+    }
+
     /// The same for a picture, which has all colours.
     pub fn in_full_colour(&self) -> Self {
         let depth = Depth::True;
@@ -243,7 +268,7 @@ impl Palette {
 
     /// Its name.
     pub fn theme(&self) -> &'static str {
-        self.theme.map_or(super::theme::DEFAULT, |theme| theme.name)
+        self.theme.map_or(theme::DEFAULT, |theme| theme.name)
     }
 
     /// The theme, where it has something to say.
@@ -337,6 +362,25 @@ impl Palette {
     }
 }
 
+/// The terminal's own colours as a theme, for what is not chosen.
+fn usual(light: bool) -> Theme {
+    let hues = if light { LIGHT } else { DARK };
+    Theme {
+        name: theme::DEFAULT,
+        about: "",
+        text: None,
+        dim: None,
+        border: None,
+        title: None,
+        key: hues[4],
+        good: hues[2],
+        warn: hues[5],
+        bad: hues[6],
+        hues,
+        mono: false,
+    }
+}
+
 fn depth(when: When, no_color: &str, term: &str, colorterm: &str) -> Depth {
     let found = match () {
         () if colorterm == "truecolor" || colorterm == "24bit" => Depth::True,
@@ -382,6 +426,21 @@ mod tests {
         assert!(is_light("0;15"));
         assert!(!is_light("15;0"));
         assert!(!is_light(""));
+    }
+
+    #[test]
+    fn one_comes_back_to_own_colours_through_all_themes() {
+        let own: Own = toml::from_str("good = \"#010203\"").unwrap();
+        let mut palette = Palette::new(Depth::True, false, false).with_own(&own);
+        assert_eq!(palette.style(Role::Good).fg, Some(Color::Rgb(1, 2, 3)));
+        assert_eq!(palette.theme(), theme::OWN);
+        let mut seen = Vec::new();
+        for _ in 0..=theme::names().len() {
+            palette = palette.with_next_theme();
+            seen.push(palette.theme());
+        }
+        assert_eq!(seen[..seen.len() - 1], theme::names());
+        assert_eq!(seen.last(), Some(&theme::OWN));
     }
 
     #[test]

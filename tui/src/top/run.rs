@@ -18,7 +18,7 @@ use super::film;
 use super::operator::{News, Operator, Task};
 use super::rules::act::Actor;
 use super::seek::{self, Found};
-use super::state::State;
+use super::state::{Pulled, State};
 use super::terminal::{self, hangup};
 use super::theme;
 use super::view::{self, Look};
@@ -129,6 +129,11 @@ enum Woken {
     GoOn,
     End(u8),
     Frame,
+}
+
+fn screen() -> Rect {
+    let (width, height) = crossterm::terminal::size().unwrap_or_default();
+    Rect::new(0, 0, width, height)
 }
 
 impl Dashboard {
@@ -360,20 +365,13 @@ impl Dashboard {
     }
 
     fn next_theme(&mut self) {
-        let names = theme::names();
-        let now = names
-            .iter()
-            .position(|name| *name == self.look.palette.theme());
-        let next = names[(now.unwrap_or(0) + 1) % names.len()];
-        self.look.palette = self
-            .look
-            .palette
-            .clone()
-            .with_theme(theme::find(next).unwrap_or(None));
-        app::tell(
-            &mut self.state,
-            &format!("theme {next}; theme = \"{next}\" in the settings keeps it"),
-        );
+        self.look.palette = self.look.palette.clone().with_next_theme();
+        let next = self.look.palette.theme();
+        let text = match next == theme::OWN {
+            true => "theme own: the colours of the settings".to_owned(),
+            false => format!("theme {next}; theme = \"{next}\" in the settings keeps it"),
+        };
+        app::tell(&mut self.state, &text);
     }
 
     fn event(&mut self, event: Event, operator: &Operator) -> Next {
@@ -385,10 +383,26 @@ impl Dashboard {
             }
             Event::Mouse(mouse) => match mouse.kind {
                 MouseEventKind::Down(MouseButton::Left) => {
-                    let (width, height) = crossterm::terminal::size().unwrap_or_default();
-                    let area = Rect::new(0, 0, width, height);
-                    let hit = view::hit(area, &self.state, mouse.column, mouse.row);
-                    hit.map_or(Next::Continue, |hit| app::click(&mut self.state, hit))
+                    let hit = view::hit(screen(), &self.state, mouse.column, mouse.row);
+                    self.state.choices.grip = match self.state.overlay {
+                        None => view::grip(screen(), &self.state, mouse.column, mouse.row),
+                        Some(_) => None,
+                    };
+                    match (hit, self.state.choices.grip) {
+                        (_, Some(_)) | (None, None) => Next::Continue,
+                        (Some(hit), None) => app::click(&mut self.state, hit),
+                    }
+                }
+                MouseEventKind::Drag(MouseButton::Left) => match self.pulled(mouse.column) {
+                    None => return Next::Continue,
+                    pulled => {
+                        app::pull(&mut self.state, pulled);
+                        Next::Continue
+                    }
+                },
+                MouseEventKind::Up(MouseButton::Left) => {
+                    let pulled = self.pulled(mouse.column);
+                    app::let_go(&mut self.state, pulled)
                 }
                 MouseEventKind::ScrollDown => app::scroll(&mut self.state, 1),
                 MouseEventKind::ScrollUp => app::scroll(&mut self.state, -1),
@@ -404,6 +418,12 @@ impl Dashboard {
             }
             other => other,
         }
+    }
+
+    /// Where what the mouse holds would be if it was let go in this column.
+    fn pulled(&self, column: u16) -> Option<Pulled> {
+        let grip = self.state.choices.grip?;
+        view::pulled(screen(), &self.state, grip, column)
     }
 
     fn hand_over(&mut self, operator: &Operator, task: Task) {

@@ -240,6 +240,24 @@ pub enum Hit {
     Alert(usize),
 }
 
+/// What the mouse holds while its button is pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grip {
+    /// The mark of a process's quota below the bar of a device's memory.
+    Quota(Who, usize),
+    /// The time line of the lanes, at this column of the screen.
+    Time(u16),
+}
+
+/// Where the mouse has pulled it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulled {
+    /// So much the quota would be.
+    Quota(Who, usize, u64),
+    /// So far the picture would go on, or back, in nanoseconds.
+    Time(i64),
+}
+
 /// A process on a device.
 pub type Place = (Who, usize);
 

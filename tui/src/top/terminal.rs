@@ -28,9 +28,10 @@ use out::{Drain, Out};
 /// So long the terminal may take to read what gives it back; one that does not read at all must not keep us.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Buttons and the wheel, told in numbers of any size; not each movement, which would wake us all the time.
-const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
-const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
+/// Buttons, the wheel, and movements while a button is held, told in numbers of any size; not each movement, which would
+/// wake us all the time.
+const MOUSE_ON: &str = "\x1b[?1002h\x1b[?1006h";
+const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1002l";
 
 /// Whether the terminal is ours now. A process has one terminal, and the panic hook must find it.
 static TAKEN: AtomicBool = AtomicBool::new(false);

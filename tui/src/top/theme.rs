@@ -1,5 +1,7 @@
 //! Themes: colours for roles and for processes, each known to users of other monitors. The ground is the terminal's own.
 
+use serde::Deserialize;
+
 /// A colour: red, green, blue.
 pub type Rgb = (u8, u8, u8);
 
@@ -71,6 +73,90 @@ themes! {
     "colour-blind"    "hues that red-green and blue-yellow blind eyes tell apart (Okabe and Ito)"
                                                                 0xe8e8e8 0xa0a0a0 0x808080 0xffffff 0x56b4e9 0x56b4e9 0xf0e442 0xe68a00 [0x3f9bdb 0xe69f00 0x00b386 0xd994bd 0x56b4e9 0xf0e442 0xe8743b 0xdddddd];
     "high-contrast"   "bright on black"                         0xffffff 0xdddddd 0xffffff 0xffffff 0x00ffff 0x00ff00 0xffff00 0xff6060 [0x66b3ff 0xffa040 0x00ff00 0xff80ff 0x00ffff 0xffff00 0xff6060 0xffffff];
+}
+
+/// The name of the colours that a person chose.
+pub const OWN: &str = "own";
+
+/// Colours that a person chose, in the place of those of a theme.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Own {
+    text: Option<Hex>,
+    dim: Option<Hex>,
+    border: Option<Hex>,
+    title: Option<Hex>,
+    key: Option<Hex>,
+    good: Option<Hex>,
+    warn: Option<Hex>,
+    bad: Option<Hex>,
+    processes: Vec<Hex>,
+}
+
+/// What may stand below `[colors]`, each with an example. A test holds it against [`Own`].
+pub const OWN_SETTINGS: [(&str, &str, &str); 9] = [
+    ("text", "\"#e0e0e0\"", "text"),
+    ("dim", "\"#909090\"", "what matters less"),
+    ("border", "\"#606060\"", "frames"),
+    ("title", "\"#ffffff\"", "headings"),
+    ("key", "\"#48cad0\"", "keys"),
+    ("good", "\"#62cd74\"", "what is well"),
+    ("warn", "\"#e4c848\"", "what to look at"),
+    ("bad", "\"#f56964\"", "what is wrong"),
+    (
+        "processes",
+        "[\"#569cff\", \"#ff9e4a\"]",
+        "processes, one to eight colours in turn",
+    ),
+];
+
+/// A colour as it is written, `#rrggbb`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Hex(Rgb);
+
+impl TryFrom<String> for Hex {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let hex = text.strip_prefix('#').filter(|hex| hex.len() == 6);
+        let hex = hex.filter(|hex| hex.chars().all(|digit| digit.is_ascii_hexdigit()));
+        let number = hex.and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        let number =
+            number.ok_or_else(|| format!("\"{text}\" is no colour; write it as \"#ff8000\""))?;
+        Ok(Self(rgb(number)))
+    }
+}
+
+impl Own {
+    /// Whether nothing was chosen.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A theme in these colours; those that were not chosen are of `base`.
+    pub fn over(&self, base: Theme) -> Theme {
+        let or = |own: Option<Hex>, base: Rgb| own.map_or(base, |hex| hex.0);
+        let some = |own: Option<Hex>, base: Option<Rgb>| own.map(|hex| hex.0).or(base);
+        let hue = |at: usize| match self.processes.len() {
+            0 => base.hues[at],
+            count => self.processes[at % count].0,
+        };
+        Theme {
+            name: OWN,
+            about: "the colours of the settings",
+            text: some(self.text, base.text),
+            dim: some(self.dim, base.dim),
+            border: some(self.border, base.border),
+            title: some(self.title, base.title),
+            key: or(self.key, base.key),
+            good: or(self.good, base.good),
+            warn: or(self.warn, base.warn),
+            bad: or(self.bad, base.bad),
+            hues: std::array::from_fn(hue),
+            mono: false,
+        }
+    }
 }
 
 /// The name of the terminal's own colours.
@@ -166,6 +252,25 @@ mod tests {
             hues.sort_unstable();
             hues.dedup();
             assert_eq!(hues.len(), 8, "{}", theme.name);
+        }
+    }
+
+    #[test]
+    fn own_colours_take_the_place_of_those_of_a_theme() {
+        let own = |text: &str| toml::from_str::<Own>(text).map_err(|error| error.to_string());
+        let nord = find("nord").unwrap().unwrap();
+        let mine = own("bad = \"#ff0001\"\nprocesses = [\"#010203\", \"#040506\"]").unwrap();
+        let mine = mine.over(nord);
+        assert_eq!((mine.bad, mine.good), ((255, 0, 1), nord.good));
+        assert_eq!((mine.hues[2], mine.hues[7]), ((1, 2, 3), (4, 5, 6)));
+        assert!(own("").unwrap().is_empty());
+        for wrong in ["bad = \"red\"", "bad = \"#ff00\"", "bad = \"#ff00zz\""] {
+            assert!(own(wrong).unwrap_err().contains("is no colour"), "{wrong}");
+        }
+        let error = own("nonsense = 1").unwrap_err();
+        for (name, example, _) in OWN_SETTINGS {
+            assert!(error.contains(&format!("`{name}`")), "{error}");
+            own(&format!("{name} = {example}")).unwrap();
         }
     }
 

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use super::keys::Keymap;
 use super::overlay::Overlay;
 use super::palette::{Palette, Role};
-use super::state::{Hit, Screen, State};
+use super::state::{Grip, Hit, Pulled, Screen, State};
 
 mod about;
 mod alerts;
@@ -83,6 +83,16 @@ pub fn draw_into(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
 /// What the main screen of this size shows at a place.
 pub fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
     hit::at(area, state, x, y)
+}
+
+/// What the mouse gets hold of at a place.
+pub fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
+    hit::grip(area, state, x, y)
+}
+
+/// Where it has pulled that, once it is in this column.
+pub fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
+    hit::pulled(area, state, grip, x)
 }
 
 /// Text broken between words into lines of this width.

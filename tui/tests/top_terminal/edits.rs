@@ -149,5 +149,32 @@ fn the_wheel_and_a_click_reach_it_and_the_mouse_is_given_back() {
     // Anything but yes means no; then it is the key again.
     session.press("qq");
     assert_eq!(session.end().code(), Some(0));
-    assert!(session.count("\x1b[?1000l") > 0);
+    assert!(session.count("\x1b[?1002l") > 0);
+}
+
+#[test]
+fn a_rule_rings_the_bell_and_asks_for_a_notification_as_the_terminal_knows_it() {
+    const RULE: &str = "[[alert]]\nname = \"held\"\nwhen = \"used > 1M\"\nfor = \"0s\"\nbell = true\nnotify = true\n";
+    let world = World::new();
+    let settings = world.dir().join("top.toml");
+    std::fs::write(&settings, RULE).unwrap();
+    let actor = world.actor("trainer");
+    let entry = actor.enter(0);
+    assert!(actor.takes(entry, 64 * MIB));
+    for (term, asked) in [
+        ("xterm-256color", "\x1b]9;gpushare: "),
+        ("foot", "\x1b]777;notify;gpushare;"),
+    ] {
+        let environment = [("TERM", term), ("TMUX", ""), ("VTE_VERSION", "")];
+        let settings = settings.to_str().unwrap();
+        let mut session = Session::start(world.dir(), &["--config", settings], &environment);
+        session.wait_for(asked);
+        let seen = session.seen();
+        let (before, text) = seen.split_once(asked).unwrap();
+        assert!(before.ends_with('\x07'), "the bell comes first");
+        let (text, _) = text.split_once('\x07').expect("the notification ends");
+        assert!(text.contains("held") && text.contains("trainer"), "{text}");
+        session.press("q");
+        assert_eq!(session.end().code(), Some(0));
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device as Handle, Nvml as Library};
@@ -21,7 +21,14 @@ pub(super) struct Reader<'n> {
     seen_us: HashMap<String, u64>,
     /// The NVLinks that are up; asked once, for they are many and stay as they are.
     nvlinks: HashMap<String, Option<u32>>,
+    /// What was sent and received in a second, as it was last asked.
+    traffic: HashMap<String, Traffic>,
+    /// The device to ask for it next.
+    turn: usize,
 }
+
+/// Bytes sent and received in a second.
+type Traffic = [Option<u64>; 2];
 
 impl<'n> Reader<'n> {
     pub(super) fn new(library: &'n Library) -> Self {
@@ -29,6 +36,8 @@ impl<'n> Reader<'n> {
             library,
             seen_us: HashMap::new(),
             nvlinks: HashMap::new(),
+            traffic: HashMap::new(),
+            turn: 0,
         }
     }
 
@@ -46,11 +55,28 @@ impl<'n> Reader<'n> {
             .collect();
         Look {
             state: Nvml::Ready(version.unwrap_or_else(|_| "unknown".into())),
-            devices: handles
-                .iter()
-                .map(|(parent, handle)| self.device(*parent, handle))
-                .collect(),
+            devices: {
+                self.count_traffic(&handles);
+                let all = handles.iter();
+                all.map(|(parent, handle)| self.device(*parent, handle))
+                    .collect()
+            },
         }
+    }
+
+    /// Asks one device for its traffic: the driver counts for 20 ms for each answer, so all of them in each round would keep
+    /// everything else waiting.
+    fn count_traffic(&mut self, handles: &[(Option<u32>, Handle<'_>)]) {
+        self.turn = (self.turn + 1) % handles.len().max(1);
+        let Some((_, handle)) = handles.get(self.turn) else {
+            return;
+        };
+        let Ok(uuid) = handle.uuid() else { return };
+        let counted = [PcieUtilCounter::Send, PcieUtilCounter::Receive].map(|way| {
+            let kb = handle.pcie_throughput(way).ok()?;
+            Some(u64::from(kb) * 1000)
+        });
+        self.traffic.insert(uuid, counted);
     }
 
     fn device(&mut self, parent: Option<u32>, handle: &Handle<'_>) -> Device {
@@ -75,6 +101,8 @@ impl<'n> Reader<'n> {
                     .and_then(|p| u8::try_from(p.as_c()).ok()),
                 pcie_generation: handle.current_pcie_link_gen().ok(),
                 pcie_width: handle.current_pcie_link_width().ok(),
+                pcie_sent_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[0]),
+                pcie_received_bytes_per_s: self.traffic.get(&uuid).and_then(|both| both[1]),
                 nvlinks: self.nvlinks(&uuid, handle),
                 slowed_by: handle.current_throttle_reasons().ok().map(slowdown),
             },

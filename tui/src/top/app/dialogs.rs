@@ -22,8 +22,10 @@ pub(super) fn open(state: &mut State, action: Action) {
             _ => None,
         },
         Action::Signal if state.choices.marked.len() > 1 => {
-            let why = "a signal goes to one process at a time; Esc takes the marks away";
-            return say(state, why, true);
+            let back = state.choices.keymap.key_of(Action::Back);
+            let why =
+                format!("a signal goes to one process at a time; {back} takes the marks away");
+            return say(state, &why, true);
         }
         _ => match subjects(state).first() {
             None => return,

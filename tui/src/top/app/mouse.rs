@@ -2,9 +2,11 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{Next, act, key};
+use super::{Next, act, key, say};
+use crate::text::units::{format_size, human_size, short_time};
 use crate::top::keys::{self, Action};
-use crate::top::state::{Hit, State, Subject};
+use crate::top::overlay::Overlay;
+use crate::top::state::{Hit, Pulled, State, Subject};
 
 /// Takes in a click. A second one on the same row shows the process alone.
 pub fn click(state: &mut State, hit: Hit) -> Next {
@@ -25,6 +27,44 @@ pub fn click(state: &mut State, hit: Hit) -> Next {
         Hit::Alert(at) => return remedy(state, at),
     }
     Next::Continue
+}
+
+/// Takes in that the mouse moved with its button pressed: says what would come of letting it go here.
+pub fn pull(state: &mut State, pulled: Option<Pulled>) {
+    let text = match pulled {
+        None => return,
+        Some(Pulled::Quota(who, gpu, bytes)) => format!(
+            "quota of {} on GPU{gpu}: {}; let go to set it",
+            state.data().title(who),
+            human_size(bytes)
+        ),
+        Some(Pulled::Time(0)) => return,
+        Some(Pulled::Time(ns)) => format!(
+            "{} {}",
+            short_time(ns.unsigned_abs()),
+            if ns < 0 { "back" } else { "on" }
+        ),
+    };
+    say(state, &text, false);
+}
+
+/// Takes in that the button was let go. A quota is asked for in its dialog: a hand that slips changes nothing.
+pub fn let_go(state: &mut State, pulled: Option<Pulled>) -> Next {
+    state.choices.grip = None;
+    match pulled {
+        None => Next::Continue,
+        Some(Pulled::Time(ns)) => Next::Wind(ns),
+        Some(Pulled::Quota(who, gpu, bytes)) => {
+            state.choices.selected = Some(who);
+            state.show_gpu(gpu);
+            let next = act(state, Action::Quota);
+            if let Some(Overlay::Dialog(dialog)) = &mut state.overlay {
+                dialog.paste(&format_size(bytes));
+            }
+            state.pin_rows();
+            next
+        }
+    }
 }
 
 /// Selects what an alert is about and presses the key that helps.

@@ -10,6 +10,7 @@ use crate::sample::{Sample, Who};
 use crate::text::edits::from_to;
 use crate::text::units::format_duration;
 use crate::top::dialog::{Dialog, Progress};
+use crate::top::keys::Action;
 use crate::top::operator::News;
 use crate::top::overlay::Overlay;
 use crate::top::state::State;
@@ -38,7 +39,9 @@ pub fn warn(state: &mut State, sentence: &str) {
 
 /// Takes in that a recording has no more samples.
 pub fn over(state: &mut State) {
-    say(state, "this is the end of the recording; q quits", false);
+    let quit = state.choices.keymap.key_of(Action::Quit);
+    let text = format!("this is the end of the recording; {quit} quits");
+    say(state, &text, false);
 }
 
 /// Takes in what the operator's thread has done.
@@ -59,6 +62,10 @@ fn told(state: &mut State, news: News) {
             say(state, &sentence, false);
         }
         News::Note(sentence) => say(state, &sentence, false),
+        News::Remedied(sentence) => {
+            let undo = state.choices.keymap.letter('u');
+            say(state, &format!("{sentence}; {undo} undoes it"), false);
+        }
         News::Warning(sentence) => say(state, &sentence, true),
         News::Refused(why) => match &mut state.overlay {
             Some(Overlay::Dialog(dialog)) if dialog.progress == Progress::Sent => {

@@ -20,23 +20,30 @@ struct Wish {
 
 /// Asks before processes are paused; if all are, before they go on.
 pub(super) fn pause(state: &mut State) {
+    let key = state.choices.keymap.letter('P');
     ask(state, |processes| {
         let resume = processes.iter().all(|process| process.share.paused);
         let (verb, lines) = match (resume, processes.len()) {
-            (true, 1) => ("Resume", vec!["It may submit work again, on every GPU."]),
-            (true, _) => ("Resume", vec!["They may submit work again, on every GPU."]),
+            (true, 1) => (
+                "Resume",
+                vec!["It may submit work again, on every GPU.".into()],
+            ),
+            (true, _) => (
+                "Resume",
+                vec!["They may submit work again, on every GPU.".into()],
+            ),
             (false, 1) => (
                 "Pause",
                 vec![
-                    "Its next launch waits, on every GPU, until it is resumed.",
-                    "It keeps its memory. P resumes it.",
+                    "Its next launch waits, on every GPU, until it is resumed.".into(),
+                    format!("It keeps its memory. {key} resumes it."),
                 ],
             ),
             (false, _) => (
                 "Pause",
                 vec![
-                    "Their next launches wait, on every GPU, until they are resumed.",
-                    "They keep their memory. P resumes them.",
+                    "Their next launches wait, on every GPU, until they are resumed.".into(),
+                    format!("They keep their memory. {key} resumes them."),
                 ],
             ),
         };
@@ -44,13 +51,14 @@ pub(super) fn pause(state: &mut State) {
             verb,
             paused: !resume,
             evict: false,
-            lines: lines.into_iter().map(str::to_owned).collect(),
+            lines,
         }
     });
 }
 
 /// Asks before the memory of processes is evicted; if all of it is, before it may come back.
 pub(super) fn evict(state: &mut State) {
+    let key = state.choices.keymap.letter('E');
     ask(state, |processes| {
         let back = processes.iter().all(|process| process.share.evict);
         let holdings = processes.iter().flat_map(|process| &process.devices);
@@ -62,11 +70,11 @@ pub(super) fn evict(state: &mut State) {
             (true, false) => vec!["They are resumed, and the next call of each brings its memory back, once there is room for all of it.".into()],
             (false, true) => vec![
                 format!("It is paused, and its {bytes} move to the memory of the host, which must have room for it."),
-                "Others can use the room. Its calls wait until E lets it come back.".into(),
+                format!("Others can use the room. Its calls wait until {key} lets it come back."),
             ],
             (false, false) => vec![
                 format!("They are paused, and their {bytes} move to the memory of the host, which must have room for it."),
-                "Others can use the room. Their calls wait until E lets them come back.".into(),
+                format!("Others can use the room. Their calls wait until {key} lets them come back."),
             ],
         };
         Wish {

@@ -25,7 +25,7 @@ impl Scale {
 
     /// Whether a bin is a whole number of steps, as it must be.
     pub(super) const fn is_even(self) -> bool {
-        self.bin_ns % self.step_ns() == 0
+        self.bin_ns.is_multiple_of(self.step_ns())
     }
 
     /// The bins of a span; each end is taken down to where one begins.

@@ -31,7 +31,7 @@ fn without_effect(gpu: usize, order: Order, what: &str, changed: bool) -> Check 
         order.word()
     );
     match changed {
-        true => Check::warn(format!("{text}; p sets another order")),
+        true => Check::warn(format!("{text}; the lock policy has another")),
         false => Check::good(text),
     }
 }
@@ -219,7 +219,7 @@ impl ShareSubject {
             let policy = device.map(|device| device.policy.0);
             if policy.is_some_and(|policy| policy.kind == PolicyKind::Off) {
                 checks.push(Check::warn(format!(
-                    "GPU{}: its policy is off, so this has no effect; p sets one",
+                    "GPU{}: its policy is off, so this has no effect",
                     holding.gpu
                 )));
                 continue;
@@ -268,7 +268,7 @@ impl ShareSubject {
             let policy = policy.unwrap_or_default();
             checks.push(match (policy.kind, policy.order) {
                 (PolicyKind::Off, _) => Check::warn(format!(
-                    "GPU{}: its policy is off, so this has no effect; p sets one",
+                    "GPU{}: its policy is off, so this has no effect",
                     holding.gpu
                 )),
                 (_, Order::Priority) => Check::good(format!("GPU{}: it goes first", holding.gpu)),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Grip;
 use super::filter::Filter;
 use crate::sample::{Who, columns};
 use crate::top::data::Data;
@@ -147,6 +148,8 @@ pub struct Choices {
     pub pan: u64,
     /// The order of the rows while a dialog is open.
     pub pinned: Option<Vec<(Who, usize)>>,
+    /// What the mouse holds.
+    pub grip: Option<Grip>,
     /// Nothing may be changed.
     pub read_only: bool,
     /// The keys that a person chose.
@@ -180,6 +183,7 @@ impl Default for Choices {
             zoom: ZOOM,
             pan: 0,
             pinned: None,
+            grip: None,
             read_only: false,
             keymap: Keymap::default(),
             notice: None,

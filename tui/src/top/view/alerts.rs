@@ -7,6 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use super::pen::Pen;
 use super::{Look, layout};
 use crate::top::data::alert::{Alert, Severity};
+use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -17,7 +18,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     for (alert, y) in alerts.iter().take(lines).zip(0..) {
         let mut right = pen.width();
         if hidden > 0 && y + 1 == pen.height() {
-            let text = format!(" +{hidden} more: !");
+            let all = state.choices.keymap.key_of(Action::Alerts);
+            let text = format!(" +{hidden} more: {all}");
             pen.put_before(right, y, &text, pen.style(Role::Warn));
             right = right.saturating_sub(width(&text));
         }

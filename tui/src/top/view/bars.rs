@@ -7,6 +7,8 @@ use crate::sample::Who;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
+const MIB: u64 = 1 << 20;
+
 /// A bar of `width` columns filled to `share` (0 to 1), eighths of a cell fine.
 pub(super) fn plain(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, share: f64, style: Style) {
     let glyphs = pen.glyphs();
@@ -84,22 +86,62 @@ pub(super) fn memory(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &Stat
     }
 }
 
-/// Below the bar: where each process's quota would end.
-pub(super) fn ticks(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &State, gpu: usize) {
-    let data = state.data();
+/// Where the marks of the quotas are, two columns each, from the left.
+fn marks(state: &State, gpu: usize, width: u16) -> Vec<(u16, Who)> {
     let mut ticks: Vec<(u16, Who)> = parts(state, gpu, width)
         .into_iter()
         .filter_map(|part| Some((part.tick?, part.who)))
         .collect();
     ticks.sort_unstable();
     let mut free = 0;
+    let mut marks = Vec::new();
     for (column, who) in ticks {
         let at = column.saturating_sub(2).max(free);
         if at + 2 > width {
             break;
         }
+        marks.push((at, who));
+        free = at + 3;
+    }
+    marks
+}
+
+/// Whose mark is in this column.
+pub(super) fn tick(state: &State, gpu: usize, width: u16, column: u16) -> Option<Who> {
+    let marks = marks(state, gpu, width);
+    let here = |(at, _): &&(u16, Who)| (*at..*at + 2).contains(&column);
+    marks.iter().find(here).map(|(_, who)| *who)
+}
+
+/// The quota of a process whose mark is in this column, as fine as a column is.
+pub(super) fn quota_at(
+    state: &State,
+    gpu: usize,
+    width: u16,
+    who: Who,
+    column: u16,
+) -> Option<u64> {
+    let data = state.data();
+    let total = data.sample.devices.get(gpu)?.total_bytes;
+    let mut before = 0_u64;
+    for (other, holding) in data.holdings(gpu) {
+        if other == who {
+            // The mark ends where the quota does.
+            let end = u128::from(total) * u128::from(column + 1) / u128::from(width.max(1));
+            let end = u64::try_from(end).unwrap_or(u64::MAX).min(total);
+            let quota = end.saturating_sub(before);
+            return Some((quota & !(MIB - 1)).max(MIB));
+        }
+        before = before.saturating_add(holding.used);
+    }
+    None
+}
+
+/// Below the bar: where each process's quota would end.
+pub(super) fn ticks(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &State, gpu: usize) {
+    let data = state.data();
+    for (at, who) in marks(state, gpu, width) {
         let text = format!("{}{}", data.letter(who).to_lowercase(), pen.glyphs().tick);
         pen.put(x + at, y, &text, pen.palette.process(data.hue(who)));
-        free = at + 3;
     }
 }

@@ -12,6 +12,7 @@ use crate::sample::nvml::Slowdown;
 use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::data::Data;
 use crate::top::data::lanes::Cell;
+use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::{Hit, State};
 
@@ -46,10 +47,15 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
     one_line(pen, 0, state, gpu);
     lock(pen, 1, state, gpu, device);
+    let mut y = 2;
+    if layout::has_time(pen.width(), pen.height(), count) {
+        time::draw(pen, y, state, gpu);
+        y += 1;
+    }
     match count {
         0 | 1 => {}
-        2 => one_line(pen, 2, state, 1 - gpu.min(1)),
-        _ => grid(pen, 2, state, count),
+        2 => one_line(pen, y, state, 1 - gpu.min(1)),
+        _ => grid(pen, y, state, count),
     }
 }
 
@@ -62,21 +68,44 @@ pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
         let first = (state.choices.gpu + 1).saturating_sub(lines);
         Some(first + usize::from(y.checked_sub(top)?))
     };
+    let top = 2 + u16::from(layout::has_time(area.width, area.height, count));
     let gpu = match (rows.card, rows.list, count) {
         (true, ..) => list(layout::DEVICE_FULL)?,
         (_, true, _) => list(0)?,
         (.., 0 | 1) => 0,
-        (.., 2) if y == 2 => 1 - state.choices.gpu.min(1),
+        (.., 2) if y == top => 1 - state.choices.gpu.min(1),
         (.., 2) => state.choices.gpu,
         _ => {
             let each = layout::grid_line(area.width);
-            let lines = usize::from(area.height.saturating_sub(2));
+            let lines = usize::from(area.height.saturating_sub(top));
             let first = (state.choices.gpu / each + 1).saturating_sub(lines) * each;
-            let row = usize::from(y.checked_sub(2)?);
+            let row = usize::from(y.checked_sub(top)?);
             first + row * each + usize::from(x / layout::GRID).min(each - 1)
         }
     };
     (gpu < count).then_some(Hit::Gpu(gpu))
+}
+
+/// Where the bar of the card begins, and its columns.
+fn bar(width: u16) -> (u16, u16) {
+    (6, width.saturating_sub(6 + BESIDE_BAR))
+}
+
+/// The process whose quota ends at a place below the bar of the card.
+pub(super) fn tick(area: Rect, state: &State, x: u16, y: u16) -> Option<Who> {
+    let count = state.data().sample.devices.len();
+    let card = layout::devices(area.width, area.height, count).card;
+    let (left, width) = bar(area.width.saturating_sub(2));
+    let column = x.checked_sub(area.x + 1 + left)?;
+    let here = card && y == area.y + TICKS && column < width;
+    bars::tick(state, state.choices.gpu, width, column).filter(|_| here)
+}
+
+/// The quota with which a process's mark would be in this column of the screen.
+pub(super) fn quota_at(area: Rect, state: &State, who: Who, x: u16) -> Option<u64> {
+    let (left, width) = bar(area.width.saturating_sub(2));
+    let column = x.saturating_sub(area.x + 1 + left).min(width);
+    bars::quota_at(state, state.choices.gpu, width, who, column)
 }
 
 /// A line for each device, the shown one among them.
@@ -161,7 +190,11 @@ fn full(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     }
     let note = match count {
         0 | 1 => String::new(),
-        n => format!("Tab next GPU  {}/{n}", gpu + 1),
+        n => format!(
+            "{} next GPU  {}/{n}",
+            state.choices.keymap.key_of(Action::Gpu(1)),
+            gpu + 1
+        ),
     };
     let mut inside = pen.pane(&title, &note);
     memory(&mut inside, state, device);
@@ -170,6 +203,11 @@ fn full(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     time::draw(&mut inside, 4, state, gpu);
     policy(&mut inside, 5, state, device);
 }
+
+/// The line of the quotas' marks in the card.
+pub(super) const TICKS: u16 = 2;
+/// What is written behind the bar of the card.
+const BESIDE_BAR: u16 = 32;
 
 fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     let data = state.data();
@@ -183,8 +221,7 @@ fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
         human_size(used),
         human_size(device.total_bytes)
     );
-    let right = 32;
-    let bar = pen.width().saturating_sub(6 + right);
+    let (_, bar) = bar(pen.width());
     pen.put(1, 0, "mem", pen.style(Role::Dim));
     bars::memory(pen, 6, 0, bar, state, gpu);
     bars::ticks(pen, 6, 1, bar, state, gpu);
@@ -261,6 +298,17 @@ fn load(pen: &mut Pen<'_>, y: u16, device: &DeviceSample) {
     let mut links = Vec::new();
     if let (Some(generation), Some(width)) = (device.nvml.pcie_generation, device.nvml.pcie_width) {
         links.push(format!("PCIe {generation} x{width}"));
+    }
+    if let (Some(sent), Some(received)) = (
+        device.nvml.pcie_sent_bytes_per_s,
+        device.nvml.pcie_received_bytes_per_s,
+    ) {
+        // Seen from the device, as NVML counts.
+        links.push(format!(
+            "in {}/s out {}/s",
+            short_size(received),
+            short_size(sent)
+        ));
     }
     if let Some(count) = device.nvml.nvlinks {
         links.push(format!("NVLink x{count}"));

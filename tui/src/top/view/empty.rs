@@ -1,6 +1,7 @@
 //! No process yet: how to start.
 
 use super::pen::Pen;
+use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -12,6 +13,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         .waiting
         .as_deref()
         .unwrap_or("the segment is there and empty");
+    let quit = state.choices.keymap.key_of(Action::Quit);
+    let updates = format!("This screen updates when a process starts. {quit} quits.");
     let lines = [
         (
             "No process uses a GPU through gpushare yet. Start one, unchanged:",
@@ -29,10 +32,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         ("    gpushare demo", Role::Key),
         ("", Role::Text),
         (waiting, Role::Dim),
-        (
-            "This screen updates when a process starts. q quits.",
-            Role::Dim,
-        ),
+        (&updates, Role::Dim),
     ];
     let top = inside.height().saturating_sub(lines.len() as u16) / 3;
     for ((text, role), y) in lines.into_iter().zip(top..) {

@@ -1,7 +1,9 @@
 //! The last line: a message, the filter being written, or the keys.
 
+use unicode_width::UnicodeWidthStr;
+
 use super::pen::Pen;
-use crate::top::keys::{KEYS, Place};
+use crate::top::keys::{Action, KEYS, Place};
 use crate::top::overlay::{FilterLine, Overlay};
 use crate::top::palette::Role;
 use crate::top::state::State;
@@ -19,19 +21,20 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let place = state.choices.screen.place();
     let mut x = 1;
     if place != Place::Main {
-        x = pen.pieces(x, 0, &[("Esc", Role::Key), (" back  ", Role::Dim)]);
+        let back = state.choices.keymap.key_of(Action::Back);
+        x = pen.pieces(x, 0, &[(&back, Role::Key), (" back  ", Role::Dim)]);
     }
     for key in KEYS
         .iter()
         .filter(|key| !key.label.is_empty() && key.works_in(place))
     {
         let shown = state.choices.keymap.shown(key);
-        let width = shown.len() + key.label.len() + 3;
-        if usize::from(x) + width > usize::from(pen.width()) + 2 {
+        let width = shown.width() + 1 + key.label.len();
+        if usize::from(x) + width > usize::from(pen.width()) {
             break;
         }
         x = pen.put(x, 0, &shown, pen.style(Role::Key));
-        x = pen.put(x, 0, &format!(" {}  ", key.label), pen.style(Role::Dim));
+        x = pen.put(x, 0, &format!(" {}", key.label), pen.style(Role::Dim)) + 2;
     }
 }
 

@@ -6,6 +6,7 @@ use super::Look;
 use super::alerts::brief;
 use super::pen::Pen;
 use crate::sample::{Nvml, Origin};
+use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -43,7 +44,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     if state.choices.read_only {
         flags.push(("read-only", Role::Warn));
     }
-    let flags_width: usize = flags.iter().map(|(word, _)| word.len() + 2).sum::<usize>() + 7;
+    let help = state.choices.keymap.key_of(Action::Help);
+    let end = help.len() + " help ".len();
+    let flags_width = flags.iter().map(|(word, _)| word.len() + 2).sum::<usize>() + end;
     let mut x = pen
         .width()
         .saturating_sub(u16::try_from(flags_width).unwrap_or(0));
@@ -51,7 +54,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     for (word, role) in flags {
         x = pen.put(x, 0, word, pen.style(role)) + 2;
     }
-    pen.pieces(x, 0, &[("?", Role::Key), (" help", Role::Dim)]);
+    pen.pieces(x, 0, &[(&help, Role::Key), (" help", Role::Dim)]);
 
     let strangers = match strangers {
         0 => String::new(),

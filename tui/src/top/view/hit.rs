@@ -3,13 +3,15 @@
 use ratatui::layout::{Position, Rect};
 
 use super::{device, lanes, layout, table};
-use crate::top::state::{Hit, Screen, State};
+use crate::top::state::{Grip, Hit, Pulled, Screen, State};
+
+fn parts(area: Rect, state: &State) -> Option<layout::Parts> {
+    let shown = state.choices.screen == Screen::Main && !state.data().sample.processes.is_empty();
+    shown.then(|| layout::main(area, state))
+}
 
 pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
-    if state.choices.screen != Screen::Main || state.data().sample.processes.is_empty() {
-        return None;
-    }
-    let parts = layout::main(area, state);
+    let parts = parts(area, state)?;
     let here = |part: Rect| {
         part.contains(Position::new(x, y))
             .then(|| (x - part.x, y - part.y))
@@ -24,4 +26,30 @@ pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
         return device::hit(parts.device, state, x, y);
     }
     here(parts.alerts).map(|(_, y)| Hit::Alert(y.into()))
+}
+
+pub(super) fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
+    let parts = parts(area, state)?;
+    if parts.device.contains(Position::new(x, y)) {
+        let who = device::tick(parts.device, state, x, y)?;
+        return Some(Grip::Quota(who, state.choices.gpu));
+    }
+    lanes::on_ruler(parts.lanes, state, x, y).then_some(Grip::Time(x))
+}
+
+pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
+    let parts = parts(area, state)?;
+    match grip {
+        Grip::Quota(who, gpu) if gpu == state.choices.gpu => {
+            let y = parts.device.y + device::TICKS;
+            if device::tick(parts.device, state, x, y) == Some(who) {
+                // It was pressed and not pulled.
+                return None;
+            }
+            let bytes = device::quota_at(parts.device, state, who, x)?;
+            Some(Pulled::Quota(who, gpu, bytes))
+        }
+        Grip::Quota(..) => None,
+        Grip::Time(from) => Some(Pulled::Time(lanes::pulled(parts.lanes, state, from, x))),
+    }
 }

@@ -116,6 +116,28 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
+/// Is this a column of the time line?
+pub(super) fn on_ruler(area: Rect, state: &State, x: u16, y: u16) -> bool {
+    let axis = Axis::of(area.width.saturating_sub(2), state);
+    let from = area.x + 1 + axis.left;
+    area.height >= 3
+        && extra(area.height) > 0
+        && y == area.y + 1
+        && (from..from + axis.width).contains(&x)
+}
+
+/// How far time goes on when the time line is pulled from one column to another; from a column to itself, to the moment that
+/// it shows.
+pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
+    let axis = Axis::of(area.width.saturating_sub(2), state);
+    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+    if from == to {
+        let (_, end) = axis.at(to.saturating_sub(area.x + 1 + axis.left));
+        return signed(end).saturating_sub(signed(state.data().sample.time_ns));
+    }
+    (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.column_ns))
+}
+
 /// How many lines axis, queue and utilisation have in a pane of this height.
 fn extra(height: u16) -> u16 {
     match height.saturating_sub(2) {

@@ -44,19 +44,21 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     };
     let header = take(1);
     let footer = if height >= 4 { take(1) } else { 0 };
-    let grid = devices.div_ceil(u16::try_from(grid_line(width)).unwrap_or(1));
+    let grid = grid(width, devices.into());
+    let time = u16::from(height >= 24 && devices > 0);
     let device = match (height, width, devices) {
         (0..8, _, _) => take(1),
         (34.., 100.., 0 | 1) => take(DEVICE_FULL),
         (34.., 100.., 2..=FEW) => take(DEVICE_FULL + devices),
         (34.., 100.., _) => take(devices.min(height / 4) + BELOW_LIST),
-        (16.., _, 2) => take(3),
+        (16.., _, 2) => take(3 + time),
         (20.., _, _) => take(
-            2 + if devices > 2 {
-                grid.min(if tall { 8 } else { 3 })
-            } else {
-                0
-            },
+            2 + time
+                + if devices > 2 {
+                    grid.min(if tall { 8 } else { 3 })
+                } else {
+                    0
+                },
         ),
         (16.., _, 3..) => take(3),
         _ => take(2),
@@ -142,6 +144,21 @@ pub(super) fn devices(width: u16, height: u16, count: usize) -> Devices {
         card: few && height >= DEVICE_FULL && width >= 100,
         list: !few && width >= 100 && height > FEW + BELOW_LIST,
     }
+}
+
+/// Whether a part for devices that are shown in few lines has one for what became of the time: it is one line more than the
+/// others take.
+pub(super) fn has_time(width: u16, height: u16, count: usize) -> bool {
+    let others = match count {
+        0..=2 => count,
+        _ => usize::from(grid(width, count).min(if height > 6 { 8 } else { 3 })) + 1,
+    };
+    usize::from(height) > others + 1
+}
+
+/// The lines of the grid.
+fn grid(width: u16, count: usize) -> u16 {
+    u16::try_from(count.div_ceil(grid_line(width))).unwrap_or(u16::MAX)
 }
 
 /// The columns of a device in the grid of all.

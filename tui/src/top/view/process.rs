@@ -9,6 +9,7 @@ use crate::sample::Who;
 use crate::sample::{Histogram, quantile};
 use crate::text::units::{short_count, short_time};
 use crate::top::data::Data;
+use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -39,7 +40,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         .map(|(slot, ns)| (blocker(data, Who::Slot(*slot)), *ns));
     let blockers = format!("waited for: {}", shares(blockers).join("  "));
     let (held, waited) = (quantiles(&lock.hold_hist), quantiles(&lock.wait_hist));
-    let mut lines = summary::lines(data, process, holding);
+    let mut lines = summary::lines(data, process, holding, &state.choices.keymap);
     let small = area.height < PANELS;
     if small {
         lines.insert(1, format!("holds {held}   {ends}"));
@@ -60,7 +61,13 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     .areas(area);
     let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
     let mut pen = Pen::new(buffer, top, palette);
-    let mut inside = pen.pane(&data.title(who), "Down Up other processes   Esc back");
+    let key = |action| state.choices.keymap.key_of(action);
+    let [next, before] = [1, -1].map(|by| key(Action::Move(by)));
+    let note = format!(
+        "{next} {before} other processes   {} back",
+        key(Action::Back)
+    );
+    let mut inside = pen.pane(&data.title(who), &note);
     for (line, y) in lines.iter().zip(0..inside.height()) {
         inside.put_within(1, y, line, u16::MAX, inside.style(Role::Text));
     }

@@ -4,13 +4,19 @@ use crate::sample::{Holding, ProcessSample, Source};
 use crate::text::residence;
 use crate::text::units::{human_size, short_count, short_size, short_time};
 use crate::top::data::Data;
+use crate::top::keys::Keymap;
 use unicode_width::UnicodeWidthStr;
 
 /// Between two pieces of a line; a line may be broken there.
 const GAP: &str = "   ";
 
 /// Line by line, the pieces of each with [`GAP`] between them.
-pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> Vec<String> {
+pub(super) fn lines(
+    data: &Data,
+    process: &ProcessSample,
+    holding: &Holding,
+    keys: &Keymap,
+) -> Vec<String> {
     let now = data.sample.time_ns;
     let quota = holding.quota.bytes.map_or("no quota".into(), human_size);
     let none = || "none".to_owned();
@@ -88,7 +94,7 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
     }
     if let Some(trace) = process.trace() {
         let line = format!(
-            "trace {}   records {}{}   dropped {}   t {} it",
+            "trace {}   records {}{}   dropped {}   {} {} it",
             trace.progress.state.word(),
             short_count(trace.progress.records),
             trace
@@ -96,6 +102,7 @@ pub(super) fn lines(data: &Data, process: &ProcessSample, holding: &Holding) -> 
                 .map(|room| format!(" of {}", short_count(room.into())))
                 .unwrap_or_default(),
             short_count(trace.progress.dropped),
+            keys.letter('t'),
             if trace.goes_on() { "stops" } else { "starts" },
         );
         lines.insert(0, line);

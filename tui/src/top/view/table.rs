@@ -7,6 +7,7 @@ use super::pen::Pen;
 use crate::sample::ProcessState;
 use crate::sample::columns::Row;
 use crate::sample::columns::{self, COLUMNS, Column, Value};
+use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::{Choices, Hit, State, Tree};
 
@@ -77,11 +78,12 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         }
     }
     if rows.is_empty() {
+        let back = choices.keymap.key_of(Action::Back);
         let text = match choices.filter.is_empty() {
-            true => "no process here",
-            false => "no process passes the filter; Esc clears it",
+            true => "no process here".to_owned(),
+            false => format!("no process passes the filter; {back} clears it"),
         };
-        pen.put(2, 1, text, pen.style(Role::Dim));
+        pen.put(2, 1, &text, pen.style(Role::Dim));
     }
 }
 

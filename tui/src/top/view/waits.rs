@@ -9,6 +9,7 @@ use crate::sample::{DeviceSample, quantile};
 use crate::text::units::{short_count, short_time};
 use crate::top::data::Data;
 use crate::top::data::blame::{Blocker, Line, Waits};
+use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -108,7 +109,9 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
     let mut pen = match pen.height() {
         0..4 => Pen::reborrow(pen),
         _ => {
-            inside = pen.pane(&title, "rows wait, columns held   Tab next GPU");
+            let next = state.choices.keymap.key_of(Action::Gpu(1));
+            let note = format!("rows wait, columns held   {next} next GPU");
+            inside = pen.pane(&title, &note);
             Pen::reborrow(&mut inside)
         }
     };
@@ -123,10 +126,13 @@ fn matrix(pen: &mut Pen<'_>, state: &State, waits: &Waits) {
             .get(gpu)
             .map(|device| device.policy.0.kind);
         let text = match policy {
-            Some(crate::sample::PolicyKind::Off) => "no waits: the policy is off; p sets one",
-            _ => "no waits",
+            Some(crate::sample::PolicyKind::Off) => {
+                let policy = state.choices.keymap.key_of(Action::Policy);
+                format!("no waits: the policy is off; {policy} sets one")
+            }
+            _ => "no waits".to_owned(),
         };
-        pen.put_within(1, 0, text, u16::MAX, pen.style(Role::Dim));
+        pen.put_within(1, 0, &text, u16::MAX, pen.style(Role::Dim));
         return;
     };
     pen.put_within(1, 0, &sentence, u16::MAX, pen.style(Role::Title));

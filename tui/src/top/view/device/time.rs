@@ -1,6 +1,5 @@
 //! What became of a device's last seconds: worked under the lock, held and idle, worked without the lock, neither.
 
-use crate::sample::{Histogram, quantile};
 use crate::text::units::short_time;
 use crate::top::data::Data;
 use crate::top::data::history::JUDGED_NS;
@@ -13,8 +12,14 @@ const BAR: u16 = 18;
 /// A share below this is no news.
 const NEWS: f32 = 0.005;
 
+/// So many columns have room for whole words.
+const WIDE: u16 = 98;
+
 pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     let data = state.data();
+    if pen.width() < WIDE {
+        return narrow(pen, y, data, gpu);
+    }
     let mut x = pen.put(1, y, "time ", pen.style(Role::Dim));
     let glyphs = pen.glyphs();
     if let Some(shares) = data.efficiency(gpu) {
@@ -72,7 +77,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     } else {
         x = pen.put(x, y, "NVML tells no utilisation", pen.style(Role::Dim));
     }
-    let wait = wait_p99(data, gpu).map_or("-".into(), short_time);
+    let wait = data.wait_p99_ns(gpu).map_or("-".into(), short_time);
     pen.put(
         x + 3,
         y,
@@ -81,13 +86,40 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     );
 }
 
-/// The 99th percentile of the waits of all processes there, as far as the buckets tell.
-fn wait_p99(data: &Data, gpu: usize) -> Option<u64> {
-    let mut all = Histogram::default();
-    for (_, holding) in data.sample.holdings(gpu) {
-        for (sum, count) in all.iter_mut().zip(&holding.lock.wait_hist) {
-            *sum = sum.saturating_add(*count);
+/// The same in few words, the waits first.
+fn narrow(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) {
+    let wait = data.wait_p99_ns(gpu).map_or("-".into(), short_time);
+    let mut x = pen.pieces(
+        1,
+        y,
+        &[
+            ("wait p99 ", Role::Dim),
+            (&format!("~{wait}"), Role::Text),
+            ("  time", Role::Dim),
+        ],
+    );
+    let Some(shares) = data.efficiency(gpu) else {
+        pen.put(x + 1, y, "unknown: no NVML", pen.style(Role::Dim));
+        return;
+    };
+    let wasted = match shares.wasted >= 0.1 {
+        true => Role::Warn,
+        false => Role::Dim,
+    };
+    for (share, word, role, always) in [
+        (shares.used, "busy", Role::Dim, true),
+        (shares.wasted, "held idle", wasted, true),
+        (shares.beside, "busy without lock", Role::Dim, false),
+        (shares.idle, "free", Role::Dim, true),
+    ] {
+        if !always && share < NEWS {
+            continue;
         }
+        let text = format!(" {:>2.0}% ", share * 100.0);
+        if usize::from(pen.width().saturating_sub(x)) < text.len() + word.len() {
+            break;
+        }
+        x = pen.put(x, y, &text, pen.style(Role::Text));
+        x = pen.put(x, y, word, pen.style(role));
     }
-    quantile(&all, 0.99)
 }
