@@ -7,7 +7,11 @@ use clap::{Parser, ValueEnum};
 use super::palette::When;
 use super::theme::{self, Theme};
 
-fn parse_theme(name: &str) -> Result<Option<Theme>, String> {
+/// A theme, or the terminal's own colours. By a name of its own, for clap takes an option in an option to be a value that may be
+/// left out.
+type Colours = Option<Theme>;
+
+fn parse_theme(name: &str) -> Result<Colours, String> {
     theme::find(name)
 }
 
@@ -112,7 +116,7 @@ pub struct Options {
     pub color: Option<When>,
     /// The colours: default, gruvbox, nord, dracula, solarized, catppuccin, colour-blind, high-contrast, mono, …
     #[arg(long, value_name = "NAME", value_parser = parse_theme)]
-    pub theme: Option<Option<Theme>>,
+    pub theme: Option<Colours>,
     /// Print a settings file with every setting and key, and exit.
     #[arg(long)]
     pub print_config: bool,
