@@ -110,7 +110,7 @@ enum Verb {
     Man(documents::ManArgs),
 }
 
-/// The command line as help, manual and completions show it.
+/// The command line as help, manual and completions show it. To read one it need not have the examples: they cost half of that.
 fn command() -> clap::Command {
     examples::add(Cli::command())
 }
@@ -124,8 +124,9 @@ pub fn main() -> ExitCode {
     if let Some((role, path)) = compat::called(&words) {
         return end(|out| role(&path, &words[1..], out));
     }
-    let read = command()
-        .try_get_matches()
+    let read = Cli::command()
+        .try_get_matches_from(&words)
+        .or_else(|_| command().try_get_matches_from(&words))
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
@@ -195,8 +196,10 @@ impl From<serde_json::Error> for Failure {
 
 /// Writes a document for programs, which is all there is to be written.
 fn json(out: &mut dyn Write, document: &impl serde::Serialize) -> Done {
-    serde_json::to_writer_pretty(Plain::json(&mut *out), document)?;
-    writeln!(out)?;
+    // In one piece: standard output writes each line by itself.
+    let mut text = serde_json::to_vec_pretty(document)?;
+    text.push(b'\n');
+    Plain::json(out).write_all(&text)?;
     Ok(Exit::Done)
 }
 

@@ -132,7 +132,7 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
     // No other pick may read the figures between this reading and its claim, or both choose the same device.
     let _turn = take_turn(&dir.path);
     let facts = Facts::get(&dir.path, request.choice.bounds);
-    let mut live = Live::with(&dir.path, Watch::told(facts.look.clone()));
+    let mut live = Live::with(&dir.path, Watch::told(facts.look.clone())).without_events();
     let sample = segments::look(&mut live)?;
     if sample.devices.is_empty() {
         let nvml = match &sample.nvml {

@@ -111,7 +111,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         show(&sample, &choice, out)?;
         return Ok(Exit::Done);
     };
-    let mut live = segments::live(&dir);
+    let mut live = segments::live(&dir).without_events();
     let is_screen = io::stdout().is_terminal();
     let mut shown = 0;
     loop {

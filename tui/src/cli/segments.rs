@@ -31,8 +31,13 @@ pub fn dir_or_new() -> Result<SegmentDir, Failure> {
     Ok(shm_layout::locate()?)
 }
 
-/// One sample of everything that runs.
+/// One sample of everything that runs, without what happened.
 pub fn sample(dir: &SegmentDir) -> Result<Sample, Failure> {
+    look(&mut live(dir).without_events())
+}
+
+/// The same with the events and edits.
+pub fn sample_with_events(dir: &SegmentDir) -> Result<Sample, Failure> {
     look(&mut live(dir))
 }
 

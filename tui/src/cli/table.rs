@@ -1,6 +1,8 @@
 //! Plain tables: columns as wide as their widest cell, two blanks between, no trailing blanks.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
+use std::iter::repeat_n;
 
 use unicode_width::UnicodeWidthStr;
 
@@ -33,35 +35,40 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows
-            .push(cells.into_iter().map(|cell| plain(&cell).into()).collect());
+        let cells = cells.into_iter().map(|cell| match plain(&cell) {
+            Cow::Owned(plain) => plain,
+            Cow::Borrowed(_) => cell,
+        });
+        self.rows.push(cells.collect());
     }
 
-    /// Writes it.
+    /// Writes it, in one piece: standard output writes each line by itself.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = |column: usize| {
-            self.rows
-                .iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.width())
-                .max()
-                .unwrap_or(0)
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.sides.len()).map(width).collect();
+        let mut text = String::new();
         for row in &self.rows {
-            let mut line = String::new();
             for ((cell, side), width) in row.iter().zip(&self.sides).zip(&widths) {
-                let pad = " ".repeat(width.saturating_sub(cell.width()));
-                let (before, after) = if *side == Side::Right {
-                    (pad.as_str(), "")
-                } else {
-                    ("", pad.as_str())
-                };
-                line.push_str(&format!("{before}{cell}{after}  "));
+                let pad = repeat_n(' ', width.saturating_sub(cell.width()));
+                match side {
+                    Side::Right => {
+                        text.extend(pad);
+                        text.push_str(cell);
+                    }
+                    Side::Left => {
+                        text.push_str(cell);
+                        text.extend(pad);
+                    }
+                }
+                text.push_str("  ");
             }
-            writeln!(out, "{}", line.trim_end())?;
+            text.truncate(text.trim_end_matches(' ').len());
+            text.push('\n');
         }
-        Ok(())
+        out.write_all(text.as_bytes())
     }
 }
 

@@ -49,7 +49,7 @@ struct Place {
 impl Place {
     fn look() -> Result<Self, Failure> {
         let dir = segments::dir()?;
-        let sample = segments::sample(&dir)?;
+        let sample = segments::sample_with_events(&dir)?;
         Ok(Self { dir, sample })
     }
 

@@ -21,6 +21,15 @@ pub struct HostPids {
     known: HashMap<(u32, u64, u64), u32>,
 }
 
+/// A process as `/proc` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its number here.
+    pub pid: u32,
+    /// By a signal or by a debugger.
+    pub stopped: bool,
+}
+
 impl Default for HostPids {
     fn default() -> Self {
         Self::new()
@@ -41,42 +50,60 @@ impl HostPids {
 
     /// The pid by which this program can see the process; `None` when it cannot.
     pub fn resolve(&mut self, identity: &Identity) -> Option<u32> {
+        self.look_for(identity).map(|seen| seen.pid)
+    }
+
+    /// The same, and whether it is stopped.
+    pub fn look_for(&mut self, identity: &Identity) -> Option<Seen> {
         let key = (identity.pid, identity.pid_ns, identity.start_time);
         if let Some(pid) = self.known.get(&key).copied() {
-            if self.is_it(pid, identity) {
-                return Some(pid);
+            if let Some(seen) = self.seen(pid, identity) {
+                return Some(seen);
             }
             self.known.remove(&key);
         }
-        let pid = self.find(identity)?;
-        self.known.insert(key, pid);
-        Some(pid)
+        let seen = self.find(identity)?;
+        self.known.insert(key, seen.pid);
+        Some(seen)
     }
 
-    fn find(&self, identity: &Identity) -> Option<u32> {
+    fn find(&self, identity: &Identity) -> Option<Seen> {
         if self.pid_ns == Some(identity.pid_ns) || identity.pid_ns == 0 {
-            return self.is_it(identity.pid, identity).then_some(identity.pid);
+            return self.seen(identity.pid, identity);
         }
         let mut hits = fs::read_dir(&self.proc)
             .ok()?
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-            .filter(|pid| self.is_it(*pid, identity));
+            .filter_map(|pid| self.seen(pid, identity));
         let hit = hits.next()?;
         // Two answers are no answer: an edit must never reach the wrong process.
         hits.next().is_none().then_some(hit)
     }
 
-    fn is_it(&self, pid: u32, identity: &Identity) -> bool {
+    /// What `/proc` shows of this pid, if it is the process.
+    fn seen(&self, pid: u32, identity: &Identity) -> Option<Seen> {
         let dir = self.proc.join(pid.to_string());
-        if innermost_pid(&dir) != Some(identity.pid) {
-            return false;
-        }
-        if self.time_ns.is_none() || self.time_ns == Some(identity.time_ns) || identity.time_ns == 0
-        {
-            return start_time(&dir) == Some(identity.start_time);
-        }
-        inode(&dir.join("ns/pid")) == Some(identity.pid_ns)
+        let stat = procfs::text(dir.join("stat")).ok()?;
+        let same_time = self.time_ns.is_none()
+            || self.time_ns == Some(identity.time_ns)
+            || identity.time_ns == 0;
+        let began = procfs::start_time(&stat) == Some(identity.start_time);
+        // Seen from where it registered, number and start time say all. What else is asked of `/proc` costs more than the
+        // rest of a look.
+        let is_it = if same_time && self.pid_ns == Some(identity.pid_ns) {
+            pid == identity.pid && began
+        } else {
+            innermost_pid(&dir) == Some(identity.pid)
+                && match same_time {
+                    true => began,
+                    false => inode(&dir.join("ns/pid")) == Some(identity.pid_ns),
+                }
+        };
+        is_it.then(|| Seen {
+            pid,
+            stopped: says_stopped(&stat),
+        })
     }
 }
 
@@ -105,8 +132,11 @@ pub fn start_time(dir: &Path) -> Option<u64> {
 
 /// Whether a process is stopped, by a signal or by a debugger.
 pub fn is_stopped(pid: u32) -> bool {
-    let stat = procfs::text(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = procfs::stat_fields(&stat).and_then(|mut fields| fields.next());
+    says_stopped(&procfs::text(format!("/proc/{pid}/stat")).unwrap_or_default())
+}
+
+fn says_stopped(stat: &str) -> bool {
+    let state = procfs::stat_fields(stat).and_then(|mut fields| fields.next());
     matches!(state, Some("T" | "t"))
 }
 

@@ -45,7 +45,9 @@ fn as_json(shown: &mut String, c: char) {
 
 fn escaped<'t>(text: &'t str, kept: &[char], write_out: fn(&mut String, char)) -> Cow<'t, str> {
     let hides = |c: char| is_hidden(c) && !kept.contains(&c);
-    if !text.contains(hides) {
+    // Nearly all text is this; it is looked through much faster than characters are decoded.
+    let shows = |byte: u8| matches!(byte, b' '..=b'~') || kept.contains(&char::from(byte));
+    if text.bytes().all(shows) || !text.contains(hides) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);

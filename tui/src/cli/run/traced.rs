@@ -211,7 +211,7 @@ fn write(file: &Path, dir: &SegmentDir, traced: &HashSet<SlotId>) -> Result<(), 
     if traced.is_empty() {
         return Err(Failure::failed("the program made no CUDA call"));
     }
-    let sample = segments::sample(dir)?;
+    let sample = segments::sample_with_events(dir)?;
     let mut found = traces::all(&dir.path, &sample, note);
     found.retain(|found| {
         let slot = found.process.slot();
