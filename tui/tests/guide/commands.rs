@@ -1,0 +1,300 @@
+//! The commands in the indented blocks, on the simulated GPU and in the order of the page.
+//!
+//! What needs root, another machine or hours is read as its program reads a command line, and not done.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use clap::{CommandFactory, Parser};
+use gpushare_testbed::{Testbed, Watched, artifact};
+use gpushare_tui::cli::Cli;
+use gpushare_tui::top::options::Options;
+
+#[path = "../cli_support/mod.rs"]
+mod cli_support;
+
+use crate::{Page, pages};
+use cli_support::executable;
+
+/// What is only read, by how it begins, and why.
+const READ_ONLY: [(&str, &str); 20] = [
+    ("gpushare init", "installs a unit of systemd"),
+    ("gpushare quota set user:alice", "wants a user alice"),
+    ("gpushare mps", "wants NVIDIA's MPS"),
+    (
+        "gpushare experiment assets/experiments/inference",
+        "wants PyTorch and a GPU",
+    ),
+    ("gpushare metrics --listen", "runs until it is ended"),
+    ("gpushare demo --sim --headless --here", "runs for an hour"),
+    ("gpushare ps --hosts", "wants other machines"),
+    ("gpushare-top gpu01", "wants other machines"),
+    ("gpushare-top --replay", "wants a recording"),
+    ("gpushare-top --record", "wants a screen"),
+    (
+        "gpushare doctor",
+        "finds in a test what a test has wrong: it is no installation",
+    ),
+    (
+        "gpushare-top --once --check",
+        "finds alerts, for the test's programs contend",
+    ),
+    ("gpushare kill", "ends what later commands edit"),
+    (
+        "gpushare pause name:notebook --evict",
+        "waits for a process that calls the driver, which the test's does not",
+    ),
+    (
+        "gpushare run --sim mig -- python test_mig.py",
+        "makes a world of its own beside the test's",
+    ),
+    (
+        "gpushare run --sim two-gpus",
+        "makes a world of its own beside the test's",
+    ),
+    (
+        "gpushare run --exclusive",
+        "wants a GPU that no process uses, and the test's use it",
+    ),
+    ("gpushare run --wait --timeout 20m --exclusive", "the same"),
+    (
+        "gpushare run --wait --timeout 2h --memory 40GiB",
+        "wants a GPU of 40 GiB",
+    ),
+    ("gpushare pick --memory 20GiB", "wants a GPU of 20 GiB"),
+];
+
+/// Programs of others, and of this repository's building: each has tests of its own.
+const OTHERS: [&str; 5] = [
+    "cargo",
+    "target/release/gpushare",
+    "assets/install.sh",
+    "groupadd",
+    "prometheus",
+];
+
+/// Programs that the commands start, played by one that ends at once.
+const PLAYED: [&str; 3] = ["python", "jupyter", "pytest"];
+
+/// The commands of a page: in indented blocks, up to the explanation behind three blanks.
+fn commands(page: &Page) -> Vec<String> {
+    let lines = page
+        .text
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "));
+    let begins = |line: &&str| {
+        let word = line.split(' ').next().unwrap_or_default();
+        matches!(word, "gpushare" | "gpushare-top") || OTHERS.contains(&word)
+    };
+    let line = |line: &str| {
+        let command = line.split("   ").next().unwrap_or_default();
+        command.trim_end_matches('&').trim_end().to_owned()
+    };
+    lines.filter(begins).map(line).collect()
+}
+
+/// Files that a page tells the reader to write: blocks of TOML with a name.
+fn write_files(page: &Page, dir: &Path) {
+    for block in page.text.split("```toml ").skip(1) {
+        let (name, rest) = block.split_once('\n').expect("a name");
+        let text = rest.split("```").next().unwrap_or_default();
+        std::fs::write(dir.join(name), text).expect("written");
+    }
+}
+
+fn read(command: &str) -> Result<(), String> {
+    let words: Vec<String> = command
+        .split_whitespace()
+        .map(|word| word.trim_matches('\'').to_owned())
+        .collect();
+    let read = match words[0].as_str() {
+        "gpushare" => Cli::try_parse_from(&words).map(drop),
+        _ => Options::try_parse_from(&words).map(drop),
+    };
+    read.map_err(|error| error.to_string())
+}
+
+/// A machine on which the commands of the pages make sense.
+struct Stage {
+    bed: Testbed,
+    place: tempfile::TempDir,
+    _programs: Vec<Watched>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        // As many and as large as the pages speak of.
+        let bed = Testbed::with_scenario("eight-gpus");
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let bin = place.path().join("bin");
+        std::fs::create_dir(&bin).expect("made");
+        for (name, program) in [
+            ("gpushare", env!("CARGO_BIN_EXE_gpushare")),
+            ("gpushare-top", env!("CARGO_BIN_EXE_gpushare-top")),
+        ] {
+            symlink(program, bin.join(name)).expect("linked");
+        }
+        for name in PLAYED {
+            executable(&bin.join(name), "#!/bin/sh\nexit 0\n", "0755");
+        }
+        symlink(
+            crate::workspace().join("assets"),
+            place.path().join("assets"),
+        )
+        .expect("linked");
+        let programs = ["train", "notebook", "serve"].map(|name| {
+            let mut command = bed.gpushare(&["run", "--name", name, "--group", "phd", "--"]);
+            command.arg(artifact("gpushare-workload")).arg("--script");
+            let mut program = Watched::spawn(&mut command);
+            assert!(program.line().starts_with("ready"));
+            program
+        });
+        Self {
+            bed,
+            place,
+            _programs: programs.into(),
+        }
+    }
+
+    fn does(&self, command: &str) -> Result<(), String> {
+        let mut shell = self.bed.sim_only("sh");
+        let path = format!(
+            "{}:{}",
+            self.place.path().join("bin").display(),
+            std::env::var("PATH").unwrap_or_default()
+        );
+        // The dashboard wants a screen; what it shows once needs none.
+        let drawn = command.starts_with("gpushare-top") && !command.contains("--print-config");
+        let once = match drawn && !command.contains("--once") {
+            true => " --once",
+            false => "",
+        };
+        shell
+            .arg("-c")
+            .arg(format!("{command}{once}"))
+            .env("PATH", path)
+            .env("HOME", self.place.path())
+            .env("GPUSHARE_LIB", artifact("libgpushare.so"))
+            .env("GPUSHARE_ALLOWED_GPUS", "/nonexistent")
+            .current_dir(self.place.path());
+        let output = output(&mut shell)?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+}
+
+fn output(command: &mut Command) -> Result<std::process::Output, String> {
+    command.output().map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_command_runs_on_the_simulated_gpu() {
+    let (mut run, mut failures) = (0, Vec::new());
+    for page in pages() {
+        let all = commands(&page);
+        if all.is_empty() {
+            continue;
+        }
+        // Each page has a machine of its own, as a reader may begin at any.
+        let stage = Stage::new();
+        write_files(&page, stage.place.path());
+        if page.path.ends_with("README.md") {
+            std::fs::write(stage.place.path().join("limits.toml"), "").expect("written");
+        }
+        for command in all {
+            let is_ours = command.starts_with("gpushare");
+            if is_ours && let Err(error) = read(&command) {
+                failures.push(format!("{}: {command}: {error}", page.path.display()));
+            }
+            let only_read = READ_ONLY
+                .iter()
+                .any(|(begin, _)| command.starts_with(begin));
+            if !is_ours || only_read {
+                continue;
+            }
+            run += 1;
+            if let Err(error) = stage.does(&command) {
+                failures.push(format!("{}: {command}: {error}", page.path.display()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(run > 30, "{run}");
+}
+
+#[test]
+fn what_is_only_read_is_still_on_a_page() {
+    let pages = pages();
+    let all: Vec<String> = pages.iter().flat_map(commands).collect();
+    for (begin, why) in READ_ONLY {
+        assert!(
+            all.iter().any(|command| command.starts_with(begin)),
+            "no command begins with {begin:?} ({why}) any more: remove the line"
+        );
+    }
+}
+
+#[test]
+fn every_verb_and_option_in_the_text_exists() {
+    let (control, top) = (Cli::command(), Options::command());
+    let mut options = Vec::new();
+    gather(&control, &mut options);
+    gather(&top, &mut options);
+    for page in pages() {
+        // Between single backquotes within a line.
+        for code in page
+            .text
+            .lines()
+            .flat_map(|line| line.split('`').skip(1).step_by(2))
+        {
+            let words: Vec<&str> = code.split_whitespace().collect();
+            let own = words.iter().take_while(|word| **word != "--");
+            let own: Vec<&str> = own.copied().collect();
+            let [program, rest @ ..] = own.as_slice() else {
+                continue;
+            };
+            if !matches!(*program, "gpushare" | "gpushare-top") {
+                continue;
+            }
+            if *program == "gpushare"
+                && let Some(verb) = rest.first().filter(|verb| {
+                    verb.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+                        && !verb.starts_with('-')
+                })
+            {
+                assert!(
+                    *verb == "help" || control.find_subcommand(verb).is_some(),
+                    "{}: `{code}`: there is no verb {verb}",
+                    page.path.display()
+                );
+            }
+            for option in rest.iter().filter_map(|word| word.strip_prefix("--")) {
+                let option = option
+                    .split('=')
+                    .next()
+                    .unwrap_or_default()
+                    .trim_end_matches([',', ';']);
+                assert!(
+                    options.iter().any(|known| known == option),
+                    "{}: `{code}`: there is no option --{option}",
+                    page.path.display()
+                );
+            }
+        }
+    }
+}
+
+fn gather(command: &clap::Command, options: &mut Vec<String>) {
+    options.extend(["help", "version"].map(str::to_owned));
+    options.extend(
+        command
+            .get_arguments()
+            .filter_map(|arg| arg.get_long().map(str::to_owned)),
+    );
+    for verb in command.get_subcommands() {
+        gather(verb, options);
+    }
+}

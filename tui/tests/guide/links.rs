@@ -1,0 +1,75 @@
+//! Links within the repository.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::{Page, pages, workspace};
+
+/// What stands in `](…)`.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+}
+
+/// A heading as GitHub names it in an address.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'));
+    kept.collect::<String>()
+        .to_lowercase()
+        .trim()
+        .replace(' ', "-")
+}
+
+fn leads_somewhere(page: &Page, link: &str) -> bool {
+    if link.contains("://") {
+        return true;
+    }
+    let (file, part) = link.split_once('#').unwrap_or((link, ""));
+    let target = match file {
+        "" => page.path.clone(),
+        file => page.path.parent().expect("in a folder").join(file),
+    };
+    if part.is_empty() {
+        return target.exists();
+    }
+    let text = std::fs::read_to_string(&target).unwrap_or_default();
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .any(|line| anchor(line.trim_start_matches('#')) == part)
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut count = 0;
+    for page in pages() {
+        for link in links(&page.text) {
+            assert!(
+                leads_somewhere(&page, link),
+                "{}: {link} leads nowhere",
+                page.path.display()
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count}");
+}
+
+#[test]
+fn every_page_of_the_guide_is_in_its_table() {
+    let guide = workspace().join("assets/guide");
+    let index = std::fs::read_to_string(guide.join("README.md")).expect("the index");
+    let linked: BTreeSet<&str> = links(&index)
+        .filter(|link| !link.contains('/') && Path::new(link).extension().is_some())
+        .collect();
+    for page in pages().iter().skip(1) {
+        let name = page.path.file_name().and_then(|name| name.to_str());
+        let name = name.expect("plain text");
+        assert!(
+            name == "README.md" || linked.contains(name),
+            "{name} is missing"
+        );
+    }
+}
