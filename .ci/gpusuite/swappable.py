@@ -128,7 +128,7 @@ def swappable_memory_leaves_and_comes_back_at_the_speed_of_the_link(bench):
         assert said["wrong"] == 0, said
         assert figures["bytes"] == size and figures["stayed"] == 0, figures
         free = say(watcher, "info")["info"][0]
-        assert abs(free - before) < 64 * MIB, (free, before)
+        assert abs(free - before) < 256 * MIB, (free, before)
         seen.append(figures)
     # The goal is 20 GB/s both ways once the host's memory is there.
     last = seen[-1]

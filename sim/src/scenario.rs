@@ -28,7 +28,8 @@
 //! slow_alloc = "2ms"       # each allocation takes this long
 //! missing = ["cuMemAllocAsync"]   # cuGetProcAddress does not find these
 //! no_nvml = true           # the NVML library does not load
-//! swap = "unmap"           # "out" and "back" fail copies of 1 MiB and more on a stream to and from the host, "unmap" unmapping
+//! swap = "unmap"           # "out" and "back" fail copies of 1 MiB and more on a stream to and from the host, "unmap" unmapping,
+//!                          # "record" an event behind all work of a context
 //! checkpoint = "restore"   # "lock" never gets hold of a process, "checkpoint" and "restore" fail for good
 //! ```
 
@@ -101,6 +102,8 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Swap {
+    /// An event is recorded behind all work of a context.
+    Record,
     /// A copy to the host.
     Out,
     /// Memory is unmapped.

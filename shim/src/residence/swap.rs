@@ -16,14 +16,14 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use gpushare_abi::errors::{
-    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
+    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult,
 };
 use shm_layout::Why;
 
 use super::footprint::{Footprint, Refusal};
 use crate::{
     ask::{
-        context, memory,
+        checkpoint, context, memory,
         transfer::{self, Lane},
         vmm,
     },
@@ -43,6 +43,8 @@ const PART: u64 = 8;
 const PIECE: u64 = 256 << 20;
 /// Between two looks at what will end by itself.
 const NAP: std::time::Duration = std::time::Duration::from_micros(200);
+/// How long a lock may wait for work under way.
+const PATIENCE_MS: u32 = 1000;
 /// Bytes a second, until they were measured (H200, 580.159.04).
 pub const RATE: u64 = 20_000_000_000;
 
@@ -77,12 +79,24 @@ fn contexts(guest: &Guest) -> Vec<usize> {
 }
 
 fn wait_for(context: usize, is_enough: &mut impl FnMut() -> Option<Why>) -> Result<(), Refusal> {
-    let event = Event::behind_all(context).map_err(refused)?;
-    while event.is_pending() {
-        if let Some(why) = is_enough() {
-            return Err((why, 0));
+    match Event::behind_all(context) {
+        Ok(event) => {
+            while event.is_pending() {
+                if let Some(why) = is_enough() {
+                    return Err((why, 0));
+                }
+                futex::nap(NAP);
+            }
         }
-        futex::nap(NAP);
+        // A driver that records no event behind all of this context waits at a lock for what was submitted.
+        Err(_) if checkpoint::exists() => {
+            checkpoint::lock(PATIENCE_MS).map_err(|error| match error {
+                CUDA_ERROR_NOT_READY => (Why::Busy, 0),
+                error => refused(error),
+            })?;
+            checkpoint::unlock().map_err(refused)?;
+        }
+        Err(error) => return Err(refused(error)),
     }
     // What events of a primary context do not tell of: streams of green ones.
     vmm::synchronize(context).map_err(refused)

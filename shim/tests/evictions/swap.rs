@@ -323,16 +323,21 @@ fn who_is_wanted_back_before_it_is_away_goes_on() {
 
 #[test]
 fn work_in_flight_is_waited_for() {
-    let bed = Testbed::new();
-    let mut client = holding(&bed, &[], &[64 * MIB]);
+    waits_for_work(&Testbed::new());
+    let (_file, bed) = world("[[device]]\nmemory = \"1GiB\"\n[mishaps]\nswap = \"record\"");
+    waits_for_work(&bed);
+}
+
+fn waits_for_work(bed: &Testbed) {
+    let mut client = holding(bed, &[], &[16 * MIB]);
     client.ok("stream s");
-    for round in 0..5 {
+    for round in 0..3 {
         // Queued, and not waited for.
-        client.ok(&format!("write-in a0 {} {} s", 70 + round, words(64 * MIB)));
-        client.wish(&bed, Wish::Evict);
+        client.ok(&format!("write-in a0 {} {} s", 70 + round, words(16 * MIB)));
+        client.wish(bed, Wish::Evict);
         client.reaches(Phase::Evicted);
-        client.wish(&bed, Wish::Resume);
-        let right = client.ok(&format!("count a0 {} {}", 70 + round, words(64 * MIB)));
-        assert_eq!(right, [words(64 * MIB)]);
+        client.wish(bed, Wish::Resume);
+        let right = client.ok(&format!("count a0 {} {}", 70 + round, words(16 * MIB)));
+        assert_eq!(right, [words(16 * MIB)]);
     }
 }

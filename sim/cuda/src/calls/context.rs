@@ -10,10 +10,12 @@ use gpushare_abi::errors::{
 };
 use gpushare_abi::types::{CUcontext, CUctxCreateParams, CUdevice, CUevent, CUexecAffinityParam};
 
+use gpushare_sim::scenario::Swap;
+
 use crate::c::{In, Out};
 use crate::calls::event as event_calls;
 use crate::context::{Context, by_handle, by_handle_or_current, current, here, pop, push, top};
-use crate::driver::driver;
+use crate::driver::{driver, mishap};
 use crate::faces::faces;
 use crate::handles::lock;
 use crate::{array, capacity, capture, event, heap, module, pool, submit};
@@ -94,6 +96,7 @@ faces! {
         synchronize(&*by_handle_or_current(context)?)
     }
     "cuCtxRecordEvent" 12050 cuCtxRecordEvent (context: CUcontext, event: CUevent) {
+        mishap(Swap::Record)?;
         event_calls::record_all(&*by_handle_or_current(context)?, &event::by_handle(event)?)
     }
     "cuCtxWaitEvent" 12050 cuCtxWaitEvent (context: CUcontext, event: CUevent) {
