@@ -325,7 +325,12 @@ impl Broker {
 
     /// Knows that a slot was [given back](Reaper::give_back).
     pub fn forget(&mut self, slot: SlotId) {
-        self.owners[usize::from(slot.index)] = None;
+        let index = usize::from(slot.index);
+        let entry = roll_of(&self.segments).entry(index);
+        // One that only claimed to be taken may have been given to a process meanwhile.
+        if entry.is_none_or(|entry| entry.live().is_none()) {
+            self.owners[index] = None;
+        }
     }
 
     /// What gives slots back, on a thread of its own: it works on words that tenants may write meanwhile.
@@ -399,8 +404,17 @@ impl Reaper {
         let Some(entry) = roll_of(&self.0).entry(usize::from(slot.index)) else {
             return;
         };
-        give_back(&self.0, slot, clock::now(), Cause::Death);
-        entry.free();
+        let clear = || give_back(&self.0, slot, clock::now(), Cause::Death);
+        match entry.live() {
+            Some(live) if live == slot.epoch => {
+                clear();
+                entry.free();
+            }
+            // Only its claim said that it was taken.
+            None => clear(),
+            // It was given to a process meanwhile.
+            Some(_) => {}
+        }
     }
 }
 

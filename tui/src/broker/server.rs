@@ -303,10 +303,6 @@ impl Server {
             // It will ask for a slot, and looks at what it was handed meanwhile.
             let Peer { pid, uid, gid, .. } = *client.peer;
             client.known = household::look(pid, uid, gid);
-            if self.tenants.iter().all(Option::is_none) {
-                // No round was made since the last one left.
-                self.look_around();
-            }
         }
     }
 
@@ -323,7 +319,14 @@ impl Server {
     fn given_back(&mut self) {
         for slot in self.reaping.done() {
             self.broker.forget(slot);
-            self.tenants[usize::from(slot.index)] = None;
+            self.tenants[usize::from(slot.index)].take_if(|tenant| tenant.slot == slot);
+        }
+    }
+
+    /// While no process has a slot no rounds are made: what was written since the last one left, the next one would find.
+    fn look_if_alone(&mut self) {
+        if self.tenants.iter().all(Option::is_none) {
+            self.look_around();
         }
     }
 

@@ -188,6 +188,21 @@ pub fn forger() {
     }
 }
 
+/// In a child: says of all slots again and again that they are taken, in the life before the next.
+pub fn claimer() {
+    let [state, ..] = handed().map(File::from);
+    let (slots, all) = offset("State", "slots");
+    let size = all / 256;
+    say("claims");
+    loop {
+        for index in 0..256 {
+            let written =
+                state.write_all_at(&(7_u64 << 32 | 2).to_le_bytes(), slots + index * size);
+            written.expect("a tenant may write");
+        }
+    }
+}
+
 /// In a child: writes what it is told into the first process's account on its first device.
 pub fn liar() {
     let [state, ..] = handed().map(File::from);
@@ -483,6 +498,39 @@ fn a_slot_that_the_broker_did_not_give_is_forged_and_the_victim_of_a_forger_keep
         machine.processes().len() == 1
     });
     is_well(&machine, &mut alice, "2GiB", 2 * GIB);
+}
+
+#[test]
+fn a_slot_that_is_cleared_of_a_forged_claim_is_not_taken_from_who_gets_it_meanwhile() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let claimer = machine.plays(MALLORY, "claimer", &[]);
+    assert_eq!(claimer.hear(), "claims");
+    // Over some rounds of the broker's.
+    let begun = Instant::now();
+    let mut all = Vec::new();
+    while begun.elapsed() < Duration::from_secs(4) {
+        let tenant = machine.tenant(ALICE, "one");
+        assert!(tenant.hear().starts_with("slot "));
+        all.push(tenant);
+        if all.len() > 8 {
+            all.remove(0);
+        }
+    }
+    for tenant in &mut all {
+        // One that has lost its slot says so first.
+        assert_eq!(tenant.ask("take 1GiB"), "granted");
+    }
+    drop(claimer);
+    let theirs = || {
+        machine
+            .processes()
+            .iter()
+            .filter(|one| one["name"] == "one")
+            .count()
+    };
+    eventually("those are there", || theirs() == all.len());
 }
 
 #[test]

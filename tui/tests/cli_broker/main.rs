@@ -28,6 +28,7 @@ fn plays_a_role() {
         ["scribbler", seconds] => hostile::scribbler(seconds.parse().expect("a number")),
         ["liar"] => hostile::liar(),
         ["mugger"] => hostile::mugger(),
+        ["claimer"] => hostile::claimer(),
         ["filler"] => hostile::filler(),
         ["meddler"] => hostile::meddler(),
         ["thief", how] => turns::thief(how),

@@ -71,6 +71,7 @@ impl Server {
 
     /// Gives a client a slot: the values of the answer, or why there is none.
     fn register(&mut self, number: u64, message: &Message) -> Result<Values, String> {
+        self.look_if_alone();
         let Some(client) = self.clients.get(number).filter(|client| client.opened) else {
             return Err("ask for the segments first".to_owned());
         };
