@@ -37,7 +37,7 @@ above=$(dirname -- "$assets")
 
 # Every file: MODE, where it is, where it goes under the prefix. The same list installs and removes.
 programs="gpushare gpushare-top gpushare-workload"
-libraries="libgpushare.so libcuda.so libnvidia_ml.so gpushare-sim-mps"
+libraries="libgpushare.so libgpushare_spank.so libcuda.so libnvidia_ml.so gpushare-sim-mps"
 files() {
     for name in $programs; do echo "755 $1/$name bin/$name"; done
     for name in $libraries; do echo "755 $2/$name lib/gpushare/$name"; done

@@ -100,6 +100,9 @@ _gpushare() {
             gpushare,set)
                 cmd="gpushare__subcmd__set"
                 ;;
+            gpushare,slurm)
+                cmd="gpushare__subcmd__slurm"
+                ;;
             gpushare,trace)
                 cmd="gpushare__subcmd__trace"
                 ;;
@@ -238,6 +241,9 @@ _gpushare() {
             gpushare__subcmd__help,set)
                 cmd="gpushare__subcmd__help__subcmd__set"
                 ;;
+            gpushare__subcmd__help,slurm)
+                cmd="gpushare__subcmd__help__subcmd__slurm"
+                ;;
             gpushare__subcmd__help,trace)
                 cmd="gpushare__subcmd__help__subcmd__trace"
                 ;;
@@ -285,6 +291,18 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help__subcmd__quota,show)
                 cmd="gpushare__subcmd__help__subcmd__quota__subcmd__show"
+                ;;
+            gpushare__subcmd__help__subcmd__slurm,check)
+                cmd="gpushare__subcmd__help__subcmd__slurm__subcmd__check"
+                ;;
+            gpushare__subcmd__help__subcmd__slurm,epilog)
+                cmd="gpushare__subcmd__help__subcmd__slurm__subcmd__epilog"
+                ;;
+            gpushare__subcmd__help__subcmd__slurm,install)
+                cmd="gpushare__subcmd__help__subcmd__slurm__subcmd__install"
+                ;;
+            gpushare__subcmd__help__subcmd__slurm,task-prolog)
+                cmd="gpushare__subcmd__help__subcmd__slurm__subcmd__task__subcmd__prolog"
                 ;;
             gpushare__subcmd__help__subcmd__trace,export)
                 cmd="gpushare__subcmd__help__subcmd__trace__subcmd__export"
@@ -364,6 +382,36 @@ _gpushare() {
             gpushare__subcmd__quota__subcmd__help,show)
                 cmd="gpushare__subcmd__quota__subcmd__help__subcmd__show"
                 ;;
+            gpushare__subcmd__slurm,check)
+                cmd="gpushare__subcmd__slurm__subcmd__check"
+                ;;
+            gpushare__subcmd__slurm,epilog)
+                cmd="gpushare__subcmd__slurm__subcmd__epilog"
+                ;;
+            gpushare__subcmd__slurm,help)
+                cmd="gpushare__subcmd__slurm__subcmd__help"
+                ;;
+            gpushare__subcmd__slurm,install)
+                cmd="gpushare__subcmd__slurm__subcmd__install"
+                ;;
+            gpushare__subcmd__slurm,task-prolog)
+                cmd="gpushare__subcmd__slurm__subcmd__task__subcmd__prolog"
+                ;;
+            gpushare__subcmd__slurm__subcmd__help,check)
+                cmd="gpushare__subcmd__slurm__subcmd__help__subcmd__check"
+                ;;
+            gpushare__subcmd__slurm__subcmd__help,epilog)
+                cmd="gpushare__subcmd__slurm__subcmd__help__subcmd__epilog"
+                ;;
+            gpushare__subcmd__slurm__subcmd__help,help)
+                cmd="gpushare__subcmd__slurm__subcmd__help__subcmd__help"
+                ;;
+            gpushare__subcmd__slurm__subcmd__help,install)
+                cmd="gpushare__subcmd__slurm__subcmd__help__subcmd__install"
+                ;;
+            gpushare__subcmd__slurm__subcmd__help,task-prolog)
+                cmd="gpushare__subcmd__slurm__subcmd__help__subcmd__task__subcmd__prolog"
+                ;;
             gpushare__subcmd__trace,export)
                 cmd="gpushare__subcmd__trace__subcmd__export"
                 ;;
@@ -413,7 +461,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi compat init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm compat init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -885,7 +933,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi compat init completions man help"
+            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm compat init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1447,6 +1495,76 @@ _gpushare() {
         gpushare__subcmd__help__subcmd__set)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__slurm)
+            opts="install check task-prolog epilog"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__slurm__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__slurm__subcmd__epilog)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__slurm__subcmd__install)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__slurm__subcmd__task__subcmd__prolog)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2236,6 +2354,184 @@ _gpushare() {
                     return 0
                     ;;
                 --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm)
+            opts="-h --help install check task-prolog epilog help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__check)
+            opts="-h --conf --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --conf)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__epilog)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__help)
+            opts="install check task-prolog epilog help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__help__subcmd__epilog)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__help__subcmd__install)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__help__subcmd__task__subcmd__prolog)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__install)
+            opts="-h --shards --shard --write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --shards)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --shard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --write)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__slurm__subcmd__task__subcmd__prolog)
+            opts="-h --shard --gpu-mem --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --shard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gpu-mem)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

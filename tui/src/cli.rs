@@ -43,6 +43,7 @@ mod segments;
 mod serve;
 mod share;
 mod signals;
+mod slurm;
 mod table;
 pub(crate) mod trace;
 mod undo;
@@ -104,6 +105,8 @@ enum Verb {
     Serve(serve::Args),
     #[command(subcommand)]
     Cdi(cdi::Verb),
+    #[command(subcommand)]
+    Slurm(slurm::Verb),
     Compat(compat::Args),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
@@ -180,6 +183,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Demo(args) => demo::run(&args, out),
         Verb::Experiment(args) => experiment::run(&args, out),
         Verb::Cdi(verb) => cdi::run(&verb, out),
+        Verb::Slurm(verb) => slurm::run(&verb, out),
         Verb::Serve(args) => serve::run(&args, out),
         Verb::Compat(args) => compat::run(&args, out),
         Verb::Init(args) => init::run(&args, out),

@@ -61,7 +61,8 @@ object! {
 impl Keys for Level {}
 
 impl Finding {
-    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+    /// See [`Level`].
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self {
             check,
             level: Level::Ok,
@@ -70,7 +71,8 @@ impl Finding {
         }
     }
 
-    fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+    /// See [`Level`].
+    pub fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             check,
             level: Level::Warn,
@@ -79,7 +81,8 @@ impl Finding {
         }
     }
 
-    fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+    /// See [`Level`].
+    pub fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             check,
             level: Level::Fail,

@@ -7,5 +7,6 @@ pub mod facts;
 pub mod launch;
 pub mod leftovers;
 pub mod picking;
+pub mod slurm;
 pub mod stage;
 pub mod wrapping;

@@ -21,6 +21,7 @@ fn archive() -> tempfile::TempDir {
             "lib/gpushare",
             &[
                 "libgpushare.so",
+                "libgpushare_spank.so",
                 "libcuda.so",
                 "libnvidia_ml.so",
                 "gpushare-sim-mps",

@@ -18,6 +18,7 @@ fn programs() -> tempfile::TempDir {
         "gpushare-top",
         "gpushare-workload",
         "libgpushare.so",
+        "libgpushare_spank.so",
         "libcuda.so",
         "libnvidia_ml.so",
         "gpushare-sim-mps",

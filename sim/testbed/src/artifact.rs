@@ -14,8 +14,9 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, flock};
 
 /// File name of an artifact, and the package that makes it.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("libgpushare.so", "gpushare-shim"),
+    ("libgpushare_spank.so", "gpushare-spank"),
     ("libcuda.so", "gpushare-sim-cuda"),
     ("libnvidia_ml.so", "gpushare-sim-nvml"),
     ("gpushare-workload", "gpushare-workload"),

@@ -1,7 +1,7 @@
 //! `gpushare doctor`: what would go wrong here, and how to fix it.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 
 use super::{Done, json, segments};
 use crate::doctor::{Finding, Level, Patient, examine};
@@ -46,19 +46,25 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     if args.json {
         json(out, &Document::of(&findings))?;
     } else {
-        for finding in &findings {
-            writeln!(
-                out,
-                "{:<5}{:<14}{}",
-                finding.level.to_string(),
-                finding.check,
-                finding.found
-            )?;
-            if let Some(fix) = &finding.fix {
-                writeln!(out, "{:19}-> {fix}", "")?;
-            }
-        }
+        list(&findings, out)?;
     }
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// A line for each finding, and one below it for what to do.
+pub(super) fn list(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
+    for finding in findings {
+        writeln!(
+            out,
+            "{:<5}{:<14}{}",
+            finding.level.to_string(),
+            finding.check,
+            finding.found
+        )?;
+        if let Some(fix) = &finding.fix {
+            writeln!(out, "{:19}-> {fix}", "")?;
+        }
+    }
+    Ok(())
 }

@@ -17,6 +17,8 @@ use shm_layout::variables;
 
 /// The preloaded library's file name.
 pub const LIBRARY: &str = "libgpushare.so";
+/// The plugin for Slurm.
+pub const SPANK: &str = "libgpushare_spank.so";
 /// The file name of the workload program.
 pub const WORKLOAD: &str = "gpushare-workload";
 /// The simulated driver's file name.

@@ -270,11 +270,15 @@ impl ProcessSample {
         (trace.goes_on() || trace.progress.logs).then_some(trace)
     }
 
-    /// Its Slurm job: by the broker's word, if there is one.
+    /// Its Slurm job: by the broker's word, if there is one; else by its cgroup, or by the group that gpushare's hooks make of a
+    /// job where Slurm makes no cgroups.
     pub fn slurm_job(&self) -> Option<&str> {
         match &self.vouched {
             Some(vouched) => Some(vouched.job.as_str()).filter(|job| !job.is_empty()),
-            None => cgroups::job(&self.identity.cgroup),
+            None => cgroups::job(&self.identity.cgroup).or_else(|| {
+                let job = self.view.group.as_deref()?.strip_prefix("slurm-")?;
+                job.bytes().all(|byte| byte.is_ascii_digit()).then_some(job)
+            }),
         }
     }
 

@@ -1,0 +1,221 @@
+//! A cluster of one node: Slurm's own daemons as Debian has them, with our plugin, as root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, Watched, artifact, eventually};
+
+use crate::cli_support::Said;
+
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Ends with its daemons.
+pub struct Cluster {
+    pub bed: Testbed,
+    place: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// `None`, with a sentence, where there is no Slurm, or no root to run it.
+    pub fn new(hooks: Hooks) -> Option<Self> {
+        let programs = ["slurmctld", "slurmd", "srun", "sbatch", "scontrol"];
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there =
+            |name: &&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+        if !rustix::process::geteuid().is_root() || !programs.iter().all(is_there) {
+            eprintln!(
+                "skipped: the cluster needs root and Slurm (Debian has it in slurmctld, slurmd and slurm-client)"
+            );
+            return None;
+        }
+        let place = tempfile::Builder::new()
+            .prefix("s")
+            .tempdir_in("/tmp")
+            .expect("room");
+        let cluster = Self {
+            bed: Testbed::with_scenario("one-gpu"),
+            place,
+        };
+        cluster.configure(hooks);
+        for (program, words) in [("slurmctld", &["-i"][..]), ("slurmd", &["-N", "n0"])] {
+            let mut command = cluster.command(program);
+            command
+                .args(words)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            assert!(command.status().expect("it starts").success(), "{program}");
+        }
+        eventually("the node is idle", PATIENCE, || cluster.is_idle());
+        Some(cluster)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn configure(&self, hooks: Hooks) {
+        let dir = self.place.path().display();
+        let names = Command::new("hostname")
+            .output()
+            .expect("everywhere")
+            .stdout;
+        let host = String::from_utf8_lossy(&names).trim().to_owned();
+        for name in ["state", "spool", "dev"] {
+            fs::create_dir(self.path(name)).expect("a fresh directory");
+        }
+        fs::write(self.path("dev/nvidia0"), "").expect("a fresh directory");
+        let (controller, node) = (port(), port());
+        let program = artifact("gpushare").display().to_string();
+        let segments = self.bed.dir().display();
+        let more = match hooks {
+            Hooks::Plugin => {
+                let plugin = artifact("libgpushare_spank.so");
+                let line = format!(
+                    "optional {} program={program} shard=1/8 dir={segments}\n",
+                    plugin.display()
+                );
+                fs::write(self.path("plugstack.conf"), line).expect("ours");
+                String::new()
+            }
+            Hooks::Scripts => {
+                fs::write(self.path("plugstack.conf"), "").expect("ours");
+                for (name, verb) in [("prolog", "task-prolog --shard 1/8"), ("epilog", "epilog")] {
+                    let script = format!(
+                        "#!/bin/sh\nexport GPUSHARE_DIR={segments}\n{program} slurm {verb} || :\n"
+                    );
+                    crate::cli_support::executable(&self.path(name), &script, "755");
+                }
+                format!("TaskProlog={dir}/prolog\nEpilog={dir}/epilog\n")
+            }
+        };
+        let conf = format!(
+            "ClusterName=t\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nSlurmUser=root\nSlurmdUser=root\n\
+             AuthType=auth/none\nCredType=cred/none\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+             JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
+             SwitchType=switch/none\nMpiDefault=none\nStateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool\n\
+             SlurmctldPidFile={dir}/slurmctld.pid\nSlurmdPidFile={dir}/slurmd.pid\nSlurmctldLogFile={dir}/slurmctld.log\n\
+             SlurmdLogFile={dir}/slurmd.log\nReturnToService=0\nSlurmdParameters=config_overrides\nGresTypes=gpu,shard\n\
+             KillWait=1\nPlugStackConfig={dir}/plugstack.conf\nSchedulerParameters=sched_min_interval=0\n{more}\
+             NodeName=n0 NodeHostname={host} NodeAddr=127.0.0.1 Port={node} CPUs=8 Gres=gpu:1,shard:8\n\
+             PartitionName=p Nodes=n0 Default=YES\n"
+        );
+        fs::write(self.path("slurm.conf"), conf).expect("ours");
+        let gres =
+            format!("Name=gpu File={dir}/dev/nvidia0\nName=shard Count=8 File={dir}/dev/nvidia0\n");
+        fs::write(self.path("gres.conf"), gres).expect("ours");
+    }
+
+    /// A program of Slurm's, in this cluster and in the simulated world.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = self.bed.sim_only(program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SLURM") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("SLURM_CONF", self.path("slurm.conf"))
+            .current_dir(self.place.path());
+        command
+    }
+
+    /// What a program of Slurm's says.
+    pub fn run(&self, program: &str, words: &[&str]) -> Said {
+        let mut command = self.command(program);
+        command.args(words);
+        Watched::spawn(&mut command).wait_output().into()
+    }
+
+    /// Whether the node takes jobs: it was not drained.
+    pub fn is_idle(&self) -> bool {
+        let said = self.run("scontrol", &["-o", "show", "node", "n0"]);
+        said.out.contains("State=IDLE ")
+    }
+
+    /// What gpushare says in this world.
+    pub fn gpushare(&self, words: &[&str]) -> Said {
+        let mut command = self.bed.gpushare(words);
+        Watched::spawn(&mut command).wait_output().into()
+    }
+
+    /// The processes as `ps` shows them.
+    pub fn processes(&self) -> Vec<serde_json::Value> {
+        let said = self.gpushare(&["ps", "--json"]).done();
+        said.json()["processes"].as_array().expect("a list").clone()
+    }
+
+    /// The names of the groups that are defined.
+    pub fn groups(&self) -> Vec<String> {
+        let shown = self.gpushare(&["group", "show", "--json"]).done().json();
+        let groups = shown["groups"].as_array().expect("a list").iter();
+        let defined = groups.filter(|group| group["defined"] == true);
+        defined
+            .map(|group| group["name"].as_str().expect("a name").to_owned())
+            .collect()
+    }
+
+    /// Waits until nothing of any job is left.
+    pub fn settles(&self) {
+        eventually("nothing of a job is left", PATIENCE, || {
+            self.groups().is_empty() && self.processes().is_empty() && self.is_idle()
+        });
+    }
+
+    /// Starts a job that keeps the GPU busy, and returns its number.
+    pub fn submit(&self, words: &[&str], workload: &str) -> String {
+        let script = format!("{} {workload}", artifact("gpushare-workload").display());
+        let out = self.path("out").display().to_string();
+        let words = [&["--parsable", "-o", &out], words, &["--wrap", &script]].concat();
+        self.run("sbatch", &words).done().out.trim().to_owned()
+    }
+}
+
+/// What calls gpushare.
+#[derive(Clone, Copy)]
+pub enum Hooks {
+    Plugin,
+    Scripts,
+}
+
+/// A port that is free now.
+fn port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+    listener.local_addr().expect("bound").port()
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.run("scancel", &["--signal=KILL", "--user=root"]);
+        for name in ["slurmd.pid", "slurmctld.pid"] {
+            end(&self.path(name));
+        }
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.path("slurmd.log")).unwrap_or_default();
+            eprintln!("slurmd.log:\n{log}");
+        }
+    }
+}
+
+/// Ends the daemon of this file, and waits until it has ended.
+fn end(pid: &Path) {
+    let text = fs::read_to_string(pid).unwrap_or_default();
+    let Some(pid) = text
+        .trim()
+        .parse()
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    else {
+        return;
+    };
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while rustix::process::test_kill_process(pid).is_ok() {
+        if std::time::Instant::now() > until {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

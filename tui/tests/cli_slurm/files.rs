@@ -1,0 +1,48 @@
+//! `gpushare slurm install` and `check`: what one writes, the other accepts.
+
+use std::fs;
+
+use crate::cli_support::World;
+
+#[test]
+fn what_install_writes_check_accepts_and_says_what_else_is_missing() {
+    let world = World::new();
+    let conf = tempfile::tempdir().expect("a temporary directory");
+    let at = conf.path().to_str().expect("plain");
+    let gpushare = |words: &[&str]| {
+        let mut command = world.command(words);
+        command.env("GPUSHARE_LIB", gpushare_testbed::artifact("libgpushare.so"));
+        crate::cli_support::Said::from(command.output().expect("the program is built"))
+    };
+    gpushare_testbed::artifact("libgpushare_spank.so");
+    let said = gpushare(&["slurm", "check", "--conf", at]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("slurm.conf cannot be read"), "{said:?}");
+
+    fs::write(conf.path().join("slurm.conf"), "GresTypes=gpu,shard\n").expect("ours");
+    let said = gpushare(&["slurm", "check", "--conf", at]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("so jobs have no limits"), "{said:?}");
+
+    let said = gpushare(&["slurm", "install", "--shards", "4", "--write", at]).done();
+    assert!(
+        said.out.contains("Name=shard Count=4 File=/dev/nvidia0"),
+        "{said:?}"
+    );
+    fs::write(
+        conf.path().join("plugstack.conf"),
+        "include plugstack.conf.d/*\n",
+    )
+    .expect("ours");
+    let said = gpushare(&["slurm", "check", "--conf", at]).done();
+    assert!(said.out.contains("ok   hook"), "{said:?}");
+
+    let prolog = format!("TaskProlog={at}/gpushare-task-prolog\nEpilog={at}/gpushare-epilog\n");
+    fs::write(conf.path().join("plugstack.conf"), "").expect("ours");
+    fs::write(conf.path().join("slurm.conf"), prolog).expect("ours");
+    let said = gpushare(&["slurm", "check", "--conf", at]).done();
+    assert!(said.out.contains("ok   hook"), "{said:?}");
+    assert!(said.out.contains("GresTypes has no shard"), "{said:?}");
+    let said = gpushare(&["slurm", "install", "--shard", "25%"]);
+    said.refused(2, &["--shard: \"25%\" is no part of a GPU"]);
+}

@@ -1,0 +1,163 @@
+//! The hooks without Slurm: its environment in, lines out.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::cli_support::{Said, World};
+
+/// Any file will do: nothing is started here.
+const LIBRARY: &str = env!("CARGO_BIN_EXE_gpushare");
+
+fn hook(world: &World, words: &[&str], environment: &[(&str, &str)]) -> Said {
+    let mut command = world.command(&[&["slurm"], words].concat());
+    command.env("GPUSHARE_LIB", LIBRARY);
+    command.envs(environment.iter().copied());
+    command.output().expect("the program is built").into()
+}
+
+const STEP: [(&str, &str); 3] = [
+    ("SLURM_JOB_ID", "12"),
+    ("SLURM_SHARDS_ON_NODE", "2"),
+    ("SLURM_JOB_NAME", "train"),
+];
+
+/// The groups that are defined, as name, memory and weight.
+fn groups(world: &World) -> Vec<(String, String, u64)> {
+    let shown = world.gpushare(&["group", "show", "--json"]).done().json();
+    let groups = shown["groups"].as_array().expect("a list").iter();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    groups
+        .map(|group| {
+            let weight = group["weight"].as_u64().unwrap_or(0);
+            (text(&group["name"]), text(&group["memory"]), weight)
+        })
+        .collect()
+}
+
+#[test]
+fn a_task_prolog_prints_the_environment_and_makes_the_group_that_an_epilog_removes() {
+    let world = World::new();
+    let said = hook(&world, &["task-prolog", "--shard", "1/8"], &STEP).done();
+    let dir = world.dir().display();
+    assert_eq!(
+        said.out,
+        format!(
+            "export LD_PRELOAD={LIBRARY}\nexport GPUSHARE_DIR={dir}\nexport GPUSHARE_NAME=train\nexport \
+             GPUSHARE_GROUP=slurm-12\n"
+        )
+    );
+    let one = |memory: &str, weight| vec![("slurm-12".to_owned(), memory.to_owned(), weight)];
+    assert_eq!(groups(&world), one("25%", 20));
+    // A step with less of the job's shards takes nothing away; one with more gets it.
+    let step = |shards| [STEP[0], ("SLURM_SHARDS_ON_NODE", shards)];
+    hook(&world, &["task-prolog", "--shard", "1/8"], &step("1")).done();
+    assert_eq!(groups(&world), one("25%", 20));
+    hook(&world, &["task-prolog", "--shard", "1/8"], &step("4")).done();
+    assert_eq!(groups(&world), one("50%", 40));
+    hook(&world, &["epilog"], &STEP).done();
+    assert_eq!(groups(&world), []);
+    hook(&world, &["epilog"], &STEP).done();
+}
+
+#[test]
+fn a_job_of_cpus_is_left_alone_and_one_with_a_whole_gpu_is_only_shown() {
+    let world = World::new();
+    let cpus = hook(
+        &world,
+        &["task-prolog", "--shard", "1/8"],
+        &[STEP[0], STEP[2]],
+    )
+    .done();
+    assert_eq!((cpus.out.as_str(), cpus.err.as_str()), ("", ""));
+    let whole = [STEP[0], STEP[2], ("SLURM_GPUS_ON_NODE", "1")];
+    let whole = hook(&world, &["task-prolog", "--shard", "1/8"], &whole).done();
+    assert!(
+        whole.out.contains("export GPUSHARE_NAME=train\n"),
+        "{whole:?}"
+    );
+    assert!(!whole.out.contains("GPUSHARE_GROUP"), "{whole:?}");
+}
+
+#[test]
+fn a_hook_ends_well_and_says_what_it_could_not_do() {
+    let world = World::new();
+    let wrong = [STEP[0], STEP[1], ("GPUSHARE_GPU_MEM", "8Q")];
+    let said = hook(&world, &["task-prolog", "--shard", "10GiB"], &wrong).done();
+    assert!(
+        said.out.starts_with("print gpushare: --gpu-mem: \"8Q\""),
+        "{said:?}"
+    );
+    assert_eq!(
+        groups(&world)[0].1,
+        "20GiB",
+        "the shards limit all the same"
+    );
+    let said = hook(
+        &world,
+        &["task-prolog"],
+        &[("SLURM_JOB_ID", "../1"), STEP[1]],
+    )
+    .done();
+    assert!(
+        said.out.starts_with("print gpushare: SLURM_JOB_ID"),
+        "{said:?}"
+    );
+    let said = hook(&world, &["epilog"], &[]).done();
+    assert!(said.err.contains("SLURM_JOB_ID"), "{said:?}");
+    let said = hook(
+        &world,
+        &["task-prolog"],
+        &[STEP[0], STEP[1], ("GPUSHARE_DIR", "/dev/null")],
+    )
+    .done();
+    assert!(said.out.starts_with("print gpushare: "), "{said:?}");
+}
+
+#[test]
+fn root_makes_the_group_in_the_users_own_segments_as_that_user() {
+    const USER: u32 = 61_344;
+    if !rustix::process::geteuid().is_root() || std::path::Path::new("/run/gpushare").exists() {
+        eprintln!("skipped: only root on a machine without a broker works for other users");
+        return;
+    }
+    let place = tempfile::Builder::new()
+        .prefix("s")
+        .tempdir_in("/tmp")
+        .expect("room");
+    let program = place.path().join("gpushare");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.path(), open).expect("ours");
+    crate::cli_support::copy(env!("CARGO_BIN_EXE_gpushare"), &program, "755");
+    std::fs::write(place.path().join("libgpushare.so"), "").expect("ours");
+    let segments = format!("/dev/shm/gpushare-{USER}");
+    let _ = std::fs::remove_dir_all(&segments);
+    let run = |words: &[&str]| -> Said {
+        let mut command = Command::new(&program);
+        command.env_clear().arg("slurm").args(words).envs(STEP);
+        command.env("SLURM_JOB_UID", USER.to_string());
+        command.output().expect("it runs").into()
+    };
+    let said = run(&["task-prolog", "--shard", "1/8"]).done();
+    let about = rustix::fs::stat(segments.as_str()).map(|about| about.st_uid);
+    // Nobody else may even look.
+    let defined = || {
+        let mut command = Command::new(&program);
+        command
+            .env_clear()
+            .args(["group", "show", "--json"])
+            .uid(USER)
+            .gid(USER)
+            .current_dir("/");
+        let said = Said::from(command.output().expect("it runs")).done().json();
+        said["groups"].as_array().expect("a list").len()
+    };
+    let (before, ended) = (defined(), run(&["epilog"]));
+    let after = defined();
+    let _ = std::fs::remove_dir_all(&segments);
+    assert!(said.out.contains("GPUSHARE_GROUP=slurm-12"), "{said:?}");
+    assert_eq!(
+        (about, before, ended.code, after),
+        (Ok(USER), 1, 0, 0),
+        "{ended:?}"
+    );
+}
