@@ -149,4 +149,14 @@ mod tests {
         assert_eq!(size("120x40"), Ok((120, 40)));
         assert!(size("120").is_err() && size("0x0").is_err() && size("axb").is_err());
     }
+
+    #[test]
+    fn every_theme_is_taken_from_the_command_line() {
+        for name in super::theme::names() {
+            let options = Options::try_parse_from(["gpushare-top", "--theme", name]).unwrap();
+            assert_eq!(options.theme, Some(super::theme::find(name).unwrap()));
+        }
+        let error = Options::try_parse_from(["gpushare-top", "--theme", "monokai"]).unwrap_err();
+        assert!(error.to_string().contains("there is no theme"), "{error}");
+    }
 }

@@ -532,7 +532,12 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     if !device.waiters.is_empty() {
         right += &format!(" +{}", device.waiters.len());
     }
-    let name_width = if pen.width() >= 100 { 24 } else { 14 };
+    // In the narrowest the numbers go first: who holds it is what is looked for.
+    let name_width = match pen.width() {
+        100.. => 24,
+        50.. => 14,
+        _ => 0,
+    };
     let mut x = pen.put(0, y, &format!("GPU{gpu} "), pen.style(role));
     let name = match (
         device.nvml.mig_parent,
