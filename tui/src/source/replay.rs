@@ -4,217 +4,26 @@
 //! recording cut anywhere (a full disk, a killed recorder) plays up to there. Some samples at a time are one member of the
 //! file; at the beginning of each one can start to read.
 
+mod lines;
+mod recorder;
+
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
-use std::mem;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use flate2::Compression;
-use flate2::bufread::GzDecoder;
-use flate2::write::GzEncoder;
-use serde::{Deserialize, Serialize};
-
-use super::Source;
+use serde::Deserialize;
 use shm_layout::text::PathText as _;
 
+use super::Source;
 use crate::sample::{Origin, Sample};
-
-/// The version of recordings; it grows when a sample cannot be read as it was written before.
-const VERSION: u32 = 2;
+use lines::Lines;
+pub use recorder::Recorder;
+use recorder::{Header, VERSION};
 
 /// The longest pause a replay makes, however long the recorder slept.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// So many bytes are packed at a time.
-const PIECE: usize = 32 << 10;
-/// So many samples are one member of the file.
-const MEMBER: usize = 64;
-/// A file that has grown to this is set aside under the name `F.1`, in the place of an earlier one.
-const LARGEST: u64 = 512 << 20;
-
-#[derive(Serialize, Deserialize)]
-struct Header {
-    gpushare_recording: u32,
-}
-
-/// Writes samples to a file.
-#[derive(Debug)]
-pub struct Recorder {
-    path: PathBuf,
-    out: GzEncoder<Counted>,
-    samples: usize,
-    largest: u64,
-}
-
-/// A file and how much was written to it.
-#[derive(Debug)]
-struct Counted {
-    out: BufWriter<File>,
-    bytes: u64,
-}
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-impl Recorder {
-    /// Starts a recording; a file of that name is replaced.
-    pub fn create(path: &Path) -> Result<Self> {
-        Self::of(path, begin(path)?)
-    }
-
-    /// Starts one that its user alone may read, in a file that must not be there yet.
-    pub(super) fn create_private(path: &Path) -> Result<Self> {
-        let file = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
-        let file = file.with_context(|| format!("cannot record to {}", path.shown()))?;
-        Self::of(path, packed(file))
-    }
-
-    fn of(path: &Path, out: GzEncoder<Counted>) -> Result<Self> {
-        let mut recorder = Self {
-            path: path.to_owned(),
-            out,
-            samples: 0,
-            largest: LARGEST,
-        };
-        recorder.header()?;
-        Ok(recorder)
-    }
-
-    /// How much was written so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.out.get_ref().bytes
-    }
-
-    /// Adds one sample.
-    pub fn add(&mut self, sample: &Sample) -> Result<()> {
-        if self.samples == MEMBER {
-            self.samples = 0;
-            let file = mem::replace(&mut self.out, nowhere()?).finish()?;
-            if file.bytes > self.largest {
-                self.set_aside()?;
-            } else {
-                self.out = GzEncoder::new(file, Compression::fast());
-            }
-        }
-        self.samples += 1;
-        self.line(sample)
-            .with_context(|| format!("cannot record to {}", self.path.shown()))
-    }
-
-    /// Begins the file anew and keeps what was in it as `F.1`.
-    fn set_aside(&mut self) -> Result<()> {
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(".1");
-        std::fs::rename(&self.path, aside)?;
-        self.out = begin(&self.path)?;
-        self.header()
-    }
-
-    fn header(&mut self) -> Result<()> {
-        self.line(&Header {
-            gpushare_recording: VERSION,
-        })
-    }
-
-    fn line(&mut self, value: &impl Serialize) -> Result<()> {
-        // Every call of the packer clears a buffer of 85 kB, and JSON is written word by word.
-        let mut pieces = BufWriter::with_capacity(PIECE, &mut self.out);
-        serde_json::to_writer(&mut pieces, value)?;
-        pieces.write_all(b"\n")?;
-        Ok(pieces.flush()?)
-    }
-}
-
-fn begin(path: &Path) -> Result<GzEncoder<Counted>> {
-    let file = File::create(path).with_context(|| format!("cannot record to {}", path.shown()))?;
-    Ok(packed(file))
-}
-
-fn packed(file: File) -> GzEncoder<Counted> {
-    let out = BufWriter::new(file);
-    GzEncoder::new(Counted { out, bytes: 0 }, Compression::fast())
-}
-
-/// What stands in the recorder's place while one member ends and the next begins.
-fn nowhere() -> Result<GzEncoder<Counted>> {
-    begin(Path::new("/dev/null"))
-}
-
-/// The lines of a recording, packed or, of an earlier version, as they are.
-#[derive(Debug)]
-enum Lines {
-    Plain(BufReader<File>),
-    Packed(BufReader<GzDecoder<BufReader<File>>>),
-    /// Between two members.
-    Over,
-}
-
-impl Lines {
-    fn at(mut file: BufReader<File>) -> io::Result<Self> {
-        let packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        Ok(match packed {
-            true => Self::Packed(BufReader::new(GzDecoder::new(file))),
-            false => Self::Plain(file),
-        })
-    }
-
-    /// The next line; `None` at the end, or where the file was cut. If a place to start from again begins with it, that
-    /// place.
-    fn next(&mut self) -> Option<(Vec<u8>, Option<u64>)> {
-        let mut line = Vec::new();
-        let mut place = None;
-        loop {
-            let read = match self {
-                Self::Plain(file) => {
-                    place = file.stream_position().ok();
-                    file.read_until(b'\n', &mut line)
-                }
-                Self::Packed(member) => member.read_until(b'\n', &mut line),
-                Self::Over => return None,
-            };
-            match read {
-                // The end of a member, or of all.
-                Ok(0) => {
-                    let Self::Packed(member) = mem::replace(self, Self::Over) else {
-                        return None;
-                    };
-                    let mut file = member.into_inner().into_inner();
-                    place = file.stream_position().ok();
-                    if file.fill_buf().ok()?.is_empty() {
-                        return None;
-                    }
-                    *self = Self::at(file).ok()?;
-                }
-                Ok(_) => return Some((line, place)),
-                Err(_) => return None,
-            }
-        }
-    }
-
-    /// Goes to a place that [`next`](Self::next) told.
-    fn seek(&mut self, path: &Path, place: u64) -> io::Result<()> {
-        let mut file = BufReader::new(File::open(path)?);
-        file.seek(SeekFrom::Start(place))?;
-        *self = Self::at(file)?;
-        Ok(())
-    }
-}
 
 /// Who goes back sees what led there: so much before the moment is played again.
 pub const RUN_UP_NS: u64 = 25_000_000_000;
