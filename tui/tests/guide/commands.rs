@@ -18,9 +18,10 @@ use crate::{Page, pages};
 use cli_support::executable;
 
 /// What is only read, by how it begins, and why.
-const READ_ONLY: [(&str, &str); 20] = [
+const READ_ONLY: [(&str, &str); 21] = [
     ("gpushare init", "installs a unit of systemd"),
     ("gpushare quota set user:alice", "wants a user alice"),
+    ("gpushare slurm", "wants Slurm, and writes to its directory"),
     ("gpushare mps", "wants NVIDIA's MPS"),
     (
         "gpushare experiment assets/experiments/inference",
