@@ -44,6 +44,8 @@ fn what_nvml_counts_stands_beside_what_we_count() {
                 .iter()
                 .all(|p| p["devices"][0]["used_bytes"].as_u64() >= Some(256 * MIB))
             && seen["devices"][0]["util_percent"].as_u64() > Some(0)
+            // One look asks for the device's memory before its processes: the last may be missing in the first.
+            && seen["devices"][0]["used_bytes"].as_u64() >= Some(512 * MIB)
     });
     assert_eq!(seen["origin"], "sim", "{seen}");
     assert_eq!(seen["nvml"]["state"], "ready", "{seen}");
@@ -58,10 +60,6 @@ fn what_nvml_counts_stands_beside_what_we_count() {
     };
     assert!(of(managed.pid())["ns_pid"].is_number());
     assert_eq!(of(stranger.pid())["state"], "unmanaged");
-    assert!(
-        seen["devices"][0]["used_bytes"].as_u64() >= Some(512 * MIB),
-        "{seen}"
-    );
     let alerts = seen["alerts"].as_array().unwrap();
     assert!(
         alerts
