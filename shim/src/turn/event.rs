@@ -1,7 +1,7 @@
 //! An event of our own behind what a stream was given: it is done when that is done.
 //!
 //! Making and asking leave a capture alone: a capturing stream is never recorded in. The caller has the event's context
-//! current and is in relaxed capture mode ([`stream::relaxed`]).
+//! current and is in relaxed capture mode (`stream::relaxed`).
 #![allow(unsafe_code, reason = "makes, records and asks about events")]
 
 use gpushare_abi::{
