@@ -1,7 +1,7 @@
 """Memory that leaves without the driver's checkpoint: what `--swappable` makes of large allocations."""
 import time
 
-from .evictions import HOLDER, answer, evict, gib, say
+from .evictions import HOLDER, answer, comes_back_behind, evict, gib, say
 from .frameworks import torch
 from .stage import MIB, Skip, check, eventually
 
@@ -150,16 +150,7 @@ def swappable_memory_that_left_is_there_for_others(bench):
     eventually("the card is emptier", lambda: say(other, "info")["info"][0] >= rest + size * 0.99)
     # All but a little of the card, so that the other cannot come back beside it.
     assert say(other, f"hold {(say(other, 'info')['info'][0] - size // 2) // (64 * MIB) * (64 * MIB)}")["code"] == 0
-    bench.ctl("resume", str(pid))
-    client.stdin.write("right\n")
-    client.stdin.flush()
-    eventually("it waits for room", lambda: bench.ps(pid)["residence"]["state"] == "returning")
-    time.sleep(2)
-    assert bench.ps(pid)["residence"]["state"] == "returning", bench.ps(pid)["residence"]
-    other.stdin.write("quit\n")
-    other.stdin.flush()
-    back = answer(client, 120)
-    assert back["wrong"] == 0, back
+    comes_back_behind(bench, pid, client, other, 120)
     return {"bytes": size, "residence": bench.ps(pid)["residence"]}
 
 
