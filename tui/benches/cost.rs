@@ -15,12 +15,12 @@ use ratatui::backend::TestBackend;
 use rustix::time::{ClockId, clock_gettime};
 use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Reason, Registration, Segments, register};
 
-use gpushare_tui::metrics::{Figures, Format};
 use gpushare_tui::sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
     Sample, SlotId, Snapshot, What,
 };
 use gpushare_tui::source::live::Live;
+use gpushare_tui::top::metrics::{Figures, Format};
 use gpushare_tui::top::palette::{Depth, Palette};
 use gpushare_tui::top::state::State;
 use gpushare_tui::top::view::{self, Look};

@@ -9,8 +9,7 @@
 //!
 //! ```text
 //! cli        cli                  the control program: one file for each verb
-//! metrics    metrics              the figures for Prometheus
-//! programs   doctor, top          what the verbs start: the checks, the dashboard
+//! programs   doctor, top          what the verbs start: the checks, the dashboard and its figures for Prometheus
 //! broker     broker               what one process does for a machine of many users
 //! work       traces, workload     traces as files; programs started under gpushare
 //! advice     advice               which policy would serve better
@@ -29,7 +28,6 @@ pub mod cli;
 pub mod doctor;
 pub mod edit;
 pub mod host;
-pub mod metrics;
 pub mod sample;
 pub mod source;
 pub mod text;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use shm_layout::text::PathText as _;
 
 use super::{Done, segments};
-use crate::metrics::{self, Access, Figures, Format, Server};
 use crate::source::live::Live;
 use crate::text::exit::{Exit, Failure};
+use crate::top::metrics::{self, Access, Figures, Format, Server};
 
 /// Write the figures for Prometheus, once or over HTTP
 ///

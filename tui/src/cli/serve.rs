@@ -10,10 +10,10 @@ use shm_layout::variables;
 
 use super::{Done, metrics, note};
 use crate::broker::{self, Options};
-use crate::metrics::Server;
 use crate::source::live::Live;
 use crate::text::exit::{Exit, Failure};
 use crate::text::groups;
+use crate::top::metrics::Server;
 
 /// Serve the shared segments to the users of this machine, as root
 ///

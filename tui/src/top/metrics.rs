@@ -158,7 +158,7 @@ mod tests {
             of("_bucket{"),
             of("waited_for_"),
         ];
-        let text = include_str!("../../assets/prometheus/README.md");
+        let text = include_str!("../../../assets/prometheus/README.md");
         let row = text.lines().find(|line| line.starts_with("| one node"));
         let cells = row
             .expect("the row")
