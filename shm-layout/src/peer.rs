@@ -1,7 +1,10 @@
 //! Who is at the other end of a socket, by the kernel's account at the moment of its connection: what the peer does later,
 //! dies of or becomes has no say in it.
 
-#![expect(unsafe_code, reason = "two socket options that rustix does not know")]
+#![expect(
+    unsafe_code,
+    reason = "socket options that rustix does not know, and one whose pid it takes to be no zero"
+)]
 
 use std::{
     io,
@@ -10,8 +13,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    net::sockopt::socket_peercred,
-    process::{PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, pidfd_open},
 };
 
 // The kernel's ABI (asm-generic/socket.h); not all libcs name them.
@@ -34,18 +36,23 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Of a connected socket. An error where the process is gone.
+    /// Of a connected socket. An error where the process is gone; [`io::ErrorKind::Unsupported`] where our PID namespace does
+    /// not have it.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-        let credentials = socket_peercred(socket)?;
+        let credentials = credentials(socket)?;
+        // The kernel's word for a process of another container, or of the machine around ours.
+        let Some(pid) = Pid::from_raw(credentials.pid) else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         let process = match pidfd(socket)? {
             Some(process) => process,
             // A kernel before 6.5. A number that passed to another process meanwhile is told by its user, below.
-            None => pidfd_open(credentials.pid, PidfdFlags::empty())?,
+            None => pidfd_open(pid, PidfdFlags::empty())?,
         };
         let peer = Peer {
-            pid: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
-            uid: credentials.uid.as_raw(),
-            gid: credentials.gid.as_raw(),
+            pid: pid.as_raw_nonzero().get().unsigned_abs(),
+            uid: credentials.uid,
+            gid: credentials.gid,
             groups: groups(socket)?,
             process,
         };
@@ -65,6 +72,30 @@ impl Peer {
 pub fn has_ended(process: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the place is ours and as long as we say.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut size,
+        )
+    };
+    if result == 0 {
+        Ok(credentials)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// `None` where the kernel has no such thing.

@@ -111,12 +111,17 @@ pub fn register(
     })
 }
 
-/// The session of this process. Where there is none to be known it is one by itself.
+/// The session of this process. Where there is none to be known it is one by itself: a session that began outside our PID
+/// namespace has no number in it, and several may have begun there.
+#[expect(unsafe_code, reason = "rustix takes this number to be no zero")]
 fn session() -> u64 {
-    let session = rustix::process::getsid(None).map_or(std::process::id(), |pid| {
-        pid.as_raw_nonzero().get().unsigned_abs()
-    });
-    session.into()
+    // SAFETY: takes and leaves nothing.
+    let session = unsafe { libc::getsid(0) };
+    u32::try_from(session)
+        .ok()
+        .filter(|session| *session != 0)
+        .unwrap_or_else(std::process::id)
+        .into()
 }
 
 /// One number for all processes of a job, and never zero: of one user, and unless the user named it of one container.

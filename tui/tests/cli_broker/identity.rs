@@ -38,6 +38,22 @@ fn a_user_outside_the_group_gets_a_sentence() {
 }
 
 #[test]
+fn a_process_that_the_brokers_container_does_not_see_gets_a_sentence() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    machine.kill_broker();
+    machine.serve_by(&format!(
+        "exec unshare --pid --fork --kill-child --mount-proc {} serve --group {USERS}",
+        machine.path("gpushare").display()
+    ));
+    let heard = machine.tenant(ALICE, "train").hear();
+    assert!(heard.contains("does not see this process"), "{heard}");
+    let said = machine.run(ALICE, &["ps"]);
+    said.refused(1, &["does not see this process", "hostPID"]);
+}
+
+#[test]
 fn no_user_takes_all_slots() {
     let Some(machine) = Machine::serving(&["--per-user", "2"]) else {
         return;

@@ -190,15 +190,17 @@ fn a_process_in_a_namespace_of_its_own_is_shown_by_its_pid_here() {
         "LD_PRELOAD={}",
         artifact("libgpushare.so").display()
     ));
+    // Its session has no number in there, by which the jobs of a group are told apart.
     command
-        .arg("GPUSHARE_NAME=inner")
+        .args(["GPUSHARE_NAME=inner", "GPUSHARE_GROUP=team"])
         .arg(artifact("gpushare-workload"))
         .arg("--script");
     let mut inner = Watched::spawn(&mut command);
     assert_eq!(inner.line(), "ready 1", "it is the first of its namespace");
-    assert_eq!(inner.ask("alloc 1M"), "ok");
+    assert_eq!(inner.ask("alloc 1M"), "ok", "{}", inner.stderr());
     let ps = gpushare(&bed, &["ps", "--json"]).done().json();
     let process = &ps["processes"][0];
+    assert_eq!(process["group"], "team");
     assert_eq!(process["ns_pid"], 1);
     let pid = process["pid"].as_u64().expect("it is found from here");
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");

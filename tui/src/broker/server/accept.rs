@@ -4,6 +4,7 @@
 //! when only processes are left one that comes is refused by a sentence. When there are none at all, whoever waits is turned
 //! away with one that was kept for that; when even that one is gone, the broker sleeps a moment.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,13 @@ use super::{CLIENT, LISTENER, Server, add};
 const DEAF: Duration = Duration::from_millis(100);
 /// So many descriptors are for answers: segments to hand out, files of `/proc`, the log.
 const FOR_ANSWERS: usize = 24;
+
+/// What one is told for whom there is no descriptor.
+const CROWDED: &str = "the broker of this machine has no descriptors left for one more process; end some programs, or raise LimitNOFILE \
+                       of gpushare.service";
+/// What one is told whom the kernel shows us without a number: who it is cannot be read anywhere.
+const STRANGER: &str = "the broker runs in a container that does not see this process; start it on the machine itself, or with the \
+                        machine's PID namespace (podman: --pid=host, Kubernetes: hostPID: true)";
 
 /// What there is for those who come.
 pub(super) struct Descriptors {
@@ -57,11 +65,16 @@ impl Server {
             };
             // Before there are none: answers need some for a moment.
             if self.is_crowded() && !self.clients.make_room() {
-                refuse(&socket);
+                refuse(&socket, CROWDED);
                 continue;
             }
-            let Ok(peer) = Peer::of(socket.as_fd()) else {
-                continue;
+            let peer = match Peer::of(socket.as_fd()) {
+                Ok(peer) => peer,
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    refuse(&socket, STRANGER);
+                    continue;
+                }
+                Err(_) => continue,
             };
             let number = self.clients.take_in(socket, peer, Instant::now());
             let added = self
@@ -90,7 +103,7 @@ impl Server {
     fn turn_one_away(&mut self, flags: SocketFlags) {
         self.descriptors.spare = None;
         if let Ok(socket) = accept_with(&self.listener, flags) {
-            refuse(&socket);
+            refuse(&socket, CROWDED);
         }
         self.descriptors.spare = spare();
         if self.descriptors.spare.is_none() && epoll::delete(&self.poll, &self.listener).is_ok() {
@@ -118,11 +131,9 @@ fn is_full(error: Errno) -> bool {
 }
 
 /// Says why to one who is not taken in.
-fn refuse(socket: &OwnedFd) {
+fn refuse(socket: &OwnedFd, why: &str) {
     // What it asked for is read first: one who finds that its words were thrown away hears no more.
     let _ = recv(socket, &mut [0; 1][..], RecvFlags::DONTWAIT);
-    let why = "the broker of this machine has no descriptors left for one more process; end some programs, or raise LimitNOFILE \
-               of gpushare.service";
     let _ = send(socket.as_fd(), &Message::refused(why).encode(), &[]);
 }
 
