@@ -781,12 +781,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__group__subcmd__create)
-            opts="-h --reason --dry-run --help"
+            opts="-h --for --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -901,12 +905,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__group__subcmd__set)
-            opts="-h --reason --dry-run --help"
+            opts="-h --for --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1931,12 +1939,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__pause)
-            opts="-h --evict --reason --dry-run --help"
+            opts="-h --evict --for --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2217,12 +2229,16 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__resume)
-            opts="-h --reason --dry-run --help"
+            opts="-h --for --reason --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

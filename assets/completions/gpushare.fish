@@ -105,7 +105,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "set" -d 'Change a device\'s lock policy while programs run'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "show" -d 'Show every device\'s lock policy'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and not __fish_seen_subcommand_from set show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l for -d 'Go back to the present policy after this time' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l for -d 'Go back to the present policy and settings after this time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand policy; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
@@ -120,9 +120,11 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "rm" -d 'Remove a group\'s settings; its members continue without them'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "show" -d 'Show the groups and their members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and not __fish_seen_subcommand_from create set rm show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -l for -d 'Go back to the present settings after this time; the group stays' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -l for -d 'Go back to the present settings after this time; the group stays' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
@@ -136,14 +138,16 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove a group\'s settings; its members continue without them'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show the groups and their members'
 complete -c gpushare -n "__fish_gpushare_using_subcommand group; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l for -d 'Boost: the priority holds for this time and then reverts by itself' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l for -d 'Go back to the present settings after this time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand set" -s h -l help -d 'Print help'
+complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l for -d 'Let it go on after this time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l evict -d 'Move its memory to the host, so that others can use the room; it comes back at its first call after resume'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand pause" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l for -d 'Pause it again after this time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l reason -d 'Why, for the audit log' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -l dry-run -d 'Show what would change, for how many processes, and which would be over quota; change nothing'
 complete -c gpushare -n "__fish_gpushare_using_subcommand resume" -s h -l help -d 'Print help'

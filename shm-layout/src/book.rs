@@ -273,24 +273,24 @@ impl Seat {
 
     /// Whether a device is overcommitted.
     pub(crate) fn overcommits(&self, entry: Entry) -> bool {
-        let known = self.known();
+        let (known, now) = (self.known(), clock::now());
         let device = known.devices.get(usize::from(entry.index()));
         device
-            .and_then(|device| device.overcommit)
-            .or(known.common.overcommit)
+            .and_then(|device| device.overcommit.at(now))
+            .or(known.common.overcommit.at(now))
             .unwrap_or(false)
     }
 
     /// This process's share.
     pub(crate) fn share(&self) -> Share {
-        let known = self.known();
-        let settings = known.slot.share();
+        let (known, now) = (self.known(), clock::now());
+        let settings = known.slot.share;
         let share = resolve_share(
             &self.launch,
             Some(&settings),
             Some(&known.group),
             &known.rule,
-            clock::now(),
+            now,
         );
         // An entry without a device holds nothing.
         let entries = known.devices.iter().zip(&self.words().entries);
@@ -303,6 +303,7 @@ impl Seat {
                 &known.rule,
                 devices,
                 &known.common,
+                now,
             ),
             ..share
         }
@@ -425,24 +426,14 @@ impl Seat {
         }
         known.rule = self.rule().unwrap_or(known.rule);
         let (group, rule) = (known.group, known.rule);
-        let mut deadline = known.slot.boost.map_or(0, |boost| {
-            if boost.until_ns > now {
-                boost.until_ns
-            } else {
-                0
-            }
-        });
-        let mut sooner = |until: Option<u64>| {
-            if let Some(until) = until {
-                deadline = if deadline == 0 {
-                    until
-                } else {
-                    deadline.min(until)
-                };
-            }
+        let mut deadline = u64::MAX;
+        let mut sooner = |ends: &mut dyn Iterator<Item = u64>| {
+            deadline = ends.fold(deadline, u64::min);
         };
-        sooner(known.slot.quotas[EVERY_DEVICE].reverts(now));
-        sooner(known.common.policy.reverts(now));
+        sooner(&mut known.slot.share.reverts(now));
+        sooner(&mut known.slot.quotas[EVERY_DEVICE].reverts(now).into_iter());
+        sooner(&mut known.common.reverts(now));
+        sooner(&mut group.reverts(now));
         let own = self.own();
         for (index, cached) in self.book.limits.iter().enumerate() {
             let Some(own) = &own[index] else { continue };
@@ -450,8 +441,8 @@ impl Seat {
                 .device_settings(&own.uuid)
                 .unwrap_or(known.devices[index]);
             known.devices[index] = settings;
-            sooner(known.slot.quotas[index].reverts(now));
-            sooner(settings.policy.reverts(now));
+            sooner(&mut known.slot.quotas[index].reverts(now).into_iter());
+            sooner(&mut settings.reverts(now));
             let total = own.total_bytes;
             let quota = resolve_quota(&known.slot, index, &rule, own.launch, total, now);
             cached
@@ -460,7 +451,8 @@ impl Seat {
             cached
                 .source
                 .store(codec::source_byte(quota.source), Ordering::Relaxed);
-            let group = group.memory.of_device(total).flatten();
+            let group = group.memory.at(now).unwrap_or_default();
+            let group = group.of_device(total).flatten();
             cached
                 .group
                 .store(group.unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -478,7 +470,7 @@ impl Seat {
         }
         let share = resolve_share(
             &self.launch,
-            Some(&known.slot.share()),
+            Some(&known.slot.share),
             Some(&known.group),
             &rule,
             now,
@@ -489,6 +481,7 @@ impl Seat {
         );
         let pace = u64::from(share.weight) | u64::from(share.cap.unwrap_or(0)) << 32;
         self.book.pace.store(pace, Ordering::Relaxed);
+        let deadline = if deadline == u64::MAX { 0 } else { deadline };
         self.book.deadline.store(deadline, Ordering::Relaxed);
         // ORDER: pairs with the Acquire in look; publishes the numbers.
         self.book.generation.store(generation, Ordering::Release);

@@ -352,17 +352,17 @@ impl Broker {
         claim::parse(words.claim.load(Ordering::Acquire)) == (slot.epoch, claim::Phase::Claiming)
     }
 
-    /// Remembers that an administrator paused a process: its user may not resume it.
-    pub fn hold(&self, slot: SlotId, held: bool) {
+    /// Remembers that an administrator paused a process: its user may not resume it before that time, or ever at `u64::MAX`.
+    pub fn hold(&self, slot: SlotId, until_ns: u64) {
         if let Some(entry) = roll_of(&self.segments).entry(usize::from(slot.index)) {
-            entry.held.store(u64::from(held), Ordering::Relaxed);
+            entry.held.store(until_ns, Ordering::Relaxed);
         }
     }
 
-    /// Whether an administrator paused it.
-    pub fn is_held(&self, slot: SlotId) -> bool {
+    /// Until when an administrator has paused it; 0 for not at all.
+    pub fn held_until(&self, slot: SlotId) -> u64 {
         let entry = roll_of(&self.segments).entry(usize::from(slot.index));
-        entry.is_some_and(|entry| entry.held.load(Ordering::Relaxed) != 0)
+        entry.map_or(0, |entry| entry.held.load(Ordering::Relaxed))
     }
 
     /// There is nothing to do for now: lets go of all memory that is only a view of files.

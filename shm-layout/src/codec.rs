@@ -17,7 +17,7 @@ use crate::{
     control::{SLOT_WORDS, SMALL_WORDS},
     state::POLICY_WORDS,
     value::{
-        Boost, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, OnFull, QuotaValue, RECORDS,
+        Boost, DEVICES_PER_PROCESS, EvictAfter, LockPolicy, OnFull, QuotaValue, RECORDS, Timed,
         TraceOrder, Until, Uuid, valid_cap, valid_priority, valid_weight,
     },
 };
@@ -68,29 +68,40 @@ impl QuotaSetting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlotSettings {
     pub(crate) epoch: u32,
-    pub(crate) weight: Option<u32>,
-    pub(crate) priority: Option<i32>,
-    pub(crate) cap: Option<u32>,
-    pub(crate) paused: Option<bool>,
-    pub(crate) boost: Option<Boost>,
+    pub(crate) share: ShareSettings,
     pub(crate) quotas: [QuotaSetting; DEVICES_PER_PROCESS + 1],
     pub(crate) trace: Option<TraceOrder>,
-    pub(crate) on_full: Option<OnFull>,
-    pub(crate) evict: Option<bool>,
-    pub(crate) evict_after: Option<EvictAfter>,
 }
 
 /// The part of a process's record that is about its share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShareSettings {
-    pub(crate) weight: Option<u32>,
+    pub(crate) weight: Timed<u32>,
+    /// For a while it is a boost.
     pub(crate) priority: Option<i32>,
-    pub(crate) cap: Option<u32>,
-    pub(crate) paused: Option<bool>,
+    pub(crate) cap: Timed<u32>,
+    pub(crate) paused: Timed<bool>,
     pub(crate) boost: Option<Boost>,
-    pub(crate) on_full: Option<OnFull>,
-    pub(crate) evict: Option<bool>,
-    pub(crate) evict_after: Option<EvictAfter>,
+    pub(crate) on_full: Timed<OnFull>,
+    pub(crate) evict: Timed<bool>,
+    pub(crate) evict_after: Timed<EvictAfter>,
+}
+
+impl ShareSettings {
+    /// Each end that is still ahead.
+    pub(crate) fn reverts(&self, now_ns: u64) -> impl Iterator<Item = u64> {
+        let boost = self.boost.map(|boost| boost.until_ns);
+        let ends = [
+            boost.filter(|until| *until > now_ns),
+            self.weight.reverts(now_ns),
+            self.cap.reverts(now_ns),
+            self.paused.reverts(now_ns),
+            self.on_full.reverts(now_ns),
+            self.evict.reverts(now_ns),
+            self.evict_after.reverts(now_ns),
+        ];
+        ends.into_iter().flatten()
+    }
 }
 
 /// Index of the quota that holds for every device.
@@ -101,54 +112,21 @@ pub(crate) const EVERY_DEVICE: usize = DEVICES_PER_PROCESS;
 pub(crate) struct DeviceSettings {
     pub(crate) uuid: Uuid,
     pub(crate) present: bool,
-    pub(crate) policy: PolicySetting,
+    pub(crate) policy: Timed<LockPolicy>,
     pub(crate) limit: QuotaValue,
-    pub(crate) evict_after: Option<EvictAfter>,
-    pub(crate) overcommit: Option<bool>,
+    pub(crate) evict_after: Timed<EvictAfter>,
+    pub(crate) overcommit: Timed<bool>,
 }
 
-/// A policy, with what it reverts to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PolicySetting {
-    pub(crate) value: Option<LockPolicy>,
-    pub(crate) then: Option<LockPolicy>,
-    /// When `then` takes over; 0 is never.
-    pub(crate) until_ns: u64,
-}
-
-impl PolicySetting {
-    /// What holds at a time.
-    pub(crate) fn at(&self, now_ns: u64) -> Option<LockPolicy> {
-        self.settled(now_ns).value
-    }
-
-    /// The same without what no longer holds.
-    pub(crate) fn settled(self, now_ns: u64) -> PolicySetting {
-        if self.until_ns == 0 || self.until_ns > now_ns {
-            return self;
-        }
-        PolicySetting {
-            value: self.then,
-            ..PolicySetting::default()
-        }
-    }
-
-    /// What holds once its time is over.
-    pub(crate) fn lasting(&self) -> Option<LockPolicy> {
-        self.settled(u64::MAX).value
-    }
-
-    /// Its end, for an edit that brings it back.
-    pub(crate) fn until(&self) -> Option<Until<Option<LockPolicy>>> {
-        (self.until_ns != 0).then_some(Until {
-            ns: self.until_ns,
-            then: Some(self.then),
-        })
-    }
-
-    /// When it reverts, if that is still ahead.
-    pub(crate) fn reverts(&self, now_ns: u64) -> Option<u64> {
-        (self.until_ns > now_ns).then_some(self.until_ns)
+impl DeviceSettings {
+    /// Each end that is still ahead.
+    pub(crate) fn reverts(&self, now_ns: u64) -> impl Iterator<Item = u64> {
+        let ends = [
+            self.policy.reverts(now_ns),
+            self.evict_after.reverts(now_ns),
+            self.overcommit.reverts(now_ns),
+        ];
+        ends.into_iter().flatten()
     }
 }
 
@@ -157,9 +135,21 @@ impl PolicySetting {
 pub(crate) struct GroupSettings {
     pub(crate) name: NameWords,
     pub(crate) present: bool,
-    pub(crate) memory: QuotaValue,
-    pub(crate) weight: Option<u32>,
-    pub(crate) cap: Option<u32>,
+    pub(crate) memory: Timed<QuotaValue>,
+    pub(crate) weight: Timed<u32>,
+    pub(crate) cap: Timed<u32>,
+}
+
+impl GroupSettings {
+    /// Each end that is still ahead.
+    pub(crate) fn reverts(&self, now_ns: u64) -> impl Iterator<Item = u64> {
+        let ends = [
+            self.memory.reverts(now_ns),
+            self.weight.reverts(now_ns),
+            self.cap.reverts(now_ns),
+        ];
+        ends.into_iter().flatten()
+    }
 }
 
 fn quota_words(value: QuotaValue) -> (u64, u64) {
@@ -180,6 +170,11 @@ fn quota_value(kind: u64, amount: u64) -> QuotaValue {
     }
 }
 
+/// The same where unset is absent.
+fn set_quota(kind: u64, amount: u64) -> Option<QuotaValue> {
+    Some(quota_value(kind, amount)).filter(|value| *value != QuotaValue::Inherit)
+}
+
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -194,13 +189,19 @@ const TRACE: usize = 4 + 4 * (DEVICES_PER_PROCESS + 1);
 const ON_FULL: usize = TRACE + 2;
 /// After which idle time it is evicted.
 const EVICT_AFTER: usize = TRACE + 1;
-const _: () = assert!(ON_FULL < SLOT_WORDS);
+/// What follows a share that ends by itself: weight and cap; flags; the two words above.
+const SHARE_THEN: usize = ON_FULL + 1;
+/// When: weight, cap, pause, eviction, memory refused, idle time.
+const SHARE_ENDS: usize = SHARE_THEN + 4;
+const _: () = assert!(SHARE_ENDS + 6 <= SLOT_WORDS);
 
 /// After which idle time processes on a device are evicted: behind its policies.
 const DEVICE_EVICT_AFTER: usize = 12 + POLICY_WORDS;
-/// Whether whoever finds a device full may have idle processes evicted: 1 no, 2 yes.
+/// Whether whoever finds a device full may have idle processes evicted: 1 no, 2 yes; above it, what follows.
 const DEVICE_OVERCOMMIT: usize = DEVICE_EVICT_AFTER + 1;
-const _: () = assert!(DEVICE_OVERCOMMIT < SMALL_WORDS);
+/// What follows the idle time, and when; when the other one ends.
+const DEVICE_ENDS: usize = DEVICE_OVERCOMMIT + 1;
+const _: () = assert!(DEVICE_ENDS + 3 <= SMALL_WORDS);
 
 const WEIGHT: u32 = 1;
 const PRIORITY: u32 = 2;
@@ -224,54 +225,79 @@ fn order_of(word: u64) -> Option<TraceOrder> {
     is_known.then_some(TraceOrder { records, number })
 }
 
-impl SlotSettings {
-    pub(crate) fn share(&self) -> ShareSettings {
-        let SlotSettings {
-            weight,
-            priority,
-            cap,
-            paused,
-            boost,
-            on_full,
-            evict,
-            evict_after,
-            ..
-        } = *self;
-        ShareSettings {
-            weight,
-            priority,
-            cap,
-            paused,
-            boost,
-            on_full,
-            evict,
-            evict_after,
-        }
-    }
+/// Flags of settings that are there.
+fn flags<const N: usize>(of: [(bool, u32); N]) -> u32 {
+    of.into_iter()
+        .fold(0, |flags, (set, bit)| flags | if set { bit } else { 0 })
+}
 
+/// A switch by its two bits.
+fn switch(flags: u32, set: u32, on: u32) -> Option<bool> {
+    (flags & set != 0).then_some(flags & on != 0)
+}
+
+/// A switch as a byte; zero is not set.
+fn switch_byte(on: Option<bool>) -> u64 {
+    on.map_or(0, |on| 1 + u64::from(on))
+}
+
+fn switch_of(byte: u64) -> Option<bool> {
+    match byte & 0xff {
+        1 => Some(false),
+        2 => Some(true),
+        _ => None,
+    }
+}
+
+impl SlotSettings {
     pub(crate) fn encode(&self) -> [u64; SLOT_WORDS] {
         let mut words = [0; SLOT_WORDS];
-        let mut flags = 0;
-        let mut flag = |set: bool, bit: u32| flags |= if set { bit } else { 0 };
-        flag(self.weight.is_some(), WEIGHT);
-        flag(self.priority.is_some(), PRIORITY);
-        flag(self.cap.is_some(), CAP);
-        flag(self.paused.is_some(), PAUSED_SET);
-        flag(self.paused == Some(true), PAUSED);
-        flag(self.boost.is_some(), BOOST);
-        flag(self.evict.is_some(), EVICT_SET);
-        flag(self.evict == Some(true), EVICT);
-        words[0] = pair(self.epoch, flags);
-        words[1] = pair(self.weight.unwrap_or(0), self.cap.unwrap_or(0));
-        let boost = self.boost.unwrap_or(Boost {
+        let share = &self.share;
+        let now = flags([
+            (share.weight.value.is_some(), WEIGHT),
+            (share.priority.is_some(), PRIORITY),
+            (share.cap.value.is_some(), CAP),
+            (share.paused.value.is_some(), PAUSED_SET),
+            (share.paused.value == Some(true), PAUSED),
+            (share.boost.is_some(), BOOST),
+            (share.evict.value.is_some(), EVICT_SET),
+            (share.evict.value == Some(true), EVICT),
+        ]);
+        let then = flags([
+            (share.weight.then.is_some(), WEIGHT),
+            (share.cap.then.is_some(), CAP),
+            (share.paused.then.is_some(), PAUSED_SET),
+            (share.paused.then == Some(true), PAUSED),
+            (share.evict.then.is_some(), EVICT_SET),
+            (share.evict.then == Some(true), EVICT),
+        ]);
+        let numbers =
+            |weight: Option<u32>, cap: Option<u32>| pair(weight.unwrap_or(0), cap.unwrap_or(0));
+        words[0] = pair(self.epoch, now);
+        words[1] = numbers(share.weight.value, share.cap.value);
+        let boost = share.boost.unwrap_or(Boost {
             priority: 0,
             until_ns: 0,
         });
-        words[2] = pair(self.priority.unwrap_or(0) as u32, boost.priority as u32);
+        words[2] = pair(share.priority.unwrap_or(0) as u32, boost.priority as u32);
         words[3] = boost.until_ns;
         words[TRACE] = order_words(self.trace);
-        words[ON_FULL] = on_full_word(self.on_full);
-        words[EVICT_AFTER] = evict_after_word(self.evict_after);
+        words[ON_FULL] = on_full_word(share.on_full.value);
+        words[EVICT_AFTER] = evict_after_word(share.evict_after.value);
+        words[SHARE_THEN..SHARE_ENDS].copy_from_slice(&[
+            numbers(share.weight.then, share.cap.then),
+            u64::from(then),
+            on_full_word(share.on_full.then),
+            evict_after_word(share.evict_after.then),
+        ]);
+        words[SHARE_ENDS..SHARE_ENDS + 6].copy_from_slice(&[
+            share.weight.until_ns,
+            share.cap.until_ns,
+            share.paused.until_ns,
+            share.evict.until_ns,
+            share.on_full.until_ns,
+            share.evict_after.until_ns,
+        ]);
         for (quota, words) in self.quotas.iter().zip(words[4..].chunks_exact_mut(4)) {
             let (kind, amount) = quota_words(quota.value);
             let (then_kind, then_amount) = quota_words(quota.then);
@@ -293,22 +319,54 @@ impl SlotSettings {
                 until_ns: words[3],
             };
         }
-        SlotSettings {
-            epoch,
-            weight: Some(weight).filter(|w| has(WEIGHT) && valid_weight(*w)),
+        let (then_weight, then_cap) = halves(words[SHARE_THEN]);
+        let then = words[SHARE_THEN + 1] as u32;
+        let ends = &words[SHARE_ENDS..];
+        let weight_if = |weight: u32, set: bool| Some(weight).filter(|w| set && valid_weight(*w));
+        let cap_if = |cap: u32, set: bool| Some(cap).filter(|c| set && valid_cap(*c));
+        let share = ShareSettings {
+            weight: Timed {
+                value: weight_if(weight, has(WEIGHT)),
+                then: weight_if(then_weight, then & WEIGHT != 0),
+                until_ns: ends[0],
+            },
             priority: Some(priority as i32).filter(|p| has(PRIORITY) && valid_priority(*p)),
-            cap: Some(cap).filter(|c| has(CAP) && valid_cap(*c)),
-            paused: Some(has(PAUSED)).filter(|_| has(PAUSED_SET)),
+            cap: Timed {
+                value: cap_if(cap, has(CAP)),
+                then: cap_if(then_cap, then & CAP != 0),
+                until_ns: ends[1],
+            },
+            paused: Timed {
+                value: switch(flags, PAUSED_SET, PAUSED),
+                then: switch(then, PAUSED_SET, PAUSED),
+                until_ns: ends[2],
+            },
             boost: Some(Boost {
                 priority: boost as i32,
                 until_ns: words[3],
             })
             .filter(|b| has(BOOST) && valid_priority(b.priority)),
+            on_full: Timed {
+                value: on_full_of(words[ON_FULL]),
+                then: on_full_of(words[SHARE_THEN + 2]),
+                until_ns: ends[4],
+            },
+            evict: Timed {
+                value: switch(flags, EVICT_SET, EVICT),
+                then: switch(then, EVICT_SET, EVICT),
+                until_ns: ends[3],
+            },
+            evict_after: Timed {
+                value: evict_after_of(words[EVICT_AFTER]),
+                then: evict_after_of(words[SHARE_THEN + 3]),
+                until_ns: ends[5],
+            },
+        };
+        SlotSettings {
+            epoch,
+            share,
             quotas,
             trace: order_of(words[TRACE]),
-            on_full: on_full_of(words[ON_FULL]),
-            evict: Some(has(EVICT)).filter(|_| has(EVICT_SET)),
-            evict_after: evict_after_of(words[EVICT_AFTER]),
         }
     }
 
@@ -322,7 +380,14 @@ impl SlotSettings {
                 };
             }
         }
-        self.boost = self.boost.filter(|boost| boost.until_ns > now_ns);
+        let share = &mut self.share;
+        share.weight = share.weight.settled(now_ns);
+        share.cap = share.cap.settled(now_ns);
+        share.paused = share.paused.settled(now_ns);
+        share.boost = share.boost.filter(|boost| boost.until_ns > now_ns);
+        share.on_full = share.on_full.settled(now_ns);
+        share.evict = share.evict.settled(now_ns);
+        share.evict_after = share.evict_after.settled(now_ns);
         self
     }
 }
@@ -336,8 +401,12 @@ impl DeviceSettings {
         (words[9], words[10]) = quota_words(self.limit);
         words[11] = self.policy.until_ns;
         words[12..12 + POLICY_WORDS].copy_from_slice(&policy_words(self.policy.then));
-        words[DEVICE_EVICT_AFTER] = evict_after_word(self.evict_after);
-        words[DEVICE_OVERCOMMIT] = self.overcommit.map_or(0, |on| 1 + u64::from(on));
+        words[DEVICE_EVICT_AFTER] = evict_after_word(self.evict_after.value);
+        words[DEVICE_OVERCOMMIT] =
+            switch_byte(self.overcommit.value) | switch_byte(self.overcommit.then) << 8;
+        words[DEVICE_ENDS] = evict_after_word(self.evict_after.then);
+        words[DEVICE_ENDS + 1] = self.evict_after.until_ns;
+        words[DEVICE_ENDS + 2] = self.overcommit.until_ns;
         words
     }
 
@@ -350,17 +419,21 @@ impl DeviceSettings {
         DeviceSettings {
             uuid: uuid_of(words[0], words[1]),
             present: words[2] == 1,
-            policy: PolicySetting {
+            policy: Timed {
                 value: policy(3),
                 then: policy(12),
                 until_ns: words[11],
             },
             limit: quota_value(words[9], words[10]),
-            evict_after: evict_after_of(words[DEVICE_EVICT_AFTER]),
-            overcommit: match words[DEVICE_OVERCOMMIT] {
-                1 => Some(false),
-                2 => Some(true),
-                _ => None,
+            evict_after: Timed {
+                value: evict_after_of(words[DEVICE_EVICT_AFTER]),
+                then: evict_after_of(words[DEVICE_ENDS]),
+                until_ns: words[DEVICE_ENDS + 1],
+            },
+            overcommit: Timed {
+                value: switch_of(words[DEVICE_OVERCOMMIT]),
+                then: switch_of(words[DEVICE_OVERCOMMIT] >> 8),
+                until_ns: words[DEVICE_ENDS + 2],
             },
         }
     }
@@ -371,19 +444,46 @@ impl GroupSettings {
         let mut words = [0; SMALL_WORDS];
         words[..4].copy_from_slice(&self.name);
         words[4] = u64::from(self.present);
-        (words[5], words[6]) = quota_words(self.memory);
-        words[7] = pair(self.weight.unwrap_or(0), self.cap.unwrap_or(0));
+        let (kind, amount) = quota_words(self.memory.value.unwrap_or_default());
+        let (then_kind, then_amount) = quota_words(self.memory.then.unwrap_or_default());
+        let numbers =
+            |weight: Option<u32>, cap: Option<u32>| pair(weight.unwrap_or(0), cap.unwrap_or(0));
+        words[5..13].copy_from_slice(&[
+            kind | then_kind << 8,
+            amount,
+            numbers(self.weight.value, self.cap.value),
+            then_amount,
+            numbers(self.weight.then, self.cap.then),
+            self.memory.until_ns,
+            self.weight.until_ns,
+            self.cap.until_ns,
+        ]);
         words
     }
 
     pub(crate) fn decode(words: &[u64; SMALL_WORDS]) -> GroupSettings {
         let (weight, cap) = halves(words[7]);
+        let (then_weight, then_cap) = halves(words[9]);
+        let weight_of = |weight: u32| Some(weight).filter(|w| valid_weight(*w));
+        let cap_of = |cap: u32| Some(cap).filter(|c| valid_cap(*c));
         GroupSettings {
             name: [words[0], words[1], words[2], words[3]],
             present: words[4] == 1,
-            memory: quota_value(words[5], words[6]),
-            weight: Some(weight).filter(|w| valid_weight(*w)),
-            cap: Some(cap).filter(|c| valid_cap(*c)),
+            memory: Timed {
+                value: set_quota(words[5], words[6]),
+                then: set_quota(words[5] >> 8, words[8]),
+                until_ns: words[10],
+            },
+            weight: Timed {
+                value: weight_of(weight),
+                then: weight_of(then_weight),
+                until_ns: words[11],
+            },
+            cap: Timed {
+                value: cap_of(cap),
+                then: cap_of(then_cap),
+                until_ns: words[12],
+            },
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Words of a slot's record.
-pub(crate) const SLOT_WORDS: usize = 79;
+pub(crate) const SLOT_WORDS: usize = 87;
 /// Words of a device's, a group's and the common record.
 pub(crate) const SMALL_WORDS: usize = 23;
 
@@ -20,7 +20,7 @@ pub(crate) const RULE_WORDS: usize = 63;
 
 shared! {
     /// The control segment: only the operator writes it.
-    pub struct Control: 222528 align 64 {
+    pub struct Control: 238912 align 64 {
         0 header: Header,
         /// Counts edits.
         128 generation: AtomicU64,
@@ -35,7 +35,7 @@ shared! {
         13632 groups: [SmallRecord; MAX_GROUPS],
         25920 slots: [SlotRecord; MAX_PROCESSES],
         /// The first that matches a process holds for it.
-        189760 rules: [RuleRecord; MAX_RULES],
+        206144 rules: [RuleRecord; MAX_RULES],
     }
 }
 
@@ -47,13 +47,13 @@ shared! {
         /// The generation before the edit.
         8 generation: AtomicU64,
         16 words: [AtomicU64; SLOT_WORDS],
-        648 _reserved: [AtomicU64; 31],
+        712 _reserved: [AtomicU64; 23],
     }
 }
 
 shared! {
     /// A process's settings.
-    pub(crate) struct SlotRecord: 640 align 64 {
+    pub(crate) struct SlotRecord: 704 align 64 {
         0 seq: AtomicU64,
         8 words: [AtomicU64; SLOT_WORDS],
     }

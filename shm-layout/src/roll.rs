@@ -32,7 +32,7 @@ shared! {
         0 taken: AtomicU64,
         /// A seqlock over the words.
         8 seq: AtomicU64,
-        /// What an administrator did that its user may not undo: 1 paused.
+        /// Until when an administrator has paused it, which its user may not undo; all ones for a pause without an end.
         16 held: AtomicU64,
         24 words: [AtomicU64; ROLL_WORDS],
         920 _reserved: [AtomicU64; 13],

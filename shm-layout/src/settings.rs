@@ -60,9 +60,9 @@ pub fn settings(segments: &Segments) -> Settings {
         .filter(|group| group.present)
         .map(|group| GroupSet {
             name: codec::text_of(&group.name),
-            memory: group.memory,
-            weight: group.weight,
-            cap: group.cap,
+            memory: group.memory.lasting().unwrap_or_default(),
+            weight: group.weight.lasting(),
+            cap: group.cap.lasting(),
         });
     let rules = (0u8..)
         .zip(0..control.rules.len())
@@ -79,7 +79,7 @@ fn set(device: &DeviceSettings) -> DeviceSet {
     DeviceSet {
         policy: device.policy.lasting(),
         limit: device.limit,
-        evict_after: device.evict_after,
-        overcommit: device.overcommit,
+        evict_after: device.evict_after.lasting(),
+        overcommit: device.overcommit.lasting(),
     }
 }

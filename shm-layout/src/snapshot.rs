@@ -332,4 +332,6 @@ pub struct GroupView {
     /// Each member's cap.
     #[cfg_attr(feature = "serde", serde(rename = "cap_percent"))]
     pub cap: Option<u32>,
+    /// When the first of these reverts by itself.
+    pub until_ns: Option<u64>,
 }

@@ -20,6 +20,7 @@ mod sizes;
 mod source;
 mod trace;
 
+pub(crate) use change::Timed;
 #[cfg(feature = "serde")]
 pub(crate) use change::uuid_text;
 pub use change::{Boost, Change, Edit, OneQuota, Rule, RuleLimits, Set, Traits, Until};

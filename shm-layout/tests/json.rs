@@ -51,7 +51,7 @@ fn words_are_the_words_on_the_screen() {
 fn a_share_and_a_quota_lie_flat_beside_what_they_belong_to() {
     stays(
         &Share::default(),
-        r#"{"weight":100,"priority":0,"cap_percent":null,"paused":false,"boost_until_ns":null,"on_full":"fail","evict":false,"evict_after_ns":null,"share_source":"default"}"#,
+        r#"{"weight":100,"priority":0,"cap_percent":null,"paused":false,"boost_until_ns":null,"share_until_ns":null,"on_full":"fail","evict":false,"evict_after_ns":null,"share_source":"default"}"#,
     );
     let quota = Quota {
         bytes: Some(1),
@@ -116,7 +116,34 @@ fn a_stored_edit_is_the_same_edit_again() {
         policy,
         until: None,
     };
+    let timed = Change::ProcessShare {
+        slot: SLOT,
+        weight: Set::To(200).until(7),
+        priority: Set::Keep,
+        cap: Set::For(
+            None,
+            Until {
+                ns: 8,
+                then: Some(Some(30)),
+            },
+        ),
+        paused: Set::For(
+            Some(true),
+            Until {
+                ns: 9,
+                then: Some(None),
+            },
+        ),
+        boost: Set::Keep,
+        on_full: Set::Keep,
+        evict: Set::Inherit.until(9),
+        evict_after: Set::Keep,
+    };
     let examples = [
+        (
+            timed,
+            r#"{"kind":"process_share","slot":3,"epoch":9,"weight":"200 until 7","cap":"inherit until 8 then 30","paused":"true until 9 then inherit","evict":"inherit until 9"}"#,
+        ),
         (
             quota(
                 Some(1),

@@ -83,10 +83,13 @@ pub(crate) fn resolve_share(
     now_ns: u64,
 ) -> Share {
     let mut share = Share::default();
-    if let Some(group) = group.filter(|group| group.weight.is_some() || group.cap.is_some()) {
-        share.weight = group.weight.unwrap_or(share.weight);
-        share.cap = group.cap;
-        share.source = Source::Group;
+    if let Some(group) = group {
+        let (weight, cap) = (group.weight.at(now_ns), group.cap.at(now_ns));
+        if weight.is_some() || cap.is_some() {
+            share.weight = weight.unwrap_or(share.weight);
+            share.cap = cap;
+            share.source = Source::Group;
+        }
     }
     if launch.weight.is_some() || launch.priority.is_some() || launch.cap.is_some() {
         share.weight = launch.weight.unwrap_or(share.weight);
@@ -97,21 +100,23 @@ pub(crate) fn resolve_share(
     share.on_full = launch.on_full.unwrap_or_default();
     apply_rule(rule, &mut share);
     let Some(control) = control else { return share };
-    share.on_full = control.on_full.unwrap_or(share.on_full);
+    share.on_full = control.on_full.at(now_ns).unwrap_or(share.on_full);
     let boost = control.boost.filter(|boost| boost.until_ns > now_ns);
-    share.weight = control.weight.unwrap_or(share.weight);
+    let (weight, cap) = (control.weight.at(now_ns), control.cap.at(now_ns));
+    share.weight = weight.unwrap_or(share.weight);
     share.priority = control.priority.unwrap_or(share.priority);
-    share.cap = control.cap.or(share.cap);
-    share.paused = control.paused.unwrap_or(false);
-    share.evict = share.paused && control.evict.unwrap_or(false);
+    share.cap = cap.or(share.cap);
+    share.paused = control.paused.at(now_ns).unwrap_or(false);
+    share.evict = share.paused && control.evict.at(now_ns).unwrap_or(false);
     if let Some(boost) = boost {
         share.priority = boost.priority;
         share.boost_until_ns = Some(boost.until_ns);
     }
-    let touched = control.weight.is_some()
+    share.until_ns = control.reverts(now_ns).min();
+    let touched = weight.is_some()
         || control.priority.is_some()
-        || control.cap.is_some()
-        || control.paused == Some(true)
+        || cap.is_some()
+        || share.paused
         || boost.is_some();
     if touched {
         share.source = Source::Operator;
@@ -145,15 +150,19 @@ pub(crate) fn resolve_evict_after<'d>(
     rule: &RuleLimits,
     devices: impl Iterator<Item = &'d DeviceSettings>,
     common: &DeviceSettings,
+    now_ns: u64,
 ) -> Option<u64> {
     let own = control
-        .and_then(|control| control.evict_after)
+        .and_then(|control| control.evict_after.at(now_ns))
         .or(rule.evict_after)
         .or(launch.evict_after);
     match own {
         Some(own) => own.ns(),
         None => devices
-            .filter_map(|device| device.evict_after.or(common.evict_after)?.ns())
+            .filter_map(|device| {
+                let own = device.evict_after.at(now_ns);
+                own.or(common.evict_after.at(now_ns))?.ns()
+            })
             .min(),
     }
 }

@@ -56,7 +56,7 @@ impl Shares {
                 slot: id,
                 settings: control
                     .slot_settings(id)
-                    .map_or(settings, |settings| settings.share()),
+                    .map_or(settings, |settings| settings.share),
                 group: group.unwrap_or(known_group),
                 rule: rule().unwrap_or(known_rule),
             });

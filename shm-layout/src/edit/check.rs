@@ -10,12 +10,10 @@ use crate::{
     },
 };
 
-fn idle_time(after: Option<EvictAfter>) -> Result<(), EditError> {
-    match after {
-        Some(value) if !value.is_valid() => {
-            Err(invalid("evict-after", format!("cannot be {value}")))
-        }
-        _ => Ok(()),
+fn idle_time(after: impl IntoIterator<Item = EvictAfter>) -> Result<(), EditError> {
+    match after.into_iter().find(|after| !after.is_valid()) {
+        Some(value) => Err(invalid("evict-after", format!("cannot be {value}"))),
+        None => Ok(()),
     }
 }
 
@@ -40,9 +38,12 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
             evict_after,
             ..
         } => {
-            shares(weight.value(), cap.value())?;
-            idle_time(evict_after.value())?;
-            on_full_time(on_full.value())?;
+            shares(weight.values(), cap.values())?;
+            idle_time(evict_after.values())?;
+            on_full_time(on_full.values())?;
+            if priority.ends_ns().or(boost.ends_ns()).is_some() {
+                return Err(invalid("priority", "that ends by itself is a boost"));
+            }
             if let Set::To(value) = priority {
                 in_priority_range("priority", *value)?;
             }
@@ -57,7 +58,7 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
         } => policy.check().map_err(|(field, why)| invalid(field, why)),
         Change::Policy { policy: None, .. } => Ok(()),
         Change::DeviceLimit { value, .. } => quota(value),
-        Change::DeviceMemory { evict_after, .. } => idle_time(evict_after.value()),
+        Change::DeviceMemory { evict_after, .. } => idle_time(evict_after.values()),
         Change::Group {
             name,
             memory,
@@ -71,10 +72,8 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
                     "must have a name of 1 to 31 bytes without control characters",
                 ));
             }
-            if let Set::To(value) = memory {
-                quota(value)?;
-            }
-            shares(weight.value(), cap.value())
+            memory.values().try_for_each(|value| quota(&value))?;
+            shares(weight.values(), cap.values())
         }
         Change::Trace {
             on: Some(records), ..
@@ -133,10 +132,10 @@ fn of_rule(rule: &Rule) -> Result<(), EditError> {
     priority.map_or(Ok(()), |value| in_priority_range("priority", value))
 }
 
-fn on_full_time(on_full: Option<OnFull>) -> Result<(), EditError> {
-    match on_full {
-        Some(value) if !value.is_valid() => Err(invalid("on-full", format!("cannot be {value}"))),
-        _ => Ok(()),
+fn on_full_time(on_full: impl IntoIterator<Item = OnFull>) -> Result<(), EditError> {
+    match on_full.into_iter().find(|value| !value.is_valid()) {
+        Some(value) => Err(invalid("on-full", format!("cannot be {value}"))),
+        None => Ok(()),
     }
 }
 
@@ -150,14 +149,17 @@ fn in_priority_range(field: &'static str, value: i32) -> Result<(), EditError> {
     ))
 }
 
-fn shares(weight: Option<u32>, cap: Option<u32>) -> Result<(), EditError> {
-    if let Some(value) = weight.filter(|value| !valid_weight(*value)) {
+fn shares(
+    weight: impl IntoIterator<Item = u32>,
+    cap: impl IntoIterator<Item = u32>,
+) -> Result<(), EditError> {
+    if let Some(value) = weight.into_iter().find(|value| !valid_weight(*value)) {
         return Err(invalid(
             "weight",
             format!("must be between 1 and 1000, not {value}"),
         ));
     }
-    if let Some(value) = cap.filter(|value| !valid_cap(*value)) {
+    if let Some(value) = cap.into_iter().find(|value| !valid_cap(*value)) {
         return Err(invalid(
             "cap",
             format!("must be between 1% and 100%, not {value}%"),

@@ -2,10 +2,7 @@
 
 use super::{EditError, Operator, check::invalid};
 use crate::{
-    codec::{
-        self, DeviceSettings, EVERY_DEVICE, GroupSettings, PolicySetting, QuotaSetting,
-        SlotSettings,
-    },
+    codec::{self, DeviceSettings, EVERY_DEVICE, GroupSettings, QuotaSetting, SlotSettings},
     control::SMALL_WORDS,
     primitive::Ordering,
     records::RecordId,
@@ -49,18 +46,15 @@ impl Operator {
                 device,
                 evict_after,
                 overcommit,
-            } => self.device(*device, |settings, device| Change::DeviceMemory {
-                device,
-                evict_after: evict_after.apply(&mut settings.evict_after),
-                overcommit: overcommit.apply(&mut settings.overcommit),
-            }),
-            Change::Group {
-                name,
-                memory,
-                weight,
-                cap,
-                remove,
-            } => self.group(name, *memory, *weight, *cap, *remove),
+            } => {
+                in_time(evict_after.is_late(now_ns) || overcommit.is_late(now_ns))?;
+                self.device(*device, |settings, device| Change::DeviceMemory {
+                    device,
+                    evict_after: evict_after.apply(&mut settings.evict_after, now_ns),
+                    overcommit: overcommit.apply(&mut settings.overcommit, now_ns),
+                })
+            }
+            Change::Group { .. } => self.group(change, now_ns),
             Change::Rule { index, rule } => self.rule(*index, rule.as_ref()),
             Change::Trace { slot, on } => self.trace(*slot, *on, now_ns),
             Change::Label { .. } => Err(invalid(
@@ -112,12 +106,7 @@ impl Operator {
             None => EVERY_DEVICE,
             Some(entry) => self.known_entry(id, entry)?,
         };
-        if until.is_some_and(|until| until.then.is_none() && until.ns <= now_ns) {
-            return Err(EditError::Invalid {
-                field: "until",
-                why: "end time has passed".to_owned(),
-            });
-        }
+        in_time(until.is_some_and(|until| until.then.is_none() && until.ns <= now_ns))?;
         let found = settings;
         let set = |before: QuotaSetting| QuotaSetting {
             value,
@@ -216,6 +205,14 @@ impl Operator {
         else {
             return Err(EditError::NoSuchTarget);
         };
+        in_time(
+            weight.is_late(now_ns)
+                || cap.is_late(now_ns)
+                || paused.is_late(now_ns)
+                || on_full.is_late(now_ns)
+                || evict.is_late(now_ns)
+                || evict_after.is_late(now_ns),
+        )?;
         let mut settings = self.slot(*slot, now_ns)?;
         if let Set::To(boost) = boost
             && boost.until_ns <= now_ns
@@ -225,16 +222,17 @@ impl Operator {
                 why: "end time has passed".to_owned(),
             });
         }
+        let share = &mut settings.share;
         let old = Change::ProcessShare {
             slot: *slot,
-            weight: weight.apply(&mut settings.weight),
-            priority: priority.apply(&mut settings.priority),
-            cap: cap.apply(&mut settings.cap),
-            paused: paused.apply(&mut settings.paused),
-            boost: boost.apply(&mut settings.boost),
-            on_full: on_full.apply(&mut settings.on_full),
-            evict: evict.apply(&mut settings.evict),
-            evict_after: evict_after.apply(&mut settings.evict_after),
+            weight: weight.apply(&mut share.weight, now_ns),
+            priority: replace(priority, &mut share.priority),
+            cap: cap.apply(&mut share.cap, now_ns),
+            paused: paused.apply(&mut share.paused, now_ns),
+            boost: replace(boost, &mut share.boost),
+            on_full: on_full.apply(&mut share.on_full, now_ns),
+            evict: evict.apply(&mut share.evict, now_ns),
+            evict_after: evict_after.apply(&mut share.evict_after, now_ns),
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(slot.index)),
@@ -270,22 +268,14 @@ impl Operator {
         until: Option<Until<Option<LockPolicy>>>,
         now_ns: u64,
     ) -> Result<Plan, EditError> {
-        if until.is_some_and(|until| until.then.is_none() && until.ns <= now_ns) {
-            return Err(EditError::Invalid {
-                field: "until",
-                why: "end time has passed".to_owned(),
-            });
-        }
+        let set = match until {
+            Some(until) => Set::For(value, until),
+            None => value.map_or(Set::Inherit, Set::To),
+        };
+        in_time(set.is_late(now_ns))?;
         self.device(device, |settings, device| {
             let before = settings.policy.settled(now_ns);
-            let setting = PolicySetting {
-                value,
-                // A temporary policy reverts to the lasting one below it, not to another temporary one.
-                then: until.and_then(|until| until.then.unwrap_or(before.lasting())),
-                until_ns: until.map_or(0, |until| until.ns),
-            };
-            // One that comes late is its end.
-            settings.policy = setting.settled(now_ns);
+            set.apply(&mut settings.policy, now_ns);
             Change::Policy {
                 device,
                 policy: before.value,
@@ -332,14 +322,18 @@ impl Operator {
         })
     }
 
-    fn group(
-        &self,
-        name: &str,
-        memory: Set<QuotaValue>,
-        weight: Set<u32>,
-        cap: Set<u32>,
-        remove: bool,
-    ) -> Result<Plan, EditError> {
+    fn group(&self, change: &Change, now_ns: u64) -> Result<Plan, EditError> {
+        let Change::Group {
+            name,
+            memory,
+            weight,
+            cap,
+            remove,
+        } = change
+        else {
+            return Err(EditError::NoSuchTarget);
+        };
+        in_time(memory.is_late(now_ns) || weight.is_late(now_ns) || cap.is_late(now_ns))?;
         let control = self.segments.control();
         let words = codec::name_words(name).ok_or(EditError::NoSuchTarget)?;
         let read = |index| {
@@ -350,7 +344,7 @@ impl Operator {
             (0..control.groups.len()).find(|index| pass(&read(*index)))
         };
         let known = find(&|group| group.present && group.name == words);
-        if remove && known.is_none() {
+        if *remove && known.is_none() {
             return Err(EditError::NoSuchTarget);
         }
         let index = known
@@ -358,25 +352,18 @@ impl Operator {
             .ok_or(EditError::TooMany)?;
         let before = known.map(read);
         let mut settings = before.unwrap_or_default();
-        (settings.name, settings.present) = (words, !remove);
-        let mut held = Some(settings.memory).filter(|memory| *memory != QuotaValue::Inherit);
-        let mut old_memory = memory.apply(&mut held);
-        let (mut old_weight, mut old_cap) = (
-            weight.apply(&mut settings.weight),
-            cap.apply(&mut settings.cap),
-        );
-        settings.memory = held.unwrap_or_default();
-        if let (true, Some(before)) = (remove, before) {
-            old_memory = match before.memory {
-                QuotaValue::Inherit => Set::Inherit,
-                value => Set::To(value),
-            };
-            old_weight = before.weight.map_or(Set::Inherit, Set::To);
-            old_cap = before.cap.map_or(Set::Inherit, Set::To);
+        (settings.name, settings.present) = (words, !*remove);
+        let mut old_memory = memory.apply(&mut settings.memory, now_ns);
+        let mut old_weight = weight.apply(&mut settings.weight, now_ns);
+        let mut old_cap = cap.apply(&mut settings.cap, now_ns);
+        if let (true, Some(before)) = (*remove, before) {
+            old_memory = before.memory.settled(now_ns).set();
+            old_weight = before.weight.settled(now_ns).set();
+            old_cap = before.cap.settled(now_ns).set();
             settings = GroupSettings::default();
         }
         let old = Change::Group {
-            name: name.to_owned(),
+            name: name.clone(),
             memory: old_memory,
             weight: old_weight,
             cap: old_cap,
@@ -388,6 +375,26 @@ impl Operator {
             old,
         })
     }
+}
+
+/// Refuses what would end before it begins.
+fn in_time(is_late: bool) -> Result<(), EditError> {
+    match is_late {
+        true => Err(invalid("until", "end time has passed")),
+        false => Ok(()),
+    }
+}
+
+/// Sets, unsets or leaves what has no end of its own; says what would restore what was.
+fn replace<T: Copy>(set: &Set<T>, setting: &mut Option<T>) -> Set<T> {
+    let before = setting.map_or(Set::Inherit, Set::To);
+    match set {
+        Set::Keep => return Set::Keep,
+        Set::Inherit => *setting = None,
+        Set::To(value) => *setting = Some(*value),
+        Set::For(value, _) => *setting = *value,
+    }
+    before
 }
 
 /// Every quota that is set.

@@ -154,7 +154,7 @@ impl<'s> Reading<'s> {
         let set = rule.as_ref().map(|rule| rule.limits).unwrap_or_default();
         let mut share = resolve_share(
             &launched,
-            Some(&settings.share()),
+            Some(&settings.share),
             Some(&group),
             &set,
             self.now_ns,
@@ -165,13 +165,14 @@ impl<'s> Reading<'s> {
         });
         share.evict_after = book::resolve_evict_after(
             &launched,
-            Some(&settings.share()),
+            Some(&settings.share),
             &set,
             held.filter_map(|entry| {
                 let device = entry.device.load(Ordering::Relaxed) as usize;
                 self.devices.get(device.checked_sub(1)?)
             }),
             &self.common,
+            self.now_ns,
         );
         let invalid = slot.invalid.load(Ordering::Relaxed) != 0;
         let launch_policy = codec::policy_of(&std::array::from_fn(|at| {

@@ -1,6 +1,7 @@
 //! What can be edited.
 
 mod rule;
+mod set;
 #[cfg(feature = "serde")]
 mod stored;
 
@@ -8,65 +9,10 @@ mod stored;
 pub(crate) use stored::uuid as uuid_text;
 
 pub use rule::{Rule, RuleLimits, Traits};
+pub(crate) use set::Timed;
+pub use set::{Set, Until};
 
 use super::{EvictAfter, LockPolicy, OnFull, QuotaValue, SlotId, Uuid};
-
-/// What an edit does to one setting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Set<T> {
-    /// Leaves it.
-    #[default]
-    Keep,
-    /// Unsets it: launch, group or default.
-    Inherit,
-    /// Sets it.
-    To(T),
-}
-
-impl<T> Set<T> {
-    /// Whether it leaves the setting.
-    pub fn is_keep(&self) -> bool {
-        matches!(self, Set::Keep)
-    }
-
-    /// The value, if it sets one.
-    pub fn value(self) -> Option<T> {
-        match self {
-            Set::To(value) => Some(value),
-            Set::Keep | Set::Inherit => None,
-        }
-    }
-}
-
-impl<T: Copy> Set<T> {
-    /// Sets, unsets or leaves; says what would restore what was.
-    pub(crate) fn apply(&self, setting: &mut Option<T>) -> Set<T> {
-        let before = setting.map_or(Set::Inherit, Set::To);
-        match self {
-            Set::Keep => return Set::Keep,
-            Set::Inherit => *setting = None,
-            Set::To(value) => *setting = Some(*value),
-        }
-        before
-    }
-}
-
-/// When a quota or a policy reverts by itself, and to what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Until<T = QuotaValue> {
-    /// On the segments' clock.
-    pub ns: u64,
-    /// What holds from then on; `None` is the lasting value that is in force at the edit. An edit that names it may
-    /// come late: it then sets this value at once.
-    pub then: Option<T>,
-}
-
-impl<T> Until<T> {
-    /// A time at which the lasting value returns.
-    pub const fn lasting(ns: u64) -> Self {
-        Self { ns, then: None }
-    }
-}
 
 /// One of a process's quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

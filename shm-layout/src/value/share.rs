@@ -21,6 +21,9 @@ pub struct Share {
     pub paused: bool,
     /// A boost is in force until then.
     pub boost_until_ns: Option<u64>,
+    /// When the first of its settings that end by themselves does so.
+    #[cfg_attr(feature = "serde", serde(rename = "share_until_ns"))]
+    pub until_ns: Option<u64>,
     /// What it does when memory is refused.
     pub on_full: OnFull,
     /// While it is paused its memory is to leave its devices.
@@ -41,6 +44,7 @@ impl Default for Share {
             cap: None,
             paused: false,
             boost_until_ns: None,
+            until_ns: None,
             on_full: OnFull::Fail,
             evict: false,
             evict_after: None,

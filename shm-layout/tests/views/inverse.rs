@@ -14,11 +14,23 @@ fn quota_value() -> impl Strategy<Value = QuotaValue> {
 fn wish<T: Clone + std::fmt::Debug>(
     value: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Set<T>> {
-    (0..3, value).prop_map(|(which, value)| match which {
+    (0..5, value).prop_map(|(which, value)| match which {
         0 => Set::Keep,
         1 => Set::Inherit,
-        _ => Set::To(value),
+        2 => Set::To(value),
+        3 => Set::To(value).until(FAR),
+        _ => Set::Inherit.until(FAR),
     })
+}
+
+/// Behind the end of the test.
+const FAR: u64 = u64::MAX / 2;
+
+/// The same for what has no end of its own.
+fn lasting<T: Clone + std::fmt::Debug>(
+    value: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Set<T>> {
+    prop::option::of(value).prop_map(|value| value.map_or(Set::Inherit, Set::To))
 }
 
 fn change(slot: SlotId) -> impl Strategy<Value = Change> {
@@ -31,7 +43,7 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
     });
     let share = (
         wish(1u32..=1000),
-        wish(-20i32..20),
+        lasting(-20i32..20),
         wish(1u32..=100),
         wish(any::<bool>()),
     )
@@ -49,6 +61,20 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
             },
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });
+    let group = (wish(quota_value()), wish(1u32..=1000), wish(1u32..=100)).prop_map(
+        |(memory, weight, cap)| Change::Group {
+            name: "team".into(),
+            memory,
+            weight,
+            cap,
+            remove: false,
+        },
+    );
+    let memory = wish(any::<bool>()).prop_map(|overcommit| Change::DeviceMemory {
+        device: Some(GPU),
+        evict_after: Set::Keep,
+        overcommit,
+    });
     let trace = prop::option::of(1_000u32..5_000).prop_map(move |on| Change::Trace { slot, on });
     let rule = (
         0u8..3,
@@ -66,7 +92,7 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
                 ..Rule::default()
             }),
         });
-    prop_oneof![quota, share, limit, trace, rule]
+    prop_oneof![quota, share, limit, group, memory, trace, rule]
 }
 
 /// All that edits can change, as text.
@@ -75,8 +101,13 @@ fn settings(segments: &Segments) -> String {
     let process = &view.processes[0];
     let rules = shm_layout::settings(segments).rules;
     format!(
-        "{:?} {:?} {:?} {:?} {rules:?}",
-        process.share, process.devices[0].quota, view.devices[0].limit, process.trace.wanted
+        "{:?} {:?} {:?} {:?} {:?} {:?} {rules:?}",
+        process.share,
+        process.devices[0].quota,
+        view.devices[0].limit,
+        view.devices[0].overcommit,
+        view.groups,
+        process.trace.wanted
     )
 }
 

@@ -81,9 +81,13 @@ pub fn make(
                 (&request.change, administrator)
             {
                 match paused {
-                    Set::To(paused) => broker.hold(*slot, *paused),
-                    Set::Inherit => broker.hold(*slot, false),
-                    Set::Keep => {}
+                    // An administrator's lasting pause is back behind one that ends.
+                    Set::Keep | Set::For(None | Some(false), _) => {}
+                    Set::For(Some(true), until) => {
+                        broker.hold(*slot, broker.held_until(*slot).max(until.ns));
+                    }
+                    Set::To(true) => broker.hold(*slot, u64::MAX),
+                    Set::To(false) | Set::Inherit => broker.hold(*slot, 0),
                 }
             }
             record.old = Some(summary(&edit.old));

@@ -205,7 +205,7 @@ impl Plan {
                 ("weight", &settings.weight),
                 ("cap", &settings.cap),
             ];
-            let change = group::change(name, &words(&named))?;
+            let change = group::change(name, &words(&named), None)?;
             plan.rest
                 .push(request(change, format!("group {name}"), reason));
         }

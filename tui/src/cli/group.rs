@@ -10,11 +10,13 @@ use super::edits::EditOptions;
 use super::table::{Side, Table};
 use super::{Done, json, note, segments};
 use crate::edit::audit::Place;
+use crate::edit::quota::parse_until;
 use crate::edit::{EditRequest, group};
 use crate::sample::keys::object;
 use crate::sample::{SCHEMA_VERSION, Sample};
 use crate::text::exit::{Exit, Failure};
 use crate::text::names::check_group;
+use crate::text::units::short_time;
 
 /// Create, change, remove or show groups of processes that share a quota
 #[derive(Debug, clap::Subcommand)]
@@ -35,6 +37,9 @@ pub struct EditArgs {
     /// memory=SIZE|%|none for all members together on each device; weight=1..1000 and cap=1%..100% for each member
     #[arg(value_name = "KEY=VALUE")]
     values: Vec<String>,
+    /// Go back to the present settings after this time; the group stays
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
 }
@@ -68,7 +73,8 @@ pub fn run(verb: Verb, out: &mut dyn Write) -> Done {
 }
 
 fn edit(args: &EditArgs, create: bool, out: &mut dyn Write) -> Done {
-    let change = group::change(&args.name, &args.values)?;
+    let until = args.duration.as_deref().map(parse_until).transpose()?;
+    let change = group::change(&args.name, &args.values, until)?;
     if !create && args.values.is_empty() {
         return Err(Failure::usage(
             "nothing to set; add memory=, weight= or cap=",
@@ -148,13 +154,14 @@ object! {
 }
 
 object! {
-    pub(super) Line<'a>(snapshot: &'a Snapshot, group: &'a GroupView) {
+    pub(super) Line<'a>(snapshot: &'a Snapshot, group: &'a GroupView, now_ns: u64) {
         name: &'a str = &group.name, "Its name.";
         defined: bool = group.defined, "Whether an operator defined it; if not, a process named it.";
         memory: Option<String> = (group.memory != QuotaValue::Inherit).then(|| group.memory.to_string()), "What its members may hold together on a device, as an operator writes it; null when nothing is set.";
         memory_bytes: Option<u64> = bytes(group.memory), "The same as a number; null for a percentage, for none and when nothing is set.";
         weight: Option<u32> = group.weight, "The weight each member inherits.";
         cap_percent: Option<u32> = group.cap, "The cap each member inherits.";
+        reverts_in_ns: Option<u64> = group.until_ns.map(|until| until.saturating_sub(now_ns)), "Time until the first of these reverts by itself; null where all last.";
         members: usize = group.members.len(), "Members alive now.";
         used_bytes: Vec<u64> = used(snapshot, &group.members), "What its members hold, for each device of the segment.";
     }
@@ -176,7 +183,7 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
     let groups = snapshot.groups.iter();
     let lines: Vec<Line<'_>> = groups
         .filter(|group| wanted(&group.name))
-        .map(|group| Line::of(&snapshot, group))
+        .map(|group| Line::of(&snapshot, group, snapshot.time_ns))
         .collect();
     if let (Some(name), true) = (&args.name, lines.is_empty()) {
         return Err(no_such_group(name));
@@ -218,6 +225,7 @@ fn table(lines: &[Line<'_>]) -> Table {
         ("MEMORY", Side::Right),
         ("WEIGHT", Side::Right),
         ("CAP", Side::Right),
+        ("REVERTS IN", Side::Right),
         ("", Side::Left),
     ]);
     for line in lines {
@@ -239,6 +247,7 @@ fn table(lines: &[Line<'_>]) -> Table {
                 .map_or_else(|| "-".into(), |weight| weight.to_string()),
             line.cap_percent
                 .map_or_else(|| "-".into(), |cap| format!("{cap}%")),
+            line.reverts_in_ns.map_or_else(|| "-".into(), short_time),
             if line.defined {
                 String::new()
             } else {

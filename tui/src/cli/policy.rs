@@ -12,7 +12,7 @@ use crate::edit::targets;
 use crate::edit::{EditRequest, policy};
 use crate::sample::keys::object;
 use crate::sample::{DeviceSample, SCHEMA_VERSION, Sample};
-use crate::text::exit::{Exit, Failure};
+use crate::text::exit::Exit;
 use crate::text::units;
 use shm_layout::PolicyKind;
 
@@ -34,7 +34,7 @@ pub struct SetArgs {
     /// lets whoever finds the device full have idle or paused processes of no higher priority evicted, the longest idle first
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
-    /// Go back to the present policy after this time
+    /// Go back to the present policy and settings after this time
     #[arg(long = "for", value_name = "TIME")]
     span: Option<String>,
     #[command(flatten)]
@@ -83,11 +83,7 @@ fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     let mut words = args.words.clone();
     let memory = MemoryEdit::take(&mut words)?;
     let until = args.span.as_deref().map(parse_until).transpose()?;
-    if until.is_some() && !memory.is_none() {
-        return Err(Failure::usage(
-            "--for is for the policy; set evict-after= and overcommit= by a command of their own",
-        ));
-    }
+    let memory = until.map_or(memory, |ns| memory.until(ns));
     let edit = (!words.is_empty())
         .then(|| policy::parse(&words))
         .transpose()?;

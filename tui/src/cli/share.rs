@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use shm_layout::{Boost, Change, Set, SlotId};
+use shm_layout::{Change, Set, SlotId};
 
 use super::edits::EditOptions;
 use super::{Done, evictions, segments};
@@ -15,7 +15,7 @@ use crate::text::exit::{Exit, Failure};
 /// Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "With --for the priority is a boost that ends by itself: gpushare set 4711 priority=10 --for 30s\n\
+    after_help = "With --for the settings end by themselves, also when this program has gone: gpushare set 4711 priority=10 --for 30s\n\
                   An allocation that waits for memory fails at once after on-full=fail."
 )]
 pub struct SetArgs {
@@ -24,7 +24,7 @@ pub struct SetArgs {
     /// weight=1..1000, priority=-20..19, cap=1%..100%, on-full=fail|wait|wait=TIME, evict-after=TIME|never; the value inherit unsets one; name=LABEL where a broker serves
     #[arg(required = true, value_name = "KEY=VALUE")]
     values: Vec<String>,
-    /// Boost: the priority holds for this time and then reverts by itself
+    /// Go back to the present settings after this time
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<String>,
     #[command(flatten)]
@@ -42,6 +42,9 @@ pub struct PauseArgs {
     /// other processes, clients of MPS, MIG) stays where it is, and the answer says why; the process is paused all the same.
     #[arg(long)]
     evict: bool,
+    /// Let it go on after this time
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
 }
@@ -51,6 +54,9 @@ pub struct PauseArgs {
 pub struct ResumeArgs {
     /// pid, name:LABEL, group:G, user:U or all
     target: String,
+    /// Pause it again after this time
+    #[arg(long = "for", value_name = "TIME")]
+    duration: Option<String>,
     #[command(flatten)]
     edit: EditOptions,
 }
@@ -104,13 +110,10 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     {
         share.read(value)?;
     }
-    if let Some(duration) = &args.duration {
-        let until_ns = quota::parse_until(duration)?;
-        let Set::To(priority) = share.priority else {
-            return Err(Failure::usage("--for boosts the priority; add priority=N"));
-        };
-        (share.priority, share.boost) = (Set::Keep, Set::To(Boost { priority, until_ns }));
+    if args.duration.is_some() && name.is_some() {
+        return Err(Failure::usage("--for does not go with name=, which stays"));
     }
+    let share = share_for(share, args.duration.as_deref())?;
     if share != ShareEdit::default() {
         edit(&args.target, share, &args.edit, out)?;
     }
@@ -124,6 +127,14 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
     Ok(Exit::Done)
 }
 
+/// The same for a while, where that is asked for.
+fn share_for(share: ShareEdit, duration: Option<&str>) -> Result<ShareEdit, Failure> {
+    match duration {
+        Some(duration) => share.until(quota::parse_until(duration)?),
+        None => Ok(share),
+    }
+}
+
 pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
     let share = ShareEdit {
         paused: Set::To(true),
@@ -134,6 +145,7 @@ pub fn pause(args: &PauseArgs, out: &mut dyn Write) -> Done {
         },
         ..ShareEdit::default()
     };
+    let share = share_for(share, args.duration.as_deref())?;
     let slots = edit(&args.target, share, &args.edit, out)?;
     if args.evict && !args.edit.dry_run {
         return evictions::report(&segments::dir()?, &slots, out);
@@ -147,6 +159,7 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Done {
         evict: Set::Inherit,
         ..ShareEdit::default()
     };
+    let share = share_for(share, args.duration.as_deref())?;
     edit(&args.target, share, &args.edit, out).map(|_| Exit::Done)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use shm_layout::{Change, OneQuota, Set};
+use shm_layout::{Change, OneQuota, Set, Until};
 
 use crate::text::edits::A_WHILE;
 
@@ -130,11 +130,55 @@ pub fn ends_ns(change: &Change) -> Option<u64> {
         Change::ProcessQuotas { quotas, .. } => {
             quotas.iter().filter_map(|one| Some(one.until?.ns)).min()
         }
+        _ => parts(change).into_iter().flatten().flatten().min(),
+    }
+}
+
+/// For each setting that an edit changes, when that ends by itself.
+fn parts(change: &Change) -> Vec<Option<Option<u64>>> {
+    fn part<T>(set: &Set<T>) -> Option<Option<u64>> {
+        (!set.is_keep()).then(|| set.ends_ns())
+    }
+    match change {
         Change::ProcessShare {
-            boost: Set::To(boost),
+            slot: _,
+            weight,
+            priority,
+            cap,
+            paused,
+            boost,
+            on_full,
+            evict,
+            evict_after,
+        } => {
+            let boost = match boost {
+                Set::To(boost) => Some(Some(boost.until_ns)),
+                boost => part(boost),
+            };
+            vec![
+                part(weight),
+                part(priority),
+                part(cap),
+                part(paused),
+                boost,
+                part(on_full),
+                part(evict),
+                part(evict_after),
+            ]
+        }
+        Change::DeviceMemory {
+            device: _,
+            evict_after,
+            overcommit,
+        } => vec![part(evict_after), part(overcommit)],
+        Change::Group {
+            memory,
+            weight,
+            cap,
+            remove: false,
             ..
-        } => Some(boost.until_ns),
-        _ => None,
+        } => vec![part(memory), part(weight), part(cap)],
+        _ => Vec::new(),
     }
 }
 
@@ -143,18 +187,10 @@ pub fn has_run_out(change: &Change, now_ns: u64) -> bool {
     match change {
         Change::ProcessQuota { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
         Change::Policy { until, .. } => until.is_some_and(|until| until.ns <= now_ns),
-        Change::ProcessShare {
-            weight: Set::Keep,
-            priority: Set::Keep,
-            cap: Set::Keep,
-            paused: Set::Keep,
-            boost: Set::To(boost),
-            on_full: Set::Keep,
-            evict: Set::Keep,
-            evict_after: Set::Keep,
-            ..
-        } => boost.until_ns <= now_ns,
-        _ => false,
+        _ => {
+            let mut parts = parts(change).into_iter().flatten().peekable();
+            parts.peek().is_some() && parts.all(|ends| ends.is_some_and(|ns| ns <= now_ns))
+        }
     }
 }
 
@@ -164,6 +200,8 @@ fn word<T: Display>(key: &str, set: &Set<T>) -> Option<String> {
         Set::Keep => None,
         Set::Inherit => Some(format!("{key}=inherit")),
         Set::To(value) => Some(format!("{key}={value}")),
+        Set::For(None, _) => Some(format!("{key}=inherit{A_WHILE}")),
+        Set::For(Some(value), _) => Some(format!("{key}={value}{A_WHILE}")),
     }
 }
 
@@ -172,6 +210,7 @@ fn map<T, U>(set: &Set<T>, to: impl FnOnce(&T) -> U) -> Set<U> {
         Set::Keep => Set::Keep,
         Set::Inherit => Set::Inherit,
         Set::To(value) => Set::To(to(value)),
+        Set::For(value, until) => Set::For(value.as_ref().map(to), Until::lasting(until.ns)),
     }
 }
 
@@ -181,7 +220,7 @@ fn join<const N: usize>(words: [Option<String>; N]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shm_layout::{Boost, LockPolicy, OnFull, QuotaValue, SlotId, Until};
+    use shm_layout::{Boost, LockPolicy, OnFull, QuotaValue, SlotId};
 
     use super::*;
 

@@ -44,6 +44,14 @@ impl MemoryEdit {
         self.evict_after.is_keep() && self.overcommit.is_keep()
     }
 
+    /// The same until a time: then the lasting settings below it are back.
+    pub fn until(self, ns: u64) -> Self {
+        Self {
+            evict_after: self.evict_after.until(ns),
+            overcommit: self.overcommit.until(ns),
+        }
+    }
+
     /// The edits for one device or, without one, for all: then a device's own setting gives way.
     pub fn requests(
         self,
@@ -66,11 +74,9 @@ impl MemoryEdit {
             let uuid = uuid(sample, gpu)?;
             return Ok(vec![request(Some(uuid), self, format!("gpu{gpu}"))]);
         }
+        let ends_ns = self.evict_after.ends_ns().or(self.overcommit.ends_ns());
         let mut requests = vec![request(None, self, "all GPUs".to_owned())];
-        let wanted = match self.evict_after {
-            Set::To(after) => after.ns(),
-            Set::Keep | Set::Inherit => None,
-        };
+        let wanted = self.evict_after.value().and_then(EvictAfter::ns);
         for (gpu, device) in sample.devices.iter().enumerate() {
             let mut own = Self::default();
             if !self.evict_after.is_keep()
@@ -79,8 +85,12 @@ impl MemoryEdit {
             {
                 own.evict_after = Set::Inherit;
             }
-            if !self.overcommit.is_keep() && Set::To(device.overcommit) != self.overcommit {
+            if !self.overcommit.is_keep() && Some(device.overcommit) != self.overcommit.value() {
                 own.overcommit = Set::Inherit;
+            }
+            // Where the one for all ends by itself, so does this, and the device's own is back.
+            if let Some(ns) = ends_ns {
+                own = own.until(ns);
             }
             if !own.is_none() {
                 let uuid = uuid(sample, gpu)?;

@@ -7,8 +7,8 @@ use super::share::ShareEdit;
 use crate::text::exit::Failure;
 use crate::text::names::check_group;
 
-/// The edit that defines or changes a group.
-pub fn change(name: &str, values: &[String]) -> Result<Change, Failure> {
+/// The edit that defines or changes a group; what it sets may end by itself.
+pub fn change(name: &str, values: &[String], until_ns: Option<u64>) -> Result<Change, Failure> {
     check_group("group", name)?;
     let mut memory = Set::Keep;
     let mut share = ShareEdit::default();
@@ -27,6 +27,9 @@ pub fn change(name: &str, values: &[String]) -> Result<Change, Failure> {
             }
         }
     }
+    if let Some(ns) = until_ns {
+        (memory, share) = (memory.until(ns), share.until(ns)?);
+    }
     Ok(Change::Group {
         name: name.into(),
         memory,
@@ -44,7 +47,14 @@ mod tests {
     #[test]
     fn a_group_is_checked_before_it_is_made() {
         let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert!(change("team", &words(&["memory=8GiB", "weight=200", "cap=30%"])).is_ok());
+        assert!(
+            change(
+                "team",
+                &words(&["memory=8GiB", "weight=200", "cap=30%"]),
+                None
+            )
+            .is_ok()
+        );
         for wrong in [
             &["memory=8Q"][..],
             &["weight=0"],
@@ -54,12 +64,12 @@ mod tests {
             &["x"],
         ] {
             assert_eq!(
-                change("team", &words(wrong)).expect_err("wrong").exit,
+                change("team", &words(wrong), None).expect_err("wrong").exit,
                 Exit::Usage,
                 "{wrong:?}"
             );
         }
-        assert!(change("", &[]).is_err());
-        assert!(change(&"g".repeat(32), &[]).is_err());
+        assert!(change("", &[], None).is_err());
+        assert!(change(&"g".repeat(32), &[], None).is_err());
     }
 }

@@ -140,7 +140,7 @@ pub fn effects(change: &Change, target: &str, sample: &Sample) -> Vec<Effect> {
                 .collect()
         }
         Change::Group {
-            memory: Set::To(value),
+            memory: Set::To(value) | Set::For(Some(value), _),
             remove: false,
             ..
         } => (0..sample.devices.len())

@@ -57,6 +57,32 @@ impl ShareEdit {
         }
     }
 
+    /// The same until a time: then the lasting settings below it are back. A priority becomes a boost.
+    pub fn until(self, ns: u64) -> Result<Self, Failure> {
+        let boost = match self.priority {
+            Set::Keep => self.boost,
+            Set::To(priority) => Set::To(Boost {
+                priority,
+                until_ns: ns,
+            }),
+            Set::Inherit | Set::For(..) => {
+                return Err(Failure::usage(
+                    "--for makes a boost of priority=N; give it a number from -20 to 19",
+                ));
+            }
+        };
+        Ok(Self {
+            weight: self.weight.until(ns),
+            priority: Set::Keep,
+            cap: self.cap.until(ns),
+            paused: self.paused.until(ns),
+            boost,
+            on_full: self.on_full.until(ns),
+            evict: self.evict.until(ns),
+            evict_after: self.evict_after.until(ns),
+        })
+    }
+
     /// Reads one `KEY=VALUE`; a key given twice is refused.
     pub fn read(&mut self, text: &str) -> Result<(), Failure> {
         let (key, value) = text

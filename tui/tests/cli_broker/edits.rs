@@ -65,6 +65,23 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
         .run(ALICE, &["resume", "name:train"])
         .refused(4, &["an administrator paused"]);
     machine.run(0, &["resume", "name:train"]).done();
+    // An administrator's pause for a while holds its user for that while and no longer.
+    machine
+        .run(0, &["pause", "name:train", "--for", "2s"])
+        .done();
+    for words in [
+        &["resume", "name:train"][..],
+        &["pause", "name:train", "--for", "1ms"],
+    ] {
+        machine
+            .run(ALICE, words)
+            .refused(4, &["an administrator paused"]);
+    }
+    eventually("the pause is over", || {
+        machine.process("train")["state"] == "idle"
+    });
+    machine.run(ALICE, &["pause", "name:train"]).done();
+    machine.run(ALICE, &["resume", "name:train"]).done();
     for words in [
         &["quota", "set", "name:train", "1MiB"][..],
         &["pause", "name:train"],
@@ -79,7 +96,7 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
         .iter()
         .filter(|one| one["result"] == "refused")
         .count();
-    assert_eq!(refused, 9, "the refused ones are written down too");
+    assert_eq!(refused, 11, "the refused ones are written down too");
 }
 
 #[test]

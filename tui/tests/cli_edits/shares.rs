@@ -81,9 +81,111 @@ fn shares_pauses_and_boosts_reach_the_process() {
     assert!(train.registration.share().paused);
     world.gpushare(&["resume", "name:train"]).done();
     assert!(!train.registration.share().paused);
-    world
-        .gpushare(&["set", "name:train", "weight=1", "--for", "1m"])
-        .refused(2, &["--for", "priority"]);
+    for words in [
+        &["priority=inherit", "--for", "1m"][..],
+        &["weight=7", "name=serve", "--for", "1m"],
+    ] {
+        world
+            .gpushare(&[&["set", "name:train"], words].concat())
+            .refused(2, &["--for"]);
+    }
+    assert_eq!(train.registration.share().weight, 200);
+}
+
+#[test]
+fn what_is_set_for_a_while_ends_without_the_tool_and_undo_brings_it_back_with_its_end() {
+    let world = World::new();
+    let train = world.actor("train");
+    let gpu = train.enter(0);
+    let share = || train.registration.share();
+    let gpushare = |words: &[&str]| world.gpushare(words).done();
+    gpushare(&["set", "name:train", "weight=200", "evict-after=1h"]);
+    let said = gpushare(&[
+        "set",
+        "name:train",
+        "weight=300",
+        "cap=30%",
+        "evict-after=never",
+        "on-full=wait",
+        "--for",
+        "1s",
+    ]);
+    assert!(said.out.contains("weight=300 for a while"), "{said:?}");
+    gpushare(&["pause", "name:train", "--for", "1s"]);
+    let generation = train.registration.control_generation();
+    eventually("all is as before", Duration::from_secs(30), || {
+        let share = share();
+        share.weight == 200
+            && share.cap.is_none()
+            && !share.paused
+            && share.evict_after == Some(3_600_000_000_000)
+            && share.on_full == shm_layout::OnFull::Fail
+            && share.until_ns.is_none()
+    });
+    assert_eq!(train.registration.control_generation(), generation);
+    assert_eq!(train.registration.next_deadline(), None);
+    gpushare(&["set", "name:train", "weight=7", "--for", "1h"]);
+    gpushare(&["set", "name:train", "weight=8"]);
+    assert_eq!((share().weight, share().until_ns), (8, None));
+    gpushare(&["undo"]);
+    assert_eq!(share().weight, 7);
+    assert!(share().until_ns.is_some(), "it still ends");
+    let shown = gpushare(&["ps", "--json"]).json();
+    assert!(shown["processes"][0]["share_reverts_in_ns"].is_u64());
+    gpushare(&["policy", "set", "all", "evict-after=2h"]);
+    gpushare(&["set", "name:train", "evict-after=inherit"]);
+    train
+        .registration
+        .ledger(gpu)
+        .reserve(1)
+        .expect("room")
+        .commit();
+    assert_eq!(share().evict_after, Some(7_200_000_000_000));
+    gpushare(&[
+        "policy",
+        "set",
+        "all",
+        "evict-after=5m",
+        "overcommit=on",
+        "--for",
+        "1s",
+    ]);
+    eventually("the device's own is back", Duration::from_secs(30), || {
+        share().evict_after == Some(7_200_000_000_000)
+    });
+}
+
+#[test]
+fn a_groups_setting_for_a_while_ends_by_itself_for_all_its_members() {
+    let world = World::new();
+    let limits = shm_layout::LaunchLimits {
+        group: Some("team".into()),
+        ..shm_layout::LaunchLimits::default()
+    };
+    let member = world.actor_with("train", &limits);
+    let gpu = member.enter(0);
+    let gpushare = |words: &[&str]| world.gpushare(words).done();
+    gpushare(&["group", "create", "team", "memory=4GiB", "weight=200"]);
+    gpushare(&[
+        "group",
+        "set",
+        "team",
+        "memory=1GiB",
+        "cap=30%",
+        "--for",
+        "1s",
+    ]);
+    eventually("all is as before", Duration::from_secs(30), || {
+        let share = member.registration.share();
+        let room = member.registration.ledger(gpu).room();
+        share.cap.is_none() && share.weight == 200 && room == Some(4 * GIB)
+    });
+    gpushare(&["group", "set", "team", "weight=50", "--for", "1h"]);
+    assert_eq!(member.registration.share().weight, 50);
+    let shown = gpushare(&["group", "show", "--json"]).json();
+    assert!(shown["groups"][0]["reverts_in_ns"].is_u64(), "{shown}");
+    gpushare(&["undo"]);
+    assert_eq!(member.registration.share().weight, 200);
 }
 
 #[test]

@@ -73,11 +73,13 @@ impl Reading<'_> {
             limit: book::device_limit(&settings, &self.common, total_bytes),
             evict_after: settings
                 .evict_after
-                .or(self.common.evict_after)
+                .at(self.now_ns)
+                .or(self.common.evict_after.at(self.now_ns))
                 .and_then(EvictAfter::ns),
             overcommit: settings
                 .overcommit
-                .or(self.common.overcommit)
+                .at(self.now_ns)
+                .or(self.common.overcommit.at(self.now_ns))
                 .unwrap_or(false),
             crowded_ns: device.crowded_ns.load(Ordering::Relaxed),
             handoffs: device.handoffs.load(Ordering::Relaxed),
@@ -130,9 +132,10 @@ impl Reading<'_> {
                 members: members.map(|process| process.slot).collect(),
                 name: text,
                 defined: settings.present,
-                memory: settings.memory,
-                weight: settings.weight,
-                cap: settings.cap,
+                memory: settings.memory.at(self.now_ns).unwrap_or_default(),
+                weight: settings.weight.at(self.now_ns),
+                cap: settings.cap.at(self.now_ns),
+                until_ns: settings.reverts(self.now_ns).min(),
             }
         };
         let mut groups: Vec<GroupView> = names.into_iter().map(view).collect();

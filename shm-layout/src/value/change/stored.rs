@@ -9,6 +9,10 @@ use crate::value::{LockPolicy, OnFull, QuotaValue, SlotId, Source, Uuid, format_
 
 /// Unsets a setting.
 const INHERIT: &str = "inherit";
+/// Behind a value that ends by itself: when, on the segments' clock.
+const UNTIL: &str = " until ";
+/// Behind that: what follows, where it is not the lasting value.
+const THEN: &str = " then ";
 
 fn read_word<E: Error, T>(word: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, E> {
     read(word).ok_or_else(|| E::custom(format_args!("{word:?} is not valid here")))
@@ -22,7 +26,7 @@ fn read<'de, D: Deserializer<'de>, T>(
     read_word(&String::deserialize(source)?, read)
 }
 
-/// What an edit does to a setting; one that it leaves is left out.
+/// What an edit does to a setting, as `200` or `200 until 7 then inherit`; one that it leaves is left out.
 pub(super) mod set {
     use super::*;
 
@@ -34,7 +38,20 @@ pub(super) mod set {
             Set::Keep => to.serialize_none(),
             Set::Inherit => to.serialize_str(INHERIT),
             Set::To(value) => to.collect_str(value),
+            Set::For(value, until) => {
+                let mut words = format!("{}{UNTIL}{}", or_inherit(value), until.ns);
+                if let Some(then) = &until.then {
+                    words += &format!("{THEN}{}", or_inherit(then));
+                }
+                to.serialize_str(&words)
+            }
         }
+    }
+
+    fn or_inherit<T: Display>(value: &Option<T>) -> String {
+        value
+            .as_ref()
+            .map_or_else(|| INHERIT.to_owned(), ToString::to_string)
     }
 
     pub(in super::super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
@@ -43,10 +60,30 @@ pub(super) mod set {
         let Some(word) = Option::<String>::deserialize(source)? else {
             return Ok(Set::Keep);
         };
+        read_word(&word, read_set)
+    }
+
+    fn read_set<T: FromStr>(word: &str) -> Option<Set<T>> {
         if word == INHERIT {
-            return Ok(Set::Inherit);
+            return Some(Set::Inherit);
         }
-        read_word(&word, |word| word.parse().ok()).map(Set::To)
+        if let Ok(value) = word.parse() {
+            return Some(Set::To(value));
+        }
+        let (value, end) = word.split_once(UNTIL)?;
+        let (ns, then) = match end.split_once(THEN) {
+            Some((ns, then)) => (ns, Some(value_of(then)?)),
+            None => (end, None),
+        };
+        let ns = ns.parse().ok()?;
+        Some(Set::For(value_of(value)?, Until { ns, then }))
+    }
+
+    fn value_of<T: FromStr>(word: &str) -> Option<Option<T>> {
+        match word {
+            INHERIT => Some(None),
+            word => Some(Some(word.parse().ok()?)),
+        }
     }
 }
 
@@ -263,7 +300,7 @@ impl<'de> Deserialize<'de> for QuotaValue {
 
 impl Display for Boost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} until {}", self.priority, self.until_ns)
+        write!(f, "{}{UNTIL}{}", self.priority, self.until_ns)
     }
 }
 
@@ -271,7 +308,7 @@ impl FromStr for Boost {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (priority, until) = text.split_once(" until ").ok_or(())?;
+        let (priority, until) = text.split_once(UNTIL).ok_or(())?;
         Ok(Boost {
             priority: priority.parse().map_err(drop)?,
             until_ns: until.parse().map_err(drop)?,

@@ -116,7 +116,7 @@ fn make(name: &str, asked: &Asked) -> Result<(), Failure> {
             "only root can make the group {name}, as gpushare's plugin for Slurm does"
         )));
     }
-    let change = group::change(name, &asked.settings())?;
+    let change = group::change(name, &asked.settings(), None)?;
     let request = EditRequest::new(change, format!("group {name}"), Place::Ctl)
         .because(Some("asked for by the Slurm job".into()));
     segments::editor(&dir).submit(request)?;

@@ -1,6 +1,6 @@
 //! The weight, priority and cap of one process, and what it does when memory is full.
 
-use shm_layout::{Boost, Set};
+use shm_layout::{Boost, EvictAfter, Set};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::EditRequest;
@@ -329,12 +329,49 @@ impl ShareSubject {
             let boosted = self.boosted(dialog, data.sample.time_ns)?;
             return Ok(self.edit(boosted).because(dialog.reason()));
         }
-        Ok(self.edit(self.share(dialog)?).because(dialog.reason()))
+        let process = data.process(Who::Slot(self.slot));
+        let share = match process {
+            Some(process) => changed(self.share(dialog)?, process),
+            None => self.share(dialog)?,
+        };
+        if share == ShareEdit::default() {
+            return Err("nothing is changed".into());
+        }
+        Ok(self.edit(share).because(dialog.reason()))
     }
 
     fn edit(&self, share: ShareEdit) -> EditRequest {
         let mut request = EditRequest::new(share.change(self.slot), &self.name, Place::Tui);
         request.target_start_time = Some(self.start_time);
         request
+    }
+}
+
+/// Only what differs from what holds now: what ends by itself keeps its end, what is inherited stays so.
+fn changed(share: ShareEdit, process: &ProcessSample) -> ShareEdit {
+    fn unless<T: PartialEq>(set: Set<T>, now: T) -> Set<T> {
+        match set {
+            Set::To(value) if value == now => Set::Keep,
+            set => set,
+        }
+    }
+    let now = &process.share;
+    let paused = unless(share.paused, now.paused);
+    ShareEdit {
+        weight: unless(share.weight, now.weight),
+        priority: unless(share.priority, now.priority),
+        cap: unless(share.cap, now.cap.unwrap_or(100)),
+        paused,
+        evict: if paused.is_keep() {
+            Set::Keep
+        } else {
+            share.evict
+        },
+        on_full: unless(share.on_full, now.on_full),
+        evict_after: unless(
+            share.evict_after,
+            now.evict_after.map_or(EvictAfter::Never, EvictAfter::Idle),
+        ),
+        boost: share.boost,
     }
 }

@@ -75,12 +75,19 @@ pub(super) fn lines(
             },
         ),
         format!(
-            "weight {}   priority {}{}   cap {cap}   yields {} ({})   holds so far {}   forced {}   late {}",
+            "weight {}   priority {}{}   cap {cap}{}   yields {} ({})   holds so far {}   forced {}   late {}",
             process.share.weight,
             process.share.priority,
             match process.share.boost_until_ns {
                 Some(until) => format!(" (boost{})", still(Some(until), now)),
                 None => String::new(),
+            },
+            // Of several that end, the first; a boost has said so itself.
+            match process.share.until_ns {
+                Some(_) if process.share.boost_until_ns.is_none() => {
+                    format!(" (as before in {})", left(process.share.until_ns, now))
+                }
+                _ => String::new(),
             },
             holding.policy.0.kind,
             source(holding.policy.1),
@@ -112,8 +119,16 @@ pub(super) fn lines(
 
 /// For how long a value that ends by itself still holds: ` for 9m`.
 pub(super) fn still(until_ns: Option<u64>, now_ns: u64) -> String {
-    let left = until_ns.map(|until| short_time(until.saturating_sub(now_ns)));
-    left.map_or_else(String::new, |left| format!(" for {left}"))
+    match until_ns {
+        Some(_) => format!(" for {}", left(until_ns, now_ns)),
+        None => String::new(),
+    }
+}
+
+fn left(until_ns: Option<u64>, now_ns: u64) -> String {
+    until_ns.map_or_else(String::new, |until| {
+        short_time(until.saturating_sub(now_ns))
+    })
 }
 
 /// The same if every line fits; else all pieces one behind the other, broken where the width ends.

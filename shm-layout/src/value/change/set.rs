@@ -1,0 +1,171 @@
+//! What an edit does to one setting, and a setting that reverts by itself.
+
+use crate::value::QuotaValue;
+
+/// What an edit does to one setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Set<T> {
+    /// Leaves it.
+    #[default]
+    Keep,
+    /// Unsets it: launch, group or default.
+    Inherit,
+    /// Sets it.
+    To(T),
+    /// Sets it, or unsets it without a value, until it reverts by itself.
+    For(Option<T>, Until<Option<T>>),
+}
+
+impl<T> Set<T> {
+    /// Whether it leaves the setting.
+    pub fn is_keep(&self) -> bool {
+        matches!(self, Set::Keep)
+    }
+
+    /// The value, if it sets one.
+    pub fn value(self) -> Option<T> {
+        match self {
+            Set::To(value) | Set::For(Some(value), _) => Some(value),
+            Set::Keep | Set::Inherit | Set::For(None, _) => None,
+        }
+    }
+
+    /// When it reverts by itself.
+    pub fn ends_ns(&self) -> Option<u64> {
+        match self {
+            Set::For(_, until) => Some(until.ns),
+            _ => None,
+        }
+    }
+
+    /// The same until a time, on the segments' clock: then the lasting value below it is back.
+    pub fn until(self, ns: u64) -> Set<T> {
+        let ends = Until::lasting(ns);
+        match self {
+            Set::Keep => Set::Keep,
+            Set::Inherit => Set::For(None, ends),
+            Set::To(value) | Set::For(Some(value), _) => Set::For(Some(value), ends),
+            Set::For(None, _) => Set::For(None, ends),
+        }
+    }
+
+    /// Every value that it names: what it sets, and what follows that.
+    pub(crate) fn values(self) -> impl Iterator<Item = T> {
+        let (value, then) = match self {
+            Set::Keep | Set::Inherit => (None, None),
+            Set::To(value) => (Some(value), None),
+            Set::For(value, until) => (value, until.then.flatten()),
+        };
+        value.into_iter().chain(then)
+    }
+
+    /// Whether it would end before it begins, and does not say what follows it.
+    pub(crate) fn is_late(&self, now_ns: u64) -> bool {
+        matches!(self, Set::For(_, until) if until.then.is_none() && until.ns <= now_ns)
+    }
+}
+
+impl<T: Copy> Set<T> {
+    /// Sets, unsets or leaves; says what would restore what was.
+    pub(crate) fn apply(&self, setting: &mut Timed<T>, now_ns: u64) -> Set<T> {
+        let before = setting.settled(now_ns);
+        let after = match self {
+            Set::Keep => return Set::Keep,
+            Set::Inherit => Timed::lasts(None),
+            Set::To(value) => Timed::lasts(Some(*value)),
+            Set::For(value, until) => Timed {
+                value: *value,
+                // One for a while reverts to the lasting one below it, not to another of that kind.
+                then: until.then.unwrap_or(before.lasting()),
+                until_ns: until.ns,
+            },
+        };
+        // One that comes late is its end.
+        *setting = after.settled(now_ns);
+        before.set()
+    }
+}
+
+/// A setting that may revert by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timed<T> {
+    pub(crate) value: Option<T>,
+    pub(crate) then: Option<T>,
+    /// When `then` takes over; 0 is never.
+    pub(crate) until_ns: u64,
+}
+
+impl<T> Default for Timed<T> {
+    fn default() -> Self {
+        Timed::lasts(None)
+    }
+}
+
+impl<T> Timed<T> {
+    /// One without an end.
+    pub(crate) const fn lasts(value: Option<T>) -> Self {
+        Timed {
+            value,
+            then: None,
+            until_ns: 0,
+        }
+    }
+}
+
+impl<T: Copy> Timed<T> {
+    /// What holds at a time.
+    pub(crate) fn at(&self, now_ns: u64) -> Option<T> {
+        self.settled(now_ns).value
+    }
+
+    /// The same without what no longer holds.
+    pub(crate) fn settled(self, now_ns: u64) -> Self {
+        if self.until_ns == 0 || self.until_ns > now_ns {
+            return self;
+        }
+        Timed::lasts(self.then)
+    }
+
+    /// What holds once its time is over.
+    pub(crate) fn lasting(&self) -> Option<T> {
+        self.settled(u64::MAX).value
+    }
+
+    /// Its end, for an edit that brings it back.
+    pub(crate) fn until(&self) -> Option<Until<Option<T>>> {
+        (self.until_ns != 0).then_some(Until {
+            ns: self.until_ns,
+            then: Some(self.then),
+        })
+    }
+
+    /// The edit that makes it what it is.
+    pub(crate) fn set(&self) -> Set<T> {
+        match self.until() {
+            Some(until) => Set::For(self.value, until),
+            None => self.value.map_or(Set::Inherit, Set::To),
+        }
+    }
+
+    /// When it reverts, if that is still ahead.
+    pub(crate) fn reverts(&self, now_ns: u64) -> Option<u64> {
+        (self.until_ns > now_ns).then_some(self.until_ns)
+    }
+}
+
+/// When a setting reverts by itself, and to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Until<T = QuotaValue> {
+    /// On the segments' clock.
+    pub ns: u64,
+    /// What holds from then on; `None` is the lasting value that is in force at the edit. An edit that names it may
+    /// come late: it then sets this value at once.
+    pub then: Option<T>,
+}
+
+impl<T> Until<T> {
+    /// A time at which the lasting value returns.
+    pub const fn lasting(ns: u64) -> Self {
+        Self { ns, then: None }
+    }
+}
