@@ -192,8 +192,8 @@ fn make_guest() -> Option<Guest> {
     }
     complain(&environment);
     counted.ok()?;
-    let identity = shm_layout::Identity::of_self(&environment.label);
-    let open = |dir: &Path| Segments::open_to_register(dir, &identity, &environment.limits);
+    let label = &environment.label;
+    let open = |dir: &Path| Segments::open_to_register(dir, label, &environment.limits);
     let segments = match locate().and_then(|found| open(&found.path)) {
         Ok(segments) => segments,
         Err(error) => {
@@ -205,6 +205,7 @@ fn make_guest() -> Option<Guest> {
             return None;
         }
     };
+    let identity = shm_layout::Identity::of_self_in(&segments, label);
     let registration = match register(&segments, &identity, &environment.limits) {
         Ok(registration) => Box::leak(Box::new(registration)),
         Err(error) => {

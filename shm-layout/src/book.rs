@@ -8,7 +8,7 @@ mod bell;
 mod resolve;
 mod shares;
 
-pub(crate) use apart::Apart;
+pub(crate) use apart::{Apart, Back};
 pub use bell::{control_bell, wait_bell};
 pub(crate) use resolve::{
     LaunchQuota, device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota,
@@ -104,6 +104,8 @@ pub(crate) struct CachedLimits {
     pub(crate) kept: Kept,
     /// Whether the process goes without turns there.
     pub(crate) apart: Apart,
+    /// Whether it is held back there.
+    pub(crate) back: Back,
     /// Held by the thread that has the process's place in the device's line for memory.
     pub(crate) in_line: Mutex<()>,
 }

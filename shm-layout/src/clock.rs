@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::procfs;
+
 /// Nanoseconds since boot, suspended time included.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
@@ -23,7 +25,7 @@ fn shift() -> i64 {
     if known != UNKNOWN {
         return known;
     }
-    let read = std::fs::read_to_string("/proc/self/timens_offsets")
+    let read = procfs::record("/proc/self/timens_offsets")
         .ok()
         .and_then(|text| parse_shift(&text))
         .unwrap_or(0);

@@ -8,6 +8,7 @@ use std::{fs, os::unix::fs::MetadataExt};
 use crate::{
     codec, procfs,
     roll::{ROLL_WORDS, Roll},
+    segment::Segments,
     state::IDENTITY_WORDS,
     value::{Identity, SlotId, Vouched},
 };
@@ -22,7 +23,7 @@ impl Identity {
     pub fn of_self(label: &str) -> Identity {
         let inode =
             |name: &str| fs::metadata(format!("/proc/self/ns/{name}")).map_or(0, |meta| meta.ino());
-        let read = |name: &str| procfs::text(format!("/proc/self/{name}")).unwrap_or_default();
+        let read = |name: &str| procfs::record(format!("/proc/self/{name}")).unwrap_or_default();
         let exe = fs::read_link("/proc/self/exe").unwrap_or_default();
         Identity {
             pid: std::process::id(),
@@ -36,29 +37,49 @@ impl Identity {
         }
     }
 
-    /// A process's, as the host sees it: for a broker, which may look at every process.
-    pub fn of_process(pid: u32, uid: u32, label: &str) -> Option<Identity> {
+    /// What this process says of itself in these segments: where there is a broker its label alone, for the kernel tells the rest.
+    pub fn of_self_in(segments: &Segments, label: &str) -> Identity {
+        match segments.is_brokered() {
+            true => Identity {
+                label: label.to_owned(),
+                ..Identity::default()
+            },
+            false => Identity::of_self(label),
+        }
+    }
+
+    /// A process's, as the host sees it, without a label, and the text of its cgroups: for a broker, which may look at every
+    /// process. `our_pid_ns` is the caller's own.
+    pub fn of_process(pid: u32, uid: u32, our_pid_ns: u64) -> Option<(Identity, String)> {
         let dir = std::path::PathBuf::from(format!("/proc/{pid}"));
-        let read = |name: &str| procfs::text(dir.join(name)).unwrap_or_default();
+        let read = |name: &str| procfs::record(dir.join(name)).unwrap_or_default();
         let inode =
             |name: &str| fs::metadata(dir.join("ns").join(name)).map_or(0, |meta| meta.ino());
-        let status = read("status");
-        let numbers = status
-            .lines()
-            .find_map(|line| line.strip_prefix("NSpid:"))?;
         let start_time = procfs::start_time(&read("stat"))?;
+        let pid_ns = inode("pid");
+        let own_pid = match pid_ns == our_pid_ns {
+            true => pid,
+            false => {
+                let status = read("status");
+                let numbers = status
+                    .lines()
+                    .find_map(|line| line.strip_prefix("NSpid:"))?;
+                numbers.split_ascii_whitespace().next_back()?.parse().ok()?
+            }
+        };
         let exe = fs::read_link(dir.join("exe")).unwrap_or_default();
+        let cgroups = read("cgroup");
         let identity = Identity {
-            pid: numbers.split_ascii_whitespace().next_back()?.parse().ok()?,
-            pid_ns: inode("pid"),
+            pid: own_pid,
+            pid_ns,
             time_ns: inode("time"),
             start_time,
             uid,
             exe: tail(&exe.to_string_lossy(), 255),
-            cgroup: tail(&cgroup(&read("cgroup")), 255),
-            label: label.to_owned(),
+            cgroup: tail(&cgroup(&cgroups), 255),
+            label: String::new(),
         };
-        Some(identity)
+        Some((identity, cgroups))
     }
 
     pub(crate) fn encode(&self) -> [u64; IDENTITY_WORDS] {

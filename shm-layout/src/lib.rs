@@ -77,7 +77,8 @@
 //! files      create, locate
 //! access     dir, footprint, liveness, readonly, peer
 //! way        socket
-//! kernel     futex, clock, procfs, error
+//! kernel     futex, clock, error
+//! proc       procfs
 //! roll       roll
 //! protocol   protocol
 //! control    control

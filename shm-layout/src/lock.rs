@@ -228,7 +228,7 @@ impl<'r> DeviceLock<'r> {
     fn due_at(&self, now_ns: u64, quantum_ns: u64) -> bool {
         self.best_waiter(self.me, now_ns).is_some_and(|best| {
             let holder = self.holder(self.me, now_ns, quantum_ns);
-            best.beats(&holder) || best.is_called_before(&holder, &self.policy())
+            best.beats(&holder) || best.is_called_before(&holder, &self.policy(), self.hold_limit())
         })
     }
 
@@ -265,6 +265,10 @@ impl<'r> DeviceLock<'r> {
 
     fn policy(&self) -> LockPolicy {
         self.seat.policy(self.entry).0
+    }
+
+    fn hold_limit(&self) -> u64 {
+        self.seat.segments().hold_limit(&self.policy())
     }
 
     fn order(&self) -> Order {

@@ -13,9 +13,33 @@ use std::{
 
 /// A whole file; bytes that are no UTF-8 are replaced.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
-    // Such a file has no length; without room for most of them at once it would be read in many small parts.
-    let mut bytes = Vec::with_capacity(4096);
-    fs::File::open(path)?.read_to_end(&mut bytes)?;
+    read(path.as_ref(), false)
+}
+
+/// The same of a file that the kernel writes in one piece, as `stat`, `status` and `cgroup`: a read that leaves room had all of it,
+/// and no second one asks whether there is more.
+pub fn record(path: impl AsRef<Path>) -> io::Result<String> {
+    read(path.as_ref(), true)
+}
+
+fn read(path: &Path, in_one_piece: bool) -> io::Result<String> {
+    // Such a file has no length, so it is not asked for one; there is room for most of them at once.
+    const PART: usize = 4096;
+    let (mut file, mut bytes, mut got) = (fs::File::open(path)?, Vec::new(), 0);
+    loop {
+        bytes.resize(got + PART, 0);
+        match file.read(&mut bytes[got..]) {
+            Ok(read) => {
+                got += read;
+                if read == 0 || in_one_piece && read < PART {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(got);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -58,6 +82,25 @@ mod tests {
             Some("S")
         );
         assert!(stat_fields("no stat").is_none());
+    }
+
+    #[test]
+    fn a_record_is_the_whole_file() {
+        for name in ["stat", "status", "cgroup"] {
+            let path = format!("/proc/self/{name}");
+            let (all, one) = (
+                text(&path).expect("our own"),
+                record(&path).expect("our own"),
+            );
+            // Figures change from look to look.
+            let words = |text: &str| text.split_ascii_whitespace().count();
+            assert_eq!(words(&all), words(&one), "{name}");
+        }
+        // One that is longer than what is read at once.
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("long");
+        fs::write(&path, "x".repeat(10_000)).expect("there is room");
+        assert_eq!(record(&path).expect("readable").len(), 10_000);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::{
     protocol::claim,
     roll::Roll,
     socket,
-    value::{ABI_VERSION, Identity, LaunchLimits, SlotId},
+    value::{ABI_VERSION, LaunchLimits, LockPolicy, SlotId},
     wire::{self, Field, Message, Verb},
 };
 
@@ -102,12 +102,12 @@ impl Segments {
     /// The same for a workload that [registers](fn@crate::register) next: where there is a broker, it is asked once for both.
     pub fn open_to_register(
         dir: &Path,
-        identity: &Identity,
+        label: &str,
         limits: &LaunchLimits,
     ) -> Result<Segments, OpenError> {
         let opened = Dir::open(dir)?;
         if opened.mode() == Mode::System {
-            let question = registering(&identity.label, limits.group.as_deref());
+            let question = registering(label, limits.group.as_deref());
             return Self::of_broker(opened.path(), question, true);
         }
         Self::open_workload(dir)
@@ -194,6 +194,11 @@ impl Segments {
     /// Whether they come from a broker.
     pub fn is_brokered(&self) -> bool {
         self.0.broker.is_some()
+    }
+
+    /// The longest that a holder may keep a lock here while others deserve it.
+    pub fn hold_limit(&self, policy: &LockPolicy) -> u64 {
+        policy.hold_limit(self.is_brokered())
     }
 
     /// Whether the broker has made another state meanwhile, because all who had this one were gone.

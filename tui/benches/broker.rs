@@ -70,8 +70,9 @@ fn main() {
 
 fn role(dir: &Path) {
     let began = Instant::now();
-    let (identity, limits) = (Identity::of_self("bench"), LaunchLimits::default());
-    let segments = Segments::open_to_register(dir, &identity, &limits).expect("segments");
+    let limits = LaunchLimits::default();
+    let segments = Segments::open_to_register(dir, "bench", &limits).expect("segments");
+    let identity = Identity::of_self_in(&segments, "bench");
     let process = register(&segments, &identity, &limits);
     let took = began.elapsed();
     let _process = process.expect("a slot");

@@ -71,7 +71,13 @@ impl Turn {
     ) -> Option<(Stopped, bool)> {
         let (slice, base) = {
             let state = self.lock();
-            (state.rules.policy.hold_limit(), state.gang_base)
+            (
+                guest
+                    .registration
+                    .segments()
+                    .hold_limit(&state.rules.policy),
+                state.gang_base,
+            )
         };
         let mut end = End {
             guest,

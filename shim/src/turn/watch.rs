@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use shm_layout::{DeviceLock, Ending, LockPolicy, PolicyKind, Reason};
+use shm_layout::{DeviceLock, Ending, PolicyKind, Reason};
 
 use super::{
     gate_of, open_gate,
@@ -132,17 +132,23 @@ impl Turn {
         if self.seen_submitted.swap(submitted, Relaxed) != submitted {
             self.seen_ns.store(now, Relaxed);
         }
+        let hold_limit = guest.registration.segments().hold_limit(&policy);
         let acquired_ns = match policy.kind {
-            PolicyKind::Timeslice(_) => lock.turn_since(acquired_ns, policy.hold_limit()),
+            PolicyKind::Timeslice(_) => lock.turn_since(acquired_ns, hold_limit),
             _ => acquired_ns,
         };
-        let end = end(&policy, acquired_ns, queued_ns);
+        let end = end(hold_limit, acquired_ns, queued_ns);
         let overtime = now >= end || goes_on;
         // Before its end a slice is not to be disturbed but by a gang; after it, and with a count, the keeper wakes when a
         // waiter comes.
         let calls = lock.may_be_called();
         let bell = (overtime || calls || is_counted(policy.kind)).then(|| lock.listen());
-        if let Some(reason) = due(&lock, &policy, acquired_ns, queued_ns, now) {
+        if let Some(reason) = due(
+            &lock,
+            end,
+            acquired_ns.saturating_add(policy.max_hold_ns),
+            now,
+        ) {
             self.give_way(guest, device, reason);
             return None;
         }
@@ -250,25 +256,16 @@ impl Turn {
 }
 
 /// When a hold ends that another process deserves: so much earlier as is queued then and still runs.
-fn end(policy: &LockPolicy, acquired_ns: u64, queued_ns: u64) -> u64 {
-    let limit = policy.hold_limit();
+fn end(limit: u64, acquired_ns: u64, queued_ns: u64) -> u64 {
     acquired_ns.saturating_add(limit - queued_ns.min(limit / 2))
 }
 
 /// Why a hold is to end now, if it is.
-fn due(
-    lock: &DeviceLock<'_>,
-    policy: &LockPolicy,
-    acquired_ns: u64,
-    queued_ns: u64,
-    now: u64,
-) -> Option<Reason> {
+fn due(lock: &DeviceLock<'_>, end: u64, longest: u64, now: u64) -> Option<Reason> {
     if lock.cap_left(now) == Some(0) {
         return Some(Reason::Paused);
     }
-    let longest = acquired_ns.saturating_add(policy.max_hold_ns);
-    let over = now >= end(policy, acquired_ns, queued_ns)
-        && (lock.contended() || lock.ends_with_mates())
+    let over = now >= end && (lock.contended() || lock.ends_with_mates())
         || now >= longest && lock.is_wanted()
         || lock.is_called(now);
     over.then_some(Reason::Slice)

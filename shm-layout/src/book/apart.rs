@@ -1,10 +1,12 @@
-//! A process that goes without turns on a device, for others write over whose turn it is (`lock::witness`).
+//! What a process keeps in its own memory of how others keep it from a device: the words that say so, other tenants may write
+//! over (`lock::witness`, `lock::overlap`).
 
 use crate::primitive::{AtomicU64, Ordering};
 
 /// How long a process goes without turns at first, and at most.
 const APART_NS: u64 = 1_000_000_000;
 const LONGEST_APART_NS: u64 = 64 * APART_NS;
+
 /// Until when a process goes without turns on a device, and for how long the last time. In its own memory.
 #[derive(Default)]
 pub(crate) struct Apart {
@@ -34,5 +36,46 @@ impl Apart {
         };
         self.lasts_ns.store(lasts, Ordering::Relaxed);
         self.until_ns.store(now_ns + lasts, Ordering::Relaxed);
+    }
+}
+
+/// A process that is held back where there are no turns.
+#[derive(Default)]
+pub(crate) struct Back {
+    /// 0 while it is not.
+    since_ns: AtomicU64,
+    /// For how long in all, with no more than moments in between.
+    starved_ns: AtomicU64,
+    ended_ns: AtomicU64,
+}
+
+impl Back {
+    /// Is held back from now on.
+    pub(crate) fn begin(&self, now_ns: u64) {
+        self.since_ns.store(now_ns.max(1), Ordering::Relaxed);
+    }
+
+    /// For how long; `None` while it is not.
+    pub(crate) fn lasts(&self, now_ns: u64) -> Option<u64> {
+        let since = self.since_ns.load(Ordering::Relaxed);
+        (since != 0).then(|| now_ns.saturating_sub(since))
+    }
+
+    /// Goes on: for how long it had to wait in all if it did so only because that was `enough_ns`, this time and each time before.
+    pub(crate) fn end(&self, now_ns: u64, enough_ns: u64) -> u64 {
+        let waited = self.lasts(now_ns).unwrap_or(0);
+        self.since_ns.store(0, Ordering::Relaxed);
+        let ended = self.ended_ns.swap(now_ns, Ordering::Relaxed);
+        let at_once = now_ns.saturating_sub(waited).saturating_sub(ended) < enough_ns;
+        let before = match at_once {
+            true => self.starved_ns.load(Ordering::Relaxed),
+            false => 0,
+        };
+        let starved = match waited >= enough_ns {
+            true => before + waited,
+            false => 0,
+        };
+        self.starved_ns.store(starved, Ordering::Relaxed);
+        starved
     }
 }

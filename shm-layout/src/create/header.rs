@@ -1,7 +1,7 @@
 //! A file's first bytes: written last by its maker, checked first by every other process.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read as _},
     os::unix::fs::FileExt as _,
     path::Path,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::Kind;
-use crate::{ABI_VERSION, clock, error::OpenError};
+use crate::{ABI_VERSION, clock, error::OpenError, procfs};
 
 /// As much of a file as is checked.
 pub(super) const BYTES: usize = 72;
@@ -85,7 +85,7 @@ pub(crate) fn boot_id() -> [u64; 2] {
 }
 
 fn read_boot_id() -> [u64; 2] {
-    let Ok(text) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
+    let Ok(text) = procfs::record("/proc/sys/kernel/random/boot_id") else {
         return [0, 0];
     };
     let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();

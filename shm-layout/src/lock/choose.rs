@@ -52,8 +52,13 @@ impl Candidate {
     }
 
     /// Whether this one, whose gang calls it, goes before another that would have the turn.
-    pub(crate) fn is_called_before(&self, other: &Candidate, policy: &LockPolicy) -> bool {
-        let credit = CREDIT * policy.hold_limit();
+    pub(crate) fn is_called_before(
+        &self,
+        other: &Candidate,
+        policy: &LockPolicy,
+        hold_limit: u64,
+    ) -> bool {
+        let credit = CREDIT * hold_limit;
         self.call.is_some()
             && self.vtime <= other.vtime.saturating_add(credit)
             && (policy.order != Order::Priority || self.priority >= other.priority)
@@ -99,7 +104,11 @@ pub(crate) fn best(
         }
     }
     match (best, called) {
-        (Some(best), Some(called)) if called.is_called_before(&best, policy) => Some(called),
+        (Some(best), Some(called))
+            if called.is_called_before(&best, policy, segments.hold_limit(policy)) =>
+        {
+            Some(called)
+        }
         _ => best,
     }
 }

@@ -179,13 +179,14 @@ impl DeviceLock<'_> {
         };
         let same = gang != 0 && slot.gang.load(Ordering::Relaxed) == gang;
         let holder = self.holder(self.me, now_ns, 0);
-        !same && call.since_ns < began && best.is_called_before(&holder, &self.policy())
+        let (policy, limit) = (self.policy(), self.hold_limit());
+        !same && call.since_ns < began && best.is_called_before(&holder, &policy, limit)
     }
 
     /// What a holder may be short of that a gang may have called away: it gets that back though it joins the queue anew, or
     /// it would be called away for ever.
     pub(super) fn kept_short(&self, charged_ns: u64) -> Option<u64> {
-        let limit = self.policy().hold_limit();
+        let limit = self.hold_limit();
         (charged_ns < limit && self.may_be_called()).then_some(2 * CREDIT * limit)
     }
 

@@ -20,6 +20,7 @@ use super::{
     wait::keeper_of,
 };
 use crate::{
+    book::Back,
     clock,
     crash::crash_point,
     futex,
@@ -27,13 +28,15 @@ use crate::{
     primitive::Ordering,
     protocol::{bell, turn::BITMAP},
     state::{Device, DeviceEntry, Slot},
-    value::{Event, EventKind, Order, Share, SlotId},
+    value::{Event, EventKind, Order, PolicyKind, Share, SlotId},
 };
 
 /// No process is held back longer than this without looking again.
 const LOOK_NS: u64 = 20_000_000;
 /// A process that was held back for so long goes on for a moment whatever others say of themselves.
-const STARVED_NS: u64 = 1_000_000_000;
+const STARVED_NS: u64 = 900_000_000;
+/// No process is charged for more at once: its keeper looks at least four times a second.
+const CHARGE_NS: u64 = 250_000_000;
 
 /// What keeps a process from submitting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +127,7 @@ impl DeviceLock<'_> {
             return;
         }
         let users = 1 + self.others(now_ns).filter(|other| other.submits()).count() as u64;
-        let charged = now_ns.saturating_sub(from) / users;
+        let charged = now_ns.saturating_sub(from).min(CHARGE_NS) / users;
         self.words.charge(charged, from, self.seat.pace());
     }
 
@@ -151,14 +154,14 @@ impl DeviceLock<'_> {
     /// What keeps this process from submitting now, if it had waited so long. `ahead_ns` is what it may use more of the
     /// device than others before it is held back.
     pub fn held_back_by(&self, ahead_ns: u64, waited_ns: u64, now_ns: u64) -> Option<HeldBack> {
-        if self.seat.may_be_held_back() && !self.eligible(now_ns) {
+        if self.seat.may_be_held_back() && !self.eligible(now_ns) && !self.is_rested(waited_ns) {
             return Some(HeldBack {
                 by: None,
                 wholly: true,
                 with_gang: false,
             });
         }
-        if waited_ns >= STARVED_NS {
+        if waited_ns >= STARVED_NS || self.is_apart() {
             return None;
         }
         let share = self.seat.share();
@@ -182,6 +185,14 @@ impl DeviceLock<'_> {
                 with_gang: false,
             })
             .or_else(|| self.held_back_with_gang(now_ns))
+    }
+
+    /// Whether we have paused for longer than our cap can ask us to: then another tenant wrote over our account.
+    fn is_rested(&self, waited_ns: u64) -> bool {
+        let share = self.seat.share();
+        let most = |cap: u32| CHARGE_NS.saturating_mul(100) / u64::from(cap.max(1));
+        let brokered = self.seat.segments().is_brokered();
+        brokered && !share.paused && share.cap.is_none_or(|cap| waited_ns > most(cap))
     }
 
     /// What is held back on one device waits in its kernels on the others: there its gang leaves the device to those that use
@@ -223,7 +234,8 @@ impl DeviceLock<'_> {
             };
             let word = by.by.map(SlotId::to_word);
             self.say_held_back(!by.with_gang);
-            if self.words.lock_state.load(Ordering::Relaxed) != BACK {
+            if self.back().lasts(now).is_none() {
+                self.back().begin(now);
                 self.keep_active(now);
                 let since = self.words.lock_since.swap(now, Ordering::Relaxed);
                 self.words.lock_state.store(BACK, Ordering::Relaxed);
@@ -247,19 +259,23 @@ impl DeviceLock<'_> {
 
     /// For how long this process has been held back.
     pub fn held_back_for(&self, now_ns: u64) -> u64 {
-        if self.words.lock_state.load(Ordering::Relaxed) == BACK {
-            now_ns.saturating_sub(self.words.lock_since.load(Ordering::Relaxed))
-        } else {
-            0
-        }
+        self.back().lasts(now_ns).unwrap_or(0)
+    }
+
+    fn back(&self) -> &Back {
+        &self.seat.cached_limits(self.entry).back
     }
 
     /// Is held back no more, if it was.
     pub fn go_on(&self, now_ns: u64) {
-        if self.words.lock_state.load(Ordering::Relaxed) != BACK {
+        let Some(waited) = self.back().lasts(now_ns) else {
             return;
+        };
+        let starved_ns = self.back().end(now_ns, STARVED_NS);
+        if starved_ns > 0 && self.is_wronged(starved_ns, now_ns) {
+            self.apart().begin(now_ns);
+            self.device.violations.fetch_add(1, Ordering::Relaxed);
         }
-        let waited = self.held_back_for(now_ns);
         self.words.count_wait(waited);
         self.words.charged_ns.store(now_ns, Ordering::Relaxed);
         self.words.lock_since.store(now_ns, Ordering::Relaxed);
@@ -269,6 +285,28 @@ impl DeviceLock<'_> {
             arg0: waited,
             ..Event::of(now_ns, self.seat.slot(), EventKind::Active)
         });
+    }
+
+    /// Whether we were held back for longer than the order can ask us to, by the settings and the roll: then another tenant writes
+    /// over the accounts. Only under `fair` there is such a bound: who is ahead waits until the others have had as much.
+    fn is_wronged(&self, waited_ns: u64, now_ns: u64) -> bool {
+        let PolicyKind::Overlap(ahead_ns) = self.policy().kind else {
+            return false;
+        };
+        let segments = self.seat.segments();
+        if !segments.is_brokered() || self.order() != Order::Fair {
+            return false;
+        }
+        let (mut users, mut heaviest) = (1_u64, 1);
+        for other in self.among(self.members(), now_ns) {
+            if segments.lives(other.id) {
+                users += 1;
+                heaviest = heaviest.max(other.share.weight);
+            }
+        }
+        let turn = (ahead_ns + CHARGE_NS).saturating_mul(2 * users);
+        let weight = u64::from(self.seat.share().weight.max(1));
+        waited_ns > turn.saturating_mul(u64::from(heaviest)) / weight
     }
 
     /// The slots of the other processes that have entered this device.

@@ -13,6 +13,8 @@ use crate::{
 pub(super) const LOOK_NS: u64 = 50_000_000;
 /// A keeper of a holder that has not ticked for so long is stopped.
 const QUIET_NS: u64 = 1_000_000_000;
+/// The same among users who do not trust each other: who stops itself while it holds keeps nobody waiting for a second.
+const QUIET_AMONG_STRANGERS_NS: u64 = 750_000_000;
 /// More than this between two looks means that we ourselves were stopped, or the machine was: it does not count
 /// against the holder.
 pub(super) const STALL_NS: u64 = 2 * LOOK_NS;
@@ -100,8 +102,11 @@ impl DeviceLock<'_> {
             0
         };
         let policy = self.seat.policy(self.entry).0;
-        let stopped = watch.quiet_ns > QUIET_NS + policy.grace_ns
-            && liveness::mark_of(&slot.keeper) == Mark::Alive;
+        let quiet_ns = match self.seat.segments().is_brokered() {
+            true => QUIET_AMONG_STRANGERS_NS,
+            false => QUIET_NS + policy.grace_ns,
+        };
+        let stopped = watch.quiet_ns > quiet_ns && liveness::mark_of(&slot.keeper) == Mark::Alive;
         (stopped || watch.overdue_ns > self.patience(owner, &policy)).then_some(Fault::Overdue)
     }
 
@@ -113,8 +118,9 @@ impl DeviceLock<'_> {
             return grace.max(2 * LOOK_NS);
         }
         // The holder itself gives up its drain after grace; this is for one that cannot.
-        policy
-            .hold_limit()
+        let segments = self.seat.segments();
+        segments
+            .hold_limit(policy)
             .saturating_add(grace)
             .saturating_add((grace / 4).max(20_000_000))
     }

@@ -22,7 +22,7 @@ use crate::{
     clock,
     primitive::Ordering,
     protocol::turn::who,
-    value::{Event, EventKind, LockPolicy, MAX_PROCESSES, Order, Share, SlotId},
+    value::{Event, EventKind, MAX_PROCESSES, Order, Share, SlotId},
 };
 
 /// What hand-offs, and looks that come late, may add to a wait.
@@ -65,19 +65,20 @@ impl Witness {
     /// One look; true if we were passed over for so long that the words cannot be true.
     pub(super) fn is_passed_over(&mut self, lock: &DeviceLock<'_>, owner: u64, now: u64) -> bool {
         let policy = lock.policy();
-        let limit = policy.hold_limit().saturating_add(policy.grace_ns);
+        let hold_limit = lock.seat.segments().hold_limit(&policy);
+        let limit = hold_limit.saturating_add(policy.grace_ns);
         let passed = now.saturating_sub(self.looked_ns).min(STALL_NS);
         self.looks += 1;
         let share = lock.seat.share();
         let others = self.others(lock, owner, &share, limit, passed, now);
-        let before = |other: &Rival| self.precedes(other, &share, &policy, now);
+        let before = |other: &Rival| self.precedes(other, &share, policy.order, hold_limit, now);
         let deserves = self.may_have_it(lock, &share, limit, now) && !others.iter().any(before);
         self.deserved_ns = match deserves {
             true => self.deserved_ns + passed,
             false => 0,
         };
         self.looked_ns = now;
-        let gangs = CREDIT * policy.hold_limit().min(SLACK_NS / CREDIT);
+        let gangs = CREDIT * hold_limit.min(SLACK_NS / CREDIT);
         let patience = limit + (policy.grace_ns / 4).max(20_000_000) + gangs + SLACK_NS;
         self.deserved_ns > patience
     }
@@ -171,17 +172,24 @@ impl Witness {
         seen
     }
 
-    fn precedes(&self, other: &Rival, share: &Share, policy: &LockPolicy, now: u64) -> bool {
+    fn precedes(
+        &self,
+        other: &Rival,
+        share: &Share,
+        order: Order,
+        hold_limit: u64,
+        now: u64,
+    ) -> bool {
         let waited = |since_ns: u64| i128::from(now.saturating_sub(since_ns));
         let (mine, its) = (waited(self.began_ns), waited(other.since_ns));
         let steps = |share: &Share| i128::from(share.priority) * i128::from(AGE_NS);
-        match policy.order {
+        match order {
             Order::Fifo => its > mine,
             Order::Priority => steps(&other.share) + its > steps(share) + mine,
             Order::Fair => other.ahead_ns > 0,
             // Its holds may be as short as can be, and ours as long.
             Order::Shortest => {
-                (its - mine) / i128::from(choose::AGE_DIVISOR) > -i128::from(policy.hold_limit())
+                (its - mine) / i128::from(choose::AGE_DIVISOR) > -i128::from(hold_limit)
             }
         }
     }
@@ -205,7 +213,7 @@ impl DeviceLock<'_> {
         self.apart().is_at(clock::now)
     }
 
-    fn apart(&self) -> &Apart {
+    pub(super) fn apart(&self) -> &Apart {
         &self.seat.cached_limits(self.entry).apart
     }
 
@@ -239,7 +247,7 @@ mod tests {
         super::pair::{MS, pair, queued},
         *,
     };
-    use crate::PolicyKind;
+    use crate::{LockPolicy, PolicyKind};
 
     /// After how long a waiter knows that it is passed over, if `write` is done before each of its looks; for ten seconds.
     fn patience(

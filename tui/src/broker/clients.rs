@@ -32,7 +32,7 @@ pub struct Client {
     pub socket: OwnedFd,
     pub peer: Arc<Peer>,
     /// Whose connections it is one of: a container's root takes none from the machine's.
-    of: Account,
+    pub of: Account,
     /// It has been handed the segments.
     pub opened: bool,
     /// Who it is, looked up before it asks for a slot.

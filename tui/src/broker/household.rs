@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use shm_layout::{Identity, Vouched, procfs, text};
 
 use super::cgroup::{self, Claim};
+use super::standpoint::Place;
 use crate::host::pids;
 use crate::text::users::Users;
 
@@ -21,8 +22,8 @@ pub fn label(chosen: &str) -> String {
 
 /// Who a process is, but for its label. `None` where the process is gone.
 pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
-    let identity = Identity::of_process(pid, uid, "")?;
-    let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let ours = Place::ours()?.pid_ns;
+    let (identity, cgroups) = Identity::of_process(pid, uid, ours)?;
     let cgroup::Found { container, job } = cgroup::look(&cgroups);
     let vouched = Vouched {
         pid,
@@ -30,7 +31,8 @@ pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
         start_time: identity.start_time,
         container: match &container {
             Some(claim) => name_of(pid, claim),
-            None => name_by_user(pid, identity.pid_ns).unwrap_or_default(),
+            None if identity.pid_ns == ours => String::new(),
+            None => name_by_user(pid).unwrap_or_default(),
         },
         job: job.unwrap_or_default(),
     };
@@ -53,9 +55,8 @@ fn name_of(pid: u32, claim: &Claim) -> String {
 }
 
 /// The name of a container without a cgroup of its own, as podman makes it for a user who was given none: by that user's word.
-fn name_by_user(pid: u32, pid_ns: u64) -> Option<String> {
-    let ours = fs::metadata("/proc/self/ns/pid").ok()?.ino();
-    let (by, name) = (pid_ns != ours).then(|| monitor(pid, "", |_| true))??;
+fn name_by_user(pid: u32) -> Option<String> {
+    let (by, name) = monitor(pid, "", |_| true)?;
     // Root of a container may have started the one that we found.
     (by != 0).then(|| said_by(by, &name))
 }

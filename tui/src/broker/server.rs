@@ -90,6 +90,8 @@ struct Server {
     log: AuditLog,
     buffer: Vec<u8>,
     descriptors: Descriptors,
+    /// While no process has a slot no rounds are made: what was written since the last one left, the next one would find.
+    look_soon: bool,
     /// Another broker has taken over.
     over: bool,
 }
@@ -171,6 +173,7 @@ impl Server {
             log,
             buffer: Vec::with_capacity(wire::MOST),
             descriptors: Descriptors::new(),
+            look_soon: false,
             over: false,
             options,
         };
@@ -297,6 +300,9 @@ impl Server {
             self.clients.let_go(number);
         }
         self.over = over && sent.is_ok();
+        if std::mem::take(&mut self.look_soon) {
+            self.look_around();
+        }
         if let Some(client) = self.clients.get(number)
             && client.asks_next()
         {
@@ -320,13 +326,6 @@ impl Server {
         for slot in self.reaping.done() {
             self.broker.forget(slot);
             self.tenants[usize::from(slot.index)].take_if(|tenant| tenant.slot == slot);
-        }
-    }
-
-    /// While no process has a slot no rounds are made: what was written since the last one left, the next one would find.
-    fn look_if_alone(&mut self) {
-        if self.tenants.iter().all(Option::is_none) {
-            self.look_around();
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::OnceLock;
 
 use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
@@ -28,7 +29,9 @@ impl Standpoint {
     /// `None` where the client is gone.
     pub fn of(peer: &Peer) -> Option<Self> {
         let (who, vouched) = household::look(peer.pid, peer.uid, peer.gid)?;
-        let (theirs, ours) = (Place::of(&peer.pid.to_string())?, Place::of("self")?);
+        let process = peer.pid.to_string();
+        let (theirs, ours) = (Place::of(&process)?, Place::ours()?);
+        let (their_rights, our_rights) = (rights(&process)?, rights("self")?);
         // What was read of its number is its own as long as it has not ended.
         if peer.has_ended() {
             return None;
@@ -36,8 +39,8 @@ impl Standpoint {
         let same_users = theirs.user_ns == ours.user_ns;
         Some(Self {
             // A broker that lacks the right itself cannot ask for it.
-            rules_the_machine: same_users && theirs.rights & SYS_ADMIN >= ours.rights & SYS_ADMIN,
-            at_home: theirs.is_in(&ours),
+            rules_the_machine: same_users && their_rights & SYS_ADMIN >= our_rights & SYS_ADMIN,
+            at_home: theirs == *ours,
             pid_ns: who.pid_ns,
             container: vouched.container,
         })
@@ -50,43 +53,58 @@ impl Standpoint {
 }
 
 /// Who a process's slot counts for: a user, wherever it is, but for the root of a container, which shares its number with the
-/// machine's. Namespaces alone name no container, since who has some makes more.
+/// machine's.
 pub fn account(pid: u32, uid: u32, container: &str) -> Account {
-    let at_home = || Some(Place::of(&pid.to_string())?.is_in(&Place::of("self")?));
+    let at_home = || Place::of(&pid.to_string()).is_some_and(|place| Some(&place) == Place::ours());
     match uid {
-        // A user's own container has the user's name before its own.
-        0 if at_home() != Some(true) && container.contains('/') => Account::RootOf(String::new()),
-        0 if at_home() != Some(true) => Account::RootOf(container.to_owned()),
+        0 if !at_home() => in_container(Account::RootOf(String::new()), container),
         _ => Account::User(uid),
     }
 }
 
+/// The same where it is known whether it is the root of a container, and of which. Namespaces alone name no container, since who has
+/// some makes more.
+pub fn in_container(account: Account, container: &str) -> Account {
+    match account {
+        // A user's own container has the user's name before its own.
+        Account::RootOf(_) if container.contains('/') => Account::RootOf(String::new()),
+        Account::RootOf(_) => Account::RootOf(container.to_owned()),
+        user => user,
+    }
+}
+
 /// What tells a container from the machine.
-struct Place {
+#[derive(PartialEq, Eq)]
+pub struct Place {
     user_ns: u64,
-    pid_ns: u64,
+    pub pid_ns: u64,
     root: (u64, u64),
-    rights: u64,
 }
 
 impl Place {
-    /// Whether it is the same one, whoever is in it.
-    fn is_in(&self, other: &Place) -> bool {
-        (self.user_ns, self.pid_ns, self.root) == (other.user_ns, other.pid_ns, other.root)
+    /// The broker's own, which it does not leave.
+    pub fn ours() -> Option<&'static Place> {
+        static OURS: OnceLock<Place> = OnceLock::new();
+        OURS.get()
+            .or_else(|| Place::of("self").map(|place| OURS.get_or_init(|| place)))
     }
 
     fn of(process: &str) -> Option<Self> {
         let at = |name: &str| fs::metadata(format!("/proc/{process}/{name}")).ok();
         let root = at("root")?;
-        let status = procfs::text(format!("/proc/{process}/status")).ok()?;
-        let rights = status
-            .lines()
-            .find_map(|line| line.strip_prefix("CapPrm:"))?;
         Some(Self {
             user_ns: at("ns/user")?.ino(),
             pid_ns: at("ns/pid")?.ino(),
             root: (root.dev(), root.ino()),
-            rights: u64::from_str_radix(rights.trim(), 16).ok()?,
         })
     }
+}
+
+/// What a process may do, of what root may.
+fn rights(process: &str) -> Option<u64> {
+    let status = procfs::record(format!("/proc/{process}/status")).ok()?;
+    let rights = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapPrm:"))?;
+    u64::from_str_radix(rights.trim(), 16).ok()
 }

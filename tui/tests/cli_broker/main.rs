@@ -31,6 +31,7 @@ fn plays_a_role() {
         ["claimer"] => hostile::claimer(),
         ["filler"] => hostile::filler(),
         ["meddler"] => hostile::meddler(),
+        ["pulser", slot] => turns::pulser(slot.parse().expect("a number")),
         ["thief", how] => turns::thief(how),
         ["forger"] => hostile::forger(),
         ["flooder"] => hostile::flooder(),

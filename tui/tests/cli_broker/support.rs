@@ -435,9 +435,9 @@ pub fn environment() {
     orders().for_each(drop);
 }
 
-/// Submits under the lock for a while, as an application does: the longest time that it was kept from it, in ticks of [`TICK`]. A
-/// clock of ticks stands still while the machine is too busy to run any thread of this process.
-fn take_turns(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
+/// Does something for a while that may be made to wait: the longest time that it was, in ticks of [`TICK`]. A clock of ticks stands
+/// still while the machine is too busy to run any thread of this process.
+fn longest_of(lasts: Duration, wait: impl Fn(), then: impl Fn()) -> u64 {
     let (ticks, over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -447,28 +447,62 @@ fn take_turns(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
             }
         });
         let (begun, mut longest) = (Instant::now(), 0);
-        let lock = process.lock(entry);
         while begun.elapsed() < lasts {
             let before = ticks.load(Relaxed);
-            lock.acquire(&|| false);
+            wait();
             longest = longest.max(ticks.load(Relaxed) - before);
-            let (since, slice) = (Instant::now(), Duration::from_millis(5));
-            while since.elapsed() < slice && lock.held() {
-                std::thread::sleep(Duration::from_micros(500));
-            }
-            lock.release(Reason::Explicit, clock::now());
+            then();
         }
         over.store(true, Relaxed);
         longest
     })
 }
 
+/// Submits under the lock, as an application does.
+fn take_turns(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
+    let lock = process.lock(entry);
+    let submit = || {
+        let (since, slice) = (Instant::now(), Duration::from_millis(5));
+        while since.elapsed() < slice && lock.held() {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        lock.release(Reason::Explicit, clock::now());
+    };
+    let wait = || {
+        lock.acquire(&|| false);
+    };
+    longest_of(lasts, wait, submit)
+}
+
+/// Submits beside others, as an application does under `overlap`.
+fn submit_beside(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
+    const AHEAD: u64 = 4_000_000;
+    let lock = process.lock(entry);
+    lock.begin_activity(clock::now());
+    let wait = || {
+        let since = Instant::now();
+        let held = lock.held_back_by(AHEAD, 0, clock::now()).is_some();
+        if held && !lock.has_waited_enough(AHEAD, clock::now()) {
+            lock.hold_back(AHEAD, u64::MAX, &|| since.elapsed() > 2 * lasts);
+        }
+        lock.go_on(clock::now());
+    };
+    let submit = || {
+        std::thread::sleep(Duration::from_millis(2));
+        lock.keep_active(clock::now());
+    };
+    let longest = longest_of(lasts, wait, submit);
+    lock.end_activity(clock::now());
+    longest
+}
+
 /// In a child: a process that registers, enters a device, and follows what is set. It tells what it is asked.
 pub fn tenant(label: &str) {
-    let (identity, limits) = (Identity::of_self(label), LaunchLimits::default());
-    let opened = Segments::open_to_register(&dir(), &identity, &limits);
+    let limits = LaunchLimits::default();
+    let opened = Segments::open_to_register(&dir(), label, &limits);
     let opened = opened.map_err(|error| error.to_string());
     let made = opened.and_then(|segments| {
+        let identity = Identity::of_self_in(&segments, label);
         let made = register(&segments, &identity, &limits);
         made.map_err(|error| error.to_string())
     });
@@ -524,6 +558,10 @@ pub fn tenant(label: &str) {
                 ["turns", seconds] => {
                     let seconds = seconds.parse().expect("a number");
                     say(take_turns(process, entry, Duration::from_secs(seconds)));
+                }
+                ["beside", seconds] => {
+                    let seconds = seconds.parse().expect("a number");
+                    say(submit_beside(process, entry, Duration::from_secs(seconds)));
                 }
                 ["look"] => {
                     let look = snapshot(process.segments(), clock::now());

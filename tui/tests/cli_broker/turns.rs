@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use shm_layout::{Identity, LaunchLimits, Segments, clock, register};
 
 use crate::cli_support::uuid;
@@ -27,6 +28,11 @@ impl Words {
         written.expect("a tenant may write");
     }
 
+    fn write_32(&self, at: u64, word: u32) {
+        let written = self.state.write_all_at(&word.to_ne_bytes(), at);
+        written.expect("a tenant may write");
+    }
+
     fn of_device(&self, field: &str) -> u64 {
         self.device + offset("Device", field).0
     }
@@ -35,6 +41,20 @@ impl Words {
     fn of_entry(&self, slot: u64, field: &str) -> u64 {
         let entry = offset("Slot", "entries").0 + offset("DeviceEntry", field).0;
         self.slots + slot * self.slot + entry
+    }
+}
+
+/// In a child: says of a slot's process again and again that its keeper ticks.
+pub fn pulser(slot: u64) {
+    let [state, ..] = handed().map(File::from);
+    let (slots, all) = offset("State", "slots");
+    let (heartbeat, _) = offset("Slot", "heartbeat_ns");
+    say("begins");
+    loop {
+        let at = slots + slot * (all / 256) + heartbeat;
+        let written = state.write_all_at(&clock::now().to_ne_bytes(), at);
+        written.expect("a tenant may write");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -87,6 +107,18 @@ pub fn thief(how: &str) {
                     words.write(words.of_entry(0, "cap_until"), u64::MAX >> 1);
                     words.write(words.of_device("owner"), turn << 48 | mine);
                 }
+                // Always active, and has had nothing yet; the victim has had all, and began to wait only now.
+                "share" => {
+                    words.write(words.of_device("active"), 1 << me.index | 1);
+                    words.write(words.of_entry(me.index.into(), "pulse_ns"), clock::now());
+                    words.write_32(words.of_entry(me.index.into(), "lock_state"), 3);
+                    words.write(words.of_entry(me.index.into(), "vtime"), 0);
+                    words.write(words.of_entry(0, "vtime"), u64::MAX >> 1);
+                    words.write(words.of_entry(0, "lock_since"), u64::MAX >> 1);
+                    words.write(words.of_entry(0, "charged_ns"), 0);
+                    words.write(words.of_entry(0, "cap_until"), u64::MAX >> 1);
+                    words.write_32(words.of_entry(0, "lock_state"), 3);
+                }
                 other => panic!("there is no such way to steal: {other}"),
             }
         }
@@ -97,14 +129,14 @@ pub fn thief(how: &str) {
 }
 
 /// The longest that a victim is kept from the device, in ticks: beside another process, and beside a thief.
-fn stalls(policy: &[&str], role: &str, word: &str) -> Option<(u64, u64)> {
+fn stalls(policy: &[&str], does: &str, role: &str, word: &str) -> Option<(u64, u64)> {
     let machine = Machine::new()?;
     machine
         .run(0, &[&["policy", "set", "all"], policy].concat())
         .done();
     let mut alice = machine.tenant(ALICE, "victim");
     assert_eq!(alice.hear(), "slot 0 1");
-    let order = format!("turns {}", SECONDS - 1);
+    let order = format!("{does} {}", SECONDS - 1);
     let ticks = |said: String| said.parse::<u64>().expect("a number");
     let alone = ticks(alice.ask(&order));
     let thief = machine.plays(MALLORY, role, &[word]);
@@ -121,34 +153,95 @@ fn stalls(policy: &[&str], role: &str, word: &str) -> Option<(u64, u64)> {
     Some((alone, beside))
 }
 
-fn keeps_no_victim(policy: &[&str], role: &str, word: &str) {
-    let Some((alone, beside)) = stalls(policy, role, word) else {
+/// A second, in ticks.
+fn second() -> u64 {
+    1000 / TICK.as_millis() as u64
+}
+
+fn keeps_no_victim(policy: &[&str], does: &str, role: &str, word: &str) {
+    let Some((alone, beside)) = stalls(policy, does, role, word) else {
         return;
     };
     eprintln!("{policy:?} {role} {word}: {alone} ticks alone, {beside} beside it");
-    let second = 1000 / TICK.as_millis() as u64;
-    assert!(beside <= alone + second, "{beside} ticks of {TICK:?}");
+    assert!(beside <= alone + second(), "{beside} ticks of {TICK:?}");
 }
 
 #[test]
 fn who_writes_that_every_turn_is_its_own_keeps_a_victim_waiting_for_a_second_at_most() {
-    keeps_no_victim(&["timeslice=5ms", "order=fifo"], "thief", "owner");
+    for kind in ["timeslice=5ms", "launches=100", "always"] {
+        keeps_no_victim(&[kind, "order=fifo"], "turns", "thief", "owner");
+    }
 }
 
 #[test]
 fn who_writes_that_no_turn_can_be_taken_up_keeps_a_victim_waiting_for_a_second_at_most() {
-    keeps_no_victim(&["timeslice=5ms"], "thief", "void");
+    for kind in ["timeslice=5ms", "launches=100"] {
+        keeps_no_victim(&[kind], "turns", "thief", "void");
+    }
 }
 
 #[test]
 fn who_writes_over_the_order_of_a_queue_keeps_a_victim_waiting_for_a_second_at_most() {
     for order in ["fair", "fifo", "priority", "shortest"] {
         let order = format!("order={order}");
-        keeps_no_victim(&["timeslice=5ms", &order], "thief", "queue");
+        keeps_no_victim(&["timeslice=5ms", &order], "turns", "thief", "queue");
     }
 }
 
 #[test]
 fn who_writes_random_bytes_over_the_state_keeps_a_victim_waiting_for_a_second_at_most() {
-    keeps_no_victim(&["timeslice=5ms"], "scribbler", &SECONDS.to_string());
+    keeps_no_victim(
+        &["timeslice=5ms"],
+        "turns",
+        "scribbler",
+        &SECONDS.to_string(),
+    );
+}
+
+#[test]
+fn who_writes_over_the_shares_without_turns_keeps_a_victim_waiting_for_a_second_at_most() {
+    for order in ["order=fair", "order=priority"] {
+        keeps_no_victim(&["overlap", order], "beside", "thief", "share");
+    }
+}
+
+/// A tenant stops itself whenever it has the lock; true for one whose helper says that it goes on.
+fn stops_itself(policy: &str, helped: bool) {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine
+        .run(0, &["policy", "set", "all", policy, "order=fair"])
+        .done();
+    let mut alice = machine.joined(ALICE, "victim");
+    let mut mallory = machine.tenant(MALLORY, "holder");
+    assert_eq!(mallory.hear(), "slot 1 1");
+    let helper = helped.then(|| machine.plays(MALLORY, "pulser", &["1"]));
+    let begun = helper.as_ref().map(Tenant::hear);
+    assert_eq!(begun.as_deref(), helped.then_some("begins"));
+    let pid = Pid::from_child(&mallory.child);
+    let send = |signal| kill_process(pid, signal).expect("ours");
+    alice.tell("turns 5");
+    for _ in 0..2 {
+        assert_eq!(mallory.ask("lock"), "held");
+        send(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(1500));
+        send(Signal::CONT);
+        assert_eq!(mallory.ask("unlock"), "released");
+    }
+    let longest: u64 = alice.hear().parse().expect("a number");
+    eprintln!("{policy}, helped {helped}: {longest} ticks");
+    assert!(longest > 0, "it held nothing up: the test cannot fail");
+    assert!(longest <= second(), "{longest} ticks of {TICK:?}");
+}
+
+#[test]
+fn who_stops_itself_while_it_holds_keeps_nobody_waiting_for_a_second_under_any_policy() {
+    for policy in ["launches=100", "always", "timeslice=5ms"] {
+        for helped in [false, true] {
+            stops_itself(policy, helped);
+        }
+    }
+    // A longer slice is the operator's word for how long one may wait; who is seen to be stopped loses it before.
+    stops_itself("timeslice=5s", false);
 }

@@ -8,7 +8,7 @@ use shm_layout::ABI_VERSION;
 use shm_layout::wire::{self, Field, Message, Verb};
 
 use super::super::rights::Caller;
-use super::super::standpoint::{Standpoint, account};
+use super::super::standpoint::{Standpoint, in_container};
 use super::super::{edits, household};
 use super::Server;
 use crate::text::exit::Exit;
@@ -71,7 +71,13 @@ impl Server {
 
     /// Gives a client a slot: the values of the answer, or why there is none.
     fn register(&mut self, number: u64, message: &Message) -> Result<Values, String> {
-        self.look_if_alone();
+        let alone = self.tenants.iter().all(Option::is_none);
+        let group = message.text(Field::Group);
+        match group {
+            Some(_) if alone => self.look_around(),
+            // It need not wait for that.
+            _ => self.look_soon = alone,
+        }
         let Some(client) = self.clients.get(number).filter(|client| client.opened) else {
             return Err("ask for the segments first".to_owned());
         };
@@ -82,7 +88,7 @@ impl Server {
         let who = known.or_else(|| household::look(pid, uid, peer.gid));
         let account = who
             .as_ref()
-            .map(|(_, vouched)| account(pid, uid, &vouched.container));
+            .map(|(_, vouched)| in_container(client.of.clone(), &vouched.container));
         // What was read of its number is its own as long as it has not ended.
         let process = peer.process.try_clone();
         let (Some((mut who, vouched)), Some(account), Ok(process), false) =
@@ -92,7 +98,6 @@ impl Server {
         };
         who.label = household::label(message.text(Field::Label).unwrap_or_default());
         self.clear_earlier(pid);
-        let group = message.text(Field::Group);
         let (slot, member) = self
             .broker
             .assign(account, &who, &vouched, group)
