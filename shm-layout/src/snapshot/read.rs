@@ -186,9 +186,11 @@ impl<'s> Reading<'s> {
             share,
             policy: book::launch_policy(launch_policy, policy_source),
         };
-        let devices = (0..slot.entries.len())
-            .filter_map(|entry| self.entry(id, &slot.entries[entry], entry, &launch))
-            .collect();
+        // A view is large: growing step by step would copy most of them again.
+        let there = |entry: &&DeviceEntry| entry.device.load(Ordering::Relaxed) != 0;
+        let mut devices = Vec::with_capacity(slot.entries.iter().filter(there).count());
+        let entries = slot.entries.iter().enumerate();
+        devices.extend(entries.filter_map(|(at, words)| self.entry(id, words, at, &launch)));
         Some(ProcessView {
             slot: id,
             identity,

@@ -79,8 +79,9 @@ pub(super) fn process(mut view: ProcessView, devices: &[DeviceSample]) -> Proces
             nvml: nvml::Process::default(),
         })
     };
-    let holdings = mem::take(&mut view.devices).into_iter();
-    let holdings = holdings.filter_map(holding).collect();
+    let views = mem::take(&mut view.devices);
+    let mut holdings = Vec::with_capacity(views.len());
+    holdings.extend(views.into_iter().filter_map(holding));
     ProcessSample {
         container: match &view.vouched {
             Some(vouched) => Some(vouched.container.clone()).filter(|name| !name.is_empty()),

@@ -86,7 +86,7 @@ impl Data {
         for process in &sample.processes {
             for holding in process.uses() {
                 let key = (Who::of(process), holding.gpu);
-                let spent = self.lanes.spent(key.0, key.1, POINT_NS);
+                let spent = self.lanes.lately(key.0, key.1);
                 let pulse = self.pulses.entry(key).or_default();
                 pulse.update(process, holding, spent, sample.time_ns);
             }
@@ -170,7 +170,7 @@ impl Data {
 
     fn remember_moments(&mut self, sample: &Sample) {
         let mut sums = vec![(0.0_f32, 0.0_f32); sample.devices.len()];
-        for (gpu, cell) in self.lanes.all_spent(POINT_NS) {
+        for (gpu, cell) in self.lanes.all_lately() {
             if let Some((held, waiting)) = sums.get_mut(gpu) {
                 *held += cell.hold;
                 *waiting += cell.wait;
@@ -285,7 +285,7 @@ impl Data {
 
     /// How a process spent its recent time on one device's lock.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
-        self.lanes.spent(who, gpu, WINDOW_NS)
+        self.lanes.spent(who, gpu)
     }
 
     /// Waits and blockers on a device, in the last seconds if `lately`.

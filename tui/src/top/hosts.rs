@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind};
-use futures::StreamExt;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::options::Format;
@@ -265,7 +264,7 @@ async fn show(mut board: Board, look: &Look, read_only: bool) -> Result<End> {
                 }
                 (Next::Enter, Some(Host::Ssh(name))) => {
                     let name = name.clone();
-                    drop(terminal);
+                    terminal.end().await;
                     drop(screen);
                     match visit(&name, read_only, &mut signals).await {
                         Ok(0) => {}

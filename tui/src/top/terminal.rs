@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossterm::cursor::{Hide, Show};
-use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, EventStream};
+use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::style::{Print, force_color_output};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, DisableLineWrap, EnableLineWrap, EndSynchronizedUpdate,
@@ -21,8 +21,10 @@ use tokio::sync::oneshot::Receiver;
 use crate::text::plain::plain;
 
 pub mod hangup;
+mod input;
 mod out;
 
+pub use input::Input;
 use out::{Drain, Out};
 
 /// So long the terminal may take to read what gives it back; one that does not read at all must not keep us.
@@ -43,7 +45,7 @@ pub struct Screen {
 }
 
 /// Takes the terminal over, and reads from it; `None` where it has gone, as [`hangup::watch`] may know already.
-pub fn take(hangup: &mut Receiver<()>) -> io::Result<Option<(Screen, EventStream)>> {
+pub fn take(hangup: &mut Receiver<()>) -> io::Result<Option<(Screen, Input)>> {
     let screen = match Screen::take() {
         Ok(screen) => screen,
         Err(_) if hangup.try_recv().is_ok() => return Ok(None),
@@ -53,7 +55,7 @@ pub fn take(hangup: &mut Receiver<()>) -> io::Result<Option<(Screen, EventStream
     if event::poll(Duration::ZERO).is_err() {
         return Ok(None);
     }
-    Ok(Some((screen, EventStream::new())))
+    Ok(Some((screen, Input::start())))
 }
 
 impl Screen {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ring::{Scale, Track};
+use super::timeline::POINT_NS;
 use crate::sample::{EventLine, LockState, Sample, What, Who};
 
 /// Shares of the lock are counted over this long.
@@ -62,6 +63,9 @@ struct Lane {
     wants_memory: bool,
     /// Up to where the tracks are painted; what is older is never painted again. Since then it does the same thing.
     painted_ns: u64,
+    /// How the last [`WINDOW_NS`] and the last [`POINT_NS`] were spent, as of the newest sample.
+    spent: Cell,
+    lately: Cell,
 }
 
 impl Lane {
@@ -201,6 +205,13 @@ impl Lanes {
             }
         }
         self.lanes.retain(|(who, _), _| present.contains(who));
+        // Alerts, rows and histories ask for these again and again.
+        let (now_ns, windows) = (self.now_ns, [WINDOW_NS, POINT_NS].map(|ns| self.window(ns)));
+        for lane in self.lanes.values_mut() {
+            let known = Known { lane, now_ns };
+            let [spent, lately] = windows.map(|(from_ns, to_ns)| known.cell(from_ns, to_ns));
+            (lane.spent, lane.lately) = (spent, lately);
+        }
     }
 
     fn event(&mut self, event: &EventLine, present: &FxHashSet<Who>, seen_ns: u64) {
@@ -251,20 +262,21 @@ impl Lanes {
         (end.saturating_sub(known / BIN_NS * BIN_NS), end)
     }
 
-    /// How a process spent the last `window_ns` on a device, or as much of it as is known.
-    pub fn spent(&self, who: Who, gpu: usize, window_ns: u64) -> Cell {
-        let (start, end) = self.window(window_ns);
-        let lane = self.get(who, gpu);
-        lane.map_or(Cell::default(), |lane| lane.cell(start, end))
+    /// How a process spent the last [`WINDOW_NS`] on a device, or as much of it as is known.
+    pub fn spent(&self, who: Who, gpu: usize) -> Cell {
+        let lane = self.lanes.get(&(who, gpu));
+        lane.map_or(Cell::default(), |lane| lane.spent)
+    }
+
+    /// How it spent the time since the last point of a history.
+    pub fn lately(&self, who: Who, gpu: usize) -> Cell {
+        let lane = self.lanes.get(&(who, gpu));
+        lane.map_or(Cell::default(), |lane| lane.lately)
     }
 
     /// The same of every process, with its device.
-    pub fn all_spent(&self, window_ns: u64) -> impl Iterator<Item = (usize, Cell)> {
-        let (start, end) = self.window(window_ns);
-        let of = move |((_, gpu), lane): (&(Who, usize), &Lane)| {
-            (*gpu, self.known(lane).cell(start, end))
-        };
-        self.lanes.iter().map(of)
+    pub fn all_lately(&self) -> impl Iterator<Item = (usize, Cell)> {
+        self.lanes.iter().map(|((_, gpu), lane)| (*gpu, lane.lately))
     }
 
     /// All lanes of a device.
