@@ -30,6 +30,8 @@ pub mod timeline;
 const CONTENDS: f32 = 0.05;
 const EDITS_KEPT: usize = 512;
 const UTIL_KEPT: usize = 1200;
+/// More hand-offs in a second than this are no news each.
+const STEADY_PER_S: f64 = 2.0;
 /// An older event is no news when the dashboard starts.
 const EVENTS_NS: u64 = 600_000_000_000;
 
@@ -241,6 +243,11 @@ impl Data {
             .map(|d| d.uuid.as_str())
             .unwrap_or_default();
         self.handoffs.get(uuid).map_or(0.0, |(_, _, rate)| *rate)
+    }
+
+    /// Does a device's lock stay with its holder long enough to tell who that is? Else the shares are told.
+    pub fn holder_is_steady(&self, gpu: usize) -> bool {
+        self.handoffs_per_s(gpu) <= STEADY_PER_S
     }
 
     /// For how long the locks have been watched, at most [`WINDOW_NS`].

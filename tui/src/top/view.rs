@@ -163,13 +163,19 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     let parts = layout::main(area, state);
     let palette = &look.palette;
     header::draw(&mut Pen::new(buffer, parts.header, palette), state, look);
-    device::draw(&mut Pen::new(buffer, parts.device, palette), state);
+    device::draw(
+        &mut Pen::new(buffer, parts.device, palette),
+        state,
+        parts.devices,
+    );
     if state.data().sample.processes.is_empty() {
         let rest = parts.lanes.union(parts.table);
         empty::draw(&mut Pen::new(buffer, rest, palette), state);
     } else {
-        lanes::draw(&mut Pen::new(buffer, parts.lanes, palette), state);
-        table::draw(&mut Pen::new(buffer, parts.table, palette), state);
+        let lanes = Pen::new(buffer, parts.lanes, palette);
+        lanes::draw(&mut lanes.opened(parts.open), state);
+        let table = Pen::new(buffer, parts.table, palette);
+        table::draw(&mut table.opened(parts.open), state);
     }
     history::draw(&mut Pen::new(buffer, parts.history, palette), state);
     events::draw(&mut Pen::new(buffer, parts.events, palette), state, look);

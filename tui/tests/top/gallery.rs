@@ -6,7 +6,7 @@ use gpushare_tui::sample::Sample;
 use gpushare_tui::top::app;
 use gpushare_tui::top::overlay::{About, Overlay};
 use gpushare_tui::top::palette::{Depth, Palette};
-use gpushare_tui::top::state::State;
+use gpushare_tui::top::state::{Hit, State};
 use gpushare_tui::top::view::{self, Look};
 use jiff::tz::TimeZone;
 use ratatui::buffer::{Buffer, Cell};
@@ -94,6 +94,87 @@ fn every_view_at_every_usual_size_looks_as_it_should() {
         let state = after(keys, devices);
         let all: Vec<String> = SIZES.into_iter().map(|size| shown(&state, size)).collect();
         insta::assert_snapshot!(format!("gallery-{name}"), all.join("\n"));
+    }
+}
+
+#[test]
+fn the_waits_and_what_became_of_the_time_are_told_at_every_usual_size() {
+    for devices in [|sample| sample, eight as fn(Sample) -> Sample] {
+        let state = after(&[], devices);
+        for size in SIZES {
+            let seen = shown(&state, size);
+            for word in ["wait p99 ~", "time ", "% busy"] {
+                assert!(seen.contains(word), "{word}: {seen}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_pane_of_the_main_screen_says_a_word_without_its_names() {
+    let mut state = after(&[], |sample| sample);
+    // Where the lock changes hands all the time, shares stand for the holder.
+    let mut next = story().last().unwrap();
+    for turn in 1..20 {
+        next.snapshot.time_ns += 250_000_000;
+        for device in &mut next.snapshot.devices {
+            device.view.handoffs += turn * 50;
+        }
+        state.update(next.clone());
+    }
+    for size in SIZES {
+        let seen = shown(&state, size);
+        let line = seen.lines().find(|line| line.contains("HELD BY"));
+        let line = line.unwrap_or_else(|| panic!("no shares: {seen}"));
+        let (held, waits) = line.split_once("WAIT").unwrap_or((line, "%"));
+        assert!(held.contains('%') && waits.contains('%'), "{line}");
+    }
+}
+
+#[test]
+fn where_few_lanes_fit_the_holder_and_the_selected_process_are_among_them() {
+    let state = after(&[], |sample| sample);
+    let data = state.data();
+    let mut state = State::default();
+    state.choices.selected = None;
+    let last = data.on(0).last().copied();
+    story().for_each(|sample| state.update(sample));
+    state.choices.selected = last;
+    let owner = state.data().sample.devices[0].owner;
+    let owner = owner.map(gpushare_tui::sample::Who::Slot);
+    for size in [(60, 16), (60, 20)] {
+        let seen = shown(&state, size);
+        let lanes = seen.split("Lock lanes").nth(1).unwrap();
+        let lanes = lanes.split("Processes").next().unwrap();
+        for who in [owner, last] {
+            let who = who.expect("there is one");
+            let name = state.data().process(who).unwrap().name();
+            let start: String = name.chars().take(7).collect();
+            assert!(lanes.contains(&start), "{name}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_click_hits_what_is_drawn_there_at_every_usual_size() {
+    for devices in [|sample| sample, eight as fn(Sample) -> Sample] {
+        let state = after(&[], devices);
+        for (width, height) in SIZES {
+            let area = Rect::new(0, 0, width, height);
+            let seen = shown(&state, (width, height));
+            let lines: Vec<&str> = seen.lines().skip(1).step_by(2).collect();
+            let mut processes = 0;
+            for (line, y) in lines.iter().zip(0..height) {
+                let Some(Hit::Process(who, _)) = view::hit(area, &state, width / 2, y) else {
+                    continue;
+                };
+                processes += 1;
+                let name = state.data().process(who).unwrap().name();
+                let start: String = name.chars().take(7).collect();
+                assert!(line.contains(&start), "{width}x{height} {y} {name}: {seen}");
+            }
+            assert!(processes >= 2, "{width}x{height}: {processes}");
+        }
     }
 }
 

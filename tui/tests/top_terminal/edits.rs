@@ -153,6 +153,31 @@ fn the_wheel_and_a_click_reach_it_and_the_mouse_is_given_back() {
 }
 
 #[test]
+fn a_quota_is_pulled_with_the_mouse_and_set_when_the_dialog_is_sent() {
+    let (world, actor, mut session) = stage(&[]);
+    world
+        .gpushare(&["quota", "set", "name:trainer", "80M"])
+        .done();
+    eventually("the process has its quota", LIMIT, || {
+        quota(&actor) == Some(80 * MIB)
+    });
+    // So little of the device is at the left end of the bar; the marks are in the fourth line.
+    session.wait_for("a\u{2518}");
+    session.press("\x1b[<0;8;4M\x1b[<32;12;4M\x1b[<32;18;4M");
+    session.press("\x1b[<0;18;4m");
+    session.wait_for("Memory quota");
+    assert_eq!(
+        quota(&actor),
+        Some(80 * MIB),
+        "a hand that slips changes nothing"
+    );
+    session.press(ENTER);
+    eventually("the process has more", LIMIT, || {
+        quota(&actor) > Some(1024 * MIB)
+    });
+}
+
+#[test]
 fn a_rule_rings_the_bell_and_asks_for_a_notification_as_the_terminal_knows_it() {
     const RULE: &str = "[[alert]]\nname = \"held\"\nwhen = \"used > 1M\"\nfor = \"0s\"\nbell = true\nnotify = true\n";
     let world = World::new();

@@ -276,7 +276,9 @@ impl Lanes {
 
     /// The same of every process, with its device.
     pub fn all_lately(&self) -> impl Iterator<Item = (usize, Cell)> {
-        self.lanes.iter().map(|((_, gpu), lane)| (*gpu, lane.lately))
+        self.lanes
+            .iter()
+            .map(|((_, gpu), lane)| (*gpu, lane.lately))
     }
 
     /// All lanes of a device.

@@ -7,7 +7,7 @@ pub const POINT_NS: u64 = 2_000_000_000;
 /// Ten minutes of them.
 const POINTS: usize = 300;
 /// How many points a picture spans: the fewest of these that hold all there is.
-const SPANS: [usize; 5] = [15, 30, 60, 150, POINTS];
+const SPANS: [usize; 10] = [15, 30, 45, 60, 90, 120, 150, 180, 240, POINTS];
 
 /// The points, newest last.
 #[derive(Clone, Debug, Default)]

@@ -16,14 +16,14 @@ pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
         part.contains(Position::new(x, y))
             .then(|| (x - part.x, y - part.y))
     };
-    if let Some((x, y)) = here(parts.table) {
-        return table::hit(parts.table, state, x, y);
+    if here(parts.table).is_some() {
+        return table::hit(table::inside(parts.table, parts.open), state, x, y);
     }
-    if let Some((_, y)) = here(parts.lanes) {
-        return lanes::hit(parts.lanes, state, y);
+    if here(parts.lanes).is_some() {
+        return lanes::hit(layout::inside(parts.lanes, parts.open), state, y);
     }
     if let Some((x, y)) = here(parts.device) {
-        return device::hit(parts.device, state, x, y);
+        return device::hit(parts.device, parts.devices, state, x, y);
     }
     here(parts.alerts).map(|(_, y)| Hit::Alert(y.into()))
 }
@@ -31,10 +31,11 @@ pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
 pub(super) fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
     let parts = parts(area, state)?;
     if parts.device.contains(Position::new(x, y)) {
-        let who = device::tick(parts.device, state, x, y)?;
+        let who = device::tick(&parts, state, x, y)?;
         return Some(Grip::Quota(who, state.choices.gpu));
     }
-    lanes::on_ruler(parts.lanes, state, x, y).then_some(Grip::Time(x))
+    let lanes = layout::inside(parts.lanes, parts.open);
+    lanes::on_ruler(lanes, state, x, y).then_some(Grip::Time(x))
 }
 
 pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pulled> {
@@ -42,7 +43,7 @@ pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pu
     match grip {
         Grip::Quota(who, gpu) if gpu == state.choices.gpu => {
             let y = parts.device.y + device::TICKS;
-            if device::tick(parts.device, state, x, y) == Some(who) {
+            if device::tick(&parts, state, x, y) == Some(who) {
                 // It was pressed and not pulled.
                 return None;
             }
@@ -50,6 +51,9 @@ pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pu
             Some(Pulled::Quota(who, gpu, bytes))
         }
         Grip::Quota(..) => None,
-        Grip::Time(from) => Some(Pulled::Time(lanes::pulled(parts.lanes, state, from, x))),
+        Grip::Time(from) => {
+            let lanes = layout::inside(parts.lanes, parts.open);
+            Some(Pulled::Time(lanes::pulled(lanes, state, from, x)))
+        }
     }
 }

@@ -67,15 +67,14 @@ impl Axis {
 }
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
-    if pen.height() < 3 {
+    let area = pen.inside();
+    if area.height == 0 {
         return;
     }
-    let axis = Axis::of(pen.width().saturating_sub(2), state);
+    let axis = Axis::of(area.width, state);
     let all = state.data().on(state.choices.gpu);
-    // Axis, queue and utilisation go one by one when the processes need the lines.
-    let extra = extra(pen.height());
-    let lines = usize::from(pen.height() - 2 - extra);
-    let first = window(&all, lines, state.choices.selected);
+    let shown = Shown::of(area.height, state, &all);
+    let lines = shown.lanes.len();
     let some = match all.len() > lines {
         true => format!("  {lines} of {}", all.len()),
         false => String::new(),
@@ -100,72 +99,97 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         glyphs.full, glyphs.rising[3], glyphs.wait, glyphs.denied, glyphs.holder
     );
     let mut inside = pen.pane(&title, &legend);
-    let mut y = 0;
-    if extra > 0 {
+    if shown.top > 0 {
         ruler(&mut inside, state, &axis);
-        y = 1;
     }
-    for who in all.iter().skip(first).take(lines) {
+    for (who, y) in shown.lanes.iter().zip(shown.top..) {
         lane(&mut inside, y, state, &axis, *who);
-        y += 1;
     }
-    if extra == 3 {
+    if shown.sums {
         let bottom = inside.height();
         queue(&mut inside, bottom - 2, state, &axis);
         utilisation(&mut inside, bottom - 1, state, &axis);
     }
 }
 
-/// Is this a column of the time line?
+/// What the pane has room for.
+struct Shown {
+    /// The lines above the lanes: the axis, or none.
+    top: u16,
+    lanes: Vec<Who>,
+    /// Queue and utilisation below them.
+    sums: bool,
+}
+
+impl Shown {
+    /// Axis, queue and utilisation go one by one when the processes need the lines.
+    fn of(height: u16, state: &State, all: &[Who]) -> Self {
+        let wanted = u16::try_from(all.len()).unwrap_or(u16::MAX).max(1);
+        let sums = height >= 6 || height >= wanted.saturating_add(3);
+        let axis = sums || height > wanted || height >= 4 && height < wanted;
+        let top = u16::from(axis);
+        let lines = height.saturating_sub(top + if sums { 2 } else { 0 });
+        Self {
+            top,
+            lanes: concerned(state, all, lines.into()),
+            sums,
+        }
+    }
+}
+
+/// Where not all fit: the selected process, who holds the lock for long, and who had or wanted most of the last seconds.
+/// They keep the order of their letters.
+fn concerned(state: &State, all: &[Who], lines: usize) -> Vec<Who> {
+    let data = state.data();
+    let gpu = state.choices.gpu;
+    if all.len() <= lines {
+        return all.to_vec();
+    }
+    let device = data.sample.devices.get(gpu);
+    let holder = device.filter(|_| data.holder_is_steady(gpu));
+    let holder = holder.and_then(|device| device.owner).map(Who::Slot);
+    let mut ranked: Vec<(usize, Who)> = all.iter().copied().enumerate().collect();
+    ranked.sort_by_cached_key(|(at, who)| {
+        let spent = data.spent(*who, gpu);
+        // In coarse steps, so that a lane does not come and go with each sample.
+        let busy = ((spent.hold + spent.wait) * 4.0).round() as u8;
+        let first = [state.choices.selected, holder].contains(&Some(*who));
+        (!first, std::cmp::Reverse(busy), *at)
+    });
+    ranked.truncate(lines);
+    ranked.sort_unstable_by_key(|(at, _)| *at);
+    ranked.into_iter().map(|(_, who)| who).collect()
+}
+
+/// Is this a column of the time line? `area` is what is inside the pane.
 pub(super) fn on_ruler(area: Rect, state: &State, x: u16, y: u16) -> bool {
-    let axis = Axis::of(area.width.saturating_sub(2), state);
-    let from = area.x + 1 + axis.left;
-    area.height >= 3
-        && extra(area.height) > 0
-        && y == area.y + 1
+    let axis = Axis::of(area.width, state);
+    let from = area.x + axis.left;
+    let all = state.data().on(state.choices.gpu);
+    Shown::of(area.height, state, &all).top > 0
+        && y == area.y
         && (from..from + axis.width).contains(&x)
 }
 
 /// How far time goes on when the time line is pulled from one column to another; from a column to itself, to the moment that
 /// it shows.
 pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
-    let axis = Axis::of(area.width.saturating_sub(2), state);
+    let axis = Axis::of(area.width, state);
     let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
     if from == to {
-        let (_, end) = axis.at(to.saturating_sub(area.x + 1 + axis.left));
+        let (_, end) = axis.at(to.saturating_sub(area.x + axis.left));
         return signed(end).saturating_sub(signed(state.data().sample.time_ns));
     }
     (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.column_ns))
 }
 
-/// How many lines axis, queue and utilisation have in a pane of this height.
-fn extra(height: u16) -> u16 {
-    match height.saturating_sub(2) {
-        0..3 => 0,
-        3..6 => 1,
-        _ => 3,
-    }
-}
-
-/// The lane in line `y` of the pane.
+/// The lane in line `y` of the screen. `area` is what is inside the pane.
 pub(super) fn hit(area: Rect, state: &State, y: u16) -> Option<Hit> {
-    let extra = extra(area.height);
-    let lines = usize::from(area.height.checked_sub(2 + extra)?);
-    let at = usize::from(y.checked_sub(1 + u16::from(extra > 0))?);
     let all = state.data().on(state.choices.gpu);
-    let first = window(&all, lines, state.choices.selected);
-    let who = all.get(first + at).filter(|_| at < lines)?;
+    let shown = Shown::of(area.height, state, &all);
+    let at = usize::from(y.checked_sub(area.y + shown.top)?);
+    let who = shown.lanes.get(at)?;
     Some(Hit::Process(*who, state.choices.gpu))
-}
-
-/// The first process to show so that the selected one is among them.
-fn window(all: &[Who], lines: usize, selected: Option<Who>) -> usize {
-    let at = selected
-        .and_then(|who| all.iter().position(|other| *other == who))
-        .unwrap_or(0);
-    (at + 1)
-        .saturating_sub(lines)
-        .min(all.len().saturating_sub(lines))
 }
 
 fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {

@@ -14,26 +14,41 @@ pub(super) struct Parts {
     pub(super) events: Rect,
     pub(super) alerts: Rect,
     pub(super) footer: Rect,
+    /// How the devices use theirs.
+    pub(super) devices: Devices,
+    /// Panes have a heading and no frame: on a small screen each line counts.
+    pub(super) open: bool,
+}
+
+/// How the devices share their part of the screen.
+#[derive(Clone, Copy)]
+pub(super) struct Devices {
+    /// The shown one in full.
+    pub(super) card: bool,
+    /// A line for each.
+    pub(super) list: bool,
+    /// Among the lines of the shown one, what became of its time.
+    pub(super) time: bool,
 }
 
 /// Lines of the device pane when there is room for all of it.
 pub(super) const DEVICE_FULL: u16 = 8;
-/// Frame, axis, queue and utilisation of the lanes pane.
-const LANES_EXTRA: u16 = 5;
+/// Axis, queue and utilisation of the lanes pane.
+const LANES_EXTRA: u16 = 3;
 /// Below the lines of many devices: the lock, the time and the policy of the shown one.
 pub(super) const BELOW_LIST: u16 = 3;
 /// Frame, axis and columns of the graphs.
 const HISTORY: u16 = 8;
 /// What they may have beyond that before the events get the rest.
 const HISTORY_MORE: u16 = 6;
-/// Frame and heading of the table.
-const TABLE_EXTRA: u16 = 3;
+/// So many devices have a line each beside the whole card of one; more have the lines only.
+const FEW: u16 = 4;
 
 pub(super) fn main(area: Rect, state: &State) -> Parts {
     let data = state.data();
     let (width, height) = (area.width, area.height);
-    let tall = height >= 34;
-    let devices = u16::try_from(data.sample.devices.len()).unwrap_or(u16::MAX);
+    let open = height < 20;
+    let frame = if open { 1 } else { 2 };
     let alerts = u16::try_from(data.alerts.len()).unwrap_or(u16::MAX);
 
     let mut left = height;
@@ -44,32 +59,15 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     };
     let header = take(1);
     let footer = if height >= 4 { take(1) } else { 0 };
-    let grid = grid(width, devices.into());
-    let time = u16::from(height >= 24 && devices > 0);
-    let device = match (height, width, devices) {
-        (0..8, _, _) => take(1),
-        (34.., 100.., 0 | 1) => take(DEVICE_FULL),
-        (34.., 100.., 2..=FEW) => take(DEVICE_FULL + devices),
-        (34.., 100.., _) => take(devices.min(height / 4) + BELOW_LIST),
-        (16.., _, 2) => take(3 + time),
-        (20.., _, _) => take(
-            2 + time
-                + if devices > 2 {
-                    grid.min(if tall { 8 } else { 3 })
-                } else {
-                    0
-                },
-        ),
-        (16.., _, 3..) => take(3),
-        _ => take(2),
-    };
+    let (devices, wanted) = devices(width, height, data.sample.devices.len());
+    let device = take(wanted);
     let alerts = match height {
         0..10 => 0,
         10..34 => take(alerts.min(1)),
         _ => take(alerts.min(if height >= 50 { 6 } else { 3 })),
     };
     let mut history = match (width, height) {
-        (160.., 44..) if devices > 0 => take(HISTORY),
+        (160.., 44..) if !data.sample.devices.is_empty() => take(HISTORY),
         _ => 0,
     };
     let mut events = match height {
@@ -81,10 +79,8 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     let on_gpu = u16::try_from(data.on(state.choices.gpu).len())
         .unwrap_or(u16::MAX)
         .max(1);
-    let lanes_wanted = on_gpu.saturating_add(LANES_EXTRA);
-    let table_wanted = super::table::lines(state)
-        .max(1)
-        .saturating_add(TABLE_EXTRA);
+    let lanes_wanted = on_gpu.saturating_add(LANES_EXTRA + frame);
+    let table_wanted = super::table::lines(state).max(1).saturating_add(1 + frame);
     // Processes that do not fit matter more than the oldest events.
     let missing = lanes_wanted
         .saturating_add(table_wanted)
@@ -92,10 +88,14 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
     let given = missing.min(events.saturating_sub(4));
     events -= given;
     let left = left + given;
+    let share = match open {
+        true => (left * 11).div_ceil(20),
+        false => left * 11 / 20,
+    };
     let lanes = match left {
         0..6 => 0,
         left if lanes_wanted.saturating_add(table_wanted) <= left => lanes_wanted,
-        left => lanes_wanted.min((left * 11 / 20).max(left.saturating_sub(table_wanted))),
+        left => lanes_wanted.min(share.max(left.saturating_sub(table_wanted))),
     };
     // What the table does not need shows more of what happened.
     let mut spare = left.saturating_sub(lanes).saturating_sub(table_wanted);
@@ -123,37 +123,47 @@ pub(super) fn main(area: Rect, state: &State) -> Parts {
         events: part(events),
         alerts: part(alerts),
         footer: part(footer),
+        devices,
+        open,
     }
 }
 
-/// So many devices have a line each beside the whole card of one; more have the lines only.
-const FEW: u16 = 4;
-
-/// How the devices share their part of the screen.
-pub(super) struct Devices {
-    /// The shown one in full.
-    pub(super) card: bool,
-    /// A line for each.
-    pub(super) list: bool,
-}
-
-/// What [`main`] gave the devices room for.
-pub(super) fn devices(width: u16, height: u16, count: usize) -> Devices {
-    let few = count <= usize::from(FEW);
-    Devices {
-        card: few && height >= DEVICE_FULL && width >= 100,
-        list: !few && width >= 100 && height > FEW + BELOW_LIST,
-    }
-}
-
-/// Whether a part for devices that are shown in few lines has one for what became of the time: it is one line more than the
-/// others take.
-pub(super) fn has_time(width: u16, height: u16, count: usize) -> bool {
-    let others = match count {
-        0..=2 => count,
-        _ => usize::from(grid(width, count).min(if height > 6 { 8 } else { 3 })) + 1,
+/// How so many devices are shown on a screen of this size, and the lines they want.
+fn devices(width: u16, height: u16, count: usize) -> (Devices, u16) {
+    let lines = u16::try_from(count).unwrap_or(u16::MAX);
+    let mut devices = Devices {
+        card: false,
+        list: false,
+        time: height >= 10 && count > 0,
     };
-    usize::from(height) > others + 1
+    let time = u16::from(devices.time);
+    let wanted = match (height, width, lines) {
+        (0..8, ..) => 1,
+        (34.., 100.., ..=FEW) => {
+            devices.card = true;
+            DEVICE_FULL + if lines > 1 { lines } else { 0 }
+        }
+        (34.., 100.., _) => {
+            devices.list = true;
+            lines.min(height / 4) + BELOW_LIST
+        }
+        (..16, ..) | (.., 0 | 1) => 2 + time,
+        (.., 2) => 3 + time,
+        _ => 2 + time + grid(width, count).min(if height >= 34 { 8 } else { 3 }),
+    };
+    (devices, wanted)
+}
+
+/// What a pane leaves for what is in it.
+pub(super) fn inside(area: Rect, open: bool) -> Rect {
+    let side = u16::from(!open).min(area.width);
+    let top = 1.min(area.height);
+    Rect {
+        x: area.x + side,
+        y: area.y + top,
+        width: area.width.saturating_sub(2 * side),
+        height: area.height.saturating_sub(top + side),
+    }
 }
 
 /// The lines of the grid.

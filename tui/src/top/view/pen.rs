@@ -7,6 +7,7 @@ use ratatui::symbols::border;
 use ratatui::widgets::{Block, Widget};
 use unicode_width::UnicodeWidthStr;
 
+use super::layout;
 use crate::text::plain::plain;
 use crate::top::palette::{Glyphs, Palette, Role};
 
@@ -15,6 +16,8 @@ pub(super) struct Pen<'a> {
     buffer: &'a mut Buffer,
     pub(super) area: Rect,
     pub(super) palette: &'a Palette,
+    /// Its panes have no frame.
+    open: bool,
 }
 
 impl<'a> Pen<'a> {
@@ -24,7 +27,19 @@ impl<'a> Pen<'a> {
             buffer,
             area,
             palette,
+            open: false,
         }
+    }
+
+    /// The same pen, for a screen with so little room that a pane has a heading and no frame.
+    pub(super) fn opened(mut self, open: bool) -> Self {
+        self.open = open;
+        self
+    }
+
+    /// What a pane drawn by it leaves for what is in it.
+    pub(super) fn inside(&self) -> Rect {
+        layout::inside(self.area, self.open)
     }
 
     /// The same pen, lent out.
@@ -128,6 +143,13 @@ impl<'a> Pen<'a> {
 
     /// A pane with a frame and a heading; returns the pen for its inside. `note` stands at the right of the heading.
     pub(super) fn pane(&mut self, title: &str, note: &str) -> Pen<'_> {
+        if self.open {
+            let (line, border) = (self.palette.glyphs.frame.horizontal_top, Role::Border);
+            let style = self.style(border);
+            (0..self.width()).for_each(|x| self.glyph(x, 0, line, style));
+            self.heading(title, note);
+            return Pen::new(self.buffer, self.inside(), self.palette);
+        }
         self.framed(title, note, self.palette.glyphs.frame, Role::Border)
     }
 
@@ -149,6 +171,12 @@ impl<'a> Pen<'a> {
             .border_style(self.palette.style(role));
         let inside = block.inner(self.area);
         block.render(self.area, self.buffer);
+        self.heading(title, note);
+        Pen::new(self.buffer, inside, self.palette)
+    }
+
+    /// A pane's heading in the line of its frame.
+    fn heading(&mut self, title: &str, note: &str) {
         let width = self.area.width;
         if width > 4 && self.area.height > 0 {
             let end = self.put_within(
@@ -168,6 +196,5 @@ impl<'a> Pen<'a> {
                 );
             }
         }
-        Pen::new(self.buffer, inside, self.palette)
     }
 }

@@ -2,8 +2,8 @@
 
 use ratatui::layout::Rect;
 
-use super::bars;
 use super::pen::Pen;
+use super::{bars, layout};
 use crate::sample::ProcessState;
 use crate::sample::columns::Row;
 use crate::sample::columns::{self, COLUMNS, Column, Value};
@@ -17,6 +17,9 @@ mod tree;
 const WIDEST_NAME: u16 = 28;
 /// A column that is usually not on the screen; its values are names and paths.
 const HIDDEN: u16 = 16;
+
+/// With fewer lines there is no pane around them.
+const PANE: u16 = 3;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let rows = state.rows();
@@ -50,7 +53,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
     let note = notes.join("   ");
     let mut inside;
     let mut pen = match pen.height() {
-        0..3 => Pen::reborrow(pen),
+        0..PANE => Pen::reborrow(pen),
         _ => {
             inside = pen.pane(&title, &note);
             Pen::reborrow(&mut inside)
@@ -149,16 +152,21 @@ fn as_chosen(width: u16, chosen: &[usize]) -> Vec<(&'static Column, u16)> {
     columns
 }
 
-/// What the table has at a place: a row, or the heading of a column.
+/// Where its lines are in its part of the screen.
+pub(super) fn inside(area: Rect, open: bool) -> Rect {
+    match area.height {
+        0..PANE => area,
+        _ => layout::inside(area, open),
+    }
+}
+
+/// What the table has at a place of the screen: a row, or the heading of a column. `area` is what is [`inside`].
 pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
-    // The frame around it.
-    let frame = u16::from(area.height >= 3);
-    let (x, y) = (x.checked_sub(frame)?, y.checked_sub(frame)?);
-    let height = area.height.checked_sub(2 * frame)?;
+    let (x, y) = (x.checked_sub(area.x)?, y.checked_sub(area.y)?);
     let rows = state.rows();
     if y == 0 {
         let mut from = 2;
-        for (column, width) in columns_of(area.width.saturating_sub(2 * frame), state, &rows) {
+        for (column, width) in columns_of(area.width, state, &rows) {
             if (from..=from + width).contains(&x) {
                 return columns::position(column.key).map(Hit::Heading);
             }
@@ -166,11 +174,11 @@ pub(super) fn hit(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
         }
         return None;
     }
-    if y >= height {
+    if y >= area.height {
         return None;
     }
     let all = tree::lines(&rows, state.choices.tree);
-    let first = first(&all, state, usize::from(height.saturating_sub(1)));
+    let first = first(&all, state, usize::from(area.height.saturating_sub(1)));
     match all.get(first + usize::from(y) - 1)? {
         tree::Line::Branch(_) => None,
         tree::Line::Row(row) => Some(Hit::Process(row.who, row.holding.gpu)),

@@ -77,24 +77,24 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     } else {
         x = pen.put(x, y, "NVML tells no utilisation", pen.style(Role::Dim));
     }
-    let wait = data.wait_p99_ns(gpu).map_or("-".into(), short_time);
-    pen.put(
-        x + 3,
-        y,
-        &format!("wait p99 ~{wait}"),
-        pen.style(Role::Text),
-    );
+    let text = format!("wait p99 {}", longest(data, gpu));
+    pen.put(x + 3, y, &text, pen.style(Role::Text));
+}
+
+/// All waits but one in a hundred were shorter.
+fn longest(data: &Data, gpu: usize) -> String {
+    let wait = data.wait_p99_ns(gpu);
+    wait.map_or("-".into(), |ns| format!("~{}", short_time(ns)))
 }
 
 /// The same in few words, the waits first.
 fn narrow(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) {
-    let wait = data.wait_p99_ns(gpu).map_or("-".into(), short_time);
     let mut x = pen.pieces(
         1,
         y,
         &[
             ("wait p99 ", Role::Dim),
-            (&format!("~{wait}"), Role::Text),
+            (&longest(data, gpu), Role::Text),
             ("  time", Role::Dim),
         ],
     );
