@@ -71,7 +71,7 @@
 //! seat       book                           what it knows of its settings
 //! tables     tables, matching
 //! records    records, residence
-//! codec      identity
+//! codec      identity, token
 //! meaning    codec
 //! mapped     segment
 //! files      create, locate
@@ -144,6 +144,7 @@ pub mod socket;
 mod state;
 mod tables;
 pub mod text;
+pub mod token;
 pub mod trace;
 pub mod value;
 pub mod variables;

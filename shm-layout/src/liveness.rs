@@ -69,6 +69,16 @@ impl Bytes {
         Ok(Bytes { file })
     }
 
+    /// The same of a file that nothing is mapped of.
+    pub(crate) fn of_any(file: File) -> Bytes {
+        Bytes { file }
+    }
+
+    /// The file, with what is locked.
+    pub(crate) fn into_file(self) -> File {
+        self.file
+    }
+
     /// Locks a byte for this descriptor; false if another process has it.
     pub(crate) fn try_lock(&self, byte: usize) -> io::Result<bool> {
         match ofd(&self.file, libc::F_OFD_SETLK, libc::F_WRLCK, byte) {

@@ -322,6 +322,15 @@ fn opening(state_rw: bool) -> Message {
         .with(Field::Access, access)
 }
 
+/// The state that a broker hands out: a description of our own.
+pub(crate) fn state_of_broker(dir: &Path, write: bool) -> Result<File, OpenError> {
+    let (_, handed) = socket::ask(dir, &opening(write))?;
+    let path = || dir.join(socket::SOCKET);
+    let state = handed.into_iter().next();
+    let state = state.ok_or_else(|| OpenError::Foreign { path: path() })?;
+    Ok(File::from(state))
+}
+
 /// Asks for the segments and for a slot.
 fn registering(label: &str, group: Option<&str>) -> Message {
     let question = opening(true).with(Field::Label, label);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use shm_layout::dir::Dir;
+use shm_layout::token::Tokens;
 use shm_layout::{SegmentDir, clock};
 
 use super::table::{Side, Table};
@@ -19,7 +20,7 @@ use crate::source::nvml::Watch;
 use crate::text::exit::{Exit, Failure};
 use crate::text::units::{self, short_size};
 use crate::text::uuids;
-use crate::workload::exclusive;
+use crate::workload::exclusive::Taken;
 use crate::workload::facts::Facts;
 use crate::workload::picking::{self, Candidate, Choice, Wanted};
 
@@ -54,6 +55,8 @@ pub struct Args {
 
 /// How long a pick waits for its turn: each takes as long as NVML does to answer.
 const TURN: Duration = Duration::from_secs(10);
+/// The same among users who need not trust each other.
+const TURN_OF_MANY: Duration = Duration::from_secs(2);
 /// Long enough for a program to reach its first allocation, short enough not to matter if it never does.
 const CLAIM: Duration = Duration::from_secs(10);
 
@@ -131,6 +134,7 @@ impl Picked {
 pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> {
     // No other pick may read the figures between this reading and its claim, or both choose the same device.
     let _turn = take_turn(&dir.path);
+    let taken = Taken::look(&dir.path);
     let facts = Facts::get(&dir.path, request.choice.bounds);
     let mut live = Live::with(&dir.path, Watch::told(facts.look.clone())).without_events();
     let sample = segments::look(&mut live)?;
@@ -153,10 +157,7 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
         bytes: request.bytes,
         allowed: allowed.as_deref(),
         free: request.free,
-        exclusive: uuids
-            .filter(|uuid| exclusive::is_held(&dir.path, uuid))
-            .cloned()
-            .collect(),
+        exclusive: uuids.filter(|uuid| taken.has(uuid)).cloned().collect(),
     };
     let candidates = picking::candidates(&sample, &wanted, &request.choice);
     let chosen = picking::choose(&candidates, named, &wanted, request.random)?;
@@ -172,6 +173,16 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
 /// Waits for other picks to end, but not for a process that only holds the file's lock; without write permission
 /// for the directory there is no turn to take.
 fn take_turn(dir: &Path) -> Option<File> {
+    if let Some(tokens) = Tokens::of(dir, true).ok()? {
+        let begun = Instant::now();
+        while !tokens.hold("pick").ok()? {
+            if begun.elapsed() > TURN_OF_MANY {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        return Some(tokens.into_file());
+    }
     let file = Dir::open(dir)
         .and_then(|dir| dir.write("pick.lock", 0o600))
         .ok()?;

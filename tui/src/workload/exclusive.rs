@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use shm_layout::OpenError;
 use shm_layout::dir::Dir;
+use shm_layout::token::Tokens;
 
 fn name(uuid: &str) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
@@ -18,16 +19,49 @@ fn name(uuid: &str) -> String {
     )
 }
 
-/// Whether a program has the device for itself.
-pub fn is_held(dir: &Path, uuid: &str) -> bool {
-    let file = Dir::open(dir).and_then(|dir| dir.read(&name(uuid)));
-    file.is_ok_and(|file| flock(file, FlockOperation::NonBlockingLockShared).is_err())
+/// Which devices programs have for themselves.
+pub enum Taken<'d> {
+    /// By the files of one user's directory.
+    Files(&'d Path),
+    /// By what a broker's clients hold.
+    Tokens(Tokens),
+}
+
+impl<'d> Taken<'d> {
+    /// Those of a directory.
+    pub fn look(dir: &'d Path) -> Self {
+        match Tokens::of(dir, false) {
+            Ok(Some(tokens)) => Self::Tokens(tokens),
+            _ => Self::Files(dir),
+        }
+    }
+
+    /// Whether a program has the device for itself.
+    pub fn has(&self, uuid: &str) -> bool {
+        match self {
+            Self::Tokens(tokens) => tokens.is_held(&name(uuid)),
+            Self::Files(dir) => {
+                let file = Dir::open(dir).and_then(|dir| dir.read(&name(uuid)));
+                file.is_ok_and(|file| flock(file, FlockOperation::NonBlockingLockShared).is_err())
+            }
+        }
+    }
 }
 
 /// Takes the device until this process, and what it becomes, has ended. `None` if another has it.
 pub fn hold(dir: &Path, uuid: &str) -> Result<Option<File>, OpenError> {
-    let file = Dir::open(dir)?.write(&name(uuid), 0o600)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    let (file, held) = match Tokens::of(dir, true)? {
+        Some(tokens) => {
+            let held = tokens.hold(&name(uuid)).unwrap_or(false);
+            (tokens.into_file(), held)
+        }
+        None => {
+            let file = Dir::open(dir)?.write(&name(uuid), 0o600)?;
+            let held = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            (file, held)
+        }
+    };
+    if !held {
         return Ok(None);
     }
     // The program inherits it.

@@ -1,5 +1,6 @@
 //! A machine with many users: what the broker promises them, with real users.
 
+mod claims;
 #[path = "../cli_support/mod.rs"]
 mod cli_support;
 mod containers;
