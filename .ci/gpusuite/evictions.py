@@ -25,6 +25,14 @@ HOLDER = '''
                     cuda.must("cuMemcpyDtoH_v2", ctypes.byref(one), ctypes.c_uint64(pointer.value + place), ctypes.c_size_t(4))
                     wrong += one.value != at >> 20
             reply(wrong=wrong, seconds=round(time.monotonic() - began, 3))
+        elif word == "work":
+            ends, rounds = time.monotonic() + float(rest[0]), 0
+            while time.monotonic() < ends:
+                for at in range(0, size, 64 << 20):
+                    part = min(64 << 20, size - at)
+                    cuda.must("cuMemsetD32_v2", ctypes.c_uint64(pointer.value + at), ctypes.c_uint(at >> 20), ctypes.c_size_t(part // 4))
+                cuda.must("cuCtxSynchronize"); rounds += 1
+            reply(rounds=rounds)
         elif word == "managed":
             out = ctypes.c_uint64()
             reply(code=cuda.call("cuMemAllocManaged", ctypes.byref(out), ctypes.c_size_t(1 << 20), 1))

@@ -3,6 +3,7 @@ import time
 
 from .evictions import HOLDER, answer, comes_back_behind, evict, gib, say
 from .frameworks import torch
+from .memory import ALLOCATOR
 from .stage import MIB, Skip, check, eventually
 
 # Allocates, asks, times; each word one answer.
@@ -152,6 +153,29 @@ def swappable_memory_that_left_is_there_for_others(bench):
     assert say(other, f"hold {(say(other, 'info')['info'][0] - size // 2) // (64 * MIB) * (64 * MIB)}")["code"] == 0
     comes_back_behind(bench, pid, client, other, 120)
     return {"bytes": size, "residence": bench.ps(pid)["residence"]}
+
+
+@check
+def two_at_work_that_do_not_fit_together_have_the_card_in_turns(bench):
+    """`timeslice=T swap=on`: what both do together, of what one alone does in the same time."""
+    filler = bench.run(["--priority", "5"], ALLOCATOR)
+    pair = [bench.run(["--swappable"], HOLDER) for _ in range(2)]
+    answer(filler)
+    pids, size, seconds = [answer(child)["pid"] for child in pair], (256 * MIB if bench.sim else gib(bench)), 6 if bench.sim else 25
+    assert say(filler, f"alloc {say(filler, 'info')['info'][0] - size * 3 // 2}")["code"] == 0
+    bench.ctl("policy", "set", "all", f"timeslice={'1s' if bench.sim else '4s'}", "swap=on")
+    for child in pair:
+        assert say(child, f"hold {size}")["code"] == 0
+    alone = say(pair[1], "work 3")["rounds"] / 3
+    for child in pair:
+        child.stdin.write(f"work {seconds}\n")
+        child.stdin.flush()
+    rounds = [answer(child, 120)["rounds"] for child in pair]
+    assert all(rounds), rounds
+    assert all(say(child, "right")["wrong"] == 0 for child in pair)
+    swaps = [bench.ps(pid)["residence"]["swap_ns"] / 1e9 for pid in pids]
+    assert all(swaps), swaps
+    return {"bytes": size, "rounds": rounds, "of_one_alone": round(sum(rounds) / seconds / alone, 3), "swap_s": swaps}
 
 
 @check

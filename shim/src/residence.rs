@@ -192,6 +192,10 @@ struct Plan {
     /// Its idle time is over then.
     idle_at: Option<u64>,
     paused: bool,
+    /// Turns include the memory; one takes so long.
+    turn: Option<u64>,
+    /// It waits for memory itself.
+    waits: bool,
 }
 
 impl Plan {
@@ -209,6 +213,15 @@ impl Plan {
             asked: residence.asked.load(Relaxed),
             idle_at: share.evict_after.map(|after| used_ns.saturating_add(after)),
             paused: share.paused,
+            turn: guest
+                .devices
+                .iter()
+                .filter_map(|device| device.ledger.memory_turn())
+                .max(),
+            waits: guest
+                .devices
+                .iter()
+                .any(|device| device.ledger.is_in_line()),
         }
     }
 
@@ -220,7 +233,7 @@ impl Plan {
         if self.operators {
             Some(Cause::Operator)
         } else if self.asked {
-            Some(Cause::Asked)
+            Some(self.turn.map_or(Cause::Asked, |_| Cause::Turn))
         } else {
             self.idle_at.filter(|at| now >= *at).map(|_| Cause::Idle)
         }
@@ -232,10 +245,23 @@ impl Plan {
         let in_use = now < residence.used_ns.load(Relaxed).saturating_add(IDLE_NS);
         match cause {
             None | Some(Cause::Operator) => Ok(()),
+            // It makes no use of its turn.
+            Some(Cause::Turn) if self.waits => Ok(()),
             Some(_) if now < residence.stays_until() => Err((Why::TooSoon, 0)),
             Some(Cause::Asked) if in_use && !self.paused => Err((Why::Wanted, 0)),
+            Some(Cause::Turn) if in_use && !self.paused && now < self.turn_ends(residence) => {
+                Err((Why::TooSoon, 0))
+            }
             Some(_) => Ok(()),
         }
+    }
+}
+
+impl Plan {
+    /// When its turn is over.
+    fn turn_ends(&self, residence: &state::Residence) -> u64 {
+        let began = residence.back_ns.load(Relaxed);
+        self.turn.map_or(0, |turn| began.saturating_add(turn))
     }
 }
 

@@ -283,6 +283,11 @@ impl Seat {
             .unwrap_or(false)
     }
 
+    /// How long a process may keep its memory on a device that others find full; `None` where turns do not include it.
+    pub(crate) fn memory_turn(&self, entry: Entry) -> Option<u64> {
+        self.policy(entry).0.memory_turn()
+    }
+
     /// This process's share.
     pub(crate) fn share(&self) -> Share {
         let (known, now) = (self.known(), clock::now());

@@ -228,9 +228,21 @@ impl<'r> Ledger<'r> {
         Ok(())
     }
 
-    /// Whether the operator has overcommitted the device: whoever finds it full may have idle processes evicted.
+    /// Whether whoever finds the device full may have others evicted: the operator has overcommitted it, or turns include
+    /// the memory.
     pub fn overcommits(&self) -> bool {
-        self.seat.overcommits(self.entry)
+        self.seat.overcommits(self.entry) || self.memory_turn().is_some()
+    }
+
+    /// How long a process may keep its memory on the device while others find it full, at work or not; `None` where turns do not
+    /// include the memory.
+    pub fn memory_turn(&self) -> Option<u64> {
+        self.seat.memory_turn(self.entry)
+    }
+
+    /// Whether a thread of this process waits in the device's line.
+    pub fn is_in_line(&self) -> bool {
+        self.words.line_bytes.load(Ordering::Relaxed) != 0
     }
 
     /// Whether a process that died has an account on the device: what it held can be [given back](crate::reap()).
@@ -362,6 +374,11 @@ impl<'r> Place<'r> {
     /// Since when it is there.
     pub fn began_ns(&self) -> u64 {
         self.began_ns
+    }
+
+    /// What it waits for.
+    pub fn want(&self) -> Want {
+        self.want
     }
 
     /// What refused last.

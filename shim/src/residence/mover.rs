@@ -312,7 +312,7 @@ impl Mover {
     /// How long it may still take.
     fn left(&self) -> u64 {
         let patience = match self.cause {
-            Cause::Operator => PATIENCE,
+            Cause::Operator | Cause::Turn => PATIENCE,
             Cause::Idle | Cause::Asked => BRIEFLY,
         };
         let until = self.began_ns.saturating_add(patience);
@@ -325,6 +325,7 @@ impl Mover {
         self.guest.is_leaving()
             || match self.cause {
                 Cause::Operator => !share.evict,
+                Cause::Turn => false,
                 Cause::Idle | Cause::Asked => self.guest.residence.is_wanted() && !share.evict,
             }
     }

@@ -23,8 +23,10 @@ const STAYS: u64 = 10;
 pub enum Cause {
     /// It was idle for long enough.
     Idle,
-    /// Another process needs the room.
+    /// Another process needs the room, and this one does not use it.
     Asked,
+    /// Another process needs the room, and this one has had its turn.
+    Turn,
     /// The operator wants it, until the process is resumed.
     Operator,
 }
@@ -113,6 +115,7 @@ impl Residence {
         match self.cause.load(Relaxed) {
             0 => Cause::Idle,
             1 => Cause::Asked,
+            2 => Cause::Turn,
             _ => Cause::Operator,
         }
     }
@@ -181,6 +184,12 @@ impl Residence {
     /// What the mover sleeps on.
     pub fn bell(&self) -> &AtomicU32 {
         &self.bell
+    }
+
+    /// Its turn begins, where turns include the memory and it has not come back from the host yet.
+    pub fn begin_turn(&self, now_ns: u64) -> bool {
+        let first = self.back_ns.compare_exchange(0, now_ns, Relaxed, Relaxed);
+        first.is_ok()
     }
 
     /// Until when a process that came back is left alone.

@@ -98,10 +98,21 @@ impl Inside {
 
     /// Runs `wait` outside: nothing in there may ask the driver.
     pub fn outside<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.0.outside(wait)
+    }
+}
+
+impl Thread {
+    /// Runs `wait` outside, if this thread is inside a call that submits nothing: nothing in there may ask the driver.
+    pub fn outside<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let before = self.inside.load(Relaxed);
+        if before != ELSEWHERE {
+            return wait();
+        }
         // ORDER: pairs with the Acquire in `is_inside_anything`; what was asked until now was answered.
-        self.0.inside.store(OUTSIDE, Release);
+        self.inside.store(OUTSIDE, Release);
         let waited = wait();
-        self.0.inside.store(ELSEWHERE, Relaxed);
+        self.inside.store(ELSEWHERE, Relaxed);
         waited
     }
 }

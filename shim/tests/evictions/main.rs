@@ -9,6 +9,7 @@ mod refusals;
 mod room;
 mod swap;
 mod there_and_back;
+mod turns;
 
 use gpushare_testbed::{Testbed, eventually};
 use shm_layout::{Change, EvictAfter, Operator, Phase, Residence, Set, Why, clock};

@@ -11,7 +11,7 @@ use crate::refusals::world;
 
 const CARD: &str = "[[device]]\nmemory = \"1GiB\"";
 
-fn edit(bed: &Testbed, change: &Change) {
+pub fn edit(bed: &Testbed, change: &Change) {
     let operator = Operator::open(bed.dir()).expect("made at need");
     operator
         .edit(None, change, clock::now())

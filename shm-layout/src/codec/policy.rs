@@ -6,6 +6,8 @@ use crate::{
 };
 
 const US: u64 = 1_000;
+/// Beside the overlap, which has half a word.
+const SWAP: u64 = 1 << 32;
 
 pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
     let Some(policy) = policy else {
@@ -26,7 +28,7 @@ pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
         policy.idle_ns.unwrap_or(0),
         policy.max_hold_ns,
         policy.grace_ns,
-        (policy.overlap_ns / US) & u64::from(u32::MAX),
+        (policy.overlap_ns / US) & u64::from(u32::MAX) | if policy.swap { SWAP } else { 0 },
     ]
 }
 
@@ -51,6 +53,7 @@ pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
         grace_ns: words[4],
         sync_skips: (words[0] >> 32) as u32,
         overlap_ns: (words[5] & u64::from(u32::MAX)) * US,
+        swap: words[5] & SWAP != 0,
     };
     policy.check().is_ok().then_some(policy)
 }

@@ -1,9 +1,13 @@
-//! Room on a device that is promised more than once: who waits for memory asks those who do not use theirs to give it up.
+//! Room on a device that is promised more than once: who waits for memory asks those who do not use theirs to give it up, and
+//! where turns include the memory (`swap=on`), those who have had theirs.
 //!
 //! An idle or paused process of no higher priority, the longest idle first, and only if what can be had is enough. It is
 //! asked ([`ask_to_evict`](crate::ask_to_evict)) and decides itself whether it may be evicted; one that does not go within
 //! [`ANSWER_NS`] has refused, and is left alone. One that came back is left alone for ten times as long as its last way out
 //! and back took: so memory moves for an eleventh of the time at most, however many want it.
+//!
+//! Under `swap=on` one at work is asked as well once it has been there for a slice, and one that waits for memory behind the
+//! one who asks, at once: else each of two that grow would wait for the other.
 
 use super::{Place, WantKind};
 use crate::{
@@ -44,6 +48,19 @@ struct Candidate {
     bytes: u64,
 }
 
+/// What there is on a device beside the process that asks.
+#[derive(Default)]
+struct Others {
+    /// Who might go.
+    candidates: Vec<Candidate>,
+    /// Bytes on their way out.
+    coming: u64,
+    /// Bytes of those who have a turn now, and go when it is over.
+    in_turn: u64,
+    /// Somebody came back too short a time ago.
+    too_soon: bool,
+}
+
 impl Place<'_> {
     /// Asks idle processes for the room that is missing, where the operator has overcommitted the device. To be called at
     /// each look, until there is room.
@@ -52,18 +69,25 @@ impl Place<'_> {
         if !full || !self.ledger.overcommits() {
             return Room::Off;
         }
-        let (candidates, coming, too_soon) = self.candidates(now_ns);
+        let Others {
+            candidates,
+            coming,
+            in_turn,
+            too_soon,
+        } = self.others_to_ask(now_ns);
         let missing = self.missing().max(1);
         if coming >= missing {
             return Room::Coming;
         }
+        let in_all = candidates.iter().map(|one| one.bytes);
+        let in_all = in_all.fold(coming.saturating_add(in_turn), u64::saturating_add);
         let chosen = choose(candidates, missing - coming);
         if chosen.is_empty() {
             if too_soon {
                 let word = &self.ledger.device.crowded_ns;
                 word.store(now_ns, Ordering::Relaxed);
             }
-            return match (coming > 0, too_soon) {
+            return match (coming > 0 || in_turn > 0 && in_all >= missing, too_soon) {
                 (true, _) => Room::Coming,
                 (false, true) => Room::TooSoon,
                 (false, false) => Room::Nobody,
@@ -93,13 +117,13 @@ impl Place<'_> {
         wanted.saturating_sub(card.saturating_sub(margin).min(limit))
     }
 
-    /// Who might go, how much is on its way out, and whether somebody came back too short a time ago.
-    fn candidates(&self, now_ns: u64) -> (Vec<Candidate>, u64, bool) {
+    fn others_to_ask(&self, now_ns: u64) -> Others {
         let seat = self.ledger.seat;
+        let turn = self.ledger.memory_turn();
         let device = usize::from(self.ledger.entry.device());
         let mine = seat.share().priority;
         let asked = self.asked.borrow();
-        let (mut candidates, mut coming, mut too_soon) = (Vec::new(), 0_u64, false);
+        let mut others = Others::default();
         for (index, slot) in seat.segments().state().slots.iter().enumerate() {
             let Some(epoch) = claim::live(&slot.claim) else {
                 continue;
@@ -111,23 +135,38 @@ impl Place<'_> {
             let Some(entry) = lock::entry_on(slot, device).filter(|_| id != seat.slot()) else {
                 continue;
             };
-            let bytes = entry.used.load(Ordering::Relaxed);
-            if bytes == 0 || liveness::mark_of(&slot.keeper) == Mark::Dead {
+            if liveness::mark_of(&slot.keeper) == Mark::Dead {
                 continue;
             }
             let residence = residence::view(slot);
+            let bytes = match residence.phase {
+                Phase::Restoring => entry.evicted.load(Ordering::Relaxed),
+                _ => entry.used.load(Ordering::Relaxed),
+            };
+            if bytes == 0 {
+                continue;
+            }
             match residence.phase {
                 Phase::Evicting => {
-                    coming = coming.saturating_add(bytes);
+                    others.coming = others.coming.saturating_add(bytes);
                     continue;
                 }
                 Phase::Resident => {}
+                Phase::Restoring if turn.is_some() => {
+                    others.in_turn = others.in_turn.saturating_add(bytes);
+                    continue;
+                }
                 _ => continue,
             }
             let since_asked = asked.iter().find(|(other, _)| *other == id);
             match since_asked.map(|(_, at)| now_ns.saturating_sub(*at)) {
                 Some(0..ANSWER_NS) => {
-                    coming = coming.saturating_add(bytes);
+                    others.coming = others.coming.saturating_add(bytes);
+                    continue;
+                }
+                // On a busy machine it takes its time; one that refuses says why.
+                Some(ANSWER_NS..REST_NS) if turn.is_some() && residence.why.is_none() => {
+                    others.coming = others.coming.saturating_add(bytes);
                     continue;
                 }
                 Some(ANSWER_NS..REST_NS) => continue,
@@ -135,18 +174,46 @@ impl Place<'_> {
             }
             let share = seat.shares().share_of(seat.segments(), id, slot, now_ns);
             let idle_ns = now_ns.saturating_sub(residence.used_ns);
+            let is_idle = share.paused || idle_ns >= IDLE_NS;
             let waits = entry.line_bytes.load(Ordering::Relaxed) != 0;
-            if share.priority > mine || waits || !share.paused && idle_ns < IDLE_NS {
+            let ticket = entry.line_ticket.load(Ordering::Relaxed);
+            let is_behind = waits && ticket > self.standing.get().ticket;
+            let may_go = match turn {
+                Some(_) => !waits || is_behind,
+                None => !waits && is_idle,
+            };
+            if share.priority > mine {
+                continue;
+            }
+            if !may_go {
+                if turn.is_some() {
+                    // It has its turn when it has what it waits for.
+                    others.in_turn = others.in_turn.saturating_add(bytes);
+                }
                 continue;
             }
             let stays = residence.swap_ns.saturating_mul(STAYS);
+            let stays = match turn {
+                _ if is_behind => 0,
+                Some(turn) if !is_idle => stays.max(turn),
+                _ => stays,
+            };
             if now_ns < residence.since_ns.saturating_add(stays) {
-                too_soon = true;
+                if turn.is_some() {
+                    others.in_turn = others.in_turn.saturating_add(bytes);
+                } else {
+                    others.too_soon = true;
+                }
                 continue;
             }
-            candidates.push(Candidate { id, idle_ns, bytes });
+            // Of those at work, who has been there longest.
+            let idle_ns = match is_idle {
+                true => idle_ns,
+                false => now_ns.saturating_sub(residence.since_ns).min(IDLE_NS),
+            };
+            others.candidates.push(Candidate { id, idle_ns, bytes });
         }
-        (candidates, coming, too_soon)
+        others
     }
 }
 

@@ -111,16 +111,14 @@ pub fn register(
     })
 }
 
-/// The session of this process. Where there is none to be known it is one by itself: a session that began outside our PID
-/// namespace has no number in it, and several may have begun there.
+/// The session of this process. One that began outside our PID namespace is 0 to it: who started them there started all of
+/// them, as a rule. Where there is none to be known it is one by itself.
 #[expect(unsafe_code, reason = "rustix takes this number to be no zero")]
 fn session() -> u64 {
     // SAFETY: takes and leaves nothing.
     let session = unsafe { libc::getsid(0) };
     u32::try_from(session)
-        .ok()
-        .filter(|session| *session != 0)
-        .unwrap_or_else(std::process::id)
+        .unwrap_or_else(|_| std::process::id())
         .into()
 }
 

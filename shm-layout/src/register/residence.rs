@@ -62,6 +62,12 @@ impl Registration {
         self.seat.words().host_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Says that its turn on its devices begins, where turns include the memory.
+    pub fn say_turn(&self, now_ns: u64) {
+        let since = &self.seat.words().residence_since;
+        since.store(now_ns, Ordering::Relaxed);
+    }
+
     /// Says when the application last called the driver.
     pub fn say_used(&self, at_ns: u64) {
         self.seat.words().used_ns.store(at_ns, Ordering::Relaxed);

@@ -12,7 +12,7 @@ const S: u64 = 1_000 * MS;
 
 /// What a policy text may say beside its kind. Every range stands here and nowhere else: [`LockPolicy::check`], the
 /// tools' help and the reading of other tools' variables are made from this table.
-pub const POLICY_FIELDS: [PolicyField; 8] = [
+pub const POLICY_FIELDS: [PolicyField; 9] = [
     PolicyField::OVERLAP,
     PolicyField::LAUNCHES,
     PolicyField::TIMESLICE,
@@ -24,6 +24,7 @@ pub const POLICY_FIELDS: [PolicyField; 8] = [
         span: false,
         value: |_| None,
     },
+    PolicyField::SWAP,
     PolicyField {
         name: "idle",
         about: "release when nothing was submitted for this time, or auto",
@@ -86,6 +87,15 @@ impl PolicyField {
         span: true,
         value: |policy| Some(policy.overlap_ns),
     };
+    /// `swap=on`.
+    const SWAP: Self = Self {
+        name: "swap",
+        about: "on or off; beside timeslice: a turn includes the memory, so a process that had its turn is evicted for one that finds the device full",
+        least: 0,
+        most: 0,
+        span: false,
+        value: |_| None,
+    };
     /// `launches=N`.
     pub const LAUNCHES: Self = Self {
         name: "launches",
@@ -119,6 +129,11 @@ impl PolicyField {
         span: false,
         value: |policy| Some(u64::from(policy.sync_skips)),
     };
+
+    /// Whether its values are words.
+    pub const fn is_of_words(&self) -> bool {
+        self.most == 0
+    }
 
     fn read(&self, text: &str) -> Result<u64, TextError> {
         let limit = |value| i64::try_from(value).unwrap_or(i64::MAX);
@@ -179,6 +194,17 @@ impl LockPolicy {
         if matches!(self.kind, PolicyKind::Timeslice(ns) if ns > self.max_hold_ns) {
             return Err(("max-hold", "must not be shorter than the timeslice".into()));
         }
+        if self.swap
+            && self
+                .memory_turn()
+                .is_none_or(|slice| slice < LEAST_MEMORY_TURN)
+        {
+            let least = format_duration(LEAST_MEMORY_TURN);
+            return Err((
+                "swap",
+                format!("needs timeslice={least} or more: memory moves at each turn"),
+            ));
+        }
         if self.grace_ns > self.max_hold_ns {
             return Err(("grace", "must not be longer than max-hold".into()));
         }
@@ -231,7 +257,12 @@ pub struct PolicyEdit {
     pub sync_skips: Option<u32>,
     /// Under `timeslice`: what may still run when the next process begins.
     pub overlap_ns: Option<u64>,
+    /// Under `timeslice`: whether a turn includes the memory.
+    pub swap: Option<bool>,
 }
+
+/// The shortest turn that includes the memory.
+const LEAST_MEMORY_TURN: u64 = S;
 
 /// `overlap` without a number, until the order is known.
 const USUAL_OVERLAP: PolicyKind = PolicyKind::Overlap(0);
@@ -254,6 +285,10 @@ impl PolicyEdit {
             grace_ns: self.grace_ns.unwrap_or(base.grace_ns),
             sync_skips: self.sync_skips.unwrap_or(base.sync_skips),
             overlap_ns: self.overlap_ns.unwrap_or(base.overlap_ns),
+            // A shorter slice, or none, ends what nothing here asks for.
+            swap: self
+                .swap
+                .unwrap_or(base.swap && !matches!(self.kind, Some(kind) if !is_memory_turn(kind))),
         };
         let slice = match policy.kind {
             PolicyKind::Timeslice(slice) => slice,
@@ -352,6 +387,19 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
         })?;
         return once(&mut edit.order, order, "order= is given twice");
     }
+    if name == "swap" {
+        let on = match value {
+            "on" => true,
+            "off" => false,
+            _ => {
+                return Err(TextError::UnknownWord {
+                    text: word.to_owned(),
+                    known: "swap=on, swap=off".into(),
+                });
+            }
+        };
+        return once(&mut edit.swap, on, "swap= is given twice");
+    }
     let Some(field) = POLICY_FIELDS.iter().find(|field| field.name == name) else {
         return Err(unknown(word));
     };
@@ -372,6 +420,11 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
         "grace" => once(&mut edit.grace_ns, value, "grace= is given twice"),
         _ => once(&mut edit.sync_skips, count, "sync-skips= is given twice"),
     }
+}
+
+/// Whether a turn is long enough to include the memory.
+const fn is_memory_turn(kind: PolicyKind) -> bool {
+    matches!(kind, PolicyKind::Timeslice(slice) if slice >= LEAST_MEMORY_TURN)
 }
 
 fn once<T>(place: &mut Option<T>, value: T, why: &str) -> Result<(), TextError> {
@@ -403,7 +456,11 @@ pub fn format_idle(idle_ns: Option<u64>) -> String {
 /// The whole policy as one would write it, every field named.
 pub fn format_policy(policy: &LockPolicy) -> String {
     let overlap = match policy.kind {
-        PolicyKind::Timeslice(_) => format!(" overlap={}", format_duration(policy.overlap_ns)),
+        PolicyKind::Timeslice(_) => format!(
+            " overlap={}{}",
+            format_duration(policy.overlap_ns),
+            if policy.swap { " swap=on" } else { "" }
+        ),
         _ => String::new(),
     };
     format!(

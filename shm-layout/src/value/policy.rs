@@ -125,6 +125,9 @@ pub struct LockPolicy {
     /// Under `timeslice`: the next process begins when what is left of the last one's work takes no longer than this, at most a
     /// quarter of a slice. 0: when all of it is done.
     pub overlap_ns: u64,
+    /// Under `timeslice`: a turn includes the memory. Who finds the device full has a process evicted that has had its slice.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
+    pub swap: bool,
 }
 
 impl Default for LockPolicy {
@@ -137,6 +140,7 @@ impl Default for LockPolicy {
             grace_ns: 200_000_000,
             sync_skips: 0,
             overlap_ns: 200_000,
+            swap: false,
         }
     }
 }
@@ -156,4 +160,12 @@ impl LockPolicy {
     /// A count says nothing of time, and who stops itself in the midst of one keeps all others waiting: this long at most. With the
     /// default `grace` and all that other tenants can write, no process waits for a second then.
     const COUNTED_NS: u64 = 100_000_000;
+
+    /// How long a process may keep its memory on a device that others find full; `None` where turns do not include it.
+    pub const fn memory_turn(&self) -> Option<u64> {
+        match self.kind {
+            PolicyKind::Timeslice(slice) if self.swap => Some(slice),
+            _ => None,
+        }
+    }
 }

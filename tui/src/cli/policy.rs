@@ -31,7 +31,8 @@ pub struct SetArgs {
     gpu: String,
     /// off, overlap[=AHEAD], always, launches=N or timeslice=T, and the keys below; inherit unsets the policy. evict-after=TIME
     /// beside it, or alone, evicts processes that have been idle for that long; never and inherit are values too. overcommit=on
-    /// lets whoever finds the device full have idle or paused processes of no higher priority evicted, the longest idle first
+    /// lets whoever finds the device full have idle or paused processes of no higher priority evicted, the longest idle first;
+    /// timeslice=T swap=on those at work as well, when they have had their turn
     #[arg(required = true, value_name = "POLICY")]
     words: Vec<String>,
     /// Go back to the present policy and settings after this time
@@ -47,7 +48,7 @@ fn policy_help() -> String {
     help.push_str("always              yield after every launch\n");
     for field in units::POLICY_FIELDS {
         let (least, most) = field.range();
-        let range = if field.name == "order" {
+        let range = if field.is_of_words() {
             String::new()
         } else {
             format!(", {least}..{most}")
@@ -141,6 +142,7 @@ object! {
         grace_ns: u64 = device.policy.0.grace_ns, "How long a drain may take before it is forced.";
         sync_skips: u32 = device.policy.0.sync_skips, "Synchronisations that are skipped before one releases.";
         overlap_ns: Option<u64> = overlap_ns(device), "What may still run of a turn when the next begins; null without time slices.";
+        swap: bool = device.policy.0.swap, "Whether a turn includes the memory: who finds the device full has a process evicted that had its turn.";
         evict_after_ns: Option<u64> = device.evict_after, "The idle time after which processes that have no setting of their own are evicted; null for never.";
         overcommit: bool = device.overcommit, "Whether whoever finds the device full may have idle processes evicted.";
         source: &'a str = device.policy.1.word(), "Who set the policy: default, launch, group, operator, invalid, or another tool's variable.";
@@ -197,7 +199,12 @@ fn show(args: &ShowArgs, out: &mut dyn Write) -> Done {
             line.sync_skips.to_string(),
             line.evict_after_ns
                 .map_or_else(|| "-".into(), units::format_duration),
-            if line.overcommit { "on" } else { "off" }.to_owned(),
+            match (line.swap, line.overcommit) {
+                (true, _) => "by turns",
+                (false, true) => "on",
+                (false, false) => "off",
+            }
+            .to_owned(),
             line.source.to_owned(),
             line.reverts_in_ns
                 .map_or_else(|| "-".into(), units::short_time),

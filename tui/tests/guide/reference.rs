@@ -73,7 +73,7 @@ fn reference() -> String {
         .map(|field| {
             let (least, most) = field.range();
             let range = match field.name {
-                "order" => String::new(),
+                _ if field.is_of_words() => String::new(),
                 _ => format!("{least}..{most}"),
             };
             (range, field.name, field.about)

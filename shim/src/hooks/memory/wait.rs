@@ -12,8 +12,9 @@
 //! | for more than there could ever be | nobody could make room |
 //! | in a library that empties its own cache first | it is refused once, frees, and waits at its next try: see [`caches`] |
 //!
-//! Where the operator has overcommitted the device (`policy set GPU overcommit=on`), whoever finds it full asks idle processes
-//! to make room ([`Place::make_room`]), and waits for that even if it waits for nothing else.
+//! Where the operator has overcommitted the device (`policy set GPU overcommit=on`, or `timeslice=T swap=on`), whoever finds it
+//! full asks others to make room ([`Place::make_room`]), and waits for that even if it waits for nothing else. Meanwhile it may
+//! be evicted itself: then it leaves the line, waits at the door, and lines up again when its own memory is back.
 //!
 //! The process holds no turn while it waits: who it waits for may wait for that. The driver is asked again when the
 //! accounts say that it may have room by now, and once a second.
@@ -26,8 +27,8 @@ use shm_layout::{
 
 use crate::ask::{memory as ask, stream};
 use crate::driver::Symbol;
-use crate::place;
 use crate::sys::no_cancel::Uncancelled;
+use crate::{door, place, residence};
 
 use super::account::Account;
 use super::caches;
@@ -120,9 +121,10 @@ pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, 
 }
 
 /// Waits until the bytes are charged, or it is refused for good.
-fn in_line(account: Account, place: Box<Place<'static>>) -> Result<Room, Denial> {
+fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Denial> {
     let _uncancelled = Uncancelled::enter();
-    let guest = account.guest();
+    let (guest, ledger) = (account.guest(), account.ledger());
+    let began = place.began_ns();
     for device in &guest.devices {
         if device.turn.is_held() {
             device.turn.give_way(guest, device, Reason::Explicit);
@@ -138,11 +140,14 @@ fn in_line(account: Account, place: Box<Place<'static>>) -> Result<Room, Denial>
             OnFull::Fail => Some(0),
             on_full => {
                 place.make_room(now);
-                on_full.until(place.began_ns())
+                on_full.until(began)
             }
         });
         match place.look(now) {
             Look::Granted(bytes) => {
+                if ledger.memory_turn().is_some() && guest.residence.begin_turn(now) {
+                    guest.registration.say_turn(now);
+                }
                 let place = Some(place);
                 return Ok(Room { bytes, place });
             }
@@ -152,10 +157,18 @@ fn in_line(account: Account, place: Box<Place<'static>>) -> Result<Room, Denial>
             }
             Look::Wait => {
                 // Keepers do it once a second.
-                if account.ledger().has_dead_members() {
+                if ledger.has_dead_members() {
                     reap(guest.registration.segments(), now);
                 }
-                place.sleep(now);
+                account.thread().outside(|| place.sleep(now));
+                while !door::is_open() {
+                    let (want, denial) = (place.want(), place.denial());
+                    drop(place);
+                    if account.thread().outside(residence::wait).is_err() {
+                        return Err(denial);
+                    }
+                    place = Box::new(ledger.line_up(want, denial, clock::now()));
+                }
             }
         }
     }

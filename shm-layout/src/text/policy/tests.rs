@@ -18,6 +18,25 @@ fn a_policy_changes_only_what_it_says() {
 }
 
 #[test]
+fn a_turn_includes_the_memory_only_if_it_is_long_enough_to_move_it() {
+    let policy = read("timeslice=30s swap=on").expect("well formed");
+    assert_eq!(policy.memory_turn(), Some(30 * S));
+    assert_eq!(policy.to_string().parse(), Ok(policy));
+    let then = |text: &str| parse_policy(&[text])?.apply(policy);
+    assert_eq!(then("order=fifo").map(|policy| policy.swap), Ok(true));
+    assert_eq!(then("timeslice=10s").map(|policy| policy.swap), Ok(true));
+    assert_eq!(then("swap=off").map(|policy| policy.swap), Ok(false));
+    assert_eq!(then("timeslice=5ms").map(|policy| policy.swap), Ok(false));
+    assert_eq!(then("overlap").map(|policy| policy.swap), Ok(false));
+    for text in ["swap=on", "overlap swap=on", "timeslice=5ms swap=on"] {
+        let why = read(text).unwrap_err().to_string();
+        assert!(why.contains("swap needs timeslice=1s or more"), "{why}");
+    }
+    let why = read("timeslice=2s swap=yes").unwrap_err().to_string();
+    assert!(why.contains("swap=on, swap=off"), "{why}");
+}
+
+#[test]
 fn numbers_out_of_range_name_their_range() {
     assert_eq!(
         read("timeslice=50us").unwrap_err().to_string(),
@@ -39,7 +58,7 @@ fn numbers_out_of_range_name_their_range() {
 #[test]
 fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
     for field in &POLICY_FIELDS {
-        if field.name == "order" {
+        if field.is_of_words() {
             continue;
         }
         let (least, most) = field.range();

@@ -138,6 +138,8 @@ pub(super) fn difference(old: &LockPolicy, new: &LockPolicy) -> Vec<String> {
     if let (PolicyKind::Timeslice(_), PolicyKind::Timeslice(_)) = (old.kind, new.kind) {
         compare("overlap", span(old.overlap_ns), span(new.overlap_ns));
     }
+    let on = |swap| if swap { "on" } else { "off" }.to_owned();
+    compare("swap", on(old.swap), on(new.swap));
     compare("idle", format_idle(old.idle_ns), format_idle(new.idle_ns));
     compare("max-hold", span(old.max_hold_ns), span(new.max_hold_ns));
     compare("grace", span(old.grace_ns), span(new.grace_ns));

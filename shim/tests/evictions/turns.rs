@@ -1,0 +1,177 @@
+//! Turns that include the memory (`timeslice=T swap=on`): programs that together hold more than the card has take turns on it.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use gpushare_testbed::{Testbed, eventually};
+use shm_layout::{Change, EventReader, Phase, ProcessView, Segments, What};
+
+use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
+use crate::overcommit::{edit, pause};
+use crate::refusals::world;
+
+const CARD: &str = "[[device]]\nmemory = \"64MiB\"";
+const SLICE_NS: u64 = 1_000_000_000;
+
+fn take_turns(bed: &Testbed, policy: &str) {
+    let policy = Some(policy.parse().expect("a policy"));
+    let (device, until) = (None, None);
+    edit(
+        bed,
+        &Change::Policy {
+            device,
+            policy,
+            until,
+        },
+    );
+}
+
+/// One that holds so many MiB, full of a number.
+fn holder<'b>(bed: &'b Testbed, mib: u64, number: u64) -> Client<'b> {
+    let mut client = Client::start(bed, &[("GPUSHARE_SWAPPABLE", "1")]);
+    client.ok(&format!("alloc a {}", mib * MIB));
+    client.ok(&format!("write a {number} {}", mib * MIB / 4));
+    client
+}
+
+fn has_all(client: &mut Client<'_>, mib: u64, number: u64) {
+    let words = mib * MIB / 4;
+    assert_eq!(client.ok(&format!("count a {number} {words}")), [words]);
+}
+
+#[test]
+fn two_at_work_that_do_not_fit_together_have_the_card_in_turns_with_all_their_memory() {
+    let (_file, bed) = world(CARD);
+    take_turns(&bed, "timeslice=1s swap=on");
+    let over = AtomicBool::new(false);
+    let works = |number: u64| {
+        let mut client = holder(&bed, 40, number);
+        let mut rounds = 0_u64;
+        while !over.load(Relaxed) {
+            client.ok(&format!("write a {number} 1000"));
+            client.ok("synchronize");
+            rounds += 1;
+        }
+        has_all(&mut client, 40, number);
+        rounds
+    };
+    let (one, two, turns) = thread::scope(|scope| {
+        let one = scope.spawn(|| works(1));
+        let two = scope.spawn(|| works(2));
+        eventually("both hold all of it", PATIENCE, || {
+            let processes = look(&bed).processes;
+            let held = |process: &ProcessView| {
+                let device = process.devices.first();
+                device.map_or(0, |device| device.used + device.evicted) == 40 * MIB
+            };
+            processes.len() == 2 && processes.iter().all(held)
+        });
+        let mut seen = [(0, Phase::Resident), (0, Phase::Resident)];
+        let mut turns = Vec::new();
+        eventually("each left three times", 2 * PATIENCE, || {
+            for (process, (since, phase)) in look(&bed).processes.iter().zip(&mut seen) {
+                let now = process.residence;
+                if now.phase == Phase::Evicting && *phase == Phase::Resident && *since != 0 {
+                    turns.push((process.identity.pid, now.since_ns - *since));
+                }
+                (*since, *phase) = (now.since_ns, now.phase);
+            }
+            let is_enough = |process: &ProcessView| {
+                let own = turns.iter().filter(|turn| turn.0 == process.identity.pid);
+                own.count() >= 3
+            };
+            look(&bed).processes.iter().all(is_enough)
+        });
+        over.store(true, Relaxed);
+        (one.join().expect("well"), two.join().expect("well"), turns)
+    });
+    assert!(one > 100 && two > 100, "{one} and {two} rounds");
+    for (_, turn) in turns {
+        assert!(turn >= SLICE_NS, "it had {turn} ns of its slice");
+    }
+}
+
+#[test]
+fn one_that_finds_the_card_full_waits_for_the_end_of_a_turn_and_is_not_refused() {
+    let (_file, bed) = world(CARD);
+    take_turns(&bed, "timeslice=2s swap=on");
+    let mut one = holder(&bed, 40, 1);
+    let mut two = holder(&bed, 40, 2);
+    // Its own turn began when it found room.
+    one.begin("read a 1000");
+    let began = two.residence().since_ns;
+    assert_ne!(began, 0);
+    let answer = loop {
+        two.ok("write a 2 1000");
+        if let Some(answer) = one.watched.line_within(Duration::ZERO) {
+            break answer;
+        }
+    };
+    assert_eq!(answer, "0 1 1");
+    let left = first_left(&bed, &two);
+    assert!(left - began >= 2 * SLICE_NS, "it had {} ns", left - began);
+    has_all(&mut one, 40, 1);
+    // More than the card has is refused as ever, and at once.
+    assert_eq!(one.code(&format!("alloc b {}", 128 * MIB)), OUT_OF_MEMORY);
+    one.ok("free a");
+    has_all(&mut two, 40, 2);
+}
+
+#[test]
+fn of_two_that_grow_at_the_same_time_none_waits_for_the_other_for_ever() {
+    let (_file, bed) = world(CARD);
+    take_turns(&bed, "timeslice=1s swap=on");
+    let (mut one, mut two) = (holder(&bed, 25, 1), holder(&bed, 25, 2));
+    let more = format!("alloc b {}", 30 * MIB);
+    for _ in 0..3 {
+        one.begin(&more);
+        two.begin(&more);
+        let ends = (one.end(), two.end());
+        assert_eq!(ends, (0, 0), "{:?} {:?}", one.residence(), two.residence());
+        has_all(&mut one, 25, 1);
+        has_all(&mut two, 25, 2);
+        one.ok("free b");
+        two.ok("free b");
+    }
+}
+
+#[test]
+fn without_it_one_at_work_keeps_its_memory_and_a_higher_one_keeps_it_under_it() {
+    let (_file, bed) = world(CARD);
+    take_turns(&bed, "timeslice=1s");
+    let one = holder(&bed, 40, 1);
+    let mut two = Client::start(&bed, &[("GPUSHARE_SWAPPABLE", "1")]);
+    two.denied(&format!("alloc a {}", 40 * MIB));
+    take_turns(&bed, "timeslice=1s swap=on");
+    let mut urgent = Client::start(
+        &bed,
+        &[("GPUSHARE_SWAPPABLE", "1"), ("GPUSHARE_PRIORITY", "5")],
+    );
+    urgent.ok(&format!("alloc a {}", 40 * MIB));
+    one.reaches(Phase::Evicted);
+    two.denied(&format!("alloc a {}", 40 * MIB));
+    // Nor if it does not use it.
+    pause(&bed, &urgent, true);
+    two.denied(&format!("alloc a {}", 40 * MIB));
+    assert_eq!(urgent.residence().phase, Phase::Resident);
+}
+
+/// When it began to leave for the first time.
+fn first_left(bed: &Testbed, client: &Client<'_>) -> u64 {
+    let segments = Segments::open_workload(bed.dir()).expect("ours");
+    let slot = client.process().slot;
+    let mut reader = EventReader::from_start(segments.state());
+    while let Some(event) = reader.next(segments.state()) {
+        let Ok(event) = event else { continue };
+        if let What::Residence {
+            phase: Phase::Evicting,
+            ..
+        } = event.what()
+            && event.slot == slot.index
+        {
+            return event.time_ns;
+        }
+    }
+    panic!("it left");
+}
