@@ -139,10 +139,7 @@ impl Place<'_> {
                 continue;
             }
             let residence = residence::view(slot);
-            let bytes = match residence.phase {
-                Phase::Restoring => entry.evicted.load(Ordering::Relaxed),
-                _ => entry.used.load(Ordering::Relaxed),
-            };
+            let bytes = entry.used.load(Ordering::Relaxed);
             if bytes == 0 {
                 continue;
             }
@@ -152,7 +149,8 @@ impl Place<'_> {
                     continue;
                 }
                 Phase::Resident => {}
-                Phase::Restoring if turn.is_some() => {
+                // What it has been promised is in its account before it is there.
+                Phase::Returning | Phase::Restoring if turn.is_some() => {
                     others.in_turn = others.in_turn.saturating_add(bytes);
                     continue;
                 }

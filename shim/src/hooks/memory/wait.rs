@@ -33,6 +33,9 @@ use crate::{door, place, residence};
 use super::account::Account;
 use super::caches;
 
+/// Where turns include the memory: so long must nobody have been there who could make room.
+const MOMENT_NS: u64 = 1_000_000_000;
+
 /// Room for an allocation: its bytes, charged, and its place in the line where it had to wait.
 #[must_use = "room that is dropped is given back"]
 pub struct Room {
@@ -125,6 +128,7 @@ fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Den
     let _uncancelled = Uncancelled::enter();
     let (guest, ledger) = (account.guest(), account.ledger());
     let began = place.began_ns();
+    let mut alone_ns = None;
     for device in &guest.devices {
         if device.turn.is_held() {
             device.turn.give_way(guest, device, Reason::Explicit);
@@ -136,7 +140,14 @@ fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Den
         place.allow_until(match guest.registration.on_full() {
             _ if guest.is_leaving() => Some(0),
             // Who does not wait, waits all the same for room that others are making for it.
-            OnFull::Fail if place.make_room(now) == Making::Coming => None,
+            OnFull::Fail if place.make_room(now) == Making::Coming => {
+                alone_ns = None;
+                None
+            }
+            // One on its way from one turn to the next is for a moment in no account.
+            OnFull::Fail if ledger.memory_turn().is_some() => {
+                Some(*alone_ns.get_or_insert(now) + MOMENT_NS)
+            }
             OnFull::Fail => Some(0),
             on_full => {
                 place.make_room(now);
