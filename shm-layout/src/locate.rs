@@ -49,5 +49,10 @@ fn choose() -> PathBuf {
     if access(system.join(SOCKET), Access::WRITE_OK).is_ok() {
         return system.to_path_buf();
     }
+    own()
+}
+
+/// The user's own directory, whether the machine has a broker or not.
+pub(crate) fn own() -> PathBuf {
     format!("/dev/shm/gpushare-{}", geteuid().as_raw()).into()
 }

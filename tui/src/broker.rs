@@ -16,6 +16,7 @@ mod cgroup;
 mod clients;
 mod edits;
 mod household;
+mod place;
 mod reaping;
 mod rights;
 mod server;

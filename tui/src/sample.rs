@@ -9,6 +9,7 @@
 
 pub mod columns;
 mod crash;
+mod damage;
 mod device;
 mod edit;
 mod event;

@@ -9,14 +9,13 @@ use rustix::{
 };
 
 use super::{
-    Buffer, CALLS, Line, RECORDS, TraceError, VERSION, create::moment, layout::MAGIC,
-    mapped::Mapped, name_of, path, size,
+    Buffer, CALLS, Line, RECORDS, TraceError, VERSION, create::moment, folder, layout::MAGIC,
+    mapped::Mapped, name_of, size,
 };
 use crate::{
     clock, codec,
     crash::crash_point,
     create::boot_id,
-    dir::Dir,
     primitive::Ordering,
     value::{SlotId, Uuid},
 };
@@ -47,8 +46,8 @@ impl Buffer {
     /// Takes over the buffer that was made for this life of a slot. Everything about the file is checked
     /// first; what it holds already stays.
     pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
-        let path = path(dir, slot);
-        let dir = Dir::open(dir).map_err(TraceError::Dir)?;
+        let dir = folder::open(dir)?;
+        let path = dir.path().join(name_of(slot));
         let foreign = |why| TraceError::Foreign {
             path: path.clone(),
             why,

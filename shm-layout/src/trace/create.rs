@@ -15,9 +15,9 @@ use std::{
 };
 
 use super::{
-    RECORDS, Reader, TraceError, VERSION,
+    RECORDS, Reader, TraceError, VERSION, folder,
     layout::{EXE_WORDS, Head, LABEL_WORDS, MAGIC},
-    name_of, path, size,
+    name_of, size,
 };
 use crate::{
     clock, codec,
@@ -44,33 +44,21 @@ pub fn create(
     if !RECORDS.contains(&records) {
         return Err(TraceError::Records { asked: records });
     }
-    let dir = Dir::open(dir).map_err(TraceError::Dir)?;
-    if dir.mode() == Mode::System {
-        // A file that a tenant writes is one that a tenant cuts short.
-        let why = "traces are not kept where a broker serves many users; to trace a program, start it with GPUSHARE_DIR \
-                   set to a directory of its own";
-        let path = path(dir.path(), slot);
-        return Err(TraceError::Foreign { path, why });
-    }
+    let brokered = Dir::open(dir).map_err(TraceError::Dir)?.mode() == Mode::System;
+    let dir = folder::open_or_make(dir)?;
     forget_earlier_lives(&dir, slot);
-    let path = path(dir.path(), slot);
-    let state = dir
-        .existing(Kind::State.name(), false)
-        .map_err(TraceError::Dir)?
-        .metadata()
-        .map_err(TraceError::io(&path, "look at the state beside"))?;
+    let path = dir.path().join(name_of(slot));
     let scratch = dir
         .scratch("trace", true)
         .map_err(TraceError::io(&path, "create"))?;
     let file = &scratch.file;
     crash_point!("trace:made");
     allocate(&path, file, records)?;
-    file.set_permissions(fs::Permissions::from_mode(state.mode() & 0o660))
-        .map_err(TraceError::io(&path, "set the mode of"))?;
-    let made = file.metadata().map_err(TraceError::io(&path, "look at"))?;
-    if (made.uid(), made.gid()) != (state.uid(), state.gid()) {
-        fchown(file, Some(state.uid()), Some(state.gid()))
-            .map_err(TraceError::io(&path, "give to the state's owner"))?;
+    match brokered {
+        true => file
+            .set_permissions(fs::Permissions::from_mode(0o600))
+            .map_err(TraceError::io(&path, "set the mode of"))?,
+        false => as_the_state(&dir, &path, file)?,
     }
     write_head(file, slot, identity, records).map_err(TraceError::io(&path, "initialise"))?;
     crash_point!("trace:initialised");
@@ -78,6 +66,23 @@ pub fn create(
         .publish(&name_of(slot), true)
         .map_err(TraceError::io(&path, "name"))?;
     Ok(path)
+}
+
+/// Gives a file the owner, group and mode of the state beside it.
+fn as_the_state(dir: &Dir, path: &Path, file: &File) -> Result<(), TraceError> {
+    let state = dir
+        .existing(Kind::State.name(), false)
+        .map_err(TraceError::Dir)?
+        .metadata()
+        .map_err(TraceError::io(path, "look at the state beside"))?;
+    file.set_permissions(fs::Permissions::from_mode(state.mode() & 0o660))
+        .map_err(TraceError::io(path, "set the mode of"))?;
+    let made = file.metadata().map_err(TraceError::io(path, "look at"))?;
+    if (made.uid(), made.gid()) != (state.uid(), state.gid()) {
+        fchown(file, Some(state.uid()), Some(state.gid()))
+            .map_err(TraceError::io(path, "give to the state's owner"))?;
+    }
+    Ok(())
 }
 
 /// Makes sure that every byte has its place on the file system.
@@ -155,12 +160,10 @@ pub(super) fn moment() -> (u64, u64) {
 
 /// The buffers in a directory, by slot and epoch.
 pub fn list(dir: &Path) -> Result<Vec<(SlotId, PathBuf)>, TraceError> {
-    let dir = Dir::open(dir).map_err(TraceError::Dir)?;
+    let dir = folder::open(dir)?;
     let slots = slots(&dir).map_err(TraceError::io(dir.path(), "list"))?;
-    Ok(slots
-        .into_iter()
-        .map(|slot| (slot, path(dir.path(), slot)))
-        .collect())
+    let path = |slot| dir.path().join(name_of(slot));
+    Ok(slots.into_iter().map(|slot| (slot, path(slot))).collect())
 }
 
 fn slots(dir: &Dir) -> io::Result<Vec<SlotId>> {
@@ -186,8 +189,8 @@ fn slot_of(name: &str) -> Option<SlotId> {
 
 /// Removes a buffer. A process that writes it continues, and its records are lost.
 pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
-    let path = path(dir, slot);
-    let dir = Dir::open(dir).map_err(TraceError::Dir)?;
+    let dir = folder::open(dir)?;
+    let path = dir.path().join(name_of(slot));
     dir.remove(&name_of(slot))
         .map_err(TraceError::io(&path, "remove"))
 }
@@ -195,7 +198,7 @@ pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
 /// Removes what processes left that have ended more than `keep` ago, and buffers without a process. Returns how many
 /// files it removed.
 pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
-    let Ok(dir) = Dir::open(segments.dir()) else {
+    let Ok(dir) = folder::open(segments.dir()) else {
         return 0;
     };
     let mut removed = 0;
@@ -204,7 +207,7 @@ pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
             continue;
         }
         let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
-        let wanted = Reader::open(&path(dir.path(), slot)).is_ok_and(|reader| {
+        let wanted = Reader::open(&dir.path().join(name_of(slot))).is_ok_and(|reader| {
             let header = reader.header();
             let last = header
                 .seen_ns

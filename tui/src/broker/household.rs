@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use shm_layout::{Identity, Vouched, procfs, text};
 
 use super::cgroup::{self, Claim};
-use super::standpoint::Place;
+use super::place::Place;
 use crate::host::pids;
 use crate::text::users::Users;
 

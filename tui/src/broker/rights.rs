@@ -1,7 +1,7 @@
 //! Who may make which edit.
 //!
 //! Root and the administrators' group may make any. Everyone may make theirs smaller: lower a quota of their own processes,
-//! pause them, and resume what they paused themselves.
+//! pause them, resume what they paused themselves, name and trace them.
 
 use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
@@ -70,12 +70,13 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
                 _ => Ok(()),
             }
         }
-        Change::Label { slot, .. } => own(broker, caller, *slot),
+        // It costs the process alone, and its buffer is in its user's directory.
+        Change::Label { slot, .. } | Change::Trace { slot, .. } => own(broker, caller, *slot),
         _ => Err(YOURS.into()),
     }
 }
 
-const YOURS: &str = "you may lower the quota of your own processes, pause, resume and name them; ask an administrator for other changes";
+const YOURS: &str = "you may lower the quota of your own processes, pause, resume, name and trace them; ask an administrator for other changes";
 
 /// That the process of a slot is this user's: in a container, of this container.
 fn own(broker: &Broker, caller: &Caller, slot: SlotId) -> Result<(), Denied> {

@@ -1,15 +1,12 @@
 //! From where a client asks. In a container without a user namespace there is a root who is no more than a tenant, and who
 //! takes any user's and any group's number: a number alone says little of who is in there.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::sync::OnceLock;
-
 use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 use shm_layout::{Identity, Vouched, procfs};
 
 use super::household;
+use super::place::Place;
 
 /// CAP_SYS_ADMIN in the kernel's sets.
 const SYS_ADMIN: u64 = 1 << 21;
@@ -70,33 +67,6 @@ pub fn in_container(account: Account, container: &str) -> Account {
         Account::RootOf(_) if container.contains('/') => Account::RootOf(String::new()),
         Account::RootOf(_) => Account::RootOf(container.to_owned()),
         user => user,
-    }
-}
-
-/// What tells a container from the machine.
-#[derive(PartialEq, Eq)]
-pub struct Place {
-    user_ns: u64,
-    pub pid_ns: u64,
-    root: (u64, u64),
-}
-
-impl Place {
-    /// The broker's own, which it does not leave.
-    pub fn ours() -> Option<&'static Place> {
-        static OURS: OnceLock<Place> = OnceLock::new();
-        OURS.get()
-            .or_else(|| Place::of("self").map(|place| OURS.get_or_init(|| place)))
-    }
-
-    fn of(process: &str) -> Option<Self> {
-        let at = |name: &str| fs::metadata(format!("/proc/{process}/{name}")).ok();
-        let root = at("root")?;
-        Some(Self {
-            user_ns: at("ns/user")?.ino(),
-            pid_ns: at("ns/pid")?.ino(),
-            root: (root.dev(), root.ino()),
-        })
     }
 }
 

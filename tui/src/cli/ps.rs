@@ -147,6 +147,9 @@ fn show(sample: &Sample, choice: &Choice, out: &mut dyn Write) -> io::Result<()>
     for line in waits(sample) {
         note(&line);
     }
+    if let Some(damage) = sample.damage().filter(|_| sample.is_brokered()) {
+        note(&format!("{damage}; {}", sample.damage_remedy()));
+    }
     if let Some(refusal) = sample.refusal() {
         note(&format!(
             "{refusal}; end some programs, or start some with another GPUSHARE_DIR"

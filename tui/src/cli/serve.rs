@@ -18,7 +18,7 @@ use crate::top::metrics::Server;
 /// Serve the shared segments to the users of this machine, as root
 ///
 /// Each process is told by the kernel's word, not by its own; settings are changed by root and by the
-/// administrators' group, and everyone may lower, pause, resume and name their own processes. Programs go on
+/// administrators' group, and everyone may lower, pause, resume, name and trace their own processes. Programs go on
 /// when it ends, and a new one finds everything as it was. It stays in the foreground;
 /// assets/systemd/gpushare.service starts it at every boot.
 #[derive(Debug, clap::Args)]

@@ -120,6 +120,7 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
             )
         })
         .collect();
+    let brokered = snapshot.processes.iter().any(|one| one.vouched.is_some());
     let forged = snapshot.processes.iter().filter(|process| process.forged);
     let forged: Vec<String> = forged
         .map(|process| process.slot.index.to_string())
@@ -142,7 +143,10 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
                 "damaged: another program has overwritten slots {}; their figures are wrong",
                 slots.join(", ")
             ),
-            "end the programs, and with files of your own remove the state file; check which users can write to it",
+            match brokered {
+                true => "the broker and the programs put them right within a second; if they come back, gpushare ps names the users whose programs run",
+                false => "end the programs and remove the state file; check which users can write to it",
+            },
         ));
     }
     let dead = snapshot
@@ -210,9 +214,15 @@ fn contents(snapshot: &Snapshot) -> Vec<Finding> {
     if snapshot.violations > 0 {
         findings.push(Finding::fail(
             "lock",
-            format!("two holders of one lock were seen {} times", snapshot.violations),
-            match snapshot.processes.iter().any(|one| one.vouched.is_some()) {
-                true => "a program writes over the shared state, and others go without turns; if no user of this machine means harm, report it",
+            match brokered {
+                true => format!(
+                    "a program has written over whose turn it is: others go without turns ({} times)",
+                    snapshot.violations
+                ),
+                false => format!("two holders of one lock were seen {} times", snapshot.violations),
+            },
+            match brokered {
+                true => "gpushare ps names the users whose programs run; end the program that does it",
                 false => "this is a defect of gpushare: please report it with the output of gpushare audit and ps --json",
             },
         ));

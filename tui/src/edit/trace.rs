@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use shm_layout::locate::Mode;
 use shm_layout::text::PathText as _;
 use shm_layout::trace::{self, TraceState, TraceView};
 use shm_layout::{Change, ProcessView, SegmentDir, Segments, SlotId, clock, snapshot};
@@ -12,6 +13,7 @@ use super::{ACKNOWLEDGEMENT, EditRequest, Editor};
 use crate::text::exit::Failure;
 use crate::text::plain::plain;
 use crate::text::units;
+use crate::text::users::Users;
 
 /// Makes a buffer for one process and asks it to write; says how it went.
 pub fn begin(
@@ -33,6 +35,11 @@ pub fn begin(
     if is_written(&process.trace) {
         return Err(Failure::failed(format!(
             "{title} is being traced already; gpushare trace stop ends it, gpushare trace export can read it already"
+        )));
+    }
+    if let Some(why) = not_ours(dir, &process) {
+        return Err(Failure::not_permitted(format!(
+            "{title} cannot be traced by you: {why}"
         )));
     }
     let path = trace::create(&dir.path, process.slot, &process.identity, records)?;
@@ -96,6 +103,18 @@ fn gone(title: &str) -> Failure {
     ))
 }
 
+/// Where a broker serves many users, a trace is in the directory of its process's user, for that user to make and to read.
+fn not_ours(dir: &SegmentDir, process: &ProcessView) -> Option<String> {
+    let (us, uid) = (rustix::process::geteuid().as_raw(), process.identity.uid);
+    (dir.mode == Mode::System && us != uid).then(|| {
+        let user = Users::of_this_machine().name(uid);
+        let pid = process.vouched.as_ref().map_or(0, |vouched| vouched.pid);
+        format!(
+            "a trace is kept by the user whose process it is; as root: runuser -u {user} -- gpushare trace start {pid}"
+        )
+    })
+}
+
 /// What the process says of its trace once it has applied it; `None` when it ended.
 fn settled(segments: &Segments, slot: SlotId) -> Option<TraceState> {
     let start = Instant::now();
@@ -119,9 +138,9 @@ fn why_not(title: &str, state: Option<TraceState>) -> Failure {
         Some(TraceState::NoSpace) => {
             failed("the file system has no room for its buffer; free some or give --records")
         }
-        Some(TraceState::NoBuffer) => {
-            failed("it does not find its buffer; does it see the same directory as this program?")
-        }
+        Some(TraceState::NoBuffer) => failed(
+            "it does not find its buffer; does it see the same directory as this program? What runs in a container is traced from in there",
+        ),
         Some(TraceState::BadBuffer) => {
             failed("it cannot read its buffer; is its libgpushare.so of another version?")
         }

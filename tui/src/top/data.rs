@@ -61,6 +61,8 @@ pub struct Data {
     histories: HashMap<String, Timeline<Moment>>,
     /// Hand-offs of each device by UUID: time, count and how many a second.
     handoffs: HashMap<String, (u64, u64, f64)>,
+    /// Violations of each device's lock by UUID: their count, how many came while we looked, and when the last one did.
+    violations: HashMap<String, (u64, u64, u64)>,
     samples: u64,
 }
 
@@ -100,6 +102,7 @@ impl Data {
         self.remember_utilisation(&sample);
         self.remember_moments(&sample);
         self.count_handoffs(&sample);
+        self.count_violations(&sample);
         self.samples += 1;
         for edit in sample.edits.drain(..) {
             self.edits.insert(edit.generation, edit);
@@ -122,6 +125,7 @@ impl Data {
         self.util.clear();
         self.histories.clear();
         self.handoffs.clear();
+        self.violations.clear();
         self.edits.clear();
         self.advice = Standing::default();
     }
@@ -221,6 +225,26 @@ impl Data {
             *rate += (now - *rate) * (1.0 - (-seconds / 2.0).exp());
             (*time, *count) = (sample.time_ns, device.handoffs);
         }
+    }
+
+    fn count_violations(&mut self, sample: &Sample) {
+        for device in &sample.devices {
+            let start = (device.violations, 0, 0);
+            let seen = self.violations.entry(device.uuid.clone());
+            let (count, more, at_ns) = seen.or_insert(start);
+            if device.violations > *count {
+                *more += device.violations - *count;
+                *at_ns = sample.time_ns;
+            }
+            *count = device.violations;
+        }
+    }
+
+    /// How often a device's lock was violated while we looked, and when last.
+    pub fn violated(&self, gpu: usize) -> Option<(u64, u64)> {
+        let device = self.sample.devices.get(gpu)?;
+        let (_, more, at_ns) = self.violations.get(&device.uuid)?;
+        (*more > 0).then_some((*more, *at_ns))
     }
 
     /// The 99th percentile of the waits of all processes on a device, as far as the buckets tell.

@@ -136,6 +136,8 @@ pub fn meddler() {
         let slot = SlotId { index, epoch: 1 };
         let label = "x".to_owned();
         tries(format!("named {index}"), Change::Label { slot, label });
+        let on = Some(1000);
+        tries(format!("traced {index}"), Change::Trace { slot, on });
     }
     // Last: whoever succeeds has ended the broker.
     let connection = Connection::to(&dir()).expect("it serves");
@@ -473,7 +475,10 @@ fn root_without_the_rights_of_root_and_members_by_their_own_word_edit_nothing_of
     assert_eq!(meddler.hear(), "did ");
     // The same words by root are permitted: the test can fail.
     let root = machine.plays(0, "meddler", &[]);
-    assert_eq!(root.hear(), "did set a policy, named 0, took over");
+    assert_eq!(
+        root.hear(),
+        "did set a policy, named 0, traced 0, took over"
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod identity;
 mod metrics;
 mod rules;
 mod support;
+mod traces;
 mod turns;
 mod unit;
 mod upgrade;

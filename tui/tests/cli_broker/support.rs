@@ -20,6 +20,8 @@ use crate::cli_support::{Said, copy, uuid};
 
 pub const ALICE: u32 = 61_301;
 pub const MALLORY: u32 = 61_302;
+/// Whose own directory no other test uses.
+pub const LAUNCHER: u32 = 61_304;
 /// In no group that may use the broker.
 pub const STRANGER: u32 = 61_303;
 /// The group that may.

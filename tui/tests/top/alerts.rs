@@ -41,7 +41,11 @@ fn alerts_when(change: impl Fn(&mut Sample)) -> Vec<&'static str> {
 #[test]
 fn every_rule_finds_what_it_looks_for() {
     type Change = fn(&mut Sample);
-    let changes: [(&str, Change); 17] = [
+    let changes: [(&str, Change); 18] = [
+        ("tampered", |s| {
+            s.processes[0].vouched = Some(shm_layout::Vouched::default());
+            s.damaged = vec![3];
+        }),
         ("elsewhere", |s| {
             s.processes[6].elsewhere = Some("/dev/shm/old".into())
         }),
@@ -87,6 +91,51 @@ fn every_rule_finds_what_it_looks_for() {
             "{kind} without a reason"
         );
         assert!(alerts_when(change).contains(&kind), "{kind} is not found");
+    }
+}
+
+#[test]
+fn where_users_share_a_machine_what_one_of_them_does_to_the_lock_is_called_no_bug_and_the_users_are_named()
+ {
+    let mut state = State::default();
+    let told = |state: &State| -> Vec<(String, String)> {
+        let alerts = state.data().alerts.iter();
+        let of_lock = alerts.filter(|alert| matches!(alert.kind, "violation" | "tampered"));
+        of_lock
+            .map(|alert| (alert.sentence.clone(), alert.remedy.clone().unwrap().text))
+            .collect()
+    };
+    for (second, violations) in [(100, 5), (101, 7), (102, 7), (140, 7)] {
+        let mut sample = Sample::default();
+        sample.snapshot.time_ns = second * 1_000_000_000;
+        sample.snapshot.devices.push(Default::default());
+        sample.snapshot.devices[0].violations = violations;
+        for (slot, user) in [(1, "mallory"), (2, "alice"), (3, "alice")] {
+            let mut process = gpushare_tui::sample::ProcessSample::default();
+            (process.view.slot.index, process.view.slot.epoch) = (slot, 1);
+            process.view.vouched = Some(shm_layout::Vouched::default());
+            process.user = user.into();
+            sample.snapshot.processes.push(process);
+        }
+        state.update(sample);
+        match second {
+            100 => assert_eq!(told(&state), [], "that was before we looked"),
+            140 => assert_eq!(told(&state), [], "that was long ago"),
+            _ => {
+                let all = told(&state);
+                let [(sentence, remedy)] = &all[..] else {
+                    panic!("{all:?}");
+                };
+                assert!(
+                    sentence.starts_with("GPU0: ") && sentence.ends_with("2 times"),
+                    "{sentence}"
+                );
+                assert!(
+                    remedy.starts_with("one of alice and mallory does it"),
+                    "{remedy}"
+                );
+            }
+        }
     }
 }
 

@@ -43,7 +43,8 @@ macro_rules! rules {
 }
 
 rules! {
-    "violation"    "BUG"     Warning "two holders of one lock were seen"                            lock::violation;
+    "violation"    "BUG"     Warning "two holders of one lock were seen, where no broker serves"     lock::violation;
+    "tampered"     "TAMPER"  Warning "where a broker serves, a program writes over the state that all users share"  lock::tampered;
     "crash"        "CRASH"   Warning "a kernel failed and ended its context, under MPS those of all clients"  process::crash;
     "evict_lost"   "LOST"    Warning "the memory of a process was lost when it was evicted or brought back"   process::lost_memory;
     "stuck"        "STUCK"   Warning "a process shows no sign of life"                              process::stuck;

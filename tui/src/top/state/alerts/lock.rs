@@ -163,7 +163,42 @@ pub(super) fn late(data: &Data, found: &mut Vec<Finding>) {
     });
 }
 
+/// Where users share a machine, two holders of a lock and slots that say something else are another user's doing.
+pub(super) fn tampered(data: &Data, found: &mut Vec<Finding>) {
+    let sample = &data.sample;
+    if !sample.is_brokered() {
+        return;
+    }
+    let mut tell = |gpu, sentence| {
+        let (who, remedy) = (None, Remedy::advice(sample.damage_remedy()));
+        found.push(Finding {
+            who,
+            gpu,
+            sentence,
+            remedy,
+        });
+    };
+    if let Some(damage) = sample.damage() {
+        tell(None, damage);
+    }
+    let since = sample.time_ns.saturating_sub(NEWS_NS);
+    for gpu in sample.gpus() {
+        if let Some((times, at_ns)) = data.violated(gpu)
+            && at_ns >= since
+        {
+            let times = some_of(times, "time");
+            let what = format!(
+                "GPU{gpu}: a program writes over whose turn it is; processes that were passed over went without turns {times}"
+            );
+            tell(Some(gpu), what);
+        }
+    }
+}
+
 pub(super) fn violation(data: &Data, found: &mut Vec<Finding>) {
+    if data.sample.is_brokered() {
+        return;
+    }
     for (gpu, device) in data
         .sample
         .devices
