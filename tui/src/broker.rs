@@ -17,6 +17,7 @@ mod clients;
 mod edits;
 mod household;
 mod place;
+pub mod pods;
 mod reaping;
 mod rights;
 mod server;

@@ -1,6 +1,7 @@
 //! The machine this program runs on: its processes, ELF files and installed libraries.
 
 pub mod artifacts;
+pub mod cdi;
 pub mod elf;
 pub mod guard;
 pub mod launched;

@@ -29,16 +29,19 @@ pub fn register(
 ) -> Result<Registration, RegisterError> {
     let now = clock::now();
     let state = segments.state();
-    let group_name = limits.group.as_deref().and_then(codec::name_words);
     let Place {
         alive,
         id,
         member,
+        group: given,
         identity,
     } = match segments.roll() {
         None => claim_slot(segments, now, identity)?,
         Some(roll) => ask_broker(segments, roll, identity, limits)?,
     };
+    // The broker may know better what group a process is in.
+    let group_name = given.as_ref().or(limits.group.as_ref());
+    let group_name = group_name.and_then(|name| codec::name_words(name));
     let slot = &state.slots[usize::from(id.index)];
     crash_point!("register:claimed");
     slot.clear();
@@ -147,6 +150,8 @@ struct Place {
     id: SlotId,
     /// Our group's index + 1, where the broker entered it.
     member: Option<u32>,
+    /// That group's name, as the broker says it.
+    group: Option<String>,
     /// Who we are; by the kernel's account where there is a broker.
     identity: Identity,
 }
@@ -183,6 +188,7 @@ fn ask_broker(
         alive: None,
         id,
         member: Some(answer.number(Field::Member).unwrap_or(0)),
+        group: answer.text(Field::Group).map(str::to_owned),
         identity,
     })
 }
@@ -214,6 +220,7 @@ fn claim_slot(segments: &Segments, now: u64, identity: &Identity) -> Result<Plac
                     alive: Some(alive),
                     id,
                     member: None,
+                    group: None,
                     identity: identity.clone(),
                 });
             }

@@ -31,7 +31,8 @@ pub fn pod(path: &str) -> Option<String> {
     None
 }
 
-fn pod_of(part: &str) -> Option<String> {
+/// The same of one part of a path.
+pub fn pod_of(part: &str) -> Option<String> {
     let part = part.strip_suffix(".slice").unwrap_or(part);
     let uid = part.rsplit_once("pod")?.1.replace('_', "-");
     let digits = uid.bytes().filter(u8::is_ascii_hexdigit).count();

@@ -45,6 +45,8 @@ pub struct Found {
     pub container: Option<Claim>,
     /// The Slurm job, by the machine's word alone.
     pub job: Option<String>,
+    /// The UID of the Kubernetes pod, by the machine's word alone.
+    pub pod: Option<String>,
 }
 
 /// `owner` says who may write a directory, by its hierarchy and its path in there.
@@ -56,7 +58,8 @@ fn walk(text: &str, owner: &dyn Fn(&str, &str) -> u32) -> Found {
             continue;
         };
         // Most lines say nothing; a path from outside of our own root says nothing that we can look up.
-        let tells = cgroups::container(path).is_some() || cgroups::job(path).is_some();
+        let tells = [cgroups::container(path), cgroups::pod(path)];
+        let tells = tells.iter().any(Option::is_some) || cgroups::job(path).is_some();
         if !tells || path.split('/').any(|part| part == "..") {
             continue;
         }
@@ -69,6 +72,9 @@ fn walk(text: &str, owner: &dyn Fn(&str, &str) -> u32) -> Found {
             at.push_str(part);
             if let Some(job) = cgroups::job_of(part).filter(|_| by == 0) {
                 found.job.get_or_insert_with(|| job.to_owned());
+            }
+            if let Some(pod) = cgroups::pod_of(part).filter(|_| by == 0) {
+                found.pod.get_or_insert(pod);
             }
             if let Some(name) = cgroups::container_of(part, parent) {
                 let before = found.container.as_ref();
@@ -150,6 +156,18 @@ mod tests {
         assert_eq!(job(slurms).as_deref(), Some("12"));
         let hers = "/user.slice/user-1000.slice/user@1000.service/job_12";
         assert_eq!(job(hers), None);
+    }
+
+    #[test]
+    fn a_pod_is_the_kubelets_and_not_a_users() {
+        let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+        let pod = |path: &str| walk(&format!("0::{path}"), &alices).pod;
+        let kubelets = format!("/kubepods/besteffort/pod{uid}");
+        assert_eq!(pod(&format!("{kubelets}/{ID}")).as_deref(), Some(uid));
+        assert_eq!(pod(&kubelets).as_deref(), Some(uid));
+        let hers = "/user.slice/user-1000.slice/user@1000.service";
+        assert_eq!(pod(&format!("{hers}{kubelets}/{ID}")), None);
+        assert_eq!(pod(&format!("/docker/{ID}{kubelets}")), None);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn label(chosen: &str) -> String {
 pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
     let ours = Place::ours()?.pid_ns;
     let (identity, cgroups) = Identity::of_process(pid, uid, ours)?;
-    let cgroup::Found { container, job } = cgroup::look(&cgroups);
+    let cgroup::Found { container, job, .. } = cgroup::look(&cgroups);
     let vouched = Vouched {
         pid,
         gid,
@@ -37,6 +37,12 @@ pub fn look(pid: u32, uid: u32, gid: u32) -> Option<(Identity, Vouched)> {
         job: job.unwrap_or_default(),
     };
     Some((identity, vouched))
+}
+
+/// The UID of the pod of Kubernetes that a process is in.
+pub fn pod(pid: u32) -> Option<String> {
+    let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
+    cgroup::look(&cgroups).pod
 }
 
 /// Whether the process of this number is still the one that the roll means.

@@ -3,13 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
-use shm_layout::locate::SYSTEM_DIR;
+use serde_json::Value;
 use shm_layout::text::{self, PathText as _};
 use shm_layout::variables;
 
-use super::{Done, json as write_json};
-use crate::host::artifacts;
+use super::{Done, json};
+use crate::host::{artifacts, cdi};
 use crate::text::exit::{Exit, Failure};
 
 /// Let podman, docker and containerd give containers a share of a GPU
@@ -37,21 +36,18 @@ const SIZES: [&str; 10] = [
     "1g", "2g", "4g", "8g", "16g", "24g", "32g", "40g", "64g", "80g",
 ];
 const KIND: &str = "gpushare.dev/share";
-/// Where a container has the library.
-const INSIDE: &str = "/opt/gpushare/libgpushare.so";
 
 pub fn run(verb: &Verb, out: &mut dyn Write) -> Done {
     let Verb::Generate(args) = verb;
     let library = artifacts::library()?;
-    let chosen = std::env::var_os(variables::DIR).filter(|dir| !dir.is_empty());
-    let dir = chosen.map_or_else(|| SYSTEM_DIR.into(), PathBuf::from);
+    let dir = cdi::broker_dir();
     let document = document(
         &args.sizes,
         &dir.display().to_string(),
         &library.display().to_string(),
     )?;
     let Some(path) = &args.output else {
-        return write_json(out, &document);
+        return json(out, &document);
     };
     let text = serde_json::to_string_pretty(&document)?;
     std::fs::write(path, text + "\n")
@@ -65,9 +61,11 @@ pub fn run(verb: &Verb, out: &mut dyn Write) -> Done {
 }
 
 fn document(sizes: &[String], dir: &str, library: &str) -> Result<Value, Failure> {
-    // By name, so that a container whose user the broker does not serve is told so.
-    let place = format!("{}={SYSTEM_DIR}", variables::DIR);
-    let mut devices = vec![json!({ "name": "all", "containerEdits": { "env": [place] } })];
+    let device = |name: &str, env| cdi::Device {
+        name: name.to_owned(),
+        env,
+    };
+    let mut devices = vec![device("all", Vec::new())];
     for size in sizes {
         let bytes =
             text::parse_size(size).map_err(|error| Failure::usage(format!("{size}: {error}")))?;
@@ -79,19 +77,10 @@ fn document(sizes: &[String], dir: &str, library: &str) -> Result<Value, Failure
                 "{size}: give a size of letters and digits, 8g for instance"
             )));
         }
-        let limit = format!("{}={}", variables::MEMORY, text::format_size(bytes));
-        devices.push(json!({ "name": size, "containerEdits": { "env": [place, limit] } }));
+        let limit = (variables::MEMORY.to_owned(), text::format_size(bytes));
+        devices.push(device(size, vec![limit]));
     }
-    let mount = |host: &str, inside: &str| json!({ "hostPath": host, "containerPath": inside, "options": ["ro", "rbind", "nosuid", "nodev"] });
-    Ok(json!({
-        "cdiVersion": "0.5.0",
-        "kind": KIND,
-        "containerEdits": {
-            "env": [format!("LD_PRELOAD={INSIDE}")],
-            "mounts": [mount(dir, SYSTEM_DIR), mount(library, INSIDE)],
-        },
-        "devices": devices,
-    }))
+    Ok(cdi::document(KIND, dir, library, &devices))
 }
 
 #[cfg(test)]
@@ -100,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_device_sets_the_limit_that_its_name_says() {
-        let document = document(&["8g".into()], SYSTEM_DIR, "/opt/libgpushare.so").expect("sizes");
+        let document =
+            document(&["8g".into()], "/run/gpushare", "/opt/libgpushare.so").expect("sizes");
         assert_eq!(document["devices"][1]["name"], "8g");
         assert_eq!(
             document["devices"][1]["containerEdits"]["env"][1],

@@ -5,11 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::thread;
 
-use shm_layout::locate::SYSTEM_DIR;
-use shm_layout::variables;
-
 use super::{Done, metrics, note};
 use crate::broker::{self, Options};
+use crate::host::cdi;
 use crate::source::live::Live;
 use crate::text::exit::{Exit, Failure};
 use crate::text::groups;
@@ -54,9 +52,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         ));
     }
     let group = |name: &Option<String>| name.as_deref().map(groups::number).transpose();
-    let chosen = std::env::var_os(variables::DIR).filter(|dir| !dir.is_empty());
     let options = Options {
-        dir: chosen.map_or_else(|| SYSTEM_DIR.into(), PathBuf::from),
+        dir: cdi::broker_dir(),
         group: group(&args.group)?,
         everyone: args.everyone,
         admins: group(&args.admin_group)?,

@@ -98,3 +98,31 @@ fn a_rule_for_a_container_holds_for_no_process_that_only_says_so() {
         assert_eq!(tenant.ask("quota"), format!("Some({})", gib * GIB));
     }
 }
+
+#[test]
+fn a_pods_processes_share_the_memory_of_its_claim_whatever_their_environment_says() {
+    use gpushare_tui::broker::pods;
+    const POD: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let group = pods::group("11112222-3333-4444-5555-666677778888", false);
+    let groups = pods::Groups::from([(POD.to_owned(), [group.clone()].into())]);
+    pods::set(&machine.dir(), &groups).expect("root may");
+    machine
+        .run(0, &["group", "create", &group, "memory=8GiB"])
+        .done();
+    // It names no group, as one that has cleared its environment.
+    let pod = format!("pod{POD}");
+    let Some((_first, mut first)) = machine.in_cgroup(0, &pod, "first") else {
+        return;
+    };
+    let (_second, mut second) = machine.in_cgroup(0, &pod, "second").expect("another");
+    assert_eq!(machine.process("first")["group"], *group);
+    assert_eq!(first.ask("take 5GiB"), "granted");
+    assert_eq!(second.ask("take 4GiB"), "denied");
+    assert_eq!(second.ask("take 3GiB"), "granted");
+    // A user's own cgroup of that name is no pod.
+    let (_hers, _tenant) = machine.in_cgroup(MALLORY, &pod, "hers").expect("another");
+    assert!(machine.process("hers")["group"].is_null());
+}

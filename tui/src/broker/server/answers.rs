@@ -4,21 +4,32 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use shm_layout::ABI_VERSION;
 use shm_layout::wire::{self, Field, Message, Verb};
+use shm_layout::{ABI_VERSION, SlotId};
 
 use super::super::rights::Caller;
 use super::super::standpoint::{Standpoint, in_container};
-use super::super::{edits, household};
+use super::super::{edits, household, pods};
 use super::Server;
 use crate::text::exit::Exit;
 
 /// A slot, as the answer says it.
-type Values = [(Field, u32); 3];
+struct Given {
+    slot: SlotId,
+    member: u32,
+    /// The group that it is a member of.
+    group: Option<String>,
+}
 
-fn with(answer: Message, values: Values) -> Message {
-    let with = |answer: Message, (field, value)| answer.with(field, value);
-    values.into_iter().fold(answer, with)
+fn with(answer: Message, given: Given) -> Message {
+    let answer = answer
+        .with(Field::Slot, given.slot.index)
+        .with(Field::Epoch, given.slot.epoch)
+        .with(Field::Member, given.member);
+    match given.group {
+        Some(group) => answer.with(Field::Group, group),
+        None => answer,
+    }
 }
 
 impl Server {
@@ -28,7 +39,7 @@ impl Server {
         match message.verb {
             Verb::Open => self.open(number, message),
             Verb::Register => alone(match self.register(number, message) {
-                Ok(values) => with(Message::new(Verb::Done), values),
+                Ok(given) => with(Message::new(Verb::Done), given),
                 Err(why) => Message::refused(why),
             }),
             Verb::Edit => alone(self.edit(number, message)),
@@ -63,16 +74,18 @@ impl Server {
         let answer = Message::new(Verb::Done).with(Field::Abi, ABI_VERSION);
         let answer = match wants_slot.then(|| self.register(number, message)) {
             None => answer,
-            Some(Ok(values)) => with(answer, values),
+            Some(Ok(given)) => with(answer, given),
             Some(Err(why)) => answer.with(Field::Why, why),
         };
         (answer, files.into())
     }
 
-    /// Gives a client a slot: the values of the answer, or why there is none.
-    fn register(&mut self, number: u64, message: &Message) -> Result<Values, String> {
+    /// Gives a client a slot, or says why there is none.
+    fn register(&mut self, number: u64, message: &Message) -> Result<Given, String> {
+        let client = self.clients.get(number).filter(|client| client.opened);
+        let pod = || household::pod(client?.peer.pid);
+        let group = pods::entered(&self.options.dir, pod, message.text(Field::Group))?;
         let alone = self.tenants.iter().all(Option::is_none);
-        let group = message.text(Field::Group);
         match group {
             Some(_) if alone => self.look_around(),
             // It need not wait for that.
@@ -100,14 +113,14 @@ impl Server {
         self.clear_earlier(pid);
         let (slot, member) = self
             .broker
-            .assign(account, &who, &vouched, group)
+            .assign(account, &who, &vouched, group.as_deref())
             .map_err(|why| why.0)?;
         self.watch(slot, pid, process);
-        Ok([
-            (Field::Slot, slot.index.into()),
-            (Field::Epoch, slot.epoch),
-            (Field::Member, member),
-        ])
+        Ok(Given {
+            slot,
+            member,
+            group,
+        })
     }
 
     /// A process that registers anew has become another program, or never heard of its slot because a broker ended between the two:
