@@ -37,9 +37,11 @@ above=$(dirname -- "$assets")
 
 # Every file: MODE, where it is, where it goes under the prefix. The same list installs and removes.
 programs="gpushare gpushare-top gpushare-workload"
+# The driver for Kubernetes is in every archive; from a checkout it is installed where cargo build -p gpushare-dra was called.
+optional="gpushare-dra"
 libraries="libgpushare.so libgpushare_spank.so libcuda.so libnvidia_ml.so gpushare-sim-mps"
 files() {
-    for name in $programs; do echo "755 $1/$name bin/$name"; done
+    for name in $programs $optional; do echo "755 $1/$name bin/$name"; done
     for name in $libraries; do echo "755 $2/$name lib/gpushare/$name"; done
     for page in "$assets"/man/*.1; do echo "644 $page share/man/man1/${page##*/}"; done
     for name in gpushare gpushare-top; do
@@ -76,7 +78,8 @@ if [ -e "$above/Cargo.toml" ]; then
         command -v cargo >/dev/null 2>&1 || fail "$bin/$name is not built; install Rust, or use a released archive"
         echo "building: cargo build --release"
         # The library alone behind the rest: without what only the tools need.
-        (cd "$above" && cargo build --release --locked && cargo build --release --locked -p gpushare-shim)
+        (cd "$above" && cargo build --release --locked && cargo build --release --locked -p gpushare-spank &&
+            cargo build --release --locked -p gpushare-shim)
         break
     done
 else
@@ -85,6 +88,7 @@ else
 fi
 
 files "$bin" "$lib" | while read -r mode from to; do
+    [ -e "$from" ] || case " $optional " in *" ${from##*/} "*) [ "$above/bin" = "$bin" ] || continue ;; esac
     [ -e "$from" ] || fail "$from is missing: this is neither a checkout nor a whole archive"
     mkdir -p -- "$prefix/$(dirname -- "$to")" || fail "cannot write under $prefix; choose a prefix of your own, or use sudo"
     # Beside it and then in its place: a program that runs from the old file goes on.

@@ -43,6 +43,9 @@ _gpushare() {
             gpushare,doctor)
                 cmd="gpushare__subcmd__doctor"
                 ;;
+            gpushare,dra)
+                cmd="gpushare__subcmd__dra"
+                ;;
             gpushare,events)
                 cmd="gpushare__subcmd__events"
                 ;;
@@ -183,6 +186,9 @@ _gpushare() {
                 ;;
             gpushare__subcmd__help,doctor)
                 cmd="gpushare__subcmd__help__subcmd__doctor"
+                ;;
+            gpushare__subcmd__help,dra)
+                cmd="gpushare__subcmd__help__subcmd__dra"
                 ;;
             gpushare__subcmd__help,events)
                 cmd="gpushare__subcmd__help__subcmd__events"
@@ -461,7 +467,7 @@ _gpushare() {
 
     case "${cmd}" in
         gpushare)
-            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm compat init completions man help"
+            opts="-h -V --help --version run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -680,6 +686,20 @@ _gpushare() {
             ;;
         gpushare__subcmd__doctor)
             opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__dra)
+            opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -941,7 +961,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help)
-            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm compat init completions man help"
+            opts="run ps quota policy group set pause resume boost kill undo audit events trace pick mps wrap unwrap apply metrics export-config doctor advise demo experiment serve cdi slurm dra compat init completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1081,6 +1101,20 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpushare__subcmd__help__subcmd__dra)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -22,6 +22,7 @@ mod compat;
 mod demo;
 mod doctor;
 mod documents;
+mod dra;
 mod edits;
 mod events;
 mod evictions;
@@ -107,6 +108,7 @@ enum Verb {
     Cdi(cdi::Verb),
     #[command(subcommand)]
     Slurm(slurm::Verb),
+    Dra(dra::Args),
     Compat(compat::Args),
     Init(init::Args),
     Completions(documents::CompletionsArgs),
@@ -184,6 +186,7 @@ fn dispatch(verb: Verb, out: &mut dyn Write) -> Done {
         Verb::Experiment(args) => experiment::run(&args, out),
         Verb::Cdi(verb) => cdi::run(&verb, out),
         Verb::Slurm(verb) => slurm::run(&verb, out),
+        Verb::Dra(args) => match dra::run(&args)? {},
         Verb::Serve(args) => serve::run(&args, out),
         Verb::Compat(args) => compat::run(&args, out),
         Verb::Init(args) => init::run(&args, out),

@@ -16,7 +16,10 @@ fn archive() -> tempfile::TempDir {
     let copied = Command::new("cp").arg("-r").arg(assets).arg(root).status();
     assert!(copied.expect("cp").success());
     for (folder, names) in [
-        ("bin", &["gpushare-top", "gpushare-workload"][..]),
+        (
+            "bin",
+            &["gpushare-top", "gpushare-dra", "gpushare-workload"][..],
+        ),
         (
             "lib/gpushare",
             &[

@@ -16,6 +16,7 @@ fn programs() -> tempfile::TempDir {
     done(Command::new("cc").arg("-o").arg(&nothing).arg(&source));
     for name in [
         "gpushare-top",
+        "gpushare-dra",
         "gpushare-workload",
         "libgpushare.so",
         "libgpushare_spank.so",

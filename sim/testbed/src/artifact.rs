@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, flock};
 
 /// File name of an artifact, and the package that makes it.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("libgpushare.so", "gpushare-shim"),
     ("libgpushare_spank.so", "gpushare-spank"),
     ("libcuda.so", "gpushare-sim-cuda"),
@@ -23,6 +23,7 @@ const PACKAGES: [(&str, &str); 8] = [
     ("gpushare-sim-mps", "gpushare-sim"),
     ("gpushare", "gpushare"),
     ("gpushare-top", "gpushare"),
+    ("gpushare-dra", "gpushare-dra"),
 ];
 
 /// The path of an artifact, built first if it is missing or stale.

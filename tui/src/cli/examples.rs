@@ -56,6 +56,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("slurm check", "gpushare slurm check"),
     ("slurm task-prolog", "gpushare slurm task-prolog --shard 1/8"),
     ("slurm epilog", "gpushare slurm epilog"),
+    ("dra", "gpushare dra --node gpu01 --mode limits"),
     ("compat", "gpushare compat /usr/local/bin"),
     ("init", "gpushare init --group gpu-users"),
     ("completions", "gpushare completions bash"),

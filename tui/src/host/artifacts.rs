@@ -19,6 +19,8 @@ use shm_layout::variables;
 pub const LIBRARY: &str = "libgpushare.so";
 /// The plugin for Slurm.
 pub const SPANK: &str = "libgpushare_spank.so";
+/// The driver for Kubernetes.
+pub const DRA: &str = "gpushare-dra";
 /// The file name of the workload program.
 pub const WORKLOAD: &str = "gpushare-workload";
 /// The simulated driver's file name.
@@ -51,6 +53,8 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
             let list: Vec<String> = tried.iter().map(|path| path.shown()).collect();
             let advice = match name {
                 LIBRARY => format!("build the workspace or set {} to its path", variables::LIB),
+                DRA => "cargo build -p gpushare-dra builds it, and a released archive has it"
+                    .to_owned(),
                 _ => "build the workspace or install it there".to_owned(),
             };
             Failure::failed(format!(

@@ -1,0 +1,391 @@
+//! A claim of Kubernetes, and what it asks of us: memory out of its shares, weight and the like out of its parameters.
+//!
+//! Only what is read here is written down; the rest of a claim may be as it likes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+use shm_layout::environment::Environment;
+use shm_layout::variables;
+
+use crate::quantity;
+
+/// Our name among the drivers of a cluster.
+pub const DRIVER: &str = "gpushare.dev";
+/// NVIDIA's, whose shares we have hold.
+pub const NVIDIA: &str = "gpu.nvidia.com";
+/// What a claim or a class writes as the version of our parameters.
+const PARAMETERS: &str = "gpushare.dev/v1alpha1";
+/// The weight of a process for which nobody has said another.
+const PLAIN_WEIGHT: u32 = 100;
+
+/// A claim.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceClaim {
+    /// Its names.
+    pub metadata: Metadata,
+    /// What the scheduler decided.
+    #[serde(default)]
+    pub status: Status,
+}
+
+/// Names.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    #[serde(default)]
+    pub namespace: String,
+    /// Which one of all that ever had its name.
+    pub uid: String,
+    /// What it ends with.
+    #[serde(default)]
+    pub owner_references: Vec<Owner>,
+}
+
+/// Whom it belongs to.
+#[derive(Debug, Deserialize)]
+pub struct Owner {
+    /// `Pod`, for a claim out of a template.
+    pub kind: String,
+    /// Which one.
+    pub uid: String,
+}
+
+/// What the scheduler decided.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    allocation: Option<Allocation>,
+    #[serde(default)]
+    reserved_for: Vec<Consumer>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Allocation {
+    #[serde(default)]
+    devices: Devices,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Devices {
+    results: Vec<Allocated>,
+    config: Vec<Config>,
+}
+
+/// One device that the claim got.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Allocated {
+    /// The request that it is for.
+    pub request: String,
+    /// Whose device it is.
+    pub driver: String,
+    /// Where it was found.
+    pub pool: String,
+    /// Its name there.
+    pub device: String,
+    /// How much of it.
+    #[serde(default)]
+    pub consumed_capacity: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Config {
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    requests: Vec<String>,
+    opaque: Option<Opaque>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Opaque {
+    driver: String,
+    parameters: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Consumer {
+    resource: String,
+    uid: String,
+}
+
+/// What a claim asks of us.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// For all its processes together, on each device.
+    pub memory: Option<u64>,
+    /// Of each process, under the order `fair`.
+    pub weight: Option<u32>,
+    /// Of each process, in percent.
+    pub cap: Option<String>,
+    /// Variables for what else was asked for.
+    pub env: Vec<(String, String)>,
+    /// What was asked for and is not done, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+impl ResourceClaim {
+    /// Its devices that are ours.
+    pub fn ours(&self) -> Vec<Allocated> {
+        let all = self.allocated();
+        all.filter(|one| one.driver == DRIVER).cloned().collect()
+    }
+
+    fn allocated(&self) -> impl Iterator<Item = &Allocated> {
+        let allocation = self.status.allocation.iter();
+        allocation.flat_map(|allocation| &allocation.devices.results)
+    }
+
+    /// Whether other pods than those known now may come to use it.
+    pub fn is_shared(&self) -> bool {
+        let mut owners = self.metadata.owner_references.iter();
+        !owners.any(|owner| owner.kind == "Pod")
+    }
+
+    /// The UIDs of its pods, as far as they are known.
+    pub fn pods(&self) -> BTreeSet<String> {
+        let consumers = self.status.reserved_for.iter();
+        let pods = consumers.filter(|consumer| consumer.resource == "pods");
+        let owners = self.metadata.owner_references.iter();
+        let owners = owners.filter(|owner| owner.kind == "Pod");
+        pods.map(|pod| pod.uid.clone())
+            .chain(owners.map(|owner| owner.uid.clone()))
+            .collect()
+    }
+
+    /// What it asks for, or a sentence on what cannot be done.
+    pub fn asked(&self) -> Result<Asked, String> {
+        let mut asked = Asked {
+            memory: self.memory()?,
+            ..Asked::default()
+        };
+        let allocation = self.status.allocation.iter();
+        let configs = allocation.flat_map(|allocation| &allocation.devices.config);
+        for config in configs.filter(|config| self.concerns(config)) {
+            let Some(opaque) = &config.opaque else {
+                continue;
+            };
+            // Whoever may make classes rules the cluster; a claim is its user's own word.
+            let of_class = config.source == "FromClass";
+            match opaque.driver.as_str() {
+                DRIVER => asked.read(&opaque.parameters, of_class)?,
+                NVIDIA => asked.read_nvidia(&opaque.parameters, of_class),
+                _ => {}
+            }
+        }
+        Ok(asked)
+    }
+
+    /// The share of the memory, which is the same on all its devices.
+    fn memory(&self) -> Result<Option<u64>, String> {
+        let mut shares = BTreeSet::new();
+        for one in self
+            .allocated()
+            .filter(|one| [DRIVER, NVIDIA].contains(&&*one.driver))
+        {
+            let capacity = one.consumed_capacity.iter();
+            let mut memory = capacity.filter(|(name, _)| name.rsplit('/').next() == Some("memory"));
+            if let Some((_, text)) = memory.next() {
+                let bytes = quantity::bytes(text);
+                let bytes =
+                    bytes.ok_or_else(|| format!("its share of memory, {text:?}, is no amount"))?;
+                shares.insert(bytes);
+            }
+        }
+        match shares.len() {
+            0 | 1 => Ok(shares.pop_first()),
+            _ => Err("its devices have different shares of memory; ask for the same of each, or make a claim for each".into()),
+        }
+    }
+
+    /// Whether parameters are for a device of ours or NVIDIA's that was allocated.
+    fn concerns(&self, config: &Config) -> bool {
+        let of = |request: &String| {
+            let mut names = config.requests.iter();
+            // A request with alternatives is named by itself or with the one that was chosen.
+            names.any(|name| {
+                let rest = request.strip_prefix(name.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
+        let mut all = self.allocated();
+        config.requests.is_empty() || all.any(|one| of(&one.request))
+    }
+}
+
+/// Our parameters, as a claim or a class writes them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Parameters {
+    api_version: String,
+    kind: String,
+    weight: Option<u32>,
+    cap: Option<String>,
+    priority: Option<i32>,
+    on_full: Option<String>,
+    evict_after: Option<String>,
+}
+
+impl Asked {
+    fn read(&mut self, parameters: &Value, of_class: bool) -> Result<(), String> {
+        let read: Parameters = serde_json::from_value(parameters.clone())
+            .map_err(|error| format!("its parameters for {DRIVER}: {error}"))?;
+        if (&*read.api_version, &*read.kind) != (PARAMETERS, "Share") {
+            return Err(format!(
+                "its parameters for {DRIVER} are {} {}, and this release knows {PARAMETERS} Share",
+                read.api_version, read.kind
+            ));
+        }
+        let raises = read.weight.is_some_and(|weight| weight > PLAIN_WEIGHT)
+            || read.priority.is_some_and(|priority| priority > 0);
+        if raises && !of_class {
+            return Err(format!(
+                "a claim may ask for a weight up to {PLAIN_WEIGHT} and a priority up to 0; more is for a DeviceClass"
+            ));
+        }
+        let variables = [
+            (
+                variables::WEIGHT,
+                read.weight.map(|weight| weight.to_string()),
+            ),
+            (variables::CAP, read.cap.clone()),
+            (
+                variables::PRIORITY,
+                read.priority.map(|priority| priority.to_string()),
+            ),
+            (variables::ON_FULL, read.on_full),
+            (variables::EVICT_AFTER, read.evict_after),
+        ];
+        let set: Vec<(String, String)> = variables
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
+        let get = |name: &str| Some(set.iter().find(|(set, _)| set == name)?.1.clone());
+        // As the library will read them.
+        if let Some(complaint) = Environment::read(&get).complaints.first() {
+            return Err(format!("its parameters for {DRIVER}: {complaint}"));
+        }
+        self.weight = read.weight.or(self.weight);
+        self.cap = read.cap.or(self.cap.take());
+        let of_group = [variables::WEIGHT, variables::CAP];
+        for (name, value) in set
+            .into_iter()
+            .filter(|(name, _)| !of_group.contains(&name.as_str()))
+        {
+            self.env.retain(|(set, _)| *set != name);
+            self.env.push((name, value));
+        }
+        Ok(())
+    }
+
+    /// NVIDIA's word for how long a turn is, as a weight.
+    fn read_nvidia(&mut self, parameters: &Value, of_class: bool) {
+        let sharing = &parameters["sharing"];
+        if sharing["strategy"] != "TimeSlicing" {
+            return;
+        }
+        let weight = match sharing["timeSlicingConfig"]["interval"].as_str() {
+            Some("Short") => PLAIN_WEIGHT / 2,
+            Some("Long") if of_class => PLAIN_WEIGHT * 2,
+            Some("Long") => {
+                let remark = format!(
+                    "the interval Long counts as weight {PLAIN_WEIGHT}: a claim may not ask for more than others have"
+                );
+                self.remarks.push(remark);
+                PLAIN_WEIGHT
+            }
+            _ => PLAIN_WEIGHT,
+        };
+        self.weight = Some(weight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn claim(results: Value, config: Value) -> ResourceClaim {
+        let claim = json!({
+            "metadata": { "name": "gpu", "namespace": "ml", "uid": "1", "ownerReferences": [{ "kind": "Pod", "uid": "2" }] },
+            "status": { "allocation": { "devices": { "results": results, "config": config } } },
+        });
+        serde_json::from_value(claim).expect("a claim")
+    }
+
+    fn result(driver: &str, memory: Option<&str>) -> Value {
+        let consumed = memory.map_or(json!({}), |memory| json!({ "memory": memory }));
+        json!({ "request": "gpu", "driver": driver, "pool": "node", "device": "d", "consumedCapacity": consumed })
+    }
+
+    fn config(source: &str, driver: &str, parameters: Value) -> Value {
+        json!([{ "source": source, "requests": ["gpu"], "opaque": { "driver": driver, "parameters": parameters } }])
+    }
+
+    #[test]
+    fn a_share_of_nvidias_driver_becomes_a_quota_and_its_interval_a_weight() {
+        let results = json!([result(NVIDIA, Some("8Gi")), result(DRIVER, None)]);
+        let slices = |interval: &str| json!({ "sharing": { "strategy": "TimeSlicing", "timeSlicingConfig": { "interval": interval } } });
+        let asked = |source: &str, interval: &str| {
+            claim(results.clone(), config(source, NVIDIA, slices(interval)))
+                .asked()
+                .expect("fine")
+        };
+        assert_eq!(asked("FromClaim", "Short").memory, Some(8 << 30));
+        assert_eq!(asked("FromClaim", "Short").weight, Some(50));
+        assert_eq!(asked("FromClaim", "Default").weight, Some(100));
+        assert_eq!(asked("FromClass", "Long").weight, Some(200));
+        let long = asked("FromClaim", "Long");
+        assert_eq!((long.weight, long.remarks.len()), (Some(100), 1));
+    }
+
+    #[test]
+    fn a_claim_may_ask_for_less_than_others_have_and_a_class_for_more() {
+        let results = json!([result(DRIVER, Some("2Gi"))]);
+        let asked = |source: &str, more: Value| {
+            let mut parameters = json!({ "apiVersion": PARAMETERS, "kind": "Share" });
+            let fields = parameters.as_object_mut().expect("an object");
+            fields.extend(more.as_object().expect("an object").clone());
+            claim(results.clone(), config(source, DRIVER, parameters)).asked()
+        };
+        let fine = asked(
+            "FromClaim",
+            json!({ "weight": 50, "cap": "30%", "onFull": "wait=10m" }),
+        );
+        let fine = fine.expect("fine");
+        assert_eq!((fine.weight, fine.cap.as_deref()), (Some(50), Some("30%")));
+        assert_eq!(
+            fine.env,
+            [(variables::ON_FULL.to_owned(), "wait=10m".to_owned())]
+        );
+        assert!(asked("FromClass", json!({ "weight": 300, "priority": 5 })).is_ok());
+        for wrong in [
+            json!({ "weight": 101 }),
+            json!({ "priority": 1 }),
+            json!({ "cap": "200%" }),
+            json!({ "onFull": "never" }),
+            json!({ "memory": "1Gi" }),
+            json!({ "weight": -1 }),
+        ] {
+            assert!(asked("FromClaim", wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_that_differ_are_refused_and_a_claim_without_one_has_no_limit() {
+        let differ = json!([result(DRIVER, Some("2Gi")), result(DRIVER, Some("4Gi"))]);
+        assert!(claim(differ, json!([])).asked().is_err());
+        let none = json!([result(DRIVER, None), result("other", Some("1Gi"))]);
+        let none = claim(none, json!([]));
+        assert_eq!(none.asked(), Ok(Asked::default()));
+        assert_eq!((none.ours().len(), none.is_shared()), (1, false));
+        assert_eq!(none.pods(), ["2".to_owned()].into());
+    }
+}

@@ -1,0 +1,162 @@
+//! gRPC as the kubelet uses it: one message in, one message out, over a socket of this machine.
+
+use std::future::poll_fn;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use prost::bytes::Bytes;
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::authority;
+
+/// The longest request: of many more claims than a node has.
+const LONGEST: usize = 1 << 20;
+/// What is on its way between the socket and the protocol.
+const PIPE: usize = 1 << 16;
+
+/// Why a call has no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such function.
+    Unknown,
+    /// The bytes are no such message.
+    Malformed(String),
+}
+
+/// What answers calls, each on a thread where it may wait.
+pub trait Service: Send + Sync + 'static {
+    /// The answer to a message for `/SERVICE/FUNCTION`.
+    fn call(&self, path: &str, message: &[u8]) -> Result<Vec<u8>, Refusal>;
+}
+
+/// Listens at a path that others of this user may have used before us.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => UnixListener::bind(path),
+    }
+}
+
+/// Serves all who come.
+pub async fn serve(listener: UnixListener, service: Arc<dyn Service>) -> io::Result<()> {
+    loop {
+        let (socket, _) = listener.accept().await?;
+        let service = Arc::clone(&service);
+        tokio::spawn(async move {
+            // However it ends, the kubelet comes again.
+            let _ = connection(socket, service).await;
+        });
+    }
+}
+
+async fn connection(socket: UnixStream, service: Arc<dyn Service>) -> Result<(), h2::Error> {
+    let (mut incoming, mut outgoing) = socket.into_split();
+    let (ours, theirs) = tokio::io::duplex(PIPE);
+    let (mut answers, questions) = tokio::io::split(theirs);
+    // Each ends with the connection.
+    tokio::spawn(async move {
+        let _ = authority::pass(&mut incoming, questions).await;
+    });
+    tokio::spawn(async move {
+        let _ = tokio::io::copy(&mut answers, &mut outgoing).await;
+    });
+    let mut calls = h2::server::handshake(ours).await?;
+    while let Some(call) = calls.accept().await {
+        let (request, respond) = call?;
+        let service = Arc::clone(&service);
+        tokio::spawn(async move {
+            // Who asked may be gone.
+            let _ = answer(request, respond, service).await;
+        });
+    }
+    Ok(())
+}
+
+async fn answer(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    service: Arc<dyn Service>,
+) -> Result<(), h2::Error> {
+    let path = request.uri().path().to_owned();
+    let message = whole(request.into_body()).await?;
+    let work = tokio::task::spawn_blocking(move || {
+        let message = message.ok_or_else(|| Refusal::Malformed("no whole message".into()))?;
+        service.call(&path, &message)
+    });
+    let answer = work
+        .await
+        .unwrap_or_else(|error| Err(Refusal::Malformed(error.to_string())));
+    let mut response = Response::new(());
+    let kind = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", kind);
+    match answer {
+        Ok(message) => {
+            let mut stream = respond.send_response(response, false)?;
+            let length = u32::try_from(message.len()).unwrap_or(0).to_be_bytes();
+            send(&mut stream, [&[0], &length[..], &message].concat().into()).await?;
+            stream.send_trailers(HeaderMap::from_iter(status(0, "")))
+        }
+        Err(refusal) => {
+            let (code, why) = match refusal {
+                Refusal::Unknown => (12, "no such function".to_owned()),
+                Refusal::Malformed(why) => (3, why),
+            };
+            response.headers_mut().extend(status(code, &why));
+            respond.send_response(response, true).map(drop)
+        }
+    }
+}
+
+fn status(code: u16, why: &str) -> Vec<(http::HeaderName, HeaderValue)> {
+    let plain: String = why
+        .chars()
+        .map(|c| {
+            if c.is_ascii_graphic() && c != '%' {
+                c
+            } else {
+                ' '
+            }
+        })
+        .collect();
+    let mut headers = vec![(http::HeaderName::from_static("grpc-status"), code.into())];
+    if let (false, Ok(value)) = (plain.is_empty(), HeaderValue::from_str(&plain)) {
+        headers.push((http::HeaderName::from_static("grpc-message"), value));
+    }
+    headers
+}
+
+/// The message of a request: a flag, its length, and it. `None` where it is packed, cut or too long.
+async fn whole(mut body: RecvStream) -> Result<Option<Vec<u8>>, h2::Error> {
+    let mut bytes = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part?;
+        body.flow_control().release_capacity(part.len())?;
+        if bytes.len() + part.len() > LONGEST {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&part);
+    }
+    let [0, a, b, c, d, message @ ..] = &bytes[..] else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes([*a, *b, *c, *d]);
+    Ok((usize::try_from(length) == Ok(message.len())).then(|| message.to_vec()))
+}
+
+/// Sends as much at a time as the other end takes.
+async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> Result<(), h2::Error> {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let room = match poll_fn(|context| stream.poll_capacity(context)).await {
+            Some(room) => room?,
+            None => return Ok(()),
+        };
+        let part = bytes.split_to(room.min(bytes.len()));
+        stream.send_data(part, false)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! What the kubelet calls: our registration, and the claims of the pods that come and go.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use prost::Message;
+
+use crate::api::{Api, RESOURCES, Unanswered};
+use crate::claim::{DRIVER, ResourceClaim};
+use crate::grpc::{Refusal, Service};
+use crate::messages::{
+    Claim, Claims, DRA, Device, Empty, PluginInfo, PrepareAnswer, Prepared, REGISTRATION,
+    RegistrationStatus, UnprepareAnswer, Unprepared,
+};
+use crate::node::{Node, Note, is_uid};
+
+/// The driver on this node.
+pub struct Plugin {
+    /// The cluster.
+    pub api: Api,
+    /// This machine. One claim at a time.
+    pub node: Mutex<Node>,
+    /// Where the kubelet finds our functions for claims.
+    pub endpoint: PathBuf,
+}
+
+/// Says something to whoever reads the log.
+pub fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "gpushare-dra: {what}");
+}
+
+impl Service for Plugin {
+    fn call(&self, path: &str, message: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let (service, function) = path.split_once('/').ok_or(Refusal::Unknown)?;
+        let of_driver = DRA.iter().any(|(_, name)| *name == service);
+        match function {
+            "GetInfo" if service == REGISTRATION => Ok(self.info().encode_to_vec()),
+            "NotifyRegistrationStatus" if service == REGISTRATION => {
+                let status: RegistrationStatus = read(message)?;
+                match status.plugin_registered {
+                    true => say("the kubelet has registered this driver"),
+                    false => say(&format!(
+                        "the kubelet does not take this driver: {}",
+                        status.error
+                    )),
+                }
+                Ok(Empty {}.encode_to_vec())
+            }
+            "NodePrepareResources" if of_driver => {
+                let claims = each(read(message)?, |claim| {
+                    let devices = self.prepare(claim);
+                    devices.map_or_else(
+                        |error| Prepared {
+                            error,
+                            ..Prepared::default()
+                        },
+                        |devices| Prepared {
+                            devices,
+                            ..Prepared::default()
+                        },
+                    )
+                });
+                Ok(PrepareAnswer { claims }.encode_to_vec())
+            }
+            "NodeUnprepareResources" if of_driver => {
+                let claims = each(read(message)?, |claim| Unprepared {
+                    error: self.unprepare(claim).err().unwrap_or_default(),
+                });
+                Ok(UnprepareAnswer { claims }.encode_to_vec())
+            }
+            _ => Err(Refusal::Unknown),
+        }
+    }
+}
+
+fn read<M: Message + Default>(message: &[u8]) -> Result<M, Refusal> {
+    M::decode(message).map_err(|error| Refusal::Malformed(error.to_string()))
+}
+
+fn each<T>(claims: Claims, work: impl Fn(&Claim) -> T) -> BTreeMap<String, T> {
+    let claims = claims.claims.into_iter();
+    claims
+        .map(|claim| (claim.uid.clone(), work(&claim)))
+        .collect()
+}
+
+impl Plugin {
+    fn info(&self) -> PluginInfo {
+        PluginInfo {
+            kind: "DRAPlugin".to_owned(),
+            name: DRIVER.to_owned(),
+            endpoint: self.endpoint.display().to_string(),
+            supported_versions: DRA.map(|(version, _)| version.to_owned()).to_vec(),
+        }
+    }
+
+    fn prepare(&self, claim: &Claim) -> Result<Vec<Device>, String> {
+        let named = |why: String| {
+            let why = format!("claim {}/{}: {why}", claim.namespace, claim.name);
+            say(&why);
+            why
+        };
+        if !is_uid(&claim.uid) {
+            return Err(named(format!("{:?} is no UID", claim.uid)));
+        }
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = match node.noted(&claim.uid) {
+            // What was allocated does not change: no need to ask again.
+            Some(note) => note,
+            None => {
+                let claim = self.read(claim).map_err(named)?;
+                let (note, remarks) = node.decide(&claim).map_err(named)?;
+                remarks.into_iter().for_each(|remark| drop(named(remark)));
+                note
+            }
+        };
+        if let Err(why) = node.put(&note) {
+            return Err(named(why));
+        }
+        drop(named(format!(
+            "prepared as group {} {}",
+            note.group,
+            note.settings.join(" ")
+        )));
+        Ok(devices(note))
+    }
+
+    fn read(&self, claim: &Claim) -> Result<ResourceClaim, String> {
+        let path = format!(
+            "{RESOURCES}/namespaces/{}/resourceclaims/{}",
+            claim.namespace, claim.name
+        );
+        let object = self.api.get(&path).map_err(|why| why.to_string())?;
+        let read: ResourceClaim =
+            serde_json::from_value(object).map_err(|error| error.to_string())?;
+        match read.metadata.uid == claim.uid {
+            true => Ok(read),
+            false => Err("the API server has another claim of this name by now".to_owned()),
+        }
+    }
+
+    fn unprepare(&self, claim: &Claim) -> Result<(), String> {
+        if !is_uid(&claim.uid) {
+            return Err(format!("{:?} is no UID", claim.uid));
+        }
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        node.take(&claim.uid)
+    }
+
+    /// Does again what a reboot took, and undoes what was for claims that have gone without a word to us.
+    pub fn restore(&self) {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        for note in node.all() {
+            let claim = Claim {
+                namespace: note.namespace.clone(),
+                uid: note.uid.clone(),
+                name: note.name.clone(),
+            };
+            let path = format!(
+                "{RESOURCES}/namespaces/{}/resourceclaims/{}",
+                note.namespace, note.name
+            );
+            let gone = match self.api.get(&path) {
+                Ok(object) => object["metadata"]["uid"] != *note.uid,
+                Err(why) => why == Unanswered::Missing,
+            };
+            let done = if gone {
+                node.take(&claim.uid)
+            } else {
+                node.put(&note)
+            };
+            if let Err(why) = done {
+                say(&format!("claim {}/{}: {why}", note.namespace, note.name));
+            }
+        }
+    }
+}
+
+fn devices(note: Note) -> Vec<Device> {
+    let device = |given: crate::node::Given| Device {
+        request_names: vec![given.request],
+        pool_name: given.pool,
+        device_name: given.device,
+        cdi_device_ids: given.cdi,
+    };
+    note.devices.into_iter().map(device).collect()
+}

@@ -1,0 +1,171 @@
+//! What the scheduler is told of this node: a ResourceSlice with the GPUs and their memory, or with the one device by which a claim
+//! for NVIDIA's driver asks us to have its share hold.
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, RESOURCES, Unanswered};
+use crate::claim::DRIVER;
+use crate::quantity;
+
+/// What a node offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Beside NVIDIA's DRA driver, which gives out the GPUs: one device, `limits`, for any number of claims
+    Limits,
+    /// Without it: the GPUs themselves, of whose memory claims take shares
+    Gpus,
+}
+
+/// A GPU, or an instance of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// `GPU-…` or `MIG-…`.
+    pub uuid: String,
+    /// The product's name.
+    pub product: String,
+    /// Memory.
+    pub bytes: u64,
+}
+
+impl Gpu {
+    /// Its name among devices: letters, digits and dashes alone may be in one.
+    pub fn device(&self) -> String {
+        self.uuid.to_ascii_lowercase()
+    }
+}
+
+/// The UUID of a device that we have named.
+pub fn uuid_of(device: &str) -> Option<String> {
+    let (kind, rest) = device.split_once('-')?;
+    matches!(kind, "gpu" | "mig").then(|| format!("{}-{rest}", kind.to_ascii_uppercase()))
+}
+
+/// The devices of a slice.
+pub fn devices(mode: Mode, gpus: &[Gpu]) -> Value {
+    let gpu = |gpu: &Gpu| {
+        let all = quantity::mebibytes(gpu.bytes);
+        json!({
+            "name": gpu.device(),
+            "allowMultipleAllocations": true,
+            "attributes": {
+                "type": { "string": "gpu" },
+                "uuid": { "string": gpu.uuid },
+                "productName": { "string": gpu.product },
+            },
+            "capacity": { "memory": {
+                "value": all,
+                // A claim that asks for no amount has the whole GPU.
+                "requestPolicy": { "default": all, "validRange": { "min": "1Mi", "max": all, "step": "1Mi" } },
+            } },
+        })
+    };
+    match mode {
+        Mode::Gpus => gpus.iter().map(gpu).collect(),
+        Mode::Limits => json!([{
+            "name": "limits",
+            "allowMultipleAllocations": true,
+            "attributes": { "type": { "string": "limits" } },
+        }]),
+    }
+}
+
+/// The slice of a node.
+pub fn slice(node: &str, node_uid: &str, devices: &Value) -> Value {
+    json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {
+            "name": name(node),
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true }],
+        },
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": { "name": node, "generation": 1, "resourceSliceCount": 1 },
+            "devices": devices,
+        },
+    })
+}
+
+fn name(node: &str) -> String {
+    format!("{node}-{DRIVER}")
+}
+
+/// Makes the slice be there as it should; whether something was to be done. The kubelet removes it when we are away for
+/// long, and the API server adds defaults of its own, so only what we say is compared.
+pub fn publish(api: &Api, node: &str, devices: &Value) -> Result<bool, Unanswered> {
+    let all = format!("{RESOURCES}/resourceslices");
+    let one = format!("{all}/{}", name(node));
+    let there = match api.get(&one) {
+        Ok(there) => there,
+        Err(Unanswered::Missing) => {
+            let owner = api.get(&format!("/api/v1/nodes/{node}"))?;
+            let uid = owner["metadata"]["uid"].as_str().unwrap_or_default();
+            let made = api.create(&all, &slice(node, uid, devices))?;
+            return kept(&made, devices);
+        }
+        Err(why) => return Err(why),
+    };
+    if says(&there["spec"]["devices"], devices) {
+        return Ok(false);
+    }
+    let mut better = there;
+    better["spec"]["devices"] = devices.clone();
+    let generation = better["spec"]["pool"]["generation"].as_u64().unwrap_or(0);
+    better["spec"]["pool"]["generation"] = (generation + 1).into();
+    kept(&api.replace(&one, &better)?, devices)
+}
+
+/// A server drops what it has no feature for, and says nothing.
+fn kept(made: &Value, devices: &Value) -> Result<bool, Unanswered> {
+    if says(&made["spec"]["devices"], devices) {
+        return Ok(true);
+    }
+    let why = "the API server dropped a part of the ResourceSlice; switch on its feature gate DRAConsumableCapacity, and the \
+               scheduler's and the kubelet's (they are on since Kubernetes 1.36)";
+    Err(Unanswered::Failed(why.to_owned()))
+}
+
+/// Whether one document says all that the other does; amounts may be written in another way.
+fn says(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, wanted)| there.get(name).is_some_and(|there| says(there, wanted))),
+        (Value::Array(there), Value::Array(wanted)) => {
+            there.len() == wanted.len()
+                && there
+                    .iter()
+                    .zip(wanted)
+                    .all(|(there, wanted)| says(there, wanted))
+        }
+        (Value::String(a), Value::String(b)) => {
+            a == b || quantity::bytes(a).is_some_and(|a| quantity::bytes(b) == Some(a))
+        }
+        (there, wanted) => there == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_a_name_that_kubernetes_takes_and_its_uuid_comes_back() {
+        let gpu = Gpu {
+            uuid: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".into(),
+            product: "H100".into(),
+            bytes: 1 << 36,
+        };
+        assert_eq!(uuid_of(&gpu.device()).as_ref(), Some(&gpu.uuid));
+        assert_eq!(uuid_of("limits"), None);
+        let devices = devices(Mode::Gpus, &[gpu]);
+        assert_eq!(devices[0]["capacity"]["memory"]["value"], "65536Mi");
+        let mut there = devices.clone();
+        there[0]["capacity"]["memory"]["value"] = "64Gi".into();
+        there[0]["more"] = "of the server's".into();
+        assert!(says(&there, &devices));
+        there[0]["name"] = "another".into();
+        assert!(!says(&there, &devices) && !says(&serde_json::json!([]), &devices));
+    }
+}

@@ -1,0 +1,6 @@
+//! The driver on a node: a kubelet that dials like the real one, an API server, a broker, and podman for the containers.
+
+mod claims;
+mod containers;
+mod objects;
+mod support;

@@ -1,0 +1,265 @@
+//! The objects of Kubernetes: what is published, and the files in `assets/k8s`.
+
+use gpushare_testbed::{Testbed, eventually};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::resource::v1::{self as resource, ResourceSlice};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// That a document is an object of this type, with no field that the type does not have.
+fn is<T: Serialize + DeserializeOwned>(document: &Value) {
+    let read: T = serde_json::from_value(document.clone())
+        .unwrap_or_else(|error| panic!("{error}: {document}"));
+    let back = serde_json::to_value(read).expect("an object");
+    assert_eq!(&back, document);
+}
+
+const SLICE: &str = "/apis/resource.k8s.io/v1/resourceslices/gpu01-gpushare.dev";
+
+#[test]
+fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
+    let Some(mut node) = Node::new() else { return };
+    node.drive(&[]);
+    eventually("the slice is there", PATIENCE, || {
+        node.object(SLICE).is_some()
+    });
+    let slice = node.object(SLICE).expect("there");
+    is::<ResourceSlice>(&slice);
+    assert_eq!(
+        slice["metadata"]["ownerReferences"][0]["uid"],
+        "uid-of-the-node"
+    );
+    assert_eq!(slice["spec"]["devices"][0]["name"], "limits");
+    node.kill_driver();
+
+    // As a driver in another mode finds it: the GPUs take its place, in a newer generation.
+    let sim = Testbed::with_scenario("two-gpus");
+    let like = sim.sim_only("true");
+    let own = node.driver(&["--mode", "gpus"]);
+    let mut driver = std::process::Command::new(own.get_program());
+    driver.args(own.get_args());
+    for (name, value) in like.get_envs().chain(own.get_envs()) {
+        match value {
+            Some(value) => driver.env(name, value),
+            None => driver.env_remove(name),
+        };
+    }
+    let driver = gpushare_testbed::Watched::spawn(&mut driver);
+    eventually("the GPUs are published", PATIENCE, || {
+        assert!(!driver.ended(), "{}", driver.stderr());
+        node.object(SLICE).expect("there")["spec"]["pool"]["generation"] == 2
+    });
+    let slice = node.object(SLICE).expect("there");
+    is::<ResourceSlice>(&slice);
+    let devices = slice["spec"]["devices"].as_array().expect("a list");
+    assert_eq!(devices.len(), 2, "{slice}");
+    let uuid = devices[0]["attributes"]["uuid"]["string"]
+        .as_str()
+        .expect("text");
+    assert_eq!(devices[0]["name"], uuid.to_lowercase());
+    assert_eq!(devices[0]["allowMultipleAllocations"], true);
+    assert!(
+        devices[0]["capacity"]["memory"]["value"]
+            .as_str()
+            .expect("text")
+            .ends_with("Mi")
+    );
+}
+
+const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/k8s");
+
+/// The documents of a file.
+fn documents(text: &str) -> Vec<Value> {
+    let all = serde_norway::Deserializer::from_str(text);
+    let all = all.map(|one| Value::deserialize(one).expect("YAML"));
+    all.filter(|one| !one.is_null()).collect()
+}
+
+/// That a document is an object of Kubernetes.
+fn is_object(document: &Value) {
+    let kind = document["kind"].as_str().expect("a kind");
+    let found = KINDS
+        .iter()
+        .find(|(version, name, _)| *name == kind && document["apiVersion"] == *version);
+    found
+        .unwrap_or_else(|| panic!("no such kind: {document}"))
+        .2(document);
+}
+
+type Check = fn(&Value);
+const KINDS: [(&str, &str, Check); 12] = [
+    ("v1", "Namespace", is::<core::Namespace>),
+    ("v1", "Pod", is::<core::Pod>),
+    ("v1", "ServiceAccount", is::<core::ServiceAccount>),
+    ("apps/v1", "DaemonSet", is::<DaemonSet>),
+    (
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRole",
+        is::<ClusterRole>,
+    ),
+    (
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRoleBinding",
+        is::<ClusterRoleBinding>,
+    ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicy",
+        is::<ValidatingAdmissionPolicy>,
+    ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicyBinding",
+        is::<ValidatingAdmissionPolicyBinding>,
+    ),
+    (
+        "resource.k8s.io/v1",
+        "DeviceClass",
+        is::<resource::DeviceClass>,
+    ),
+    (
+        "resource.k8s.io/v1",
+        "ResourceClaim",
+        is::<resource::ResourceClaim>,
+    ),
+    (
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+        is::<resource::ResourceClaimTemplate>,
+    ),
+    ("resource.k8s.io/v1", "ResourceSlice", is::<ResourceSlice>),
+];
+
+/// What Helm makes of the chart: it uses values, and sections that a value that is not empty switches on.
+fn rendered(template: &str, values: &Value) -> String {
+    let value = |name: &str| match name.strip_prefix(".Values.") {
+        Some(name) => values[name]
+            .as_str()
+            .unwrap_or_else(|| panic!("no value {name}"))
+            .to_owned(),
+        None if name == ".Release.Namespace" => "gpushare".to_owned(),
+        None => panic!("{name} is not known here"),
+    };
+    let (mut text, mut hidden) = (String::new(), false);
+    for line in template.lines() {
+        if let Some(section) = line.trim().strip_prefix("{{-") {
+            let words: Vec<&str> = section.trim_end_matches("}}").split_whitespace().collect();
+            hidden = match words[..] {
+                ["if", name] => value(name).is_empty(),
+                ["end"] => false,
+                _ => panic!("{line}"),
+            };
+            continue;
+        }
+        let mut rest = line;
+        let mut made = String::new();
+        while let Some((before, after)) = rest.split_once("{{") {
+            let (name, after) = after.split_once("}}").expect("its end");
+            made += before;
+            made += &value(name.trim());
+            rest = after;
+        }
+        if !hidden {
+            text += &format!("{made}{rest}\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn the_plain_manifests_are_those_of_the_chart_and_all_are_objects_of_kubernetes() {
+    let read = |name: &str| std::fs::read_to_string(format!("{ASSETS}/{name}")).expect(name);
+    let values = documents(&read("chart/values.yaml")).remove(0);
+    let template = read("chart/templates/gpushare.yaml");
+    let plain = format!(
+        "# Made from the chart: UPDATE_GOLDEN=1 cargo test -p gpushare-dra --test node\n\
+         apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpushare\n---\n{}",
+        rendered(&template, &values)
+    );
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(format!("{ASSETS}/gpushare.yaml"), &plain).expect("ours");
+    }
+    assert_eq!(read("gpushare.yaml"), plain);
+    let mut other = values.clone();
+    other["mode"] = "gpus".into();
+    other["runtimeClassName"] = "nvidia".into();
+    let other = rendered(&template, &other);
+    assert!(
+        other.contains("\n      runtimeClassName: nvidia\n"),
+        "{other}"
+    );
+    let examples = std::fs::read_dir(format!("{ASSETS}/examples")).expect("there");
+    let examples: Vec<String> = examples
+        .map(|file| std::fs::read_to_string(file.expect("readable").path()).expect("text"))
+        .collect();
+    assert!(examples.len() >= 5);
+    let texts = [&plain, &other].into_iter().chain(&examples);
+    texts
+        .flat_map(|text| documents(text))
+        .for_each(|document| is_object(&document));
+
+    // The containers' command lines are those of our programs.
+    let all = documents(&plain);
+    let set = all
+        .iter()
+        .find(|one| one["kind"] == "DaemonSet")
+        .expect("one");
+    for container in set["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .expect("a list")
+    {
+        let words = container["command"].as_array().expect("a list");
+        let words: Vec<&str> = words
+            .iter()
+            .map(|word| word.as_str().expect("text"))
+            .collect();
+        let program = match words[0] {
+            "gpushare-dra" => env!("CARGO_BIN_EXE_gpushare-dra").into(),
+            name => gpushare_testbed::artifact(name),
+        };
+        let mut command = std::process::Command::new(program);
+        let said = command
+            .args(&words[1..])
+            .arg("--help")
+            .output()
+            .expect("it starts");
+        assert!(said.status.success(), "{words:?}: {said:?}");
+    }
+}
+
+#[test]
+fn the_parameters_of_the_examples_are_understood() {
+    let mut seen = 0;
+    for (file, source) in [
+        ("share.yaml", "FromClaim"),
+        ("urgent-class.yaml", "FromClass"),
+    ] {
+        let text = std::fs::read_to_string(format!("{ASSETS}/examples/{file}")).expect(file);
+        let object = documents(&text).remove(0);
+        let spec = if object["kind"] == "DeviceClass" {
+            &object["spec"]
+        } else {
+            &object["spec"]["spec"]["devices"]
+        };
+        for config in spec["config"].as_array().expect("a list") {
+            let config =
+                json!([{ "source": source, "requests": ["gpu"], "opaque": config["opaque"] }]);
+            let claim = json!({
+                "metadata": { "name": "gpu", "uid": "1" },
+                "status": { "allocation": { "devices": { "results": [allocated("gpushare.dev", "gpu-a", None)], "config": config } } },
+            });
+            let claim: gpushare_dra::claim::ResourceClaim =
+                serde_json::from_value(claim).expect("a claim");
+            assert!(claim.asked().expect("understood").weight.is_some());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 2);
+}
