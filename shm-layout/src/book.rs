@@ -261,16 +261,25 @@ impl Seat {
         &self.book.limits[usize::from(entry.index()) % DEVICES_PER_PROCESS]
     }
 
-    /// The lock policy that holds for this process on one device, and who set it.
+    /// The lock policy that holds for this process on one device, and who set it; `overlap` has its number.
     pub(crate) fn policy(&self, entry: Entry) -> (LockPolicy, Source) {
         let known = self.known();
         let device = known.devices.get(usize::from(entry.index()));
         let now = clock::now();
-        resolve_policy(
+        let (mut policy, source) = resolve_policy(
             device.and_then(|device| device.policy.at(now)),
             known.common.policy.at(now),
             self.launch_policy,
-        )
+        );
+        policy.kind = policy.kind.settled(policy.order, self.is_mps(entry));
+        (policy, source)
+    }
+
+    /// Whether it was said that contexts on a device are made by an MPS server.
+    pub(crate) fn is_mps(&self, entry: Entry) -> bool {
+        let entries = &self.words().entries;
+        let words = &entries[usize::from(entry.index()) % DEVICES_PER_PROCESS];
+        codec::mps_of(words.mps.load(Ordering::Relaxed)) == Some(true)
     }
 
     /// Whether a device is overcommitted.

@@ -367,7 +367,7 @@ fn an_active_process_may_die_at_any_step_and_holds_no_other_back() {
         let dir = Dir::new();
         let segments = dir.open();
         let policy = Some(LockPolicy {
-            kind: PolicyKind::overlap(Order::Priority),
+            kind: PolicyKind::Overlap(None),
             order: Order::Priority,
             ..LockPolicy::default()
         });

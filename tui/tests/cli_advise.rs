@@ -182,7 +182,7 @@ fn a_small_job_beside_big_ones_in_turns_is_advised_to_go_first() {
     let found = advice(&bed);
     assert_eq!(
         (&found["rule"], &found["policy"]),
-        (&Value::Null, &"overlap=500us order=priority".into())
+        (&Value::Null, &"overlap order=priority".into())
     );
 }
 

@@ -86,7 +86,7 @@ impl Turn {
         device: &Device,
         thread: &Thread,
     ) -> Result<bool, MutexGuard<'s, State>> {
-        let PolicyKind::Overlap(ahead_ns) = state.rules.policy.kind else {
+        let PolicyKind::Overlap(Some(ahead_ns)) = state.rules.policy.kind else {
             self.end_beside(&mut state, guest, device);
             return Err(state);
         };

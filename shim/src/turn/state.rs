@@ -119,7 +119,7 @@ impl State {
     /// How much may be queued while that is limited, in time on the device.
     pub fn ahead_ns(&self) -> Option<u64> {
         match self.rules.policy.kind {
-            PolicyKind::Overlap(ahead_ns) => Some(ahead_ns),
+            PolicyKind::Overlap(ahead_ns) => ahead_ns,
             // Less would run dry between two looks; more would be too much to wait for at the end.
             PolicyKind::Timeslice(slice) => Some((slice / 4).clamp(LEAST_AHEAD, MOST_AHEAD)),
             PolicyKind::Off | PolicyKind::Launches(_) | PolicyKind::Always => None,

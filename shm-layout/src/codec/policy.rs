@@ -18,7 +18,7 @@ pub(crate) fn policy_words(policy: Option<LockPolicy>) -> [u64; POLICY_WORDS] {
         PolicyKind::Launches(count) => (1, u64::from(count)),
         PolicyKind::Timeslice(ns) => (2, ns),
         PolicyKind::Always => (3, 0),
-        PolicyKind::Overlap(ahead) => (4, ahead),
+        PolicyKind::Overlap(ahead) => (4, ahead.unwrap_or(0)),
     };
     let order = u64::from(policy.order.code());
     let first = 1 | kind << 8 | order << 16 | u64::from(policy.sync_skips) << 32;
@@ -41,7 +41,7 @@ pub(crate) fn policy_of(words: &[u64; POLICY_WORDS]) -> Option<LockPolicy> {
         1 => PolicyKind::Launches(u32::try_from(words[1]).ok()?),
         2 => PolicyKind::Timeslice(words[1]),
         3 => PolicyKind::Always,
-        4 => PolicyKind::Overlap(words[1]),
+        4 => PolicyKind::Overlap((words[1] != 0).then_some(words[1])),
         _ => return None,
     };
     let order = Order::of_code(words[0] >> 16 & 0xff)?;

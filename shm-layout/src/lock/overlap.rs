@@ -290,7 +290,7 @@ impl DeviceLock<'_> {
     /// Whether we were held back for longer than the order can ask us to, by the settings and the roll: then another tenant writes
     /// over the accounts. Only under `fair` there is such a bound: who is ahead waits until the others have had as much.
     fn is_wronged(&self, waited_ns: u64, now_ns: u64) -> bool {
-        let PolicyKind::Overlap(ahead_ns) = self.policy().kind else {
+        let PolicyKind::Overlap(Some(ahead_ns)) = self.policy().kind else {
             return false;
         };
         let segments = self.seat.segments();

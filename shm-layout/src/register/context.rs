@@ -21,7 +21,7 @@ impl Registration {
 
     /// Whether it was said that they are.
     pub fn is_mps(&self, entry: Entry) -> bool {
-        codec::mps_of(self.words(entry).mps.load(Ordering::Relaxed)) == Some(true)
+        self.seat.is_mps(entry)
     }
 
     /// Whether the context on this device is lost.

@@ -74,7 +74,7 @@ impl PolicyField {
         most: S,
         span: true,
         value: |policy| match policy.kind {
-            PolicyKind::Overlap(ns) => Some(ns),
+            PolicyKind::Overlap(ns) => ns,
             _ => None,
         },
     };
@@ -220,7 +220,8 @@ impl std::fmt::Display for PolicyKind {
             PolicyKind::Launches(count) => write!(f, "launches={count}"),
             PolicyKind::Timeslice(slice) => write!(f, "timeslice={}", format_duration(*slice)),
             PolicyKind::Always => f.write_str("always"),
-            PolicyKind::Overlap(ahead) => write!(f, "overlap={}", format_duration(*ahead)),
+            PolicyKind::Overlap(None) => f.write_str("overlap"),
+            PolicyKind::Overlap(Some(ahead)) => write!(f, "overlap={}", format_duration(*ahead)),
         }
     }
 }
@@ -264,22 +265,14 @@ pub struct PolicyEdit {
 /// The shortest turn that includes the memory.
 const LEAST_MEMORY_TURN: u64 = S;
 
-/// `overlap` without a number, until the order is known.
-const USUAL_OVERLAP: PolicyKind = PolicyKind::Overlap(0);
-
 impl PolicyEdit {
     /// The policy `base` with this edit on top, or why the two do not go together.
     ///
     /// A slice longer than the default `max-hold` lengthens it; one longer than a written `max-hold` is a conflict.
     pub fn apply(&self, base: LockPolicy) -> Result<LockPolicy, TextError> {
-        let order = self.order.unwrap_or(base.order);
-        let kind = match self.kind {
-            Some(USUAL_OVERLAP) => PolicyKind::overlap(order),
-            other => other.unwrap_or(base.kind),
-        };
         let mut policy = LockPolicy {
-            kind,
-            order,
+            kind: self.kind.unwrap_or(base.kind),
+            order: self.order.unwrap_or(base.order),
             idle_ns: self.idle_ns.unwrap_or(base.idle_ns),
             max_hold_ns: self.max_hold_ns.unwrap_or(base.max_hold_ns),
             grace_ns: self.grace_ns.unwrap_or(base.grace_ns),
@@ -337,7 +330,7 @@ impl PolicyEdit {
             None if ns < least => Ok(()),
             _ => {
                 self.overlap_ns = None;
-                self.set_kind(PolicyKind::Overlap(ns))
+                self.set_kind(PolicyKind::Overlap(Some(ns)))
             }
         }
     }
@@ -375,7 +368,7 @@ fn read_word(edit: &mut PolicyEdit, word: &str) -> Result<(), TextError> {
         return match word {
             "off" => edit.set_kind(PolicyKind::Off),
             "always" => edit.set_kind(PolicyKind::Always),
-            "overlap" => edit.set_kind(USUAL_OVERLAP),
+            "overlap" => edit.set_kind(PolicyKind::Overlap(None)),
             _ => Err(unknown(word)),
         };
     };

@@ -18,19 +18,22 @@ pub enum PolicyKind {
     /// After every call.
     Always,
     /// Never: there are no turns. The order decides which processes hold back from submitting; the work that such a
-    /// process has queued runs on, at most so many nanoseconds of it.
-    Overlap(u64),
+    /// process has queued runs on, at most so many nanoseconds of it; `None` is what measured best for the order and the device.
+    Overlap(Option<u64>),
 }
 
 impl PolicyKind {
-    /// `overlap` without a number. Measured: under `priority` 1 ms is felt by the urgent process (H200, an inference beside two
-    /// trainings: p50 4.42 ms under 1 ms, 3.52 under 500 us), and 500 us cost the others one per cent more of their work; under
-    /// `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200), for processes are held
-    /// back for an advantage that the next moment evens out.
-    pub const fn overlap(order: Order) -> Self {
-        match order {
-            Order::Fair => Self::Overlap(4_000_000),
-            _ => Self::Overlap(500_000),
+    /// The same with `overlap` by its number, on a device whose contexts MPS makes or not. Measured (H200, an inference beside two
+    /// trainings): under `priority` 1 ms is felt by the urgent process (p50 4.42 ms, 3.52 under 500 us), and 500 us cost the
+    /// others one per cent more of their work; over MPS their kernels run beside its own, and 1 ms cost them a tenth that 2 ms left
+    /// them. Under `fair` less than 3 ms takes a sixth from a training on two GPUs beside others (two H200), for
+    /// processes are held back for an advantage that the next moment evens out.
+    pub(crate) const fn settled(self, order: Order, over_mps: bool) -> Self {
+        match (self, order) {
+            (Self::Overlap(None), Order::Fair) => Self::Overlap(Some(4_000_000)),
+            (Self::Overlap(None), _) if over_mps => Self::Overlap(Some(2_000_000)),
+            (Self::Overlap(None), _) => Self::Overlap(Some(500_000)),
+            _ => self,
         }
     }
 

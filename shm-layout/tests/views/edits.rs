@@ -369,6 +369,27 @@ fn a_policy_reverts_by_itself_to_the_lasting_one_below_it() {
 }
 
 #[test]
+fn overlap_without_a_number_has_one_for_each_process_by_what_makes_its_contexts() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (process, entry) = process(&segments, "a");
+    let policy: LockPolicy = "overlap order=priority".parse().expect("a policy");
+    let change = Change::Policy {
+        device: None,
+        policy: Some(policy),
+        until: None,
+    };
+    let edited = dir.operator().edit(None, &change, clock::now());
+    edited.expect("a valid edit");
+    let ahead = || process.policy(entry).0.kind;
+    assert_eq!(ahead(), PolicyKind::Overlap(Some(500_000)));
+    process.say_mps(entry, true);
+    assert_eq!(ahead(), PolicyKind::Overlap(Some(2_000_000)));
+    let shown = snapshot(&segments, clock::now()).devices[0].policy.0;
+    assert_eq!(shown, policy, "and is shown as it was set");
+}
+
+#[test]
 fn a_process_sees_its_policy_revert_without_an_edit() {
     let dir = Dir::new();
     let segments = dir.open();

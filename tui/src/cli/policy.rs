@@ -135,7 +135,7 @@ object! {
     pub(super) Line<'a>(gpu: usize, device: &'a DeviceSample, now_ns: u64) {
         gpu: usize = gpu, "The device's number, as --gpu takes it.";
         uuid: &'a str = &device.uuid, "Its UUID.";
-        policy: String = device.policy.0.kind.to_string(), "off, overlap=AHEAD, always, launches=N or timeslice=T.";
+        policy: String = device.policy.0.kind.to_string(), "off, overlap[=AHEAD], always, launches=N or timeslice=T.";
         order: &'static str = device.policy.0.order.word(), "Which process is next.";
         idle_ns: Option<u64> = device.policy.0.idle_ns, "A holder releases when nothing was submitted for this time; null for auto.";
         max_hold_ns: u64 = device.policy.0.max_hold_ns, "The longest hold while others wait.";

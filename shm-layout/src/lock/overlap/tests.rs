@@ -23,7 +23,7 @@ impl World {
     fn new(order: Order, priorities: &[i32]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let policy = LockPolicy {
-            kind: PolicyKind::Overlap(AHEAD),
+            kind: PolicyKind::Overlap(Some(AHEAD)),
             order,
             ..LockPolicy::default()
         };

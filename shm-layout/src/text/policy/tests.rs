@@ -77,7 +77,7 @@ fn what_a_text_may_say_and_what_the_segment_takes_are_the_same() {
             kind: match field.name {
                 "launches" => PolicyKind::Launches(most as u32 + 1),
                 "timeslice" => PolicyKind::Timeslice(most + 1),
-                "overlap" => PolicyKind::Overlap(most + 1),
+                "overlap" => PolicyKind::Overlap(Some(most + 1)),
                 _ => PolicyKind::Off,
             },
             idle_ns: Some(most + 1),
@@ -130,11 +130,19 @@ fn overlap_beside_a_time_slice_is_a_part_of_it_and_alone_a_policy() {
     assert_eq!(read(&format_policy(&either_way)), Ok(either_way));
     assert_eq!(
         read("overlap=300us").expect("a policy").kind,
-        PolicyKind::Overlap(300 * US)
+        PolicyKind::Overlap(Some(300 * US))
     );
-    for (text, ahead) in [("overlap", 4 * MS), ("overlap order=priority", 500 * US)] {
-        let kind = read(text).expect("a policy").kind;
-        assert_eq!(kind, PolicyKind::Overlap(ahead), "{text}");
+    for (text, mps, ahead) in [
+        ("overlap", false, 4 * MS),
+        ("overlap", true, 4 * MS),
+        ("overlap order=priority", false, 500 * US),
+        ("overlap order=priority", true, 2 * MS),
+        ("overlap=300us order=priority", true, 300 * US),
+    ] {
+        let policy = read(text).expect("a policy");
+        assert_eq!(read(&format_policy(&policy)), Ok(policy));
+        let kind = policy.kind.settled(policy.order, mps);
+        assert_eq!(kind, PolicyKind::Overlap(Some(ahead)), "{text}");
     }
     // Too little for the policy, so it is for the slices that are in force.
     let only = parse_policy(&["overlap=0"]).expect("an edit");

@@ -54,7 +54,7 @@ impl PolicySubject {
                 Field::text(
                     AFTER,
                     after,
-                    "launches: a number; overlap, timeslice: a time",
+                    "launches: a number; timeslice: a time; overlap: a time, or empty for auto",
                 ),
                 Field::text(
                     OVERLAP,
@@ -90,14 +90,11 @@ impl PolicySubject {
 
     /// The time or number that the rule has now, or else the usual one; empty where there is none.
     fn proposed(&self, rule: &str) -> String {
-        let usual = [
-            PolicyKind::overlap(self.base.order),
-            PolicyKind::Timeslice(5_000_000),
-        ];
+        let usual = [PolicyKind::Overlap(None), PolicyKind::Timeslice(5_000_000)];
         let of_rule = |kind: PolicyKind| {
             let value = kind.to_string();
-            let value = value.strip_prefix(rule)?.strip_prefix('=')?;
-            Some(value.to_owned())
+            let value = value.strip_prefix(rule)?;
+            Some(value.strip_prefix('=').unwrap_or_default().to_owned())
         };
         let mut kinds = std::iter::once(self.base.kind).chain(usual);
         kinds.find_map(of_rule).unwrap_or_default()
@@ -204,6 +201,7 @@ pub(super) fn foresee(data: &Data, device: Option<Uuid>, policy: Option<LockPoli
 /// The dialog as `gpushare policy set` would be told it.
 fn words(dialog: &Dialog) -> Vec<String> {
     let rule = match dialog.value(RULE) {
+        "overlap" if dialog.value(AFTER).is_empty() => "overlap".to_owned(),
         with_value @ ("overlap" | "launches" | "timeslice") => {
             format!("{with_value}={}", dialog.value(AFTER))
         }
@@ -272,13 +270,13 @@ mod tests {
             press(&mut dialog, KeyCode::Char(' '));
         }
         let seen: Vec<(&str, &str)> = seen.iter().map(|(rule, time)| (&**rule, &**time)).collect();
-        let times = ["", "4ms", "", "5ms", ""];
+        let times = ["", "", "", "5ms", ""];
         assert_eq!(seen, RULES.into_iter().zip(times).collect::<Vec<_>>());
 
         let mut dialog = open(PolicyKind::Timeslice(20_000_000));
         press(&mut dialog, KeyCode::Left);
         press(&mut dialog, KeyCode::Left);
-        assert_eq!(dialog.value(AFTER), "4ms");
+        assert_eq!(dialog.value(AFTER), "", "overlap knows by itself");
         press(&mut dialog, KeyCode::Right);
         press(&mut dialog, KeyCode::Right);
         assert_eq!(dialog.value(AFTER), "20ms", "what is in force");
@@ -286,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_typed_time_stays_when_another_rule_is_chosen() {
-        let mut dialog = open(PolicyKind::overlap(Order::Priority));
+        let mut dialog = open(PolicyKind::Overlap(Some(500_000)));
         dialog.focus = 1;
         for key in [KeyCode::Backspace, KeyCode::Backspace, KeyCode::Backspace] {
             press(&mut dialog, key);
