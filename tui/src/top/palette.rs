@@ -351,7 +351,11 @@ impl Palette {
                 // Roles use fixed hues beyond the sixteen-colour list's order.
                 5 => Color::Yellow,
                 6 => Color::Red,
-                hue => SIXTEEN[hue % SIXTEEN.len()],
+                // Many a terminal's plain blue cannot be read on black.
+                hue => match SIXTEEN[hue % SIXTEEN.len()] {
+                    Color::Blue if !self.light => Color::LightBlue,
+                    colour => colour,
+                },
             },
             Depth::Ansi256 => Color::Indexed(indexed[hue % indexed.len()]),
             Depth::True => {

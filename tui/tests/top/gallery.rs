@@ -27,7 +27,7 @@ fn letter(cell: &Cell) -> char {
         Color::Red => 'r',
         Color::Green => 'g',
         Color::Yellow => 'y',
-        Color::Blue => 'b',
+        Color::Blue | Color::LightBlue => 'b',
         Color::Magenta => 'm',
         Color::Cyan => 'c',
         _ => '?',

@@ -8,7 +8,7 @@ use crate::edit::audit::Place;
 use crate::edit::quota::INHERIT;
 use crate::edit::share::ShareEdit;
 use crate::sample::Who;
-use crate::sample::{Order, PolicyKind, ProcessSample, SlotId};
+use crate::sample::{Holding, Order, PolicyKind, ProcessSample, SlotId};
 use crate::text::units::format_duration;
 use crate::top::data::Data;
 
@@ -24,6 +24,13 @@ struct Changed {
     priority: bool,
 }
 
+/// The devices that a process uses, or all it sees where it uses none yet.
+fn worked_on(process: &ProcessSample) -> impl Iterator<Item = &Holding> {
+    let none = process.uses().next().is_none();
+    let all = process.devices.iter();
+    all.filter(move |holding| none || holding.is_used())
+}
+
 /// That a device's order does not look at what was filled in; worth a warning when it was changed.
 fn without_effect(gpu: usize, order: Order, what: &str, changed: bool) -> Check {
     let text = format!(
@@ -31,7 +38,9 @@ fn without_effect(gpu: usize, order: Order, what: &str, changed: bool) -> Check 
         order.word()
     );
     match changed {
-        true => Check::warn(format!("{text}; the lock policy has another")),
+        true => Check::warn(format!(
+            "{text}; another order in the lock policy would look at it"
+        )),
         false => Check::good(text),
     }
 }
@@ -214,7 +223,7 @@ impl ShareSubject {
             priority: matches!(share.priority, Set::To(priority) if priority != process.share.priority),
         };
         let mut checks = Vec::new();
-        for holding in process.devices.iter().take(LINES) {
+        for holding in worked_on(process).take(LINES) {
             let device = data.sample.devices.get(holding.gpu);
             let policy = device.map(|device| device.policy.0);
             if policy.is_some_and(|policy| policy.kind == PolicyKind::Off) {
@@ -263,7 +272,7 @@ impl ShareSubject {
             "after {span} its priority is {} again by itself",
             process.share.priority
         ))];
-        for holding in process.devices.iter().take(LINES) {
+        for holding in worked_on(process).take(LINES) {
             let policy = data.sample.devices.get(holding.gpu).map(|d| d.policy.0);
             let policy = policy.unwrap_or_default();
             checks.push(match (policy.kind, policy.order) {

@@ -4,9 +4,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tui_input::Input;
 
+use super::alerts::wrapped;
 use super::pen::Pen;
 use super::{Look, layout};
-use crate::top::dialog::{Check, Control, Dialog, Field, Progress, Verdict};
+use crate::top::dialog::{Check, Control, Dialog, Field, Progress, Subject, Verdict};
 use crate::top::palette::Role;
 use crate::top::state::State;
 
@@ -20,14 +21,24 @@ const INPUT: u16 = 12;
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, dialog: &Dialog) {
     let data = state.data();
     let mut checks = dialog.checks(data);
-    let wanted = 8 + dialog.fields.len() + checks.len().max(3);
+    let width = area.width.min(WIDTH).saturating_sub(SENTENCE + 2);
+    let lines = |checks: &[Check]| -> Vec<(Option<Verdict>, String)> {
+        let of = |check: &Check| {
+            let words = wrapped(&check.text, width).into_iter().enumerate();
+            let verdict = check.verdict;
+            words.map(move |(at, text)| ((at == 0).then_some(verdict), text))
+        };
+        checks.iter().flat_map(of).collect()
+    };
+    let told = lines(&checks).len();
+    let wanted = 8 + dialog.fields.len() + told.max(3);
     let height = u16::try_from(wanted).unwrap_or(u16::MAX);
     let mut pen = Pen::new(buffer, layout::centred(area, WIDTH, height), &look.palette);
     let mut inside = pen.dialog(&dialog.title);
 
     // A small screen drops the blank lines first, then what there is now, then what fits least; never the buttons.
     let gap = u16::from(inside.height() >= height.saturating_sub(2));
-    let all = dialog.fields.len() + checks.len() + 1 + BOTTOM;
+    let all = dialog.fields.len() + told + 1 + BOTTOM;
     let cut = usize::from(inside.height()) < all;
     let mut y = 0;
     if !cut || usize::from(inside.height()) >= SMALL {
@@ -51,7 +62,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
         });
     }
     let fields = match cut {
-        true => room.saturating_sub(checks.len().min(2)).max(1),
+        true => room.saturating_sub(told.min(2)).max(1),
         false => dialog.fields.len(),
     };
     let first =
@@ -68,10 +79,10 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     y += gap;
     let left = match cut {
         true => room.saturating_sub(fields.min(dialog.fields.len())),
-        false => checks.len(),
+        false => told,
     };
-    for check in checks.iter().take(left) {
-        self::check(&mut inside, y, check);
+    for (verdict, text) in lines(&checks).iter().take(left) {
+        check(&mut inside, y, *verdict, text);
         y += 1;
     }
     y += gap;
@@ -146,14 +157,16 @@ fn text(pen: &mut Pen<'_>, y: u16, input: &Input, width: u16, focus: Focus) {
     }
 }
 
-fn check(pen: &mut Pen<'_>, y: u16, check: &Check) {
-    let (word, role) = match check.verdict {
-        Verdict::Good => ("ok", Role::Good),
-        Verdict::Warn => ("warn", Role::Warn),
-        Verdict::Bad => ("no", Role::Bad),
-    };
-    pen.put(1, y, word, pen.style(role));
-    pen.put_within(SENTENCE, y, &check.text, u16::MAX, pen.style(Role::Text));
+fn check(pen: &mut Pen<'_>, y: u16, verdict: Option<Verdict>, text: &str) {
+    if let Some(verdict) = verdict {
+        let (word, role) = match verdict {
+            Verdict::Good => ("ok", Role::Good),
+            Verdict::Warn => ("warn", Role::Warn),
+            Verdict::Bad => ("no", Role::Bad),
+        };
+        pen.put(1, y, word, pen.style(role));
+    }
+    pen.put_within(SENTENCE, y, text, u16::MAX, pen.style(Role::Text));
 }
 
 fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
@@ -175,7 +188,12 @@ fn buttons(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, read_only: bool) {
 }
 
 fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
+    let is_signal = matches!(dialog.subject, Subject::Signal(_));
     let (text, role) = match &dialog.progress {
+        Progress::Editing if is_signal => (
+            "no undo takes a signal back; the audit log has it".into(),
+            Role::Dim,
+        ),
         Progress::Editing => (
             format!(
                 "will be generation {}, applied at the next call",

@@ -20,65 +20,71 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     if pen.width() < WIDE {
         return narrow(pen, y, data, gpu);
     }
-    let mut x = pen.put(1, y, "time ", pen.style(Role::Dim));
+    // The waits first: what stands behind them may be cut.
+    let mut x = pen.pieces(
+        1,
+        y,
+        &[
+            ("wait p99 ", Role::Dim),
+            (&longest(data, gpu), Role::Text),
+            ("   time ", Role::Dim),
+        ],
+    );
     let glyphs = pen.glyphs();
-    if let Some(shares) = data.efficiency(gpu) {
-        let parts = [
-            (
-                shares.used,
-                glyphs.full,
-                Role::Good,
-                "busy under the lock",
-                true,
-            ),
-            (shares.wasted, glyphs.wait, Role::Warn, "held idle", true),
-            (
-                shares.beside,
-                glyphs.full,
-                Role::Dim,
-                "busy without the lock",
-                false,
-            ),
-            (shares.idle, glyphs.empty, Role::Dim, "free", true),
-        ];
-        let mut sum = 0.0;
-        let (from, mut column) = (x, 0);
-        for (share, glyph, role, ..) in parts {
-            sum += share;
-            let end = ((sum * f32::from(BAR)).round() as u16).min(BAR);
-            while column < end {
-                let style = pen.style(role);
-                pen.glyph(from + column, y, glyph, style);
-                column += 1;
-            }
+    let Some(shares) = data.efficiency(gpu) else {
+        pen.put(x, y, "NVML tells no utilisation", pen.style(Role::Dim));
+        return;
+    };
+    let parts = [
+        (
+            shares.used,
+            glyphs.full,
+            Role::Good,
+            "busy under the lock",
+            true,
+        ),
+        (shares.wasted, glyphs.wait, Role::Warn, "held idle", true),
+        (
+            shares.beside,
+            glyphs.full,
+            Role::Dim,
+            "busy without the lock",
+            false,
+        ),
+        (shares.idle, glyphs.empty, Role::Dim, "free", true),
+    ];
+    let mut sum = 0.0;
+    let (from, mut column) = (x, 0);
+    for (share, glyph, role, ..) in parts {
+        sum += share;
+        let end = ((sum * f32::from(BAR)).round() as u16).min(BAR);
+        while column < end {
+            let style = pen.style(role);
+            pen.glyph(from + column, y, glyph, style);
+            column += 1;
         }
-        x = from + BAR;
-        for (share, _, role, word, always) in parts {
-            if always || share >= NEWS {
-                x = pen.put(
-                    x,
-                    y,
-                    &format!("  {:>2.0}% ", share * 100.0),
-                    pen.style(Role::Text),
-                );
-                let role = if role == Role::Warn && share >= 0.1 {
-                    role
-                } else {
-                    Role::Dim
-                };
-                x = pen.put(x, y, word, pen.style(role));
-            }
-        }
-        let of = format!(
-            "  (last {:.0} s)",
-            JUDGED_NS.min(data.seen_ns()) as f64 / 1e9
-        );
-        x = pen.put(x, y, &of, pen.style(Role::Dim));
-    } else {
-        x = pen.put(x, y, "NVML tells no utilisation", pen.style(Role::Dim));
     }
-    let text = format!("wait p99 {}", longest(data, gpu));
-    pen.put(x + 3, y, &text, pen.style(Role::Text));
+    x = from + BAR;
+    for (share, _, role, word, always) in parts {
+        let text = format!("  {:>2.0}% ", share * 100.0);
+        let fits = usize::from(pen.width().saturating_sub(x)) >= text.len() + word.len();
+        if fits && (always || share >= NEWS) {
+            x = pen.put(x, y, &text, pen.style(Role::Text));
+            let role = if role == Role::Warn && share >= 0.1 {
+                role
+            } else {
+                Role::Dim
+            };
+            x = pen.put(x, y, word, pen.style(role));
+        }
+    }
+    let of = format!(
+        "  (last {:.0} s)",
+        JUDGED_NS.min(data.seen_ns()) as f64 / 1e9
+    );
+    if usize::from(pen.width().saturating_sub(x)) >= of.len() {
+        pen.put(x, y, &of, pen.style(Role::Dim));
+    }
 }
 
 /// All waits but one in a hundred were shorter.
