@@ -186,6 +186,21 @@ impl Sample {
             .fold(0, u64::saturating_add)
     }
 
+    /// All of it but what happened.
+    pub fn without_events(&self) -> Self {
+        Self {
+            snapshot: self.snapshot.clone(),
+            unix_ms: self.unix_ms,
+            host: self.host.clone(),
+            origin: self.origin,
+            segment: self.segment.clone(),
+            nvml: self.nvml.clone(),
+            events: Vec::new(),
+            edits: self.edits.clone(),
+            events_lost: self.events_lost,
+        }
+    }
+
     /// Every process that uses device `gpu`; what it only could use is left out.
     pub fn holdings(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> {
         self.processes.iter().filter_map(move |p| {

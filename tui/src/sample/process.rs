@@ -299,10 +299,16 @@ impl ProcessSample {
 
     /// What it holds where it did something; what it holds on its first device if it did nothing anywhere yet.
     pub fn uses(&self) -> impl Iterator<Item = &Holding> {
-        let used = self.devices.iter().filter(|h| h.is_used());
+        self.used().map(|(_, holding)| holding)
+    }
+
+    /// The same, each with its place in the list.
+    pub fn used(&self) -> impl Iterator<Item = (usize, &Holding)> {
+        let all = || self.devices.iter().enumerate();
+        let used = all().filter(|(_, h)| h.is_used());
         let first = match self.devices.iter().any(Holding::is_used) {
             true => None,
-            false => self.devices.first(),
+            false => all().next(),
         };
         used.chain(first)
     }

@@ -149,15 +149,16 @@ impl Ring {
         if let Some(why) = locked(&self.shared.trouble).take() {
             return Err(why);
         }
-        self.events.extend(sample.events.iter().cloned());
+        // The first sample has all that the segment's ring holds.
+        let old = sample.events.len().saturating_sub(EVENTS);
+        self.events.extend(sample.events[old..].iter().cloned());
         let more = self.events.len().saturating_sub(EVENTS);
         self.events.drain(..more);
         if sample.time_ns < self.due_ns && self.due_ns - sample.time_ns <= 60 * PACE_NS {
             return Ok(());
         }
-        let mut sample = sample.clone();
+        let mut sample = sample.without_events();
         std::mem::swap(&mut sample.events, &mut self.events);
-        self.events.clear();
         let pace = self.shared.pace_ns.load(Ordering::Relaxed).max(PACE_NS);
         self.due_ns = sample.time_ns.saturating_add(pace);
         // Full: the disk is slow. Closed: the thread has said why.

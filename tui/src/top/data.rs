@@ -51,6 +51,9 @@ pub struct Data {
     /// Which policies would serve the jobs better.
     pub advice: Standing,
     letters: Letters,
+    /// Who uses each device: the places of processes and of what they hold there, as in the sample. It is asked for many
+    /// times a frame.
+    there: Vec<Vec<(usize, usize)>>,
     blame: Blame,
     pulses: FxHashMap<(Who, usize), Pulse>,
     /// The weights of all that wanted a device's lock lately, together.
@@ -110,6 +113,7 @@ impl Data {
         while self.edits.len() > EDITS_KEPT {
             self.edits.pop_first();
         }
+        self.there = places(&sample);
         self.sample = sample;
         // Events are in the log now.
         self.sample.events = Vec::new();
@@ -250,7 +254,7 @@ impl Data {
     /// The 99th percentile of the waits of all processes on a device, as far as the buckets tell.
     pub fn wait_p99_ns(&self, gpu: usize) -> Option<u64> {
         let mut all = Histogram::default();
-        for (_, holding) in self.sample.holdings(gpu) {
+        for (_, holding) in self.there(gpu) {
             for (sum, count) in all.iter_mut().zip(&holding.lock.wait_hist) {
                 *sum = sum.saturating_add(*count);
             }
@@ -363,6 +367,15 @@ impl Data {
         known_before && recent.all(|(_, percent)| *percent <= 1)
     }
 
+    /// Every process that uses a device; what it only could use is left out.
+    pub fn there(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> + Clone {
+        let places = self.there.get(gpu).into_iter().flatten();
+        places.filter_map(|(process, holding)| {
+            let process = self.sample.processes.get(*process)?;
+            Some((process, process.devices.get(*holding)?))
+        })
+    }
+
     /// The processes on a device in the order of their letters.
     pub fn on(&self, gpu: usize) -> Vec<Who> {
         self.holdings(gpu).into_iter().map(|(who, _)| who).collect()
@@ -370,9 +383,22 @@ impl Data {
 
     /// What they hold there, in the same order.
     pub fn holdings(&self, gpu: usize) -> Vec<(Who, &Holding)> {
-        let held = self.sample.holdings(gpu);
+        let held = self.there(gpu);
         let mut held: Vec<_> = held.map(|(p, holding)| (Who::of(p), holding)).collect();
         held.sort_by_cached_key(|(who, _)| (self.letters.hue(*who), *who));
         held
     }
+}
+
+/// For each device the places of those who use it, as [`Sample::holdings`] finds them.
+fn places(sample: &Sample) -> Vec<Vec<(usize, usize)>> {
+    let mut places = vec![Vec::new(); sample.devices.len()];
+    for (at, process) in sample.processes.iter().enumerate() {
+        for (place, holding) in process.used() {
+            if let Some(list) = places.get_mut(holding.gpu) {
+                list.push((at, place));
+            }
+        }
+    }
+    places
 }

@@ -42,7 +42,7 @@ pub struct Remedy {
 
 /// Every managed job of a device, the one that waits most first.
 pub fn explain(data: &Data, gpu: usize) -> Vec<Why> {
-    let managed = data.sample.holdings(gpu).filter(|(p, _)| p.is_managed());
+    let managed = data.there(gpu).filter(|(p, _)| p.is_managed());
     let mut jobs: Vec<_> = managed.collect();
     let wait = |process: &ProcessSample| data.spent(Who::of(process), gpu).wait;
     jobs.sort_by(|a, b| wait(b.0).total_cmp(&wait(a.0)));

@@ -19,7 +19,7 @@ pub(super) fn contenders(data: &Data, gpu: usize) -> Vec<&ProcessSample> {
         let spent = data.spent(Who::of(process), gpu);
         process.is_managed() && !process.share.paused && spent.hold + spent.wait > WANTS
     };
-    let on_it = data.sample.holdings(gpu).map(|(process, _)| process);
+    let on_it = data.there(gpu).map(|(process, _)| process);
     on_it.filter(wants).collect()
 }
 

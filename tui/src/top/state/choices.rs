@@ -244,7 +244,7 @@ impl Choices {
     /// Until a device is chosen: the first on which a process waits, else the first that a process uses.
     fn show_the_busiest(&mut self, data: &Data) {
         let sample = &data.sample;
-        let used = |gpu: &usize| sample.holdings(*gpu).next().is_some();
+        let used = |gpu: &usize| data.there(*gpu).next().is_some();
         let waited = |gpu: &usize| !sample.devices[*gpu].waiters.is_empty();
         let all = 0..sample.devices.len();
         if let Some(gpu) = all.clone().find(waited).or_else(|| all.clone().find(used)) {

@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Position, Rect};
 
-use super::{device, lanes, layout, table};
+use super::{device, lanes, layout, pen, table};
 use crate::top::state::{Grip, Hit, Pulled, Screen, State};
 
 fn parts(area: Rect, state: &State) -> Option<layout::Parts> {
@@ -20,7 +20,7 @@ pub(super) fn at(area: Rect, state: &State, x: u16, y: u16) -> Option<Hit> {
         return table::hit(table::inside(parts.table, parts.open), state, x, y);
     }
     if here(parts.lanes).is_some() {
-        return lanes::hit(layout::inside(parts.lanes, parts.open), state, y);
+        return lanes::hit(pen::inside(parts.lanes, parts.open), state, y);
     }
     if let Some((x, y)) = here(parts.device) {
         return device::hit(parts.device, parts.devices, state, x, y);
@@ -34,7 +34,7 @@ pub(super) fn grip(area: Rect, state: &State, x: u16, y: u16) -> Option<Grip> {
         let who = device::tick(&parts, state, x, y)?;
         return Some(Grip::Quota(who, state.choices.gpu));
     }
-    let lanes = layout::inside(parts.lanes, parts.open);
+    let lanes = pen::inside(parts.lanes, parts.open);
     lanes::on_ruler(lanes, state, x, y).then_some(Grip::Time(x))
 }
 
@@ -52,7 +52,7 @@ pub(super) fn pulled(area: Rect, state: &State, grip: Grip, x: u16) -> Option<Pu
         }
         Grip::Quota(..) => None,
         Grip::Time(from) => {
-            let lanes = layout::inside(parts.lanes, parts.open);
+            let lanes = pen::inside(parts.lanes, parts.open);
             Some(Pulled::Time(lanes::pulled(lanes, state, from, x)))
         }
     }

@@ -154,18 +154,6 @@ fn devices(width: u16, height: u16, count: usize) -> (Devices, u16) {
     (devices, wanted)
 }
 
-/// What a pane leaves for what is in it.
-pub(super) fn inside(area: Rect, open: bool) -> Rect {
-    let side = u16::from(!open).min(area.width);
-    let top = 1.min(area.height);
-    Rect {
-        x: area.x + side,
-        y: area.y + top,
-        width: area.width.saturating_sub(2 * side),
-        height: area.height.saturating_sub(top + side),
-    }
-}
-
 /// The lines of the grid.
 fn grid(width: u16, count: usize) -> u16 {
     u16::try_from(count.div_ceil(grid_line(width))).unwrap_or(u16::MAX)

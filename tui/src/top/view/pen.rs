@@ -7,7 +7,6 @@ use ratatui::symbols::border;
 use ratatui::widgets::{Block, Widget};
 use unicode_width::UnicodeWidthStr;
 
-use super::layout;
 use crate::text::plain::plain;
 use crate::top::palette::{Glyphs, Palette, Role};
 
@@ -39,7 +38,7 @@ impl<'a> Pen<'a> {
 
     /// What a pane drawn by it leaves for what is in it.
     pub(super) fn inside(&self) -> Rect {
-        layout::inside(self.area, self.open)
+        inside(self.area, self.open)
     }
 
     /// The same pen, lent out.
@@ -196,5 +195,17 @@ impl<'a> Pen<'a> {
                 );
             }
         }
+    }
+}
+
+/// What a pane leaves for what is in it.
+pub(super) fn inside(area: Rect, open: bool) -> Rect {
+    let side = u16::from(!open).min(area.width);
+    let top = 1.min(area.height);
+    Rect {
+        x: area.x + side,
+        y: area.y + top,
+        width: area.width.saturating_sub(2 * side),
+        height: area.height.saturating_sub(top + side),
     }
 }

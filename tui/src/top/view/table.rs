@@ -2,8 +2,8 @@
 
 use ratatui::layout::Rect;
 
-use super::pen::Pen;
-use super::{bars, layout};
+use super::bars;
+use super::pen::{self, Pen};
 use crate::sample::ProcessState;
 use crate::sample::columns::Row;
 use crate::sample::columns::{self, COLUMNS, Column, Value};
@@ -92,10 +92,10 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
 
 /// How many rows there are without a filter.
 fn all(state: &State) -> usize {
-    let sample = &state.data().sample;
-    let of = |gpu: usize| sample.holdings(gpu).count();
+    let data = state.data();
+    let of = |gpu: usize| data.there(gpu).count();
     match state.choices.all_gpus {
-        true => sample.gpus().map(of).sum(),
+        true => data.sample.gpus().map(of).sum(),
         false => of(state.choices.gpu),
     }
 }
@@ -156,7 +156,7 @@ fn as_chosen(width: u16, chosen: &[usize]) -> Vec<(&'static Column, u16)> {
 pub(super) fn inside(area: Rect, open: bool) -> Rect {
     match area.height {
         0..PANE => area,
-        _ => layout::inside(area, open),
+        _ => pen::inside(area, open),
     }
 }
 

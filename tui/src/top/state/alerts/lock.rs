@@ -66,7 +66,7 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
 /// Fair, and yet nearly all of the time goes to waiting: more want the device than it can serve.
 pub(super) fn crowded(data: &Data, found: &mut Vec<Finding>) {
     for gpu in data.sample.gpus() {
-        let waits = data.sample.holdings(gpu).filter(|(process, _)| {
+        let waits = data.there(gpu).filter(|(process, _)| {
             let spent = data.spent(Who::of(process), gpu);
             if spent.wait <= CROWDED || process.share.cap.is_some() {
                 return false;

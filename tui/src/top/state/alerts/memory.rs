@@ -90,7 +90,7 @@ pub(super) fn thrashing(data: &Data, found: &mut Vec<Finding>) {
         if device.crowded_ns == 0 || ago > NEWS_NS {
             continue;
         }
-        let waiting = data.sample.holdings(gpu);
+        let waiting = data.there(gpu);
         let waiting = waiting.filter(|(_, h)| h.memory_wait.is_some()).count();
         found.push(Finding {
             who: None,
@@ -110,7 +110,7 @@ pub(super) fn thrashing(data: &Data, found: &mut Vec<Finding>) {
 
 pub(super) fn overcommit(data: &Data, found: &mut Vec<Finding>) {
     for (gpu, device) in data.sample.devices.iter().enumerate() {
-        let managed = || data.sample.holdings(gpu).filter(|(p, _)| p.is_managed());
+        let managed = || data.there(gpu).filter(|(p, _)| p.is_managed());
         let quotas = managed()
             .filter_map(|(_, h)| h.quota.bytes)
             .fold(0, u64::saturating_add);
@@ -159,9 +159,9 @@ pub(super) fn unaccounted(data: &Data, found: &mut Vec<Finding>) {
         let Some(nvml) = device.used_bytes else {
             continue;
         };
-        let holdings = data.sample.holdings(gpu).map(|(_, h)| h.used);
+        let holdings = data.there(gpu).map(|(_, h)| h.used);
         let known = holdings.fold(0, u64::saturating_add);
-        let processes = data.sample.holdings(gpu).count() as u64;
+        let processes = data.there(gpu).count() as u64;
         let unknown = nvml.saturating_sub(known);
         if unknown > OVERHEAD_BYTES + processes * (OVERHEAD_BYTES / 2) {
             found.push(Finding {

@@ -83,13 +83,7 @@ fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
 }
 
 fn quotas(state: &State, gpu: usize) -> (u64, usize) {
-    let managed = || {
-        state
-            .data()
-            .sample
-            .holdings(gpu)
-            .filter(|(p, _)| p.is_managed())
-    };
+    let managed = || state.data().there(gpu).filter(|(p, _)| p.is_managed());
     let sum = managed()
         .filter_map(|(_, h)| h.quota.bytes)
         .fold(0, u64::saturating_add);
@@ -221,7 +215,7 @@ fn own_policies(state: &State) -> String {
         return String::new();
     };
     let mut others: Vec<(String, String)> = Vec::new();
-    for (process, holding) in data.sample.holdings(gpu) {
+    for (process, holding) in data.there(gpu) {
         let (policy, source) = holding.policy;
         if !process.is_managed() || policy.kind == device.policy.0.kind {
             continue;
