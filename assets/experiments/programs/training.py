@@ -1,8 +1,9 @@
 """A training: a transformer of eight layers, forward, backward and optimiser without a pause.
 
-    training.py SECONDS
+    training.py SECONDS [PART]
 
-Random weights and data. Prints one line: steps_per_s. Needs PyTorch and a GPU.
+Random weights and data. With PART, a number below 1, each step also changes that part of the GPU's memory, as an optimiser with
+much state does. Prints one line: steps_per_s. Needs PyTorch and a GPU.
 """
 import sys
 import time
@@ -14,6 +15,10 @@ seconds = float(sys.argv[1])
 torch.manual_seed(2)
 model = torch.nn.Sequential(*[Layer(1024, 16) for _ in range(8)]).cuda().bfloat16()
 optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+ballast = None
+if len(sys.argv) > 2:
+    total = torch.cuda.get_device_properties(0).total_memory
+    ballast = torch.zeros(int(total * float(sys.argv[2])) // 4, device="cuda")
 batch = torch.randn(24, 512, 1024, device="cuda", dtype=torch.bfloat16)
 
 
@@ -22,6 +27,8 @@ def step():
     loss = model(batch).float().square().mean()
     loss.backward()
     optimiser.step()
+    if ballast is not None:
+        ballast.add_(1)
     return loss
 
 
