@@ -106,6 +106,7 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     done(Command::new(archive.join("assets/install.sh")).arg(&prefix));
     done(Command::new(prefix.join("bin/gpushare")).arg("--version"));
 
+    image(&one(&first, "tar.gz"), &folder.path().join("image"));
     if has("dpkg-deb") && rustix::process::geteuid().is_root() {
         debian(&one(&first, ".deb"), &folder.path().join("debian"));
     }
@@ -116,6 +117,94 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
         .output();
     if made.is_ok_and(|made| made.status.success()) {
         wheel(&one(&first, ".whl"), &python);
+    }
+}
+
+/// The image for Kubernetes, on a base of this machine's own programs in place of the one from a registry.
+fn image(archive: &Path, place: &Path) {
+    if !has("podman") || !rustix::process::geteuid().is_root() {
+        eprintln!("not tested: podman is not here, so no image is built");
+        return;
+    }
+    let (base, context) = (place.join("base"), place.join("context"));
+    for dir in [
+        "usr/bin",
+        "usr/lib",
+        "usr/lib64",
+        "usr/local",
+        "etc",
+        "proc",
+        "sys",
+        "dev",
+        "run",
+        "tmp",
+        "var",
+    ] {
+        fs::create_dir_all(base.join(dir)).expect("ours");
+    }
+    for name in ["bin", "lib", "lib64"] {
+        std::os::unix::fs::symlink(format!("usr/{name}"), base.join(name)).expect("ours");
+    }
+    fs::create_dir(&context).expect("ours");
+    let name = archive.file_name().expect("a file");
+    fs::copy(archive, context.join(name)).expect("ours");
+    fs::copy(
+        Path::new(ROOT).join("assets/k8s/Dockerfile"),
+        context.join("Dockerfile"),
+    )
+    .expect("there");
+    let tar = place.join("base.tar");
+    done(
+        Command::new("tar")
+            .arg("-cf")
+            .arg(&tar)
+            .arg("-C")
+            .arg(&base)
+            .arg("."),
+    );
+    let number = std::process::id();
+    let [below, made] =
+        ["base", "made"].map(|what| format!("localhost/gpushare-test-{what}:{number}"));
+    let podman = |words: &[&str]| Command::new("podman").args(words).output();
+    let _removed = Images([below.clone(), made.clone()]);
+    let imported = podman(&["import", "-q", &tar.display().to_string(), &below]);
+    if !imported.is_ok_and(|imported| imported.status.success()) {
+        eprintln!("not tested: podman keeps no images here");
+        return;
+    }
+    // A machine may allow fewer open files than podman asks for.
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let files = limits.current.unwrap_or(1024);
+    let built = podman(&[
+        "build",
+        "--isolation=chroot",
+        &format!("--ulimit=nofile={files}:{files}"),
+        "--ulimit=nproc=4096:4096",
+        "--volume=/usr/bin:/usr/bin:ro",
+        "--volume=/usr/lib:/usr/lib:ro",
+        "--volume=/usr/lib64:/usr/lib64:ro",
+        &format!("--build-arg=BASE={below}"),
+        &format!("--tag={made}"),
+        &context.display().to_string(),
+    ])
+    .expect("podman");
+    assert!(built.status.success(), "{built:?}");
+    let out = String::from_utf8_lossy(&built.stdout).into_owned();
+    assert!(
+        out.contains("gpushare is installed under /usr/local"),
+        "{built:?}"
+    );
+}
+
+/// Images that are removed.
+struct Images([String; 2]);
+
+impl Drop for Images {
+    fn drop(&mut self) {
+        let _ = Command::new("podman")
+            .args(["rmi", "-f"])
+            .args(&self.0)
+            .output();
     }
 }
 
