@@ -15,8 +15,10 @@
 //! made, and the settings go on, because a slot's lives are counted in `identity`.
 
 mod find;
+mod groups;
 mod repair;
 
+use groups::Groups;
 use std::{
     fs::{File, Permissions},
     io,
@@ -97,6 +99,7 @@ pub struct Broker {
     limits: Limits,
     /// Who has each slot.
     owners: Vec<Option<Account>>,
+    groups: Groups,
     /// Whether the memory of an earlier broker was found.
     resumed: bool,
     _lock: File,
@@ -183,6 +186,7 @@ impl Broker {
         let segments = Segments::of_three(dir, three, true, None, true);
         let broker = Broker {
             owners: vec![None; MAX_PROCESSES],
+            groups: Groups::new(),
             readonly: ReadOnly::of(private.fd()).ok(),
             segments,
             state,
@@ -248,6 +252,7 @@ impl Broker {
             };
             let (identity, vouched) = decode_vouched(&words);
             self.owners[index] = Some(Account::User(identity.uid));
+            self.groups.inherit(self.segments.state(), index);
             found.push((id, identity, vouched));
         }
         found
@@ -283,9 +288,7 @@ impl Broker {
         entry.take(epoch, &encode_vouched(who, vouched));
         self.owners[index] = Some(account);
         let name = group.and_then(codec::name_words);
-        let member = name.and_then(|name| state.enter_group(&name));
-        // Before the next process asks: a group that no slot refers to may be written over.
-        let member = member.map_or(0, |index| index as u32 + 1);
+        let member = name.map_or(0, |name| self.groups.enter(state, index, &name));
         slot.group.store(member, Ordering::Relaxed);
         Ok((id, member))
     }
@@ -330,6 +333,7 @@ impl Broker {
         // One that only claimed to be taken may have been given to a process meanwhile.
         if entry.is_none_or(|entry| entry.live().is_none()) {
             self.owners[index] = None;
+            self.groups.leave(index);
         }
     }
 

@@ -123,6 +123,12 @@ impl State {
         };
         let index = (0..self.groups.len())
             .find(|index| self.groups[*index].name().is_none() || !used(*index))?;
+        self.write_group(index, name);
+        Some(index)
+    }
+
+    /// Writes a group's name.
+    pub(crate) fn write_group(&self, index: usize, name: &NameWords) {
         let group = &self.groups[index];
         group.ready.store(0, Ordering::Relaxed);
         // ORDER: Release, between taking the old name back and writing the new one; pairs with the Acquire in name.
@@ -133,7 +139,6 @@ impl State {
         crash_point!("group:writing");
         // ORDER: pairs with the Acquire in Group::name; publishes the words.
         group.ready.store(1, Ordering::Release);
-        Some(index)
     }
 }
 

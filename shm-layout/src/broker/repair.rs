@@ -42,6 +42,7 @@ impl Broker {
                 _ => {}
             }
         }
+        self.groups.repair(state);
         let living = self.living();
         let devices = &state.devices;
         for device in devices {

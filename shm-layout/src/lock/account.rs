@@ -1,6 +1,9 @@
 //! What a waiter's account begins with: no pay for the time it was away.
 
-use super::{DeviceLock, choose, stats, watch::Watch};
+use super::{
+    DeviceLock, choose, stats,
+    watch::{LOOK_NS, Watch},
+};
 use crate::primitive::Ordering;
 
 /// Who comes back within so much of giving the lock up has not been away.
@@ -29,7 +32,33 @@ impl DeviceLock<'_> {
         if self.seat.may_be_held_back() {
             let least = now_ns.saturating_sub(stats::IDLE_CREDIT_NS);
             let until = self.words.cap_until.load(Ordering::Relaxed).max(least);
+            let until = match self.seat.segments().is_brokered() {
+                true => until.min(now_ns.saturating_add(self.longest_pause())),
+                false => until,
+            };
             self.words.cap_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    /// What our cap can ask us to pause behind a hold.
+    pub(super) fn longest_pause(&self) -> u64 {
+        let longest = self.hold_limit().saturating_add(self.policy().grace_ns);
+        self.seat.share().cap.map_or(0, |cap| {
+            longest.saturating_add(LOOK_NS).saturating_mul(100) / u64::from(cap.max(1))
+        })
+    }
+
+    /// Where other tenants may write over our account it says no more than one turn of ours can put us ahead of those who are active: who
+    /// wrote it once does not have us behind for ever.
+    pub(super) fn temper(&self, least: Option<u64>) {
+        let Some(least) = least.filter(|_| self.seat.segments().is_brokered()) else {
+            return;
+        };
+        let longest = self.hold_limit().saturating_add(self.policy().grace_ns);
+        let turn = stats::virtual_ns(longest, self.seat.pace().weight);
+        let most = least.saturating_add(turn);
+        if self.words.vtime.load(Ordering::Relaxed) > most {
+            self.words.vtime.store(most, Ordering::Relaxed);
         }
     }
 
@@ -55,6 +84,8 @@ impl DeviceLock<'_> {
         if self.words.vtime.load(Ordering::Relaxed) < floor {
             self.words.vtime.store(floor, Ordering::Relaxed);
         }
+        drop(shares);
+        self.temper(least);
         if least.is_none() {
             self.device
                 .floor
@@ -66,10 +97,7 @@ impl DeviceLock<'_> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{
-            pair::{MS, pair, queued, slices},
-            watch::LOOK_NS,
-        },
+        super::pair::{MS, pair, queued, slices},
         *,
     };
     use crate::{Change, Identity, LaunchLimits, Segments, clock, register};

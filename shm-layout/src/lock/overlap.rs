@@ -77,6 +77,7 @@ impl DeviceLock<'_> {
         let others = self.least_of_the_active(now_ns);
         let least = others.unwrap_or_else(|| self.device.floor.load(Ordering::Relaxed));
         self.words.vtime.fetch_max(least, Ordering::Relaxed);
+        self.temper(others);
         self.open_cap(now_ns);
         for word in [
             &self.words.pulse_ns,
@@ -274,6 +275,7 @@ impl DeviceLock<'_> {
         let starved_ns = self.back().end(now_ns, STARVED_NS);
         if starved_ns > 0 && self.is_wronged(starved_ns, now_ns) {
             self.apart().begin(now_ns);
+            self.temper(self.least_of_the_active(now_ns));
             self.device.violations.fetch_add(1, Ordering::Relaxed);
         }
         self.words.count_wait(waited);

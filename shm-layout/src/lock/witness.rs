@@ -11,11 +11,7 @@
 //! another tenant pleases.
 
 use super::{
-    ACTIVE, Acquire, DeviceLock, choose,
-    choose::AGE_NS,
-    gang::CREDIT,
-    stats,
-    watch::{LOOK_NS, STALL_NS},
+    ACTIVE, Acquire, DeviceLock, choose, choose::AGE_NS, gang::CREDIT, stats, watch::STALL_NS,
 };
 use crate::{
     book::Apart,
@@ -72,7 +68,7 @@ impl Witness {
         let share = lock.seat.share();
         let others = self.others(lock, owner, &share, limit, passed, now);
         let before = |other: &Rival| self.precedes(other, &share, policy.order, hold_limit, now);
-        let deserves = self.may_have_it(lock, &share, limit, now) && !others.iter().any(before);
+        let deserves = self.may_have_it(lock, &share, now) && !others.iter().any(before);
         self.deserved_ns = match deserves {
             true => self.deserved_ns + passed,
             false => 0,
@@ -84,11 +80,9 @@ impl Witness {
     }
 
     /// Whether neither the operator nor our cap keeps us from it: what a cap makes a process pause is bounded.
-    fn may_have_it(&self, lock: &DeviceLock<'_>, share: &Share, limit: u64, now: u64) -> bool {
-        let pause = share.cap.map_or(0, |cap| {
-            (limit + LOOK_NS).saturating_mul(100) / u64::from(cap.max(1))
-        });
-        !share.paused && (lock.eligible(now) || now.saturating_sub(self.began_ns) > pause)
+    fn may_have_it(&self, lock: &DeviceLock<'_>, share: &Share, now: u64) -> bool {
+        let waited = now.saturating_sub(self.began_ns);
+        !share.paused && (lock.eligible(now) || waited > lock.longest_pause())
     }
 
     /// The others that want the device, and the one that has it.
@@ -244,7 +238,10 @@ impl DeviceLock<'_> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::pair::{MS, pair, queued},
+        super::{
+            pair::{MS, pair, queued},
+            watch::LOOK_NS,
+        },
         *,
     };
     use crate::{LockPolicy, PolicyKind};

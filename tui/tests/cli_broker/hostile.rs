@@ -244,6 +244,21 @@ pub fn filler() {
     sleep_on();
 }
 
+/// In a child: writes other names over all groups', once.
+pub fn renamer() {
+    let [state, ..] = handed().map(File::from);
+    let (groups, all) = offset("State", "groups");
+    let (name, length) = offset("Group", "name");
+    for index in 0..64 {
+        let at = groups + index * (all / 64) + name;
+        state
+            .write_all_at(&vec![0x41 + index as u8 % 26; length as usize], at)
+            .expect("a tenant may write");
+    }
+    say("renamed");
+    sleep_on();
+}
+
 /// In a child: connects as often as it may, says nothing or half of something, and sends descriptors.
 pub fn flooder() {
     let mut open = Vec::new();
@@ -536,6 +551,73 @@ fn a_slot_that_is_cleared_of_a_forged_claim_is_not_taken_from_who_gets_it_meanwh
             .count()
     };
     eventually("those are there", || theirs() == all.len());
+}
+
+#[test]
+fn who_renames_a_group_gives_its_next_member_no_limit_of_its_own() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine
+        .run(0, &["group", "create", "team", "memory=4GiB"])
+        .done();
+    let member = |label: &str| {
+        let tenant = machine.plays(ALICE, "tenant", &[label, "team"]);
+        assert!(tenant.hear().starts_with("slot "));
+        tenant
+    };
+    let mut first = member("first");
+    assert_eq!(first.ask("take 3GiB"), "granted");
+    let renamer = machine.plays(MALLORY, "renamer", &[]);
+    assert_eq!(renamer.hear(), "renamed");
+    let mut second = member("second");
+    assert_eq!(second.ask("take 2GiB"), "denied");
+    assert_eq!(second.ask("take 1GiB"), "granted");
+    eventually("both are shown in their group again", || {
+        let all = machine.processes();
+        all.iter().filter(|one| one["group"] == "team").count() == 2
+    });
+}
+
+/// In a child: asks again and again, and reads no answer.
+pub fn deaf() {
+    let connection = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        None,
+    );
+    let socket = connection.expect("room");
+    let address = rustix::net::SocketAddrUnix::new(dir().join("socket")).expect("short");
+    rustix::net::connect(&socket, &address).expect("it serves");
+    let asked = (0..100_000)
+        .take_while(|_| send(socket.as_fd(), b"gpushare 1 status\n", &[]).is_ok())
+        .count();
+    say(format_args!("asked {asked}"));
+    sleep_on();
+}
+
+#[test]
+fn who_asks_and_reads_no_answer_is_let_go_and_holds_up_nobody() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let before = descriptors(machine.broker_pid());
+    let mut alice = machine.joined(ALICE, "victim");
+    let deaf = machine.plays(MALLORY, "deaf", &[]);
+    let begun = Instant::now();
+    is_well(&machine, &mut alice, "4GiB", 4 * GIB);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let asked = deaf.hear();
+    let asked = asked
+        .strip_prefix("asked ")
+        .and_then(|count| count.parse().ok());
+    assert!(
+        asked.is_some_and(|count: usize| count < 100_000),
+        "{asked:?}"
+    );
+    eventually("it is let go", || {
+        descriptors(machine.broker_pid()) <= before + 2
+    });
 }
 
 #[test]

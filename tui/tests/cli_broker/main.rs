@@ -23,7 +23,10 @@ fn plays_a_role() {
     let Some(words) = support::role() else { return };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["tenant", label] => support::tenant(label),
+        ["tenant", label] => support::tenant(label, None),
+        ["tenant", label, group] => support::tenant(label, Some(group)),
+        ["renamer"] => hostile::renamer(),
+        ["spoiler"] => turns::spoiler(),
         ["vandal"] => hostile::vandal(),
         ["elder"] => identity::elder(),
         ["locker"] => hostile::locker(),
@@ -37,6 +40,7 @@ fn plays_a_role() {
         ["thief", how] => turns::thief(how),
         ["forger"] => hostile::forger(),
         ["flooder"] => hostile::flooder(),
+        ["deaf"] => hostile::deaf(),
         ["environment"] => support::environment(),
         ["upgrade"] => {
             use shm_layout::{socket::Connection, wire};

@@ -499,8 +499,11 @@ fn submit_beside(process: &Registration, entry: Entry, lasts: Duration) -> u64 {
 }
 
 /// In a child: a process that registers, enters a device, and follows what is set. It tells what it is asked.
-pub fn tenant(label: &str) {
-    let limits = LaunchLimits::default();
+pub fn tenant(label: &str, group: Option<&str>) {
+    let limits = LaunchLimits {
+        group: group.map(str::to_owned),
+        ..LaunchLimits::default()
+    };
     let opened = Segments::open_to_register(&dir(), label, &limits);
     let opened = opened.map_err(|error| error.to_string());
     let made = opened.and_then(|segments| {

@@ -44,6 +44,21 @@ impl Words {
     }
 }
 
+/// In a child: writes once that the first slot's process has had all the time there is.
+pub fn spoiler() {
+    let [state, ..] = handed().map(File::from);
+    let (slots, all) = offset("State", "slots");
+    let words = Words {
+        state,
+        device: offset("State", "devices").0,
+        slots,
+        slot: all / 256,
+    };
+    words.write(words.of_entry(0, "vtime"), u64::MAX >> 1);
+    say("spoilt");
+    sleep_on();
+}
+
 /// In a child: says of a slot's process again and again that its keeper ticks.
 pub fn pulser(slot: u64) {
     let [state, ..] = handed().map(File::from);
@@ -244,4 +259,31 @@ fn who_stops_itself_while_it_holds_keeps_nobody_waiting_for_a_second_under_any_p
     }
     // A longer slice is the operator's word for how long one may wait; who is seen to be stopped loses it before.
     stops_itself("timeslice=5s", false);
+}
+
+#[test]
+fn who_writes_over_a_victims_account_once_has_it_behind_for_one_turn_and_no_longer() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine
+        .run(0, &["policy", "set", "all", "timeslice=5ms", "order=fair"])
+        .done();
+    let mut alice = machine.joined(ALICE, "victim");
+    let mut others = ["one", "two"].map(|label| machine.joined(MALLORY, label));
+    for other in &mut others {
+        other.tell("turns 8");
+    }
+    assert!(alice.ask("turns 1").parse::<u64>().is_ok());
+    let spoiler = machine.plays(MALLORY, "spoiler", &[]);
+    assert_eq!(spoiler.hear(), "spoilt");
+    // It is behind now, and then it is not.
+    let longest: u64 = alice.ask("turns 1").parse().expect("a number");
+    assert!(longest <= second(), "{longest}");
+    let then: u64 = alice.ask("turns 4").parse().expect("a number");
+    eprintln!("{longest} ticks, then {then}");
+    assert!(then < 25, "{then} ticks of {TICK:?}");
+    for other in &others {
+        assert!(other.hear().parse::<u64>().is_ok());
+    }
 }
