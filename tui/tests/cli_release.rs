@@ -4,9 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use gpushare_testbed::artifact;
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Programs to pack: our own one, and for the others a small one that does nothing.
+/// Programs to pack: those that the demo needs, and for the others a small one that does nothing.
 fn programs() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let dir = folder.path();
@@ -14,25 +16,28 @@ fn programs() -> tempfile::TempDir {
     fs::write(&source, "int main(void) { return 0; }\n").expect("ours");
     let nothing = dir.join("nothing");
     done(Command::new("cc").arg("-o").arg(&nothing).arg(&source));
+    for name in ["gpushare-top", "gpushare-dra", "libgpushare_spank.so"] {
+        fs::copy(&nothing, dir.join(name)).expect("ours");
+    }
     for name in [
-        "gpushare-top",
-        "gpushare-dra",
+        "gpushare",
         "gpushare-workload",
         "libgpushare.so",
-        "libgpushare_spank.so",
         "libcuda.so",
         "libnvidia_ml.so",
         "gpushare-sim-mps",
     ] {
-        fs::copy(&nothing, dir.join(name)).expect("ours");
+        let made = match name {
+            "gpushare" => PathBuf::from(env!("CARGO_BIN_EXE_gpushare")),
+            name => artifact(name),
+        };
+        done(
+            Command::new("strip")
+                .arg("-o")
+                .arg(dir.join(name))
+                .arg(made),
+        );
     }
-    let own = env!("CARGO_BIN_EXE_gpushare");
-    done(
-        Command::new("strip")
-            .arg("-o")
-            .arg(dir.join("gpushare"))
-            .arg(own),
-    );
     folder
 }
 
@@ -62,6 +67,29 @@ fn one(out: &Path, ending: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("no {ending} in {out:?}"))
 }
 
+/// What was installed finds its parts and its library reaches a program; the demo plays.
+fn works(gpushare: &Path) {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(gpushare);
+        command
+            .args(words)
+            .env_remove("GPUSHARE_LIB")
+            .env("GPUSHARE_DIR", folder.path().join("segments"))
+            .env("HOME", folder.path());
+        let output = done(&mut command);
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let doctor: serde_json::Value = run(&["doctor", "--json"]);
+    for check in ["library", "parts", "interposition", "quota"] {
+        let mut findings = doctor["findings"].as_array().expect("a list").iter();
+        let found = findings.find(|one| one["check"] == check);
+        assert_eq!(found.expect("told")["level"], "ok", "{doctor}");
+    }
+    let report = run(&["demo", "--sim", "--headless", "--json", "--seconds", "1"]);
+    assert_eq!(report["simulated"], true, "{report}");
+}
+
 fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
@@ -78,8 +106,11 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     let programs = programs();
     let folder = tempfile::tempdir().expect("a temporary directory");
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));
-    pack(programs.path(), &first);
-    pack(programs.path(), &second);
+    // At once: most of it is one program that compresses.
+    std::thread::scope(|both| {
+        both.spawn(|| pack(programs.path(), &first));
+        both.spawn(|| pack(programs.path(), &second));
+    });
     let sums = |out: &Path| fs::read_to_string(out.join("SHA256SUMS")).expect("made");
     assert_eq!(sums(&first), sums(&second));
     done(
@@ -104,7 +135,7 @@ fn what_is_released_installs_starts_and_goes_and_is_the_same_twice() {
     );
     let prefix = folder.path().join("prefix");
     done(Command::new(archive.join("assets/install.sh")).arg(&prefix));
-    done(Command::new(prefix.join("bin/gpushare")).arg("--version"));
+    works(&prefix.join("bin/gpushare"));
 
     image(&one(&first, "tar.gz"), &folder.path().join("image"));
     if has("dpkg-deb") && rustix::process::geteuid().is_root() {
@@ -224,7 +255,7 @@ fn debian(package: &Path, root: &Path) {
         done(command.args(words));
     };
     dpkg(&["-i", &package.display().to_string()]);
-    done(Command::new(root.join("usr/bin/gpushare")).arg("--version"));
+    works(&root.join("usr/bin/gpushare"));
     let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gpushare.service"));
     assert!(
         unit.expect("installed")
@@ -250,6 +281,7 @@ fn wheel(wheel: &Path, python: &Path) {
     let version = done(Command::new(bin.join("gpushare")).arg("--version"));
     let module = done(Command::new(bin.join("python")).args(["-m", "gpushare_cli", "--version"]));
     assert_eq!(version.stdout, module.stdout);
+    works(&bin.join("gpushare"));
     done(Command::new(bin.join("pip")).args(["uninstall", "-q", "-y", "gpushare-cli"]));
     assert!(!bin.join("gpushare").exists());
 }
