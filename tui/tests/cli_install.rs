@@ -103,6 +103,57 @@ fn what_is_installed_twice_is_there_once_and_a_removal_leaves_only_what_is_not_o
     assert!(!prefix.join("lib").exists() && !prefix.join("bin").exists());
 }
 
+/// Of a checkout: a file of the list that no command makes ends every installation with a sentence.
+#[test]
+fn each_file_of_the_list_is_made_by_the_commands_that_build() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let known = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(&root)
+        .output()
+        .expect("cargo");
+    let known: serde_json::Value = serde_json::from_slice(&known.stdout).expect("JSON");
+    let list = |key: &str| known[key].as_array().expect("a list").clone();
+    let usual = list("workspace_default_members");
+    let made_by = |file: &str| {
+        let name = file.trim_start_matches("lib").trim_end_matches(".so");
+        let makes = |package: &serde_json::Value| {
+            let targets = package["targets"].as_array().expect("a list").clone();
+            targets.into_iter().any(|target| {
+                let kind = target["kind"][0].as_str();
+                target["name"] == name && kind == Some(if name == file { "bin" } else { "cdylib" })
+            })
+        };
+        let found = list("packages").into_iter().find(makes);
+        found.unwrap_or_else(|| panic!("no package makes {file}"))
+    };
+    let script = fs::read_to_string(root.join("assets/install.sh")).expect("a script");
+    let release = fs::read_to_string(root.join(".ci/release")).expect("a script");
+    let lists = script.lines().filter_map(|line| {
+        let rest = line
+            .strip_prefix("programs=")
+            .or(line.strip_prefix("libraries="));
+        Some(rest?.trim_matches('"').to_owned())
+    });
+    let files: Vec<String> = lists
+        .flat_map(|list| list.split(' ').map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    assert!(files.len() > 7, "{files:?}");
+    for file in files {
+        let package = made_by(&file);
+        let name = package["name"].as_str().expect("a name");
+        let asked = script.contains(&format!("-p {name}"));
+        assert!(
+            usual.contains(&package["id"]) || asked,
+            "install.sh: {name}"
+        );
+        assert!(
+            release.contains(&format!("\"{name}\"")),
+            ".ci/release: {name}"
+        );
+    }
+}
+
 #[test]
 fn a_half_archive_and_a_word_too_many_are_refused_with_a_sentence() {
     let archive = archive();
