@@ -113,7 +113,41 @@ struct Opaque {
 #[derive(Debug, Deserialize)]
 struct Consumer {
     resource: String,
+    name: String,
     uid: String,
+}
+
+/// A container of a pod that has two of these claims, by name, or more: a process can be in one group, so the others' limits would be
+/// lost.
+pub fn container_with_two(pod: &Value, claims: &[&str]) -> Option<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    // What a claim is called in the pod: it is named there, or was made of a template.
+    let entries = list(&pod["spec"]["resourceClaims"]);
+    let made = list(&pod["status"]["resourceClaimStatuses"]);
+    let ours: Vec<&Value> = entries
+        .iter()
+        .chain(&made)
+        .filter(|entry| {
+            claims
+                .iter()
+                .any(|claim| entry["resourceClaimName"] == **claim)
+        })
+        .map(|entry| &entry["name"])
+        .collect();
+    let of_container = |container: &Value| {
+        let used = list(&container["resources"]["claims"]);
+        let used: BTreeSet<String> = used.iter().map(|one| one["name"].to_string()).collect();
+        let both = ours
+            .iter()
+            .filter(|name| used.contains(&name.to_string()))
+            .count()
+            > 1;
+        both.then(|| container["name"].as_str().unwrap_or_default().to_owned())
+    };
+    let kinds = ["initContainers", "containers"];
+    kinds
+        .iter()
+        .find_map(|kind| list(&pod["spec"][kind]).iter().find_map(of_container))
 }
 
 /// What a claim asks of us.
@@ -158,6 +192,13 @@ impl ResourceClaim {
         pods.map(|pod| pod.uid.clone())
             .chain(owners.map(|owner| owner.uid.clone()))
             .collect()
+    }
+
+    /// The names of those that it is reserved for.
+    pub fn pod_names(&self) -> Vec<&str> {
+        let consumers = self.status.reserved_for.iter();
+        let pods = consumers.filter(|consumer| consumer.resource == "pods");
+        pods.map(|pod| &*pod.name).collect()
     }
 
     /// What it asks for, or a sentence on what cannot be done.
@@ -344,6 +385,35 @@ mod tests {
         assert_eq!(asked("FromClass", "Long").weight, Some(200));
         let long = asked("FromClaim", "Long");
         assert_eq!((long.weight, long.remarks.len()), (Some(100), 1));
+    }
+
+    #[test]
+    fn a_container_with_two_claims_is_found_and_two_containers_with_one_each_are_fine() {
+        let pod = |claims: Value| {
+            json!({
+                "spec": {
+                    "resourceClaims": [{ "name": "a", "resourceClaimName": "one" }, { "name": "b", "resourceClaimTemplateName": "t" }],
+                    "containers": [
+                        { "name": "first", "resources": { "claims": claims } },
+                        { "name": "second", "resources": { "claims": [{ "name": "b", "request": "gpu" }] } },
+                    ],
+                },
+                "status": { "resourceClaimStatuses": [{ "name": "b", "resourceClaimName": "two" }] },
+            })
+        };
+        let both = pod(json!([{ "name": "a" }, { "name": "b" }]));
+        assert_eq!(
+            container_with_two(&both, &["one", "two"]).as_deref(),
+            Some("first")
+        );
+        assert_eq!(container_with_two(&both, &["one", "three"]), None);
+        assert_eq!(
+            container_with_two(&pod(json!([{ "name": "a" }])), &["one", "two"]),
+            None
+        );
+        // Two requests of one claim are one claim.
+        let twice = pod(json!([{ "name": "a", "request": "x" }, { "name": "a", "request": "y" }]));
+        assert_eq!(container_with_two(&twice, &["one", "two"]), None);
     }
 
     #[test]

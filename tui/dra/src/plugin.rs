@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use prost::Message;
 
 use crate::api::{Api, RESOURCES, Unanswered};
-use crate::claim::{DRIVER, ResourceClaim};
+use crate::claim::{DRIVER, ResourceClaim, container_with_two};
 use crate::grpc::{Refusal, Service};
 use crate::messages::{
     Claim, Claims, DRA, Device, Empty, PluginInfo, PrepareAnswer, Prepared, REGISTRATION,
@@ -113,6 +113,7 @@ impl Plugin {
             None => {
                 let claim = self.read(claim).map_err(named)?;
                 let (note, remarks) = node.decide(&claim).map_err(named)?;
+                self.alone(&node, &claim, &note).map_err(named)?;
                 remarks.into_iter().for_each(|remark| drop(named(remark)));
                 note
             }
@@ -126,6 +127,31 @@ impl Plugin {
             note.settings.join(" ")
         )));
         Ok(devices(note))
+    }
+
+    /// That no container has another claim of ours as well.
+    fn alone(&self, node: &Node, claim: &ResourceClaim, note: &Note) -> Result<(), String> {
+        let mut others = node.all();
+        others.retain(|other| other.uid != note.uid && !other.pods.is_disjoint(&note.pods));
+        if others.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = others
+            .iter()
+            .chain([note])
+            .map(|note| &*note.name)
+            .collect();
+        for pod in claim.pod_names() {
+            let path = format!("/api/v1/namespaces/{}/pods/{pod}", note.namespace);
+            let pod = self.api.get(&path).map_err(|why| why.to_string())?;
+            if let Some(container) = container_with_two(&pod, &names) {
+                return Err(format!(
+                    "the container {container} has two claims of {DRIVER}, and a process keeps to one; give each container one, with \
+                     as many requests as it needs"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn read(&self, claim: &Claim) -> Result<ResourceClaim, String> {

@@ -109,6 +109,12 @@ fn what_cannot_be_done_is_a_sentence_for_the_pods_events_and_leaves_nothing() {
     node.serve();
     assert_eq!(kubelet.prepare(&claim).error, "");
 
+    let second = beside(&node, "6");
+    let pod = json!({ "spec": {
+        "resourceClaims": [{ "name": "a", "resourceClaimName": claim.name }, { "name": "b", "resourceClaimName": second.name }],
+        "containers": [{ "name": "train", "resources": { "claims": [{ "name": "a" }, { "name": "b" }] } }],
+    } });
+    node.put("/api/v1/namespaces/ml/pods/train", pod);
     let differ = json!([
         allocated("gpushare.dev", "gpu-a", Some("1Gi")),
         allocated("gpushare.dev", "gpu-b", Some("2Gi"))
@@ -125,6 +131,7 @@ fn what_cannot_be_done_is_a_sentence_for_the_pods_events_and_leaves_nothing() {
         name: name.into(),
     };
     for (claim, why) in [
+        (second, "the container train has two claims"),
         (differ, "different shares of memory"),
         (foreign, "no device of gpushare.dev"),
         (of("4", "nowhere"), "there is no such object"),
@@ -155,6 +162,13 @@ fn claims_outlive_the_driver_and_a_reboot_and_those_that_are_gone_are_undone() {
         return;
     };
     let (stays, goes) = (beside(&node, CLAIM), beside(&node, OTHER));
+    // Each for a container of its own.
+    let pod = json!({ "spec": {
+        "resourceClaims": [{ "name": "a", "resourceClaimName": stays.name }, { "name": "b", "resourceClaimName": goes.name }],
+        "containers": [{ "name": "one", "resources": { "claims": [{ "name": "a" }] } },
+            { "name": "two", "resources": { "claims": [{ "name": "b" }] } }],
+    } });
+    node.put("/api/v1/namespaces/ml/pods/train", pod);
     assert_eq!(kubelet.prepare(&stays).error, "");
     assert_eq!(kubelet.prepare(&goes).error, "");
     let gone = "k8s-999922223333444455556666777";
