@@ -102,11 +102,14 @@ impl DeviceLock<'_> {
             0
         };
         let policy = self.seat.policy(self.entry).0;
-        let quiet_ns = match self.seat.segments().is_brokered() {
-            true => QUIET_AMONG_STRANGERS_NS,
-            false => QUIET_NS + policy.grace_ns,
+        let stopped = match self.seat.segments().is_brokered() {
+            // It may have no keeper because it wants none.
+            true => watch.quiet_ns > QUIET_AMONG_STRANGERS_NS,
+            false => {
+                watch.quiet_ns > QUIET_NS + policy.grace_ns
+                    && liveness::mark_of(&slot.keeper) == Mark::Alive
+            }
         };
-        let stopped = watch.quiet_ns > quiet_ns && liveness::mark_of(&slot.keeper) == Mark::Alive;
         (stopped || watch.overdue_ns > self.patience(owner, &policy)).then_some(Fault::Overdue)
     }
 
