@@ -428,10 +428,11 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_no_more() {
-        let mut recorder = Recorder::create(Path::new("/dev/full"));
-        if let Ok(recorder) = &mut recorder {
-            assert!((0..100).any(|time| recorder.add(&sample(time)).is_err()));
-        }
+        let recorder = Recorder::create(Path::new("/dev/full"));
+        let why = recorder
+            .and_then(|mut recorder| (0..100).try_for_each(|time| recorder.add(&sample(time))));
+        let why = why.expect_err("there is no room").to_string();
+        assert_eq!(why, "cannot record to /dev/full");
     }
 
     #[test]

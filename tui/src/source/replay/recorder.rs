@@ -82,7 +82,9 @@ impl Recorder {
             samples: 0,
             largest: LARGEST,
         };
-        recorder.header()?;
+        recorder
+            .header()
+            .with_context(|| format!("cannot record to {}", path.shown()))?;
         Ok(recorder)
     }
 

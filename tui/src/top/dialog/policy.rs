@@ -54,7 +54,7 @@ impl PolicySubject {
                 Field::text(
                     AFTER,
                     after,
-                    "launches: a number; timeslice: a time; overlap: a time, or empty for auto",
+                    "a number of launches, or a time; overlap: or empty",
                 ),
                 Field::text(
                     OVERLAP,

@@ -191,7 +191,7 @@ fn progress(pen: &mut Pen<'_>, y: u16, dialog: &Dialog, state: &State) {
     let is_signal = matches!(dialog.subject, Subject::Signal(_));
     let (text, role) = match &dialog.progress {
         Progress::Editing if is_signal => (
-            "no undo takes a signal back; the audit log has it".into(),
+            "a signal cannot be undone; the audit log has it".into(),
             Role::Dim,
         ),
         Progress::Editing => (
