@@ -255,9 +255,7 @@ impl Plan {
             Some(_) => Ok(()),
         }
     }
-}
 
-impl Plan {
     /// When its turn is over.
     fn turn_ends(&self, residence: &state::Residence) -> u64 {
         let began = residence.back_ns.load(Relaxed);

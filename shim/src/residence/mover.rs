@@ -4,6 +4,8 @@
 //! with what the driver makes of it ([`put_right`]).
 #![allow(unsafe_code, reason = "gives the thread its name")]
 
+mod back;
+
 use std::{
     ffi::c_void,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,29 +17,22 @@ use gpushare_abi::errors::{
     CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_NOT_READY, CUDA_ERROR_NOT_SUPPORTED,
     CUDA_ERROR_OUT_OF_MEMORY, CUerror,
 };
-use shm_layout::{
-    Denial, Limit, Moved, Phase, Reason, Reservation, Why, clock,
-    line::{Look, Place, Want, WantKind},
-};
+use shm_layout::{Moved, Phase, Reason, Why, clock};
 
 use super::{
     Cause,
     eligible::{self, Way},
     footprint::{Footprint, Refusal},
-    gauge, state,
+    state,
     swap::{self, NotBack},
 };
 use crate::{
     ask::checkpoint::{self, State},
     door,
-    guest::{self, Device, Guest},
+    guest::{self, Guest},
     notice,
     protocol::residence as protocol,
-    sys::{
-        barrier,
-        futex::{self, Watch},
-        own_thread,
-    },
+    sys::{barrier, futex, own_thread},
     thread,
     turn::state::set_evicted,
 };
@@ -48,15 +43,8 @@ const PATIENCE: u64 = 10_000_000_000;
 const BRIEFLY: u64 = 1_000_000_000;
 /// Between two looks at what will end by itself.
 const NAP: Duration = Duration::from_millis(1);
-/// What the driver had no room for after all is tried again so much later.
-const AGAIN: u64 = 1_000_000_000;
-/// A call that is in the driver at so many looks in a row is stuck there.
-const STUCK_LOOKS: u32 = 3;
 /// Bytes a second, until they were measured (H100, 580.159.04).
 const OUT: u64 = 2_000_000_000;
-const BACK: u64 = 5_000_000_000;
-/// NVML is a second behind; what it says of the time after a step is read so much later.
-const BEHIND: u64 = 1_500_000_000;
 
 /// Starts it; from here on the process is on its way.
 pub fn start(guest: &'static Guest, cause: Cause) {
@@ -330,168 +318,6 @@ impl Mover {
             }
     }
 
-    /// On the host, until it is wanted.
-    fn stay_away(&mut self, footprints: &[Footprint<'static>]) {
-        let residence = &self.guest.residence;
-        let mut stuck = 0;
-        loop {
-            // ORDER: what is rung for after a look ends the sleep.
-            let rung = residence.bell().load(std::sync::atomic::Ordering::Acquire);
-            if residence.ended.load(Relaxed) {
-                return;
-            }
-            // A call that is there at one look may be one of NVML's, or on its way to the door.
-            stuck = if self.is_stuck() { stuck + 1 } else { 0 };
-            if stuck >= STUCK_LOOKS {
-                residence.want();
-            }
-            if self.may_come_back() && clock::now() >= self.not_before {
-                match self.come_back(footprints) {
-                    Return::Done | Return::Leaving | Return::Lost => return,
-                    Return::NotNow => {}
-                }
-            }
-            let watch = Watch {
-                word: residence.bell(),
-                seen: rung,
-                private: true,
-            };
-            futex::wait_any(&[watch], Duration::from_millis(100));
-        }
-    }
-
-    /// Whether it is wanted and the operator lets it. What runs on unmanaged comes back as well.
-    fn may_come_back(&self) -> bool {
-        self.guest.is_leaving()
-            || self.guest.residence.is_wanted() && !self.guest.registration.share().evict
-    }
-
-    /// A thread of the application's went to the driver as a stranger, and is stuck there.
-    fn is_stuck(&self) -> bool {
-        thread::all().any(is_the_applications_call)
-    }
-
-    /// Back, once there is room for all of it.
-    fn come_back(&mut self, footprints: &[Footprint<'static>]) -> Return {
-        let (guest, residence) = (self.guest, &self.guest.residence);
-        let bytes = guest.registration.evicted_bytes();
-        if residence.phase() != Phase::Returning {
-            residence.set_phase(Phase::Returning);
-            self.say(Phase::Returning, bytes, 0);
-        }
-        let mut places = Vec::new();
-        for footprint in footprints {
-            match self.reserve(footprint) {
-                Ok(place) => places.push(place),
-                Err(why_not) => {
-                    if matches!(why_not, Return::NotNow) {
-                        residence.set_phase(Phase::Evicted);
-                        self.say(Phase::Evicted, bytes, 0);
-                    }
-                    return why_not;
-                }
-            }
-        }
-        let began = clock::now();
-        residence.set_phase(Phase::Restoring);
-        let rate = match self.way {
-            Way::Checkpoint => BACK,
-            Way::Swap(_) => swap::RATE,
-        };
-        self.say(Phase::Restoring, bytes, residence.back_ns(bytes, rate));
-        match self.bring() {
-            Ok(()) => {}
-            Err(NotBack::Full) => {
-                // Nothing is lost: programs that we do not manage were faster. It lines up again, after a while.
-                self.not_before = clock::now().saturating_add(AGAIN);
-                residence.set_phase(Phase::Returning);
-                self.say(Phase::Returning, bytes, 0);
-                return Return::NotNow;
-            }
-            Err(NotBack::Lost(error)) => {
-                lose(guest, Why::RestoreFailed, error);
-                return Return::Lost;
-            }
-        }
-        let took = clock::now().saturating_sub(began);
-        residence.measured_back(bytes, took);
-        guest.registration.say_swap(residence.swap_ns.load(Relaxed));
-        for (footprint, (place, reservation)) in footprints.iter().zip(places) {
-            let ledger = &footprint.device.ledger;
-            ledger.returned(reservation.commit().saturating_sub(ledger.evicted()));
-            place.ends_well();
-        }
-        self.say_kept();
-        self.say(Phase::Resident, bytes, 0);
-        self.asking = None;
-        open(guest);
-        Return::Done
-    }
-
-    fn bring(&self) -> Result<(), NotBack> {
-        match self.way {
-            Way::Checkpoint => restore().map_err(NotBack::Lost),
-            Way::Swap(_) => swap::back(self.guest),
-        }
-    }
-
-    /// What is free on a device; by NVML in a process whose driver does not answer, which is a second behind.
-    fn free_bytes(&self, device: &'static Device, seen: &mut (u64, u64)) -> Option<u64> {
-        let ledger = &device.ledger;
-        match self.way {
-            Way::Checkpoint => gauge::free_bytes(self.guest, device)
-                .inspect(|free| ledger.say_free_late(*free, BEHIND, seen)),
-            Way::Swap(_) => {
-                swap::free_bytes(self.guest, device.ordinal).inspect(|free| ledger.say_free(*free))
-            }
-        }
-    }
-
-    /// Waits in line for room on one device: what the limits that are shared with others leave, and what the card has.
-    fn reserve(&self, footprint: &Footprint<'static>) -> Result<Room, Return> {
-        let ledger = &footprint.device.ledger;
-        let bytes = ledger.evicted().saturating_add(footprint.besides);
-        // What it had whole must fit again, however little was beside it.
-        let most = footprint
-            .device
-            .total_bytes
-            .saturating_sub(ledger.outside());
-        let margin = footprint.margin.min(most.saturating_sub(bytes));
-        let want = Want {
-            bytes,
-            kind: WantKind::Return { margin },
-        };
-        let denial = Denial {
-            limit: Limit::Device,
-            used: ledger.used(),
-            quota: footprint.device.total_bytes,
-            asked: bytes,
-        };
-        let mut seen = (0, 0);
-        let place = ledger.line_up(want, denial, clock::now());
-        loop {
-            if self.guest.residence.ended.load(Relaxed) {
-                return Err(Return::Leaving);
-            }
-            if !self.may_come_back() {
-                return Err(Return::NotNow);
-            }
-            let free = self.free_bytes(footprint.device, &mut seen);
-            let now = clock::now();
-            // Where the device is overcommitted, it asks others to go as they asked it.
-            place.make_room(now);
-            if let Look::Granted(reservation) = place.look(now) {
-                // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
-                if free.is_none_or(|free| free >= bytes.saturating_add(margin)) {
-                    return Ok((place, reservation));
-                }
-                place.refused_by_device(now);
-                drop(reservation);
-            }
-            place.sleep(now);
-        }
-    }
-
     fn say(&self, phase: Phase, bytes: u64, expected_ns: u64) {
         self.guest.registration.say_moved(&Moved {
             phase,
@@ -501,9 +327,6 @@ impl Mover {
         });
     }
 }
-
-/// A place in a device's line, and the bytes that it was for.
-type Room = (Place<'static>, Reservation<'static>);
 
 /// Whether a thread of the application's is in the driver.
 fn is_the_applications_call(thread: &thread::Thread) -> bool {
@@ -524,16 +347,6 @@ fn restore() -> Result<(), CUerror> {
 
 fn unlock() -> Result<(), Stopped> {
     checkpoint::unlock().map_err(|error| Stopped::Lost(Why::CheckpointFailed, error))
-}
-
-/// What came of an attempt to come back.
-enum Return {
-    Done,
-    /// The operator wants it to stay where it is.
-    NotNow,
-    /// The process ends.
-    Leaving,
-    Lost,
 }
 
 /// Why it was not evicted.
