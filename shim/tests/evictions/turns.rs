@@ -67,21 +67,14 @@ fn two_at_work_that_do_not_fit_together_have_the_card_in_turns_with_all_their_me
             };
             processes.len() == 2 && processes.iter().all(held)
         });
-        let mut seen = [(0, Phase::Resident), (0, Phase::Resident)];
         let mut turns = Vec::new();
-        eventually("each left three times", 2 * PATIENCE, || {
-            for (process, (since, phase)) in look(&bed).processes.iter().zip(&mut seen) {
-                let now = process.residence;
-                if now.phase == Phase::Evicting && *phase == Phase::Resident && *since != 0 {
-                    turns.push((process.identity.pid, now.since_ns - *since));
-                }
-                (*since, *phase) = (now.since_ns, now.phase);
-            }
-            let is_enough = |process: &ProcessView| {
-                let own = turns.iter().filter(|turn| turn.0 == process.identity.pid);
-                own.count() >= 3
-            };
-            look(&bed).processes.iter().all(is_enough)
+        eventually("each left twice after a turn", PATIENCE, || {
+            turns = turns_of(&bed);
+            let own = |slot: u16| turns.iter().filter(|turn| turn.0 == slot).count();
+            look(&bed)
+                .processes
+                .iter()
+                .all(|process| own(process.slot.index) >= 2)
         });
         over.store(true, Relaxed);
         (one.join().expect("well"), two.join().expect("well"), turns)
@@ -124,7 +117,7 @@ fn of_two_that_grow_at_the_same_time_none_waits_for_the_other_for_ever() {
     take_turns(&bed, "timeslice=1s swap=on");
     let (mut one, mut two) = (holder(&bed, 25, 1), holder(&bed, 25, 2));
     let more = format!("alloc b {}", 30 * MIB);
-    for _ in 0..3 {
+    for _ in 0..2 {
         one.begin(&more);
         two.begin(&more);
         let ends = (one.end(), two.end());
@@ -157,21 +150,35 @@ fn without_it_one_at_work_keeps_its_memory_and_a_higher_one_keeps_it_under_it() 
     assert_eq!(urgent.residence().phase, Phase::Resident);
 }
 
-/// When it began to leave for the first time.
-fn first_left(bed: &Testbed, client: &Client<'_>) -> u64 {
+/// Who moved when.
+fn moves(bed: &Testbed) -> Vec<(u16, Phase, u64)> {
     let segments = Segments::open_workload(bed.dir()).expect("ours");
-    let slot = client.process().slot;
     let mut reader = EventReader::from_start(segments.state());
-    while let Some(event) = reader.next(segments.state()) {
-        let Ok(event) = event else { continue };
-        if let What::Residence {
-            phase: Phase::Evicting,
-            ..
-        } = event.what()
-            && event.slot == slot.index
-        {
-            return event.time_ns;
+    let next = || reader.next(segments.state());
+    let events = std::iter::from_fn(next).flatten();
+    let moved = events.filter_map(|event| match event.what() {
+        What::Residence { phase, .. } => Some((event.slot, phase, event.time_ns)),
+        _ => None,
+    });
+    moved.collect()
+}
+
+/// How long each was there between a return and when it left.
+fn turns_of(bed: &Testbed) -> Vec<(u16, u64)> {
+    let (moves, mut turns) = (moves(bed), Vec::new());
+    for (at, (slot, phase, left)) in moves.iter().enumerate() {
+        let mut before = moves[..at].iter().rev().filter(|one| one.0 == *slot);
+        if let (Phase::Evicting, Some((_, Phase::Resident, came))) = (phase, before.next()) {
+            turns.push((*slot, left - came));
         }
     }
-    panic!("it left");
+    turns
+}
+
+/// When it began to leave for the first time.
+fn first_left(bed: &Testbed, client: &Client<'_>) -> u64 {
+    let slot = client.process().slot.index;
+    let mut moves = moves(bed).into_iter();
+    let left = moves.find(|one| (one.0, one.1) == (slot, Phase::Evicting));
+    left.expect("it left").2
 }
