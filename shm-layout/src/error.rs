@@ -102,6 +102,17 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Whether there is nothing yet, and the next process that starts makes it.
+    pub fn is_not_yet(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing { .. }
+                | Self::NotReady { .. }
+                | Self::OtherInstance { .. }
+                | Self::StaleBoot { .. }
+        )
+    }
+
     /// Whether permission is missing, or another user may be the cause.
     pub fn not_permitted(&self) -> bool {
         match self {

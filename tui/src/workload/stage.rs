@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use shm_layout::{Mode, SegmentDir, Segments, clock, snapshot};
+use shm_layout::text::PathText as _;
+use shm_layout::{Mode, OpenError, SegmentDir, Segments, clock, snapshot};
 
 use crate::host::artifacts;
 use crate::host::processes::Children;
@@ -22,6 +23,8 @@ use super::leftovers::{Private, sweep};
 
 /// How long programs may take to reach the device.
 const START: Duration = Duration::from_secs(60);
+/// How the library ends a line that says why it does nothing.
+const UNMANAGED: &str = "this process runs unmanaged";
 /// How much longer than asked they run if nothing ends them.
 const MARGIN: Duration = Duration::from_secs(60);
 
@@ -136,18 +139,23 @@ impl Stage {
         since: Instant,
         names: &[&str],
     ) -> Result<Option<Segments>, Failure> {
-        if let Ok(segments) = Segments::open_viewer(&self.dir.path) {
-            let processes = snapshot(&segments, clock::now()).processes;
-            let there = |name: &&str| {
-                processes
-                    .iter()
-                    .any(|process| process.identity.label == **name && !process.devices.is_empty())
-            };
-            if names.iter().all(there) {
-                return Ok(Some(segments));
+        match Segments::open_viewer(&self.dir.path) {
+            Ok(segments) => {
+                let processes = snapshot(&segments, clock::now()).processes;
+                let there = |name: &&str| {
+                    processes.iter().any(|process| {
+                        process.identity.label == **name && !process.devices.is_empty()
+                    })
+                };
+                if names.iter().all(there) {
+                    return Ok(Some(segments));
+                }
             }
+            Err(error) if error.is_not_yet() => {}
+            Err(error) => return Err(unusable(&error)),
         }
         self.check_alive()?;
+        self.check_managed()?;
         if since.elapsed() > START {
             return Err(Failure::failed(format!(
                 "the programs did not reach a device in {} s; gpushare doctor shows why",
@@ -177,11 +185,35 @@ impl Stage {
         )))
     }
 
+    /// Fails if a program has said that its library cannot manage it.
+    fn check_managed(&self) -> Result<(), Failure> {
+        let complaint = |(name, errors): &(String, File)| {
+            let words = written(errors);
+            let line = words.lines().find(|line| line.ends_with(UNMANAGED))?;
+            Some(Failure::failed(format!("{name} wrote: {line}")))
+        };
+        self.programs.iter().find_map(complaint).map_or(Ok(()), Err)
+    }
+
     /// Ends the programs.
     pub fn end(&mut self) {
         self.children.end();
         self.programs.clear();
     }
+}
+
+/// Why segments that the programs made cannot be used.
+fn unusable(error: &OpenError) -> Failure {
+    let OpenError::WrongVersion { ours, theirs, .. } = error else {
+        return Failure::failed(error.to_string());
+    };
+    let library = artifacts::library();
+    let library = library.map_or_else(|_| "the library".into(), |path| path.shown().to_string());
+    Failure::failed(format!(
+        "{library} is of another build: its segments have layout version {theirs}, and this program uses version {ours}; \
+         build or install both together, or name the right library in {}",
+        variables::LIB
+    ))
 }
 
 /// The last of what a program wrote.
@@ -197,5 +229,28 @@ fn written(errors: &File) -> String {
 impl Drop for Stage {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_of_another_version_is_told_of_at_once() {
+        let mut stage = Stage::new(None, true).unwrap();
+        let state = stage.dir.path.join("state");
+        drop(Segments::open_workload(&stage.dir.path).unwrap());
+        let file = File::options().write(true).open(state).unwrap();
+        // The header: magic, then the version.
+        file.write_all_at(&99_u32.to_ne_bytes(), 8).unwrap();
+        let failure = stage.all_started(Instant::now(), &["job"]);
+        let failure = failure.err().expect("it is of no use");
+        let told = &failure.sentence;
+        assert!(told.contains("version 99"), "{told}");
+        assert!(
+            told.contains(&shm_layout::ABI_VERSION.to_string()),
+            "{told}"
+        );
     }
 }
