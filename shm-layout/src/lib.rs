@@ -167,7 +167,7 @@ pub use segment::{Control, Segments, State};
 pub use settings::{DeviceSet, GroupSet, Settings, settings};
 pub use snapshot::{
     DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
-    last_identity, snapshot,
+    last_identity, snapshot, snapshot_of,
 };
 pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,

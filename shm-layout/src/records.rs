@@ -148,13 +148,20 @@ impl Control {
         Ok(codec::rule_of(&words.ok_or(Unread)?))
     }
 
+    /// Whether any rule was ever set.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.written_rules().next().is_some()
+    }
+
+    /// The places of rules that were ever written: most were not, and those are not copied.
+    fn written_rules(&self) -> impl Iterator<Item = usize> {
+        let rules = self.rules.iter().enumerate();
+        rules.filter_map(|(index, rule)| (rule.seq.load(Ordering::Relaxed) != 0).then_some(index))
+    }
+
     /// The first rule that matches. Where one before it cannot be read, that one might match: an error.
     pub(crate) fn rule_for(&self, of: &Traits) -> Result<Option<Rule>, Unread> {
-        for (index, record) in self.rules.iter().enumerate() {
-            // Most places are empty: those are not copied.
-            if record.seq.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
+        for index in self.written_rules() {
             if let Some(rule) = self.rule(index)?.filter(|rule| rule.matches(of)) {
                 return Ok(Some(rule));
             }

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-pub use read::{last_identity, snapshot};
+pub use read::{last_identity, snapshot, snapshot_of};
 
 #[cfg(feature = "serde")]
 use crate::value::uuid_text;

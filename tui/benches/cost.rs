@@ -1,10 +1,9 @@
 //! What the dashboard costs on a made-up machine: `cargo bench -p gpushare --bench cost`.
 //!
 //! 64 processes on 8 devices, four samples a second, every frame drawn at 120×40. Counted is our own work: looking at a
-//! segment with that many processes in it, taking a busy sample in, and drawing it.
+//! segment with that many processes in it, taking the sample in, and drawing it, each time with cold caches.
 
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +28,8 @@ const PROCESSES: u16 = 64;
 const DEVICES: usize = 8;
 const SAMPLES: u64 = 240;
 const HZ: u64 = 4;
+/// How often each device is handed on in a second.
+const TURNS: u64 = 100;
 /// How long NVML may take to answer.
 const NVML: Duration = Duration::from_secs(5);
 
@@ -45,25 +46,33 @@ fn main() -> Result<()> {
         zone: TimeZone::UTC,
     };
     let mut terminal = Terminal::new(TestBackend::new(120, 40))?;
-    let (mut update, mut draw) = (0.0, 0.0);
-    let look_us = looking()?;
-    for tick in 0..SAMPLES {
-        let sample = sample(tick);
+    let dir = tempfile::tempdir()?;
+    let stage = Stage::new(dir.path())?;
+    let mut live = Live::new(dir.path(), false);
+    let mut other = vec![0; 16 << 20];
+    let (mut looked, mut update, mut draw) = (0.0, 0.0, 0.0);
+    for turn in 0..SAMPLES {
+        (0..TURNS / HZ).for_each(|at| stage.hand_over(turn * TURNS / HZ + at));
+        stage.heartbeat();
+        cool(&mut other);
         let start = cpu_us();
+        let sample = live.look()?;
+        let seen = cpu_us();
         state.update(sample);
         let taken = cpu_us();
         terminal.draw(|frame| view::draw(frame, &state, &look))?;
-        update += taken - start;
+        looked += seen - start;
+        update += taken - seen;
         draw += cpu_us() - taken;
     }
     let metrics = [DEVICES, 1].map(metrics);
     let each = |all: f64| all / SAMPLES as f64;
-    let share = (look_us + each(update) + each(draw)) * HZ as f64 / 1e6 * 100.0;
+    let share = (each(looked) + each(update) + each(draw)) * HZ as f64 / 1e6 * 100.0;
     writeln!(
         out,
         "{PROCESSES} processes on {DEVICES} devices, {HZ} samples a second, 120x40"
     )?;
-    writeln!(out, "look    {look_us:7.0} us a sample")?;
+    writeln!(out, "look    {:7.0} us a sample", each(looked))?;
     writeln!(out, "update  {:7.0} us a sample", each(update))?;
     writeln!(out, "draw    {:7.0} us a frame", each(draw))?;
     for (devices, (us, bytes, series)) in [DEVICES, 1].into_iter().zip(metrics) {
@@ -82,15 +91,6 @@ fn main() -> Result<()> {
         Nvml::Ready(version) => memory(out, &format!(" with NVML {version}")),
         _ => Ok(()),
     }
-}
-
-/// Microseconds for one look at a segment of its own, made for this and removed again.
-fn looking() -> Result<f64> {
-    let dir = std::env::temp_dir().join(format!("gpushare-cost-{}", std::process::id()));
-    std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
-    let measured = looking_at(&dir);
-    std::fs::remove_dir_all(&dir)?;
-    measured
 }
 
 /// What a page of metrics costs, its bytes and its series; each process uses so many devices.
@@ -112,30 +112,30 @@ fn metrics(devices: usize) -> (f64, usize, usize) {
     (us / SAMPLES as f64, page.len(), series)
 }
 
-/// Every process of the made-up machine with all its devices.
-fn register_all(segments: &Segments) -> Result<Vec<Registration>> {
-    let mut registrations = Vec::new();
-    for index in 0..PROCESSES {
-        let identity = Identity::of_self(&format!("worker-{index}"));
-        let registration = register(segments, &identity, &LaunchLimits::default())?;
-        for gpu in 0..DEVICES as u8 {
-            let _ = registration.add_device([gpu; 16], gpu, "Made-up GPU", 141 << 30, DEVICE_SIM);
-        }
-        registrations.push(registration);
-    }
-    Ok(registrations)
-}
+/// A made-up machine: every process uses all devices.
+struct Stage(Vec<Registration>);
 
-/// Keeps a made-up machine going in `dir` until it is killed, for `beside.py`: each device is handed on every 10 ms.
-fn stage(dir: &Path) -> Result<()> {
-    let segments = Segments::open_workload(dir)?;
-    let registrations = register_all(&segments)?;
-    let mut turn = 0;
-    loop {
+impl Stage {
+    fn new(dir: &Path) -> Result<Self> {
+        let segments = Segments::open_workload(dir)?;
+        let mut registrations = Vec::new();
+        for index in 0..PROCESSES {
+            let identity = Identity::of_self(&format!("worker-{index}"));
+            let registration = register(&segments, &identity, &LaunchLimits::default())?;
+            for gpu in 0..DEVICES as u8 {
+                let _ =
+                    registration.add_device([gpu; 16], gpu, "Made-up GPU", 141 << 30, DEVICE_SIM);
+            }
+            registrations.push(registration);
+        }
+        Ok(Self(registrations))
+    }
+
+    /// Hands every device on.
+    fn hand_over(&self, turn: u64) {
         for gpu in 0..DEVICES as u8 {
-            let of = |turn: usize| &registrations[(turn + usize::from(gpu)) % registrations.len()];
-            for (turn, begins) in [(turn, false), (turn + 1, true)] {
-                let registration = of(turn);
+            let of = |turn: u64| &self.0[(turn as usize + usize::from(gpu)) % self.0.len()];
+            for (registration, begins) in [(of(turn), false), (of(turn + 1), true)] {
                 let Some(entry) = registration.entry(gpu) else {
                     continue;
                 };
@@ -146,25 +146,32 @@ fn stage(dir: &Path) -> Result<()> {
                 }
             }
         }
-        turn += 1;
-        if turn % 10 == 0 {
-            let now = shm_layout::clock::now();
-            registrations.iter().for_each(|one| one.heartbeat(now));
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    }
+
+    fn heartbeat(&self) {
+        let now = shm_layout::clock::now();
+        self.0.iter().for_each(|one| one.heartbeat(now));
     }
 }
 
-fn looking_at(dir: &Path) -> Result<f64> {
-    let segments = Segments::open_workload(dir)?;
-    let _registrations = register_all(&segments)?;
-    let mut live = Live::new(dir, false);
-    live.look()?;
-    let start = cpu_us();
-    for _ in 0..SAMPLES {
-        std::hint::black_box(live.look()?);
+/// Keeps a made-up machine going in `dir` until it is killed, for `beside.py`.
+fn stage(dir: &Path) -> Result<()> {
+    let stage = Stage::new(dir)?;
+    for turn in 0.. {
+        stage.hand_over(turn);
+        if turn % 10 == 0 {
+            stage.heartbeat();
+        }
+        std::thread::sleep(Duration::from_micros(1_000_000 / TURNS));
     }
-    Ok((cpu_us() - start) / SAMPLES as f64)
+    Ok(())
+}
+
+/// Leaves nothing of ours in the caches, as the programs do that run between two samples.
+fn cool(other: &mut [u8]) {
+    for byte in other.iter_mut().step_by(64) {
+        *byte = byte.wrapping_add(1);
+    }
 }
 
 /// Processor time of this thread: what others do on the machine does not count.

@@ -180,10 +180,7 @@ impl Sample {
 
     /// Bytes on device `gpu` by our count.
     pub fn ledger_bytes(&self, gpu: usize) -> u64 {
-        self.holdings(gpu)
-            .filter(|(p, _)| p.is_managed())
-            .map(|(_, h)| h.used)
-            .fold(0, u64::saturating_add)
+        ledger_bytes(self.holdings(gpu))
     }
 
     /// All of it but what happened.
@@ -211,8 +208,7 @@ impl Sample {
 
     /// Does MPS run kernels on device `gpu`?
     pub fn is_mps(&self, gpu: usize) -> bool {
-        let mut there = self.holdings(gpu);
-        there.any(|(p, h)| h.mps() == Some(true) || p.state == ProcessState::Server)
+        self.holdings(gpu).any(by_mps)
     }
 
     /// What a group's members may hold together on device `gpu`; `None` for no limit.
@@ -227,4 +223,17 @@ impl Sample {
             .map(|(_, h)| h.used)
             .fold(0, u64::saturating_add)
     }
+}
+
+/// Bytes by our count of those who use a device.
+pub fn ledger_bytes<'a>(there: impl Iterator<Item = (&'a ProcessSample, &'a Holding)>) -> u64 {
+    there
+        .filter(|(process, _)| process.is_managed())
+        .map(|(_, holding)| holding.used)
+        .fold(0, u64::saturating_add)
+}
+
+/// Does MPS run its kernels, or is it MPS itself?
+pub fn by_mps((process, holding): (&ProcessSample, &Holding)) -> bool {
+    holding.mps() == Some(true) || process.state == ProcessState::Server
 }

@@ -2,6 +2,8 @@
 
 mod devices;
 
+use std::borrow::Borrow;
+
 use super::{Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot};
 use crate::{
     book::{self, resolve_share},
@@ -28,9 +30,17 @@ use crate::{
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
 pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
+    snapshot_of(segments, now_ns)
+}
+
+/// The same with a tool's own type around what a process has of a device: views are large, and there are many.
+pub fn snapshot_of<E>(segments: &Segments, now_ns: u64) -> Snapshot<ProcessView<E>>
+where
+    E: From<ProcessDeviceView> + Borrow<ProcessDeviceView>,
+{
     let mut reading = Reading::new(segments, now_ns);
     let state = segments.state();
-    let processes: Vec<ProcessView> = (0..state.slots.len())
+    let processes: Vec<ProcessView<E>> = (0..state.slots.len())
         .filter_map(|index| reading.process(index))
         .collect();
     let devices = (0..state.devices.len())
@@ -84,6 +94,7 @@ struct Reading<'s> {
     common: DeviceSettings,
     /// By device index.
     devices: Vec<DeviceSettings>,
+    has_rules: bool,
     warnings: Vec<String>,
     damaged: Vec<u16>,
 }
@@ -120,12 +131,13 @@ impl<'s> Reading<'s> {
             probe,
             common,
             devices,
+            has_rules: control.has_rules(),
             warnings,
             damaged: Vec::new(),
         }
     }
 
-    fn process(&mut self, index: usize) -> Option<ProcessView> {
+    fn process<E: From<ProcessDeviceView>>(&mut self, index: usize) -> Option<ProcessView<E>> {
         let state = self.segments.state();
         let slot = &state.slots[index];
         let Who {
@@ -190,7 +202,8 @@ impl<'s> Reading<'s> {
         let there = |entry: &&DeviceEntry| entry.device.load(Ordering::Relaxed) != 0;
         let mut devices = Vec::with_capacity(slot.entries.iter().filter(there).count());
         let entries = slot.entries.iter().enumerate();
-        devices.extend(entries.filter_map(|(at, words)| self.entry(id, words, at, &launch)));
+        let views = entries.filter_map(|(at, words)| self.entry(id, words, at, &launch));
+        devices.extend(views.map(E::from));
         Some(ProcessView {
             slot: id,
             identity,
@@ -225,6 +238,9 @@ impl<'s> Reading<'s> {
         vouched: Option<&Vouched>,
         group: Option<&codec::NameWords>,
     ) -> Option<Rule> {
+        if !self.has_rules {
+            return None;
+        }
         let container = vouched.map(|vouched| vouched.container.clone());
         let group = group.map(|name| codec::text_of(name));
         let traits = matching::of(identity, container, group);

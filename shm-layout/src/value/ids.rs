@@ -7,15 +7,20 @@ pub type Uuid = [u8; 16];
 
 /// `GPU-01234567-89ab-cdef-0123-456789abcdef`, or `MIG-…` for an instance.
 pub fn format_uuid(uuid: Uuid, mig: bool) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (a, b, c, d, e) = (
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    );
-    format!("{}-{a}-{b}-{c}-{d}-{e}", if mig { "MIG" } else { "GPU" })
+    let mut text = String::with_capacity(40);
+    text.push_str(if mig { "MIG" } else { "GPU" });
+    for (at, byte) in uuid.into_iter().enumerate() {
+        if matches!(at, 0 | 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let digits = [byte >> 4, byte & 15].map(u32::from);
+        text.extend(
+            digits
+                .into_iter()
+                .filter_map(|digit| char::from_digit(digit, 16)),
+        );
+    }
+    text
 }
 
 /// Reads a UUID with or without its prefix; `None` when it is not a whole one.

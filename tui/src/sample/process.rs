@@ -1,5 +1,6 @@
 //! A process as a sample shows it: who it is, and what it holds on each device.
 
+use std::borrow::Borrow;
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
@@ -188,6 +189,23 @@ impl Deref for Holding {
 impl DerefMut for Holding {
     fn deref_mut(&mut self) -> &mut ProcessDeviceView {
         &mut self.view
+    }
+}
+
+/// Before its device is looked for among those that are shown.
+impl From<ProcessDeviceView> for Holding {
+    fn from(view: ProcessDeviceView) -> Self {
+        Self {
+            gpu: usize::from(view.device),
+            view,
+            nvml: nvml::Process::default(),
+        }
+    }
+}
+
+impl Borrow<ProcessDeviceView> for Holding {
+    fn borrow(&self) -> &ProcessDeviceView {
+        &self.view
     }
 }
 

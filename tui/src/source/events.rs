@@ -1,8 +1,8 @@
 //! The event ring, read once, with each record resolved to its process and device.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use rustc_hash::FxHashMap;
 use shm_layout::{Event, EventKind, EventReader, Segments};
 
 use super::join;
@@ -16,7 +16,7 @@ const BURST: usize = shm_layout::EVENT_RING;
 pub(super) struct Tail {
     reader: EventReader,
     lost: u64,
-    names: HashMap<SlotId, (Option<u32>, String)>,
+    names: FxHashMap<SlotId, (Option<u32>, String)>,
 }
 
 impl Tail {
@@ -24,7 +24,7 @@ impl Tail {
         Self {
             reader: EventReader::from_start(segments.state()),
             lost: 0,
-            names: HashMap::new(),
+            names: FxHashMap::default(),
         }
     }
 
@@ -68,9 +68,10 @@ impl Tail {
                 unknown.insert((None, process.name().to_owned()));
             }
         }
+        let places = join::Places::of(&sample.devices);
         sample.events = events
             .iter()
-            .map(|event| self.line(event, sample))
+            .map(|event| self.line(event, &places))
             .collect();
         sample.events_lost = self.reader.lost() - self.lost;
         self.lost = self.reader.lost();
@@ -80,7 +81,7 @@ impl Tail {
         }
     }
 
-    fn line(&self, event: &Event, sample: &Sample) -> EventLine {
+    fn line(&self, event: &Event, places: &join::Places) -> EventLine {
         let slot = (event.slot != u16::MAX).then_some(SlotId {
             index: event.slot,
             epoch: event.epoch,
@@ -92,7 +93,7 @@ impl Tail {
             slot,
             pid: known.and_then(|(pid, _)| *pid),
             name: known.map(|(_, name)| name.clone()).unwrap_or_default(),
-            gpu: join::shown_as(&sample.devices, event.device),
+            gpu: places.of_index(event.device),
             what: event.what(),
         }
     }

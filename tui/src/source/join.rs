@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::mem;
 
-use shm_layout::{DEVICE_MIG, DEVICE_SIM, DeviceView, Liveness, ProcessView, Uuid};
+use shm_layout::{DEVICE_MIG, DEVICE_SIM, DeviceView, Liveness, MAX_DEVICES, ProcessView, Uuid};
 
 use super::nvml;
 use crate::sample::{DeviceSample, Holding, ProcessSample, ProcessState, Sample, SlotId};
@@ -57,11 +57,23 @@ fn add_segment(device: &mut DeviceSample, view: DeviceView) {
     }
 }
 
-/// Where the device with this index in the segment stands in the list.
-pub(super) fn shown_as(devices: &[DeviceSample], index: u8) -> Option<usize> {
-    devices
-        .iter()
-        .position(|d| d.index == index && index != u8::MAX)
+/// Where the devices of the segment stand in the list, by their index there.
+pub(super) struct Places([Option<usize>; MAX_DEVICES]);
+
+impl Places {
+    pub(super) fn of(devices: &[DeviceSample]) -> Self {
+        let mut places = [None; MAX_DEVICES];
+        for (at, device) in devices.iter().enumerate() {
+            if let Some(place) = places.get_mut(usize::from(device.index)) {
+                place.get_or_insert(at);
+            }
+        }
+        Self(places)
+    }
+
+    pub(super) fn of_index(&self, index: u8) -> Option<usize> {
+        self.0.get(usize::from(index)).copied().flatten()
+    }
 }
 
 fn position(devices: &[DeviceSample], uuid: &Uuid) -> Option<usize> {
@@ -71,30 +83,25 @@ fn position(devices: &[DeviceSample], uuid: &Uuid) -> Option<usize> {
 }
 
 /// The managed process of one slot, without what `/proc` adds.
-pub(super) fn process(mut view: ProcessView, devices: &[DeviceSample]) -> ProcessSample {
-    let holding = |view: shm_layout::ProcessDeviceView| {
-        Some(Holding {
-            gpu: shown_as(devices, view.device)?,
-            view,
-            nvml: nvml::Process::default(),
-        })
-    };
-    let views = mem::take(&mut view.devices);
-    let mut holdings = Vec::with_capacity(views.len());
-    holdings.extend(views.into_iter().filter_map(holding));
+pub(super) fn process(mut view: ProcessView<Holding>, places: &Places) -> ProcessSample {
+    view.devices.retain_mut(|holding| {
+        let place = places.of_index(holding.device);
+        holding.gpu = place.unwrap_or(holding.gpu);
+        place.is_some()
+    });
     ProcessSample {
         container: match &view.vouched {
             Some(vouched) => Some(vouched.container.clone()).filter(|name| !name.is_empty()),
             None => cgroups::container(&view.identity.cgroup),
         },
-        view: view.with(holdings),
+        view,
         ..ProcessSample::default()
     }
 }
 
 /// Is this the slot of a process that died when no other process was left to release it? The next process will; until then it
 /// holds nothing any more.
-pub(super) fn is_long_gone(view: &ProcessView, now_ns: u64) -> bool {
+pub(super) fn is_long_gone(view: &ProcessView<Holding>, now_ns: u64) -> bool {
     view.alive == Liveness::Dead && now_ns.saturating_sub(view.heartbeat_ns) > GONE_NS
 }
 

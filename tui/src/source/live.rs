@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use shm_layout::{Identity, OpenError, ProcessView, Segments, Snapshot, clock, procfs};
+use rustc_hash::FxHashMap;
+use shm_layout::{
+    Identity, OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of,
+};
 
 use super::edits::Edits;
 use super::events::Tail;
@@ -19,7 +22,8 @@ use super::{Source, join, nvml};
 use crate::host::artifacts;
 use crate::host::pids::{self, HostPids};
 use crate::sample::{
-    DELETED, DeviceSample, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
+    DELETED, DeviceSample, Holding, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment,
+    SlotId,
 };
 use crate::text::cgroups;
 use crate::text::users::Users;
@@ -39,7 +43,7 @@ pub struct Live {
     host: String,
     users: Users,
     pids: HostPids,
-    known: HashMap<SlotId, Known>,
+    known: FxHashMap<SlotId, Known>,
     strangers: HashMap<u32, ProcessSample>,
 }
 
@@ -86,7 +90,7 @@ impl Live {
             host: host(),
             users: Users::of_this_machine(),
             pids: HostPids::new(),
-            known: HashMap::new(),
+            known: FxHashMap::default(),
             strangers: HashMap::new(),
         }
     }
@@ -110,12 +114,7 @@ impl Live {
         };
         match self.segments() {
             Ok(()) => segment.abi = Some(shm_layout::ABI_VERSION),
-            Err(
-                error @ (OpenError::Missing { .. }
-                | OpenError::NotReady { .. }
-                | OpenError::OtherInstance { .. }
-                | OpenError::StaleBoot { .. }),
-            ) => segment.waiting = Some(error.to_string()),
+            Err(error) if error.is_not_yet() => segment.waiting = Some(error.to_string()),
             Err(error) => return Err(error),
         }
         Ok(self.join(segment))
@@ -152,7 +151,7 @@ impl Live {
                     true => open.tail.take(&open.segments),
                     false => Vec::new(),
                 },
-                shm_layout::snapshot(&open.segments, clock::now()),
+                snapshot_of(&open.segments, clock::now()),
             ),
             None => (
                 Vec::new(),
@@ -164,10 +163,11 @@ impl Live {
         };
         let now_ns = snapshot.time_ns;
         let devices = join::devices(mem::take(&mut snapshot.devices), &look);
+        let places = join::Places::of(&devices);
         let processes = mem::take(&mut snapshot.processes)
             .into_iter()
             .filter(|view| !join::is_long_gone(view, now_ns))
-            .map(|view| self.process(view, now_ns, &devices))
+            .map(|view| self.process(view, now_ns, &places))
             .collect();
         let mut sample = Sample {
             snapshot: snapshot.with(processes, devices),
@@ -195,13 +195,12 @@ impl Live {
 
     fn process(
         &mut self,
-        view: ProcessView,
+        view: ProcessView<Holding>,
         now_ns: u64,
-        devices: &[DeviceSample],
+        places: &join::Places,
     ) -> ProcessSample {
-        let vouched = view.vouched.as_ref().map(|vouched| vouched.pid);
-        let Known { pid, stopped, .. } = self.of_proc(view.slot, vouched, &view.identity, now_ns);
-        let process = join::process(view, devices);
+        let Known { pid, stopped, .. } = self.of_proc(&view, now_ns);
+        let process = join::process(view, places);
         ProcessSample {
             pid,
             user: self.users.name(process.identity.uid),
@@ -211,26 +210,19 @@ impl Live {
     }
 
     /// What `/proc` says of a managed process. It is asked seldom: of many processes these questions cost most of a look.
-    /// `vouched` is the pid that the broker gives for it.
-    fn of_proc(
-        &mut self,
-        slot: SlotId,
-        vouched: Option<u32>,
-        identity: &Identity,
-        now_ns: u64,
-    ) -> Known {
+    fn of_proc(&mut self, view: &ProcessView<Holding>, now_ns: u64) -> Known {
         let believed = |at: u64, long: u64| now_ns.saturating_sub(at) < long;
-        let mut known = match self.known.get(&slot) {
+        let mut known = match self.known.get(&view.slot) {
             Some(known) if believed(known.found_ns, BELIEVED_NS) => *known,
-            _ => match vouched {
-                Some(_) => Known {
-                    pid: vouched,
+            _ => match &view.vouched {
+                Some(vouched) => Known {
+                    pid: Some(vouched.pid),
                     found_ns: now_ns,
                     stopped: false,
                     looked_ns: 0,
                 },
                 None => {
-                    let seen = self.pids.look_for(identity);
+                    let seen = self.pids.look_for(&view.identity);
                     Known {
                         pid: seen.map(|seen| seen.pid),
                         found_ns: now_ns,
@@ -241,13 +233,15 @@ impl Live {
             },
         };
         if !believed(known.looked_ns, STOPPED_NS) {
-            known.stopped = known.pid.is_some_and(pids::is_stopped);
-            known.looked_ns = now_ns;
+            // The keeper of a process that is stopped does not tick.
+            let ticks = believed(view.heartbeat_ns, STOPPED_NS);
+            known.stopped = !ticks && known.pid.is_some_and(pids::is_stopped);
+            known.looked_ns = if ticks { known.looked_ns } else { now_ns };
         }
         if self.known.len() > 2 * shm_layout::MAX_PROCESSES {
             self.known.clear();
         }
-        self.known.insert(slot, known);
+        self.known.insert(view.slot, known);
         known
     }
 

@@ -1,7 +1,7 @@
 //! The last hour, always: a recording in parts, of which the oldest is removed as time goes on.
 //!
 //! It is written by a thread of its own, and a disk that is slow, full or gone costs samples and not frames. A sample is
-//! taken each second, or less often where it would take more than a thousandth of a core to write them. The files are
+//! taken each second, or less often where it would take more than a two-thousandth of a core to write them. The files are
 //! their user's alone (0600, in a directory 0700) and take at most [`MOST`] together.
 
 use std::env;
@@ -32,7 +32,7 @@ const PART: u64 = MOST / 12;
 /// The least time between two samples.
 const PACE_NS: u64 = 1_000_000_000;
 /// A sample may cost the time until the next one divided by this.
-const SHARE: u64 = 1_000;
+const SHARE: u64 = 2_000;
 /// So many events are kept of those between two samples, the newest.
 const EVENTS: usize = 400;
 /// How parts are called, behind the time at which they begin.
@@ -45,7 +45,8 @@ pub struct Ring {
     to: SyncSender<Sample>,
     shared: Arc<Shared>,
     due_ns: u64,
-    events: Vec<EventLine>,
+    /// The newest event of the sample before.
+    told: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -135,7 +136,7 @@ impl Ring {
             to,
             shared,
             due_ns: 0,
-            events: Vec::new(),
+            told: None,
         }))
     }
 
@@ -144,21 +145,25 @@ impl Ring {
         &self.dir
     }
 
-    /// Takes in a sample. Why it is over, once it is.
-    pub fn add(&mut self, sample: &Sample) -> Result<(), String> {
+    /// Takes in a sample; `earlier` are the events before those in it, the newest first. Why it is over, once it is.
+    pub fn add<'a>(
+        &mut self,
+        sample: &'a Sample,
+        earlier: impl Iterator<Item = &'a EventLine>,
+    ) -> Result<(), String> {
         if let Some(why) = locked(&self.shared.trouble).take() {
             return Err(why);
         }
-        // The first sample has all that the segment's ring holds.
-        let old = sample.events.len().saturating_sub(EVENTS);
-        self.events.extend(sample.events[old..].iter().cloned());
-        let more = self.events.len().saturating_sub(EVENTS);
-        self.events.drain(..more);
         if sample.time_ns < self.due_ns && self.due_ns - sample.time_ns <= 60 * PACE_NS {
             return Ok(());
         }
+        let events = sample.events.iter().rev().chain(earlier);
+        let news = events.take_while(|event| self.told.is_none_or(|told| event.seq > told));
+        let mut events: Vec<EventLine> = news.take(EVENTS).cloned().collect();
+        events.reverse();
+        self.told = events.last().map(|event| event.seq).or(self.told);
         let mut sample = sample.without_events();
-        std::mem::swap(&mut sample.events, &mut self.events);
+        sample.events = events;
         let pace = self.shared.pace_ns.load(Ordering::Relaxed).max(PACE_NS);
         self.due_ns = sample.time_ns.saturating_add(pace);
         // Full: the disk is slow. Closed: the thread has said why.
@@ -186,7 +191,7 @@ impl Writer {
             }
             let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.shared.pace_ns.store(
-                took.saturating_mul(SHARE).min(10 * PACE_NS),
+                took.saturating_mul(SHARE).min(15 * PACE_NS),
                 Ordering::Relaxed,
             );
         }
@@ -232,6 +237,7 @@ fn prune(dir: &Path, now_ms: i64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
@@ -345,7 +351,7 @@ mod tests {
         let dir = dir.path().join("ring");
         let mut ring = Ring::start(&dir).unwrap().expect("it is free");
         assert!(Ring::start(&dir).unwrap().is_none());
-        ring.add(&sample(1)).unwrap();
+        ring.add(&sample(1), iter::empty()).unwrap();
         let written = || {
             parts(&dir).is_ok_and(|parts| {
                 parts
@@ -360,7 +366,7 @@ mod tests {
         let mut told = None;
         gpushare_testbed::eventually("it says why it is over", Duration::from_secs(60), || {
             second += 1_000;
-            told = ring.add(&sample(second)).err();
+            told = ring.add(&sample(second), iter::empty()).err();
             told.is_some()
         });
         assert!(told.unwrap().contains("cannot record to"));

@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::sample::{EditLine, Histogram, Holding, ProcessSample, Sample, Who, quantile};
+use crate::sample::{
+    EditLine, Histogram, Holding, ProcessSample, Sample, Who, by_mps, ledger_bytes, quantile,
+};
 use advice::Standing;
 use alert::Alert;
 use blame::{Blame, Waits};
@@ -32,6 +34,8 @@ const EDITS_KEPT: usize = 512;
 const UTIL_KEPT: usize = 1200;
 /// More hand-offs in a second than this are no news each.
 const STEADY_PER_S: f64 = 2.0;
+/// What follows from counters is measured so often: a number that changes more often is hard to read.
+const MEASURE_NS: u64 = 1_000_000_000;
 /// An older event is no news when the dashboard starts.
 const EVENTS_NS: u64 = 600_000_000_000;
 
@@ -51,11 +55,13 @@ pub struct Data {
     /// Which policies would serve the jobs better.
     pub advice: Standing,
     letters: Letters,
-    /// Who uses each device: the places of processes and of what they hold there, as in the sample. It is asked for many
-    /// times a frame.
+    /// Who uses each device, in the order of their letters: the places of processes and of what they hold there, as in the
+    /// sample. It is asked for many times a frame.
     there: Vec<Vec<(usize, usize)>>,
     blame: Blame,
     pulses: FxHashMap<(Who, usize), Pulse>,
+    /// When that was last measured.
+    measured_ns: Option<u64>,
     /// The weights of all that wanted a device's lock lately, together.
     contending: Vec<u32>,
     /// Utilisation of each device by UUID: time and per cent, newest last.
@@ -78,7 +84,7 @@ impl Data {
         let oldest = sample.time_ns.saturating_sub(EVENTS_NS);
         sample.events.retain(|event| event.time_ns >= oldest);
         self.lanes.update(&sample);
-        self.log.update(&sample);
+        self.log.update(&mut sample);
         let processes = sample.processes.iter();
         let present: Vec<Present> = processes
             .map(|process| Present {
@@ -90,20 +96,15 @@ impl Data {
             })
             .collect();
         self.letters.update(&present);
-        for process in &sample.processes {
-            for holding in process.uses() {
-                let key = (Who::of(process), holding.gpu);
-                let spent = self.lanes.lately(key.0, key.1);
-                let pulse = self.pulses.entry(key).or_default();
-                pulse.update(process, holding, spent, sample.time_ns);
-            }
-        }
-        let present: FxHashSet<Who> = present.into_iter().map(|one| one.who).collect();
-        self.pulses.retain(|(who, _), _| present.contains(who));
-        self.contending = self.count_weights(&sample);
-        self.blame.update(&sample);
+        self.there = places(&sample, &self.letters);
         self.remember_utilisation(&sample);
-        self.remember_moments(&sample);
+        let measured = self.measured_ns.map(|at| sample.time_ns.saturating_sub(at));
+        if measured.is_none_or(|ago| ago >= MEASURE_NS) {
+            self.measured_ns = Some(sample.time_ns);
+            self.measure(&sample);
+            self.remember_moments(&sample);
+        }
+        self.blame.update(&sample);
         self.count_handoffs(&sample);
         self.count_violations(&sample);
         self.samples += 1;
@@ -113,10 +114,7 @@ impl Data {
         while self.edits.len() > EDITS_KEPT {
             self.edits.pop_first();
         }
-        self.there = places(&sample);
         self.sample = sample;
-        // Events are in the log now.
-        self.sample.events = Vec::new();
         self.advice.update(&self.sample);
     }
 
@@ -126,6 +124,7 @@ impl Data {
         self.log = Log::default();
         self.blame = Blame::default();
         self.pulses.clear();
+        self.measured_ns = None;
         self.util.clear();
         self.histories.clear();
         self.handoffs.clear();
@@ -134,25 +133,35 @@ impl Data {
         self.advice = Standing::default();
     }
 
-    fn count_weights(&self, sample: &Sample) -> Vec<u32> {
-        let of = |gpu: usize| {
-            let contenders = sample.holdings(gpu).filter(|(p, _)| self.contends(p, gpu));
-            let weights = contenders.map(|(process, _)| process.share.weight);
-            weights.fold(0, u32::saturating_add)
-        };
-        sample.gpus().map(of).collect()
+    /// Was the newest sample measured? Not every one is.
+    pub fn is_measured(&self) -> bool {
+        self.measured_ns == Some(self.sample.time_ns)
     }
 
-    /// Did it want a device's lock lately?
-    fn contends(&self, process: &ProcessSample, gpu: usize) -> bool {
-        let spent = self.spent(Who::of(process), gpu);
-        process.is_managed() && !process.share.paused && spent.hold + spent.wait > CONTENDS
+    /// The rates of each process on each device, and the weights of those that want a device's lock.
+    fn measure(&mut self, sample: &Sample) {
+        let now_ns = sample.time_ns;
+        self.contending = vec![0; self.there.len()];
+        for ((gpu, places), weights) in self.there.iter().enumerate().zip(&mut self.contending) {
+            for (process, holding) in at(sample, places) {
+                let who = Who::of(process);
+                let pulse = self.pulses.entry((who, gpu)).or_default();
+                pulse.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
+                if contends(process, self.lanes.spent(who, gpu)) {
+                    *weights = weights.saturating_add(process.share.weight);
+                }
+            }
+        }
+        if self.pulses.len() > self.there.iter().map(Vec::len).sum() {
+            let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
+            self.pulses.retain(|(who, _), _| present.contains(who));
+        }
     }
 
     /// The share of a device's lock that a process would have by its weight and cap, among all that wanted it lately;
     /// `None` if it did not.
     pub fn entitled(&self, process: &ProcessSample, gpu: usize) -> Option<f64> {
-        if !self.contends(process, gpu) {
+        if !contends(process, self.spent(Who::of(process), gpu)) {
             return None;
         }
         let weights = self.contending.get(gpu).copied().unwrap_or(0);
@@ -179,30 +188,29 @@ impl Data {
     }
 
     fn remember_moments(&mut self, sample: &Sample) {
-        let mut sums = vec![(0.0_f32, 0.0_f32); sample.devices.len()];
-        for (gpu, cell) in self.lanes.all_lately() {
-            if let Some((held, waiting)) = sums.get_mut(gpu) {
-                *held += cell.hold;
-                *waiting += cell.wait;
-            }
-        }
         let since = sample.time_ns.saturating_sub(POINT_NS);
-        for (gpu, device) in sample.devices.iter().enumerate() {
+        for ((gpu, device), places) in sample.devices.iter().enumerate().zip(&self.there) {
+            let history = self.histories.entry(device.uuid.clone()).or_default();
+            if !history.is_due(sample.time_ns) {
+                continue;
+            }
+            let cells = at(sample, places).map(|(p, _)| self.lanes.lately(Who::of(p), gpu));
+            let (held, waiting) = cells.fold((0.0_f32, 0.0_f32), |(held, waiting), cell| {
+                (held + cell.hold, waiting + cell.wait)
+            });
             let utils = self.util.get(&device.uuid).into_iter().flatten().rev();
             let utils = utils.take_while(|(time, _)| *time > since);
             let (sum, count) = utils.fold((0.0, 0.0), |(sum, count), (_, percent)| {
                 (sum + f32::from(*percent) / 100.0, count + 1.0)
             });
             let used = device.used_bytes;
-            let used = used.unwrap_or_else(|| sample.ledger_bytes(gpu));
-            let (held, waiting) = sums[gpu];
+            let used = used.unwrap_or_else(|| ledger_bytes(at(sample, places)));
             let moment = Moment {
                 busy: (count > 0.0).then(|| sum / count),
                 held: held.min(1.0),
                 full: (used as f64 / device.total_bytes.max(1) as f64) as f32,
                 waiting,
             };
-            let history = self.histories.entry(device.uuid.clone()).or_default();
             history.put(moment, sample.time_ns);
         }
     }
@@ -367,33 +375,56 @@ impl Data {
         known_before && recent.all(|(_, percent)| *percent <= 1)
     }
 
-    /// Every process that uses a device; what it only could use is left out.
+    /// Every process that uses a device, in the order of their letters; what it only could use is left out.
     pub fn there(&self, gpu: usize) -> impl Iterator<Item = (&ProcessSample, &Holding)> + Clone {
-        let places = self.there.get(gpu).into_iter().flatten();
-        places.filter_map(|(process, holding)| {
-            let process = self.sample.processes.get(*process)?;
-            Some((process, process.devices.get(*holding)?))
-        })
+        at(&self.sample, self.there.get(gpu).map_or(&[], Vec::as_slice))
+    }
+
+    /// Bytes in use on a device: by NVML, else by our count.
+    pub fn used_bytes(&self, gpu: usize) -> u64 {
+        let device = self.sample.devices.get(gpu);
+        let used = device.and_then(|device| device.used_bytes);
+        used.unwrap_or_else(|| ledger_bytes(self.there(gpu)))
+    }
+
+    /// Does MPS run kernels on a device?
+    pub fn is_mps(&self, gpu: usize) -> bool {
+        self.there(gpu).any(by_mps)
     }
 
     /// The processes on a device in the order of their letters.
     pub fn on(&self, gpu: usize) -> Vec<Who> {
-        self.holdings(gpu).into_iter().map(|(who, _)| who).collect()
-    }
-
-    /// What they hold there, in the same order.
-    pub fn holdings(&self, gpu: usize) -> Vec<(Who, &Holding)> {
-        let held = self.there(gpu);
-        let mut held: Vec<_> = held.map(|(p, holding)| (Who::of(p), holding)).collect();
-        held.sort_by_cached_key(|(who, _)| (self.letters.hue(*who), *who));
-        held
+        self.there(gpu)
+            .map(|(process, _)| Who::of(process))
+            .collect()
     }
 }
 
+/// Did a process that spent its time so want the lock?
+fn contends(process: &ProcessSample, spent: Cell) -> bool {
+    process.is_managed() && !process.share.paused && spent.hold + spent.wait > CONTENDS
+}
+
+/// Who is at these places of a sample.
+fn at<'a>(
+    sample: &'a Sample,
+    places: &'a [(usize, usize)],
+) -> impl Iterator<Item = (&'a ProcessSample, &'a Holding)> + Clone {
+    places.iter().filter_map(|(process, holding)| {
+        let process = sample.processes.get(*process)?;
+        Some((process, process.devices.get(*holding)?))
+    })
+}
+
 /// For each device the places of those who use it, as [`Sample::holdings`] finds them.
-fn places(sample: &Sample) -> Vec<Vec<(usize, usize)>> {
+fn places(sample: &Sample, letters: &Letters) -> Vec<Vec<(usize, usize)>> {
+    let mut processes: Vec<_> = sample.processes.iter().enumerate().collect();
+    processes.sort_by_cached_key(|(_, process)| {
+        let who = Who::of(process);
+        (letters.hue(who), who)
+    });
     let mut places = vec![Vec::new(); sample.devices.len()];
-    for (at, process) in sample.processes.iter().enumerate() {
+    for (at, process) in processes {
         for (place, holding) in process.used() {
             if let Some(list) = places.get_mut(holding.gpu) {
                 list.push((at, place));

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::app::{self, Next};
+use super::data::log::Showing;
 use super::film;
 use super::operator::{News, Operator, Task};
 use super::rules::act::Actor;
@@ -265,7 +266,8 @@ impl Dashboard {
             return Ok(false);
         };
         let recorded = self.recorder.as_mut().map(|recorder| recorder.add(&sample));
-        let kept = self.ring.as_mut().map(|ring| ring.add(&sample));
+        let earlier = self.state.log().newest(Showing::All, None);
+        let kept = self.ring.as_mut().map(|ring| ring.add(&sample, earlier));
         self.state.update(sample);
         if let Some(Err(why)) = recorded {
             // What is watched matters more than what is kept.

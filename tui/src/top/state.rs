@@ -14,6 +14,7 @@ use std::collections::HashSet;
 
 use super::data::Data;
 use super::data::blame::Waits;
+use super::data::log::Log;
 use super::overlay::Overlay;
 use super::rules::Rule;
 use super::rules::deed::Deed;
@@ -57,6 +58,15 @@ impl State {
         if let Some(news) = news {
             self.choices.say(news, false, &self.live);
         }
+        if self.live.is_measured() {
+            self.judge();
+        }
+        self.choices
+            .settle(self.frozen.as_deref().unwrap_or(&self.live));
+    }
+
+    /// Looks for what is wrong.
+    fn judge(&mut self) {
         let before = std::mem::take(&mut self.live.alerts);
         let mut found = alerts::find(&self.live, &before);
         let (own, deeds) = self.watch.update(&self.live, &found);
@@ -66,8 +76,6 @@ impl State {
         found.extend(own);
         found.sort_by_key(alerts::rank);
         self.live.alerts = found;
-        self.choices
-            .settle(self.frozen.as_deref().unwrap_or(&self.live));
     }
 
     /// Watches by these rules of the settings.
@@ -88,6 +96,11 @@ impl State {
     /// Is the screen frozen?
     pub fn is_frozen(&self) -> bool {
         self.frozen.is_some()
+    }
+
+    /// What happened lately, whatever is shown.
+    pub fn log(&self) -> &Log {
+        &self.live.log
     }
 
     /// The newest moment that is known, whatever is shown.

@@ -80,7 +80,9 @@ impl Screen {
     /// Draws one frame, shown at once.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        self.drain.hold(true);
         let drawn = self.terminal.draw(draw).map(|_| ());
+        self.drain.hold(false);
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
         drawn
     }

@@ -154,9 +154,7 @@ fn denied(
         short_size(quota)
     );
     let device = data.sample.devices.get(gpu)?;
-    let used = device
-        .used_bytes
-        .unwrap_or_else(|| data.sample.ledger_bytes(gpu));
+    let used = data.used_bytes(gpu);
     let free = device.total_bytes.saturating_sub(used);
     let more = quota
         .saturating_add(last.max(quota / 4))

@@ -39,10 +39,10 @@ fn a_trace_is_asked_about_before_it_begins_and_before_it_ends() {
     }
 }
 
-/// A newer sample, in which the second process's trace stands so.
+/// A sample of a second later, in which the second process's trace stands so.
 fn update_trace(state: &mut State, trace: TraceView) {
     let mut sample = state.data().sample.clone();
-    sample.time_ns += 1;
+    sample.time_ns += 1_000_000_000;
     sample.processes[1].trace = trace;
     state.update(sample);
 }

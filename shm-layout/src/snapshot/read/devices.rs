@@ -1,7 +1,9 @@
 //! The devices and the groups, from the processes that were read.
 
+use std::borrow::Borrow;
+
 use super::{
-    super::{DeviceView, GroupView, ProcessView},
+    super::{DeviceView, GroupView, ProcessDeviceView, ProcessView},
     Reading,
 };
 use crate::{
@@ -15,7 +17,11 @@ use crate::{
 };
 
 impl Reading<'_> {
-    pub(super) fn device(&self, index: usize, processes: &[ProcessView]) -> Option<DeviceView> {
+    pub(super) fn device<E: Borrow<ProcessDeviceView>>(
+        &self,
+        index: usize,
+        processes: &[ProcessView<E>],
+    ) -> Option<DeviceView> {
         let device = &self.segments.state().devices[index];
         if !device.is_ready() {
             return None;
@@ -30,10 +36,7 @@ impl Reading<'_> {
                 bits.get(at).is_some_and(|word| word & bit != 0)
             })
             .filter_map(|process| {
-                let entry = process
-                    .devices
-                    .iter()
-                    .find(|entry| usize::from(entry.device) == index)?;
+                let entry = entry_of(process, index)?;
                 Some((entry.lock.since_ns, process.slot))
             })
             .collect();
@@ -41,8 +44,7 @@ impl Reading<'_> {
         let mut memory_line: Vec<(u64, SlotId)> = processes
             .iter()
             .filter_map(|process| {
-                let mut entries = process.devices.iter();
-                let entry = entries.find(|entry| usize::from(entry.device) == index)?;
+                let entry = entry_of(process, index)?;
                 Some((entry.memory_wait?.ticket, process.slot))
             })
             .collect();
@@ -104,7 +106,7 @@ impl Reading<'_> {
     }
 
     /// Groups that a process named, and groups that the operator defined.
-    pub(super) fn groups(&self, processes: &[ProcessView]) -> Vec<GroupView> {
+    pub(super) fn groups<E>(&self, processes: &[ProcessView<E>]) -> Vec<GroupView> {
         let control = self.segments.control();
         let mut names: Vec<codec::NameWords> = self
             .segments
@@ -143,4 +145,13 @@ impl Reading<'_> {
         groups.sort_by(|a, b| a.name.cmp(&b.name));
         groups
     }
+}
+
+/// What a process has of the device with this index.
+fn entry_of<E: Borrow<ProcessDeviceView>>(
+    process: &ProcessView<E>,
+    index: usize,
+) -> Option<&ProcessDeviceView> {
+    let mut entries = process.devices.iter().map(E::borrow);
+    entries.find(|entry| usize::from(entry.device) == index)
 }

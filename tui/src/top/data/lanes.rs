@@ -4,6 +4,7 @@
 //! of [`BIN_NS`], and the last seconds in [`FINE_NS`] as well, to see short slices turn by turn.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -63,9 +64,6 @@ struct Lane {
     wants_memory: bool,
     /// Up to where the tracks are painted; what is older is never painted again. Since then it does the same thing.
     painted_ns: u64,
-    /// How the last [`WINDOW_NS`] and the last [`POINT_NS`] were spent, as of the newest sample.
-    spent: Cell,
-    lately: Cell,
 }
 
 impl Lane {
@@ -124,10 +122,7 @@ pub struct Known<'a> {
 impl Known<'_> {
     /// What happened in `from_ns..to_ns`. A span shorter than [`BIN_NS`] is known for the last seconds only.
     pub fn cell(&self, from_ns: u64, to_ns: u64) -> Cell {
-        let [hold, wait, memory] = match to_ns.saturating_sub(from_ns) {
-            0..BIN_NS => self.shares(FINE, &self.lane.fine, from_ns, to_ns),
-            _ => self.shares(COARSE, &self.lane.coarse, from_ns, to_ns),
-        };
+        let [hold, wait, memory] = [0, 1, 2].map(|track| self.share(track, from_ns, to_ns));
         let mut denials = self.lane.denied_ns.iter();
         Cell {
             hold,
@@ -137,21 +132,34 @@ impl Known<'_> {
         }
     }
 
+    /// How much of it went to waiting.
+    pub fn wait(&self, from_ns: u64, to_ns: u64) -> f32 {
+        self.share(1, from_ns, to_ns)
+    }
+
+    /// How much of it went to what one of the tracks is about.
+    fn share(&self, track: usize, from_ns: u64, to_ns: u64) -> f32 {
+        match to_ns.saturating_sub(from_ns) {
+            0..BIN_NS => self.of_scale(FINE, &self.lane.fine, track, from_ns..to_ns),
+            _ => self.of_scale(COARSE, &self.lane.coarse, track, from_ns..to_ns),
+        }
+    }
+
     /// Inlined, so that the widths of the bins are numbers of the program: a frame asks for thousands of these.
     #[inline]
-    fn shares(&self, scale: Scale, tracks: &Tracks, from_ns: u64, to_ns: u64) -> [f32; 3] {
-        let bins = scale.bins(from_ns, to_ns);
+    fn of_scale(&self, scale: Scale, tracks: &Tracks, track: usize, span: Range<u64>) -> f32 {
+        let does = self.lane.does()[track];
+        if !does && tracks[track].is_empty() {
+            return 0.0;
+        }
+        let bins = scale.bins(span.start, span.end);
         let [from, to] = [bins.start, bins.end].map(|bin| bin * scale.bin_ns);
         let whole = to.saturating_sub(from).max(scale.bin_ns) as f32;
         // What goes on is not painted yet.
         let open = to.min(self.now_ns);
         let open = open.saturating_sub(from.max(self.lane.painted_ns));
-        let does = self.lane.does();
-        std::array::from_fn(|at| {
-            let painted = tracks[at].steps(bins.clone()) * scale.step_ns();
-            let open = if does[at] { open } else { 0 };
-            ((painted + open) as f32 / whole).min(1.0)
-        })
+        let painted = tracks[track].steps(bins) * scale.step_ns();
+        ((painted + if does { open } else { 0 }) as f32 / whole).min(1.0)
     }
 }
 
@@ -159,6 +167,8 @@ impl Known<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
     lanes: FxHashMap<(Who, usize), Lane>,
+    /// Who was there in the newest sample.
+    present: FxHashSet<Who>,
     /// From when on we know what happened.
     since_ns: Option<u64>,
     /// Up to when.
@@ -179,13 +189,14 @@ impl Lanes {
             self.event(event, &present, seen_ns);
         }
         for process in &sample.processes {
+            let who = Who::of(process);
             for holding in &process.devices {
                 let doing = match holding.lock.state {
                     LockState::Hold | LockState::Active => Some(Doing::Hold),
                     LockState::Wait | LockState::Back => Some(Doing::Wait),
                     LockState::Idle | LockState::Paused => None,
                 };
-                let key = (Who::of(process), holding.gpu);
+                let key = (who, holding.gpu);
                 let wait = holding.memory_wait;
                 let nothing = doing.is_none() && wait.is_none();
                 let lane = match self.lanes.get_mut(&key) {
@@ -204,14 +215,10 @@ impl Lanes {
                 }
             }
         }
-        self.lanes.retain(|(who, _), _| present.contains(who));
-        // Alerts, rows and histories ask for these again and again.
-        let (now_ns, windows) = (self.now_ns, [WINDOW_NS, POINT_NS].map(|ns| self.window(ns)));
-        for lane in self.lanes.values_mut() {
-            let known = Known { lane, now_ns };
-            let [spent, lately] = windows.map(|(from_ns, to_ns)| known.cell(from_ns, to_ns));
-            (lane.spent, lane.lately) = (spent, lately);
+        if self.present.iter().any(|who| !present.contains(who)) {
+            self.lanes.retain(|(who, _), _| present.contains(who));
         }
+        self.present = present;
     }
 
     fn event(&mut self, event: &EventLine, present: &FxHashSet<Who>, seen_ns: u64) {
@@ -240,12 +247,8 @@ impl Lanes {
 
     /// The lane of `who` on device `gpu`, if anything ever happened in it.
     pub fn get(&self, who: Who, gpu: usize) -> Option<Known<'_>> {
-        Some(self.known(self.lanes.get(&(who, gpu))?))
-    }
-
-    fn known<'a>(&self, lane: &'a Lane) -> Known<'a> {
-        let now_ns = self.now_ns;
-        Known { lane, now_ns }
+        let (lane, now_ns) = (self.lanes.get(&(who, gpu))?, self.now_ns);
+        Some(Known { lane, now_ns })
     }
 
     /// How much of the last `window_ns` is known.
@@ -264,27 +267,18 @@ impl Lanes {
 
     /// How a process spent the last [`WINDOW_NS`] on a device, or as much of it as is known.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
-        let lane = self.lanes.get(&(who, gpu));
-        lane.map_or(Cell::default(), |lane| lane.spent)
+        self.of_last(WINDOW_NS, who, gpu)
     }
 
-    /// How it spent the time since the last point of a history.
+    /// How it spent the time of the last point of a history.
     pub fn lately(&self, who: Who, gpu: usize) -> Cell {
-        let lane = self.lanes.get(&(who, gpu));
-        lane.map_or(Cell::default(), |lane| lane.lately)
+        self.of_last(POINT_NS, who, gpu)
     }
 
-    /// The same of every process, with its device.
-    pub fn all_lately(&self) -> impl Iterator<Item = (usize, Cell)> {
-        self.lanes
-            .iter()
-            .map(|((_, gpu), lane)| (*gpu, lane.lately))
-    }
-
-    /// All lanes of a device.
-    pub fn on(&self, gpu: usize) -> Vec<Known<'_>> {
-        let on_it = self.lanes.iter().filter(|((_, on), _)| *on == gpu);
-        on_it.map(|(_, lane)| self.known(lane)).collect()
+    fn of_last(&self, window_ns: u64, who: Who, gpu: usize) -> Cell {
+        let (from_ns, to_ns) = self.window(window_ns);
+        let lane = self.get(who, gpu);
+        lane.map_or(Cell::default(), |lane| lane.cell(from_ns, to_ns))
     }
 }
 

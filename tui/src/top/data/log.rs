@@ -89,18 +89,18 @@ pub struct Log {
 }
 
 impl Log {
-    /// Takes in a sample's events.
-    pub fn update(&mut self, sample: &Sample) {
+    /// Takes in a sample's events, out of the sample.
+    pub fn update(&mut self, sample: &mut Sample) {
         if sample.events_lost > 0 {
             self.lost = self.lost.saturating_add(sample.events_lost);
             self.lost_ns = sample.time_ns;
         }
-        for event in &sample.events {
-            let (kept, limit) = match is_notable(event) {
+        for event in std::mem::take(&mut sample.events) {
+            let (kept, limit) = match is_notable(&event) {
                 true => (&mut self.notable, KEPT),
                 false => (&mut self.turns, TURNS_KEPT),
             };
-            kept.push_back(event.clone());
+            kept.push_back(event);
             while kept.len() > limit {
                 kept.pop_front();
             }
@@ -200,7 +200,7 @@ mod tests {
             .events
             .extend((1..10_000).map(|seq| event(seq, What::Wait)));
         let mut log = Log::default();
-        log.update(&sample);
+        log.update(&mut sample);
         assert_eq!(log.newest(Showing::Notable, None).count(), 1);
         let all: Vec<u64> = log.newest(Showing::All, None).map(|e| e.seq).collect();
         assert_eq!((all[0], *all.last().unwrap()), (9999, 0));

@@ -57,8 +57,14 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Takes in the next sample, and how the time since the last point was spent.
-    pub fn update(&mut self, process: &ProcessSample, holding: &Holding, spent: Cell, now_ns: u64) {
+    /// Takes in the next sample. Where a point of time is over, `lately` says how that was spent.
+    pub fn update(
+        &mut self,
+        process: &ProcessSample,
+        holding: &Holding,
+        lately: impl FnOnce() -> Cell,
+        now_ns: u64,
+    ) {
         if self.seen_ns == 0 {
             let age_s = now_ns.saturating_sub(process.registered_ns).max(1) as f64 / 1e9;
             self.launches_per_s = holding.launches() as f64 / age_s;
@@ -74,7 +80,9 @@ impl Pulse {
         self.seen_ns = now_ns;
         self.launches = holding.launches();
         self.late_drains = holding.counters.drain_timeouts;
-        self.past.put(Past::new(holding.used, spent), now_ns);
+        if self.past.is_due(now_ns) {
+            self.past.put(Past::new(holding.used, lately()), now_ns);
+        }
     }
 }
 
@@ -90,11 +98,11 @@ mod tests {
         let mut holding = Holding::default();
         holding.view.counters.launches = 1000;
         let mut pulse = Pulse::default();
-        pulse.update(&process, &holding, Cell::default(), 10 * S);
+        pulse.update(&process, &holding, Cell::default, 10 * S);
         assert!((pulse.launches_per_s - 100.0).abs() < 0.1);
         for second in 11..40 {
             holding.counters.launches += 500;
-            pulse.update(&process, &holding, Cell::default(), second * S);
+            pulse.update(&process, &holding, Cell::default, second * S);
         }
         assert!(
             (pulse.launches_per_s - 500.0).abs() < 1.0,
@@ -113,7 +121,7 @@ mod tests {
             wait: 0.2,
             ..Cell::default()
         };
-        pulse.update(&ProcessSample::default(), &holding, spent, 100 * S);
+        pulse.update(&ProcessSample::default(), &holding, || spent, 100 * S);
         let past = pulse.past.last(1).next().unwrap();
         assert_eq!((past.bytes(), past.hold()), (1 << 30, 1.0));
         assert!((past.wait() - 0.2).abs() < 0.01);

@@ -125,9 +125,14 @@ impl Track {
         self.sums.get(at).copied().unwrap_or(self.newest())
     }
 
+    /// Was nothing ever painted?
+    pub(super) fn is_empty(&self) -> bool {
+        self.sums.is_empty()
+    }
+
     /// How many steps of these bins were painted.
     pub(super) fn steps(&self, bins: Range<u64>) -> u64 {
-        if self.sums.is_empty() {
+        if self.is_empty() {
             return 0;
         }
         let end = self.before(bins.end.max(bins.start));

@@ -18,9 +18,14 @@ pub struct Timeline<T> {
 }
 
 impl<T: Copy> Timeline<T> {
+    /// Is a new point to be taken in?
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        point(now_ns) > self.at
+    }
+
     /// Takes in the value of this moment. What was missed since the last one had it too.
     pub fn put(&mut self, value: T, now_ns: u64) {
-        let point = (now_ns / POINT_NS).max(1);
+        let point = point(now_ns);
         let missed = match self.at {
             0 => 1,
             last => point.saturating_sub(last).min(POINTS as u64),
@@ -67,6 +72,11 @@ impl<T: Copy> Timeline<T> {
         };
         (0..columns).map(at).collect()
     }
+}
+
+/// The number of the point that a moment is in.
+fn point(now_ns: u64) -> u64 {
+    (now_ns / POINT_NS).max(1)
 }
 
 #[cfg(test)]

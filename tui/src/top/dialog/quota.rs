@@ -227,8 +227,7 @@ fn tell(data: &Data, effect: &Effect) -> [Check; 2] {
         quota_text(effect.before_bytes)
     );
     let Some(bytes) = effect.quota_bytes else {
-        let used = device.and_then(|device| device.used_bytes);
-        let used = used.unwrap_or_else(|| data.sample.ledger_bytes(effect.gpu));
+        let used = data.used_bytes(effect.gpu);
         let free = human_size(total.saturating_sub(used));
         return [
             Check::good(format!("{from} no limit")),

@@ -28,6 +28,8 @@ struct State {
     lost: bool,
     /// Nothing that is written matters any more.
     closed: bool,
+    /// More belongs to what was written: one frame wakes the thread once.
+    held: bool,
     /// The thread should end.
     over: bool,
 }
@@ -70,6 +72,11 @@ impl Drain {
         self.0.lock().closed = closed;
     }
 
+    /// From now on what is flushed waits, or does not.
+    pub fn hold(&self, held: bool) {
+        self.0.lock().held = held;
+    }
+
     /// Waits until the terminal has taken all, at most `limit`; whether it has.
     pub fn settle(&self, limit: Duration) -> bool {
         let state = self.0.lock();
@@ -102,12 +109,16 @@ impl Write for Out {
         if state.lost {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        if state.held {
+            return Ok(());
+        }
         if state.waiting.is_empty() {
             // The two take turns, so that nothing is allocated for each frame.
             std::mem::swap(&mut state.waiting, &mut self.buffer);
         } else {
             state.waiting.append(&mut self.buffer);
         }
+        drop(state);
         self.pipe.changed.notify_all();
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Bars: one value, or a device's memory stacked by process.
 
+use std::ops::Range;
+
 use ratatui::style::Style;
 
 use super::pen::Pen;
@@ -47,7 +49,8 @@ pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
     };
     let mut sum = 0_u64;
     let mut parts = Vec::new();
-    for (who, holding) in data.holdings(gpu) {
+    for (process, holding) in data.there(gpu) {
+        let who = Who::of(process);
         let before = parts.last().map_or(0, |part: &Part| part.to);
         let from = column(sum).max(before);
         let tick = holding
@@ -72,18 +75,20 @@ pub(super) fn parts(state: &State, gpu: usize, width: u16) -> Vec<Part> {
 pub(super) fn memory(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &State, gpu: usize) {
     let data = state.data();
     let glyphs = pen.glyphs();
-    for column in 0..width {
-        pen.glyph(x + column, y, glyphs.empty, pen.style(Role::Dim));
-    }
-    for part in parts(state, gpu, width) {
+    let fill = |pen: &mut Pen<'_>, columns: Range<u16>, glyph, style| {
+        columns.for_each(|column| pen.glyph(x + column, y, glyph, style));
+    };
+    let empty = pen.style(Role::Dim);
+    let parts = parts(state, gpu, width);
+    let mut end = 0;
+    for part in parts.iter().filter(|part| part.from < part.to) {
         let style = pen.palette.process(data.hue(part.who));
-        for column in part.from..part.to {
-            pen.glyph(x + column, y, glyphs.full, style);
-        }
-        if part.from < part.to {
-            pen.put(x + part.from, y, &data.letter(part.who).to_string(), style);
-        }
+        fill(pen, end..part.from, glyphs.empty, empty);
+        fill(pen, part.from + 1..part.to, glyphs.full, style);
+        pen.put(x + part.from, y, &data.letter(part.who).to_string(), style);
+        end = part.to;
     }
+    fill(pen, end..width, glyphs.empty, empty);
 }
 
 /// Where the marks of the quotas are, two columns each, from the left.
@@ -124,8 +129,8 @@ pub(super) fn quota_at(
     let data = state.data();
     let total = data.sample.devices.get(gpu)?.total_bytes;
     let mut before = 0_u64;
-    for (other, holding) in data.holdings(gpu) {
-        if other == who {
+    for (process, holding) in data.there(gpu) {
+        if Who::of(process) == who {
             // The mark ends where the quota does.
             let end = u128::from(total) * u128::from(column + 1) / u128::from(width.max(1));
             let end = u64::try_from(end).unwrap_or(u64::MAX).min(total);

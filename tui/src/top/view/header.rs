@@ -28,7 +28,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     if let Some(then) = &then {
         flags.push((then, Role::Text));
     }
-    if sample.gpus().any(|gpu| sample.is_mps(gpu)) {
+    if sample.gpus().any(|gpu| data.is_mps(gpu)) {
         flags.push(("MPS", Role::Good));
     }
     if matches!(sample.nvml, Nvml::Missing(_) | Nvml::Off) {

@@ -344,13 +344,17 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let data = state.data();
     let gpu = state.choices.gpu;
     label(pen, y, axis, "queue depth");
-    let lanes = data.lanes.on(gpu);
-    // How many waited in a column, on average.
-    let depth = |column| {
-        let (from, to) = axis.at(column);
-        lanes.iter().map(|lane| lane.cell(from, to).wait).sum()
-    };
-    let depths: Vec<f32> = (0..axis.width).map(depth).collect();
+    // How many waited in a column, on average. One lane after the other: that is how they lie in memory.
+    let mut depths = vec![0.0_f32; usize::from(axis.width)];
+    for lane in data
+        .there(gpu)
+        .filter_map(|(p, _)| data.lanes.get(Who::of(p), gpu))
+    {
+        for (column, depth) in (0..axis.width).zip(&mut depths) {
+            let (from, to) = axis.at(column);
+            *depth += lane.wait(from, to);
+        }
+    }
     let most = depths.iter().copied().fold(0.0, f32::max);
     let scale = most.max(data.on(gpu).len() as f32 - 1.0).max(1.0);
     for (column, depth) in (0..axis.width).zip(depths) {

@@ -98,7 +98,22 @@ impl<'a> Pen<'a> {
         let style = Style::reset().patch(style.into());
         let room = (self.area.width - x).min(width);
         let (left, top) = (self.area.x + x, self.area.y + y);
-        let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), style);
+        let end = match text.is_ascii() {
+            // Nearly all text is this, and each byte of it takes a column.
+            true => {
+                let mut end = left;
+                for byte in text.bytes().take(room.into()) {
+                    let cell = &mut self.buffer[(end, top)];
+                    cell.set_char(char::from(byte)).set_style(style);
+                    end += 1;
+                }
+                end
+            }
+            false => {
+                let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), style);
+                end
+            }
+        };
         if room > 1 && text.width() > usize::from(room) {
             self.buffer
                 .set_stringn(left + room - 1, top, self.palette.glyphs.cut, 1, style);

@@ -32,7 +32,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     if device.is_mig() {
         title += "  MIG instance";
     }
-    if state.data().sample.is_mps(gpu) {
+    if state.data().is_mps(gpu) {
         title += "  MPS";
     }
     let note = match count {
@@ -54,9 +54,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
 fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     let data = state.data();
     let gpu = state.choices.gpu;
-    let used = device
-        .used_bytes
-        .unwrap_or_else(|| data.sample.ledger_bytes(gpu));
+    let used = data.used_bytes(gpu);
     let percent = percent(used, device.total_bytes);
     let text = format!(
         "{} of {}  {percent:>3}%",
