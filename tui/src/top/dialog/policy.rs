@@ -16,6 +16,7 @@ use crate::top::data::Data;
 pub(super) const RULE: &str = "Yield";
 const AFTER: &str = "After";
 const OVERLAP: &str = "Overlap";
+const SWAP: &str = "Swap";
 
 const RULES: [&str; 5] = ["off", "overlap", "launches", "timeslice", "always"];
 
@@ -61,6 +62,10 @@ impl PolicySubject {
                     format_duration(base.overlap_ns),
                     "of a slice: work that may run on into the next; 0 for none",
                 ),
+                Field {
+                    note: "memory moves at each turn of 1s or more".into(),
+                    ..Field::choice(SWAP, &["off", "on"], base.swap.into())
+                },
                 Field::choice("Next", &Order::WORDS, order.unwrap_or(0)),
                 Field::text("Idle", format_idle(base.idle_ns), note("idle")),
                 span("Max hold", "max-hold", base.max_hold_ns),
@@ -208,9 +213,12 @@ fn words(dialog: &Dialog) -> Vec<String> {
         alone => alone.to_owned(),
     };
     let mut words = vec![rule, format!("order={}", dialog.value("Next"))];
-    // Under another rule there are no slices for it; as a word it would be a rule of its own.
-    if dialog.value(RULE) == "timeslice" && !dialog.value(OVERLAP).is_empty() {
-        words.push(format!("overlap={}", dialog.value(OVERLAP)));
+    // Under another rule there are no slices for them; and overlap as a word would be a rule of its own.
+    if dialog.value(RULE) == "timeslice" {
+        words.push(format!("swap={}", dialog.value(SWAP)));
+        if !dialog.value(OVERLAP).is_empty() {
+            words.push(format!("overlap={}", dialog.value(OVERLAP)));
+        }
     }
     let named = [
         ("Idle", "idle"),
@@ -301,22 +309,42 @@ mod tests {
         );
     }
 
+    fn sent(dialog: &Dialog) -> Result<LockPolicy, String> {
+        match &dialog.subject {
+            Subject::Policy(subject) => subject.policy(dialog),
+            _ => unreachable!("it is a policy's dialog"),
+        }
+    }
+
+    fn focus(dialog: &mut Dialog, label: &str) {
+        let at = dialog.fields.iter().position(|f| f.label == label);
+        dialog.focus = at.expect("a field of that name");
+    }
+
+    #[test]
+    fn long_slices_may_include_the_memory_and_other_rules_do_not() {
+        let mut dialog = open(PolicyKind::Timeslice(2_000_000_000));
+        focus(&mut dialog, SWAP);
+        press(&mut dialog, KeyCode::Char(' '));
+        assert!(sent(&dialog).unwrap().swap);
+        focus(&mut dialog, AFTER);
+        for key in [KeyCode::Backspace, KeyCode::Char('m'), KeyCode::Char('s')] {
+            press(&mut dialog, key);
+        }
+        assert!(sent(&dialog).is_err(), "2ms is too short");
+        focus(&mut dialog, RULE);
+        press(&mut dialog, KeyCode::Right);
+        assert!(!sent(&dialog).unwrap().swap);
+    }
+
     #[test]
     fn slices_have_an_overlap_and_other_rules_have_none() {
         let mut dialog = open(PolicyKind::Timeslice(5_000_000));
-        dialog.focus = dialog
-            .fields
-            .iter()
-            .position(|f| f.label == OVERLAP)
-            .unwrap();
+        focus(&mut dialog, OVERLAP);
         press(&mut dialog, KeyCode::Char('0'));
-        let sent = |dialog: &Dialog| match &dialog.subject {
-            Subject::Policy(subject) => subject.policy(dialog).unwrap(),
-            _ => unreachable!("it is a policy's dialog"),
-        };
-        assert_eq!(sent(&dialog).overlap_ns, 0);
-        dialog.focus = 0;
+        assert_eq!(sent(&dialog).unwrap().overlap_ns, 0);
+        focus(&mut dialog, RULE);
         press(&mut dialog, KeyCode::Right);
-        assert_eq!(sent(&dialog).kind, PolicyKind::Always);
+        assert_eq!(sent(&dialog).unwrap().kind, PolicyKind::Always);
     }
 }

@@ -1,5 +1,7 @@
 //! The devices: the shown one in full with a frame, or in two or three lines; the others in a line each, or in a grid.
 
+use std::borrow::Cow;
+
 use ratatui::layout::Rect;
 
 mod card;
@@ -8,12 +10,15 @@ mod time;
 
 use super::pen::Pen;
 use super::{bars, layout};
-use crate::sample::Who;
+use crate::sample::{DeviceSample, Nvml, Who};
 use crate::text::units::short_size;
 use crate::top::palette::Role;
 use crate::top::state::{Hit, State};
 
 pub(super) use card::{TICKS, quota_at, tick};
+
+/// So many columns have room for the lines of devices to be aligned.
+const WIDE: u16 = 100;
 
 pub(super) fn draw(pen: &mut Pen<'_>, state: &State, how: layout::Devices) {
     let gpu = state.choices.gpu;
@@ -122,9 +127,7 @@ fn grid(pen: &mut Pen<'_>, top: u16, state: &State, count: usize) {
         };
         let util = device.nvml.util_percent;
         let util = util.map_or("  -".into(), |util| format!("{util:>3}%"));
-        let used = device
-            .used_bytes
-            .unwrap_or_else(|| data.sample.ledger_bytes(gpu));
+        let used = data.used_bytes(gpu);
         let full = percent(used, device.total_bytes);
         let text = format!("{gpu:>2} {holder}{queue:<3}{util:>5} m{full:>3}% ");
         let role = match (gpu == state.choices.gpu, queue.is_empty()) {
@@ -159,47 +162,65 @@ fn one_line(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     };
     let shown = gpu == state.choices.gpu;
     let role = if shown { Role::Title } else { Role::Dim };
-    let used = device
-        .used_bytes
-        .unwrap_or_else(|| data.sample.ledger_bytes(gpu));
-    let mut right = format!(" {}/{}", short_size(used), short_size(device.total_bytes));
-    if let Some(util) = device.nvml.util_percent {
-        right += &format!(" {util:>3}%");
+    let used = data.used_bytes(gpu);
+    // Where there is room, what is told of one device stands below what is told of the other.
+    let wide = pen.width() >= WIDE;
+    let (used, total) = (short_size(used), short_size(device.total_bytes));
+    let mut right = match wide {
+        true => format!(" {used:>6}/{total:<6}"),
+        false => format!(" {used}/{total}"),
+    };
+    let nvml = matches!(data.sample.nvml, Nvml::Ready(_));
+    match device.nvml.util_percent {
+        Some(util) => right += &format!(" {util:>3}%"),
+        None if wide && nvml => right += "    -",
+        None => {}
     }
     if let Some(degrees) = device.nvml.temperature_c
         && pen.width() >= 70
     {
-        right += &format!(" {degrees}{}", pen.glyphs().degrees);
+        let width = if wide { 3 } else { 0 };
+        right += &format!(" {degrees:>width$}{}", pen.glyphs().degrees);
+    } else if wide && nvml {
+        right += "    -";
     }
     let holder = device.owner.map(|slot| data.letter(Who::Slot(slot)));
-    right += &holder.map_or(" lock free".into(), |letter| format!(" held by {letter}"));
+    let mut lock = holder.map_or("lock free".into(), |letter| format!("held by {letter}"));
     if !device.waiters.is_empty() {
-        right += &format!(" +{}", device.waiters.len());
+        lock += &format!(" +{}", device.waiters.len());
     }
+    right += &match wide {
+        true => format!(" {lock:<13}"),
+        false => format!(" {lock}"),
+    };
     // In the narrowest the numbers go first: who holds it is what is looked for.
     let name_width = match pen.width() {
-        100.. => 24,
+        WIDE.. => {
+            let names = data.sample.devices.iter().map(|d| name(d).chars().count());
+            names.max().unwrap_or(0).min(24) as u16
+        }
         50.. => 14,
         _ => 0,
     };
     let mut x = pen.put(0, y, &format!("GPU{gpu} "), pen.style(role));
-    let name = match (
-        device.nvml.mig_parent,
-        device.short_name().split_once("MIG "),
-    ) {
-        (Some(parent), Some((_, instance))) => {
-            format!("{} {instance} of {parent}", pen.glyphs().tick)
-        }
-        _ => device.short_name().to_owned(),
-    };
     if name_width > 0 {
-        x = pen.put_within(x, y, &name, name_width, pen.style(role)) + 1;
+        let end = pen.put_within(x, y, &name(device), name_width, pen.style(role));
+        x = if wide { x + name_width } else { end } + 1;
     }
     let bar = pen
         .width()
         .saturating_sub(x + u16::try_from(right.chars().count()).unwrap_or(u16::MAX));
     bars::memory(pen, x, y, bar, state, gpu);
     pen.put(x + bar, y, &right, pen.style(Role::Text));
+}
+
+/// Its name; of a MIG instance, which, and of which card.
+fn name(device: &DeviceSample) -> Cow<'_, str> {
+    let name = device.short_name();
+    match (device.nvml.mig_parent, name.split_once("MIG ")) {
+        (Some(parent), Some((_, instance))) => format!("{instance} card {parent}").into(),
+        _ => name.into(),
+    }
 }
 
 fn percent(part: u64, whole: u64) -> u64 {

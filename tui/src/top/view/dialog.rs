@@ -137,6 +137,7 @@ fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
                 };
                 x = pen.put(x, y, &format!("{mark}{word}"), pen.style(role)) + 3;
             }
+            pen.put(x, y, &field.note, pen.style(Role::Dim));
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, y: u16, state: &State, gpu: usize) {
     );
     let glyphs = pen.glyphs();
     let Some(shares) = data.efficiency(gpu) else {
-        pen.put(x, y, "NVML tells no utilisation", pen.style(Role::Dim));
+        pen.put(x, y, unknown(data, gpu), pen.style(Role::Dim));
         return;
     };
     let parts = [
@@ -93,6 +93,15 @@ fn longest(data: &Data, gpu: usize) -> String {
     wait.map_or("-".into(), |ns| format!("~{}", short_time(ns)))
 }
 
+/// Why there is no judgement. Of a MIG instance NVML tells less than of a whole GPU.
+fn unknown(data: &Data, gpu: usize) -> &'static str {
+    let device = data.sample.devices.get(gpu);
+    match device.and_then(|device| device.nvml.util_percent) {
+        Some(_) => "not known yet",
+        None => "NVML tells no utilisation",
+    }
+}
+
 /// The same in few words, the waits first.
 fn narrow(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) {
     let mut x = pen.pieces(
@@ -105,7 +114,7 @@ fn narrow(pen: &mut Pen<'_>, y: u16, data: &Data, gpu: usize) {
         ],
     );
     let Some(shares) = data.efficiency(gpu) else {
-        pen.put(x + 1, y, "unknown: no NVML", pen.style(Role::Dim));
+        pen.put(x + 1, y, unknown(data, gpu), pen.style(Role::Dim));
         return;
     };
     let wasted = match shares.wasted >= 0.1 {
