@@ -2285,7 +2285,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__run)
-            opts="-h --gpu --memory --on-full --evict-after --swappable --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --trace --wait --timeout --exclusive --help"
+            opts="-h --gpu --memory --on-full --evict-after --swappable --weight --priority --cap --group --gang --name --policy --sim --mps --no-mps --mps-threads --best-effort --trace --wait --timeout --exclusive --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2875,7 +2875,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__wrap)
-            opts="-h --gpu --memory --on-full --evict-after --swappable --weight --priority --cap --group --gang --name --policy --sim --no-mps --mps-threads --best-effort --help"
+            opts="-h --gpu --memory --on-full --evict-after --swappable --weight --priority --cap --group --gang --name --policy --sim --mps --no-mps --mps-threads --best-effort --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -76,6 +76,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l mps-threads -d
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l trace -d 'Trace the program and its children; after it ends, FILE holds JSON for ui.perfetto.dev' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l timeout -d 'Give up after this time [default: wait as long as it takes]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l swappable -d 'Make its allocations so that an eviction takes seconds: a copy at the speed of the link, and no checkpoint'
+complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l mps -d 'Start the program only if it joins the MPS that gpushare mps start runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l no-mps -d 'Do not join the MPS that gpushare mps start runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l best-effort -d 'Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning'
 complete -c gpushare -n "__fish_gpushare_using_subcommand run" -l wait -d 'Wait until a GPU may be had: one with the memory that --memory asks for, or with --exclusive one that no process uses'
@@ -244,6 +245,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l policy -d 'Lo
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l sim -d 'Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l mps-threads -d 'Under MPS, upper limit of its share of the SMs, 1% to 100%' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l swappable -d 'Make its allocations so that an eviction takes seconds: a copy at the speed of the link, and no checkpoint'
+complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l mps -d 'Start the program only if it joins the MPS that gpushare mps start runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l no-mps -d 'Do not join the MPS that gpushare mps start runs'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -l best-effort -d 'Start the program even if --memory, --cap, --group or --policy cannot be enforced, with a warning'
 complete -c gpushare -n "__fish_gpushare_using_subcommand wrap" -s h -l help -d 'Print help (see more with \'--help\')'

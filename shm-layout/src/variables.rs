@@ -94,6 +94,9 @@ variables! {
     "ACTIVE_OOM_KILLER", "true", ON_FULL, "No process is killed over its quota, an allocation is refused or waits: see GPUSHARE_ON_FULL; `gpushare kill` ends one by hand.";
 }
 
+/// NVIDIA's: 0 for a client of MPS of normal priority, 1 for one below; read when the program starts.
+pub const MPS_CLIENT_PRIORITY: &str = "CUDA_MPS_CLIENT_PRIORITY";
+
 /// A launcher of jobs that run as several processes, by the variables that it sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Launcher {

@@ -25,8 +25,7 @@ pub use control::{Control, PROGRAM};
 pub const PIPE_DIRECTORY: &str = "CUDA_MPS_PIPE_DIRECTORY";
 /// Where daemon and server write what happened.
 pub const LOG_DIRECTORY: &str = "CUDA_MPS_LOG_DIRECTORY";
-/// 0 for the normal priority, 1 for the one below; read when a program starts.
-pub const CLIENT_PRIORITY: &str = "CUDA_MPS_CLIENT_PRIORITY";
+pub use shm_layout::variables::MPS_CLIENT_PRIORITY as CLIENT_PRIORITY;
 /// The share of the SMs that a program may use; read when it starts.
 pub const ACTIVE_THREAD_PERCENTAGE: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 
@@ -44,6 +43,9 @@ const SOCKET_PATH: usize = 107;
 
 /// How long the daemon may take for one answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A question that was turned away is asked again so much later.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The directories of one segment directory's MPS, absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,15 +152,21 @@ impl Place {
             Ok(control) => control,
             Err(failure) => return silent(failure.sentence),
         };
-        let answer = match control.ask(self, "get_server_list", limit) {
-            Ok(answer) => answer,
-            Err(why) => return silent(why),
-        };
-        match answer.pids() {
-            Some(servers) => State::On { pid, servers },
-            // The pid of a daemon that was killed may be another program's now.
-            None if !is_daemon(pid) => State::Off,
-            None => silent(format!("{PROGRAM} answered: {}", answer.words())),
+        // Another program that asks may have had it turn the question away.
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let answer = match control.ask(self, "get_server_list", left) {
+                Ok(answer) => answer,
+                Err(why) => return silent(why),
+            };
+            match answer.pids() {
+                Some(servers) => return State::On { pid, servers },
+                // The pid of a daemon that was killed may be another program's now.
+                None if !is_daemon(pid) => return State::Off,
+                None if left > ASK_AGAIN => std::thread::sleep(ASK_AGAIN),
+                None => return silent(format!("{PROGRAM} answered: {}", answer.words())),
+            }
         }
     }
 

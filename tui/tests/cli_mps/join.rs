@@ -106,3 +106,41 @@ fn a_share_of_the_sms_is_refused_where_no_mps_would_hold_it() {
     let found = mps.finds(&["--mps-threads=50%"], &other);
     assert_eq!(found, "/tmp/other - 50", "the daemon that the user named");
 }
+
+#[test]
+fn a_daemon_that_turns_a_question_away_is_asked_again() {
+    let mps = Mps::started();
+    let pipe = mps.pipe().display().to_string();
+    mps.puts("busy", "");
+    assert_eq!(mps.finds(&[], &[]), format!("{pipe} 1 -"));
+}
+
+#[test]
+fn a_program_that_is_to_join_is_not_started_where_it_cannot() {
+    let mps = Mps::new();
+    let start = |options: &[&str]| {
+        let command = [&["run"], options, &["--", "echo", "started"]].concat();
+        mps.gpushare(&command)
+    };
+    start(&["--mps"]).refused(1, &["--mps needs MPS", "gpushare mps start"]);
+    assert_eq!(start(&["--mps", "--no-mps"]).code, 2);
+    let anyhow = start(&["--mps", "--best-effort"]).done();
+    assert!(anyhow.err.contains("--mps needs MPS"), "{anyhow:?}");
+    mps.gpushare(&["mps", "start"]).done();
+    assert_eq!(start(&["--mps"]).done().out, "started\n");
+}
+
+#[test]
+fn programs_that_start_together_all_join() {
+    let mps = Mps::started();
+    let pipe = mps.pipe().display().to_string();
+    mps.puts("slow", "");
+    std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..6)
+            .map(|_| scope.spawn(|| mps.finds(&["--mps"], &[])))
+            .collect();
+        for start in starts {
+            assert_eq!(start.join().expect("it ended"), format!("{pipe} 1 -"));
+        }
+    });
+}

@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::cli_support::{Said, World, executable};
 
 /// Beside it lie: `record`, what it was asked; `servers` and `clients-PID`, its answers; and what makes it misbehave,
-/// `broken`, `hangs`, `ignores-quit`. The daemon ends when its pid file is gone.
+/// `broken`, `hangs`, `ignores-quit`, `busy` (the next question is turned away). Like NVIDIA's it turns away
+/// who comes while another asks. The daemon ends when its pid file is gone.
 const CONTROL: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 pid=$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
@@ -25,6 +26,11 @@ if [ "$asked" = -d ]; then
     echo $! > "$pid"
     exit 0
 fi
+away() { echo "Cannot send command to MPS control daemon process"; exit 1; }
+mkdir "$here/asking" 2>/dev/null || away
+trap 'rmdir "$here/asking"' EXIT
+[ -e "$here/slow" ] && sleep 0.2
+[ -e "$here/busy" ] && { rm "$here/busy"; away; }
 grep -q nvidia-cuda "/proc/$(cat "$pid" 2>/dev/null)/comm" 2>/dev/null || { echo "Cannot find MPS control daemon process"; exit 1; }
 case $asked in
 get_server_list) cat "$here/servers" 2>/dev/null ;;

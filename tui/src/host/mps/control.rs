@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{LOG_DIRECTORY, PIPE_DIRECTORY, Place};
@@ -22,6 +22,8 @@ use crate::text::exit::Failure;
 pub const PROGRAM: &str = "nvidia-cuda-mps-control";
 /// Nobody reads more than this of what it says.
 const MOST: u64 = 1 << 20;
+/// How long one that asks waits for the others that do.
+const IN_LINE: Duration = Duration::from_secs(10);
 /// How long a killed child may take to end before it is left to the kernel.
 const KILLED: Duration = Duration::from_secs(1);
 
@@ -83,8 +85,10 @@ impl Control {
         self.run(place, &["-d"], "", limit)
     }
 
-    /// Gives the daemon of a place one command.
+    /// Gives the daemon of a place one command. It turns away who comes while another asks (driver 580.159: "Cannot send command
+    /// to MPS control daemon process"), so all of our programs ask one at a time.
     pub fn ask(&self, place: &Place, command: &str, limit: Duration) -> Result<Answer, String> {
+        let _alone = alone(place);
         self.run(place, &[], command, limit)
     }
 
@@ -131,6 +135,19 @@ impl Control {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Ok(Answer { status, text })
     }
+}
+
+/// Holds the place's lock while it lives; `None` where one that has it is stopped, or there is no place.
+fn alone(place: &Place) -> Option<File> {
+    let folder = File::open(&place.pipe).ok()?;
+    let start = Instant::now();
+    while flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if start.elapsed() > IN_LINE {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(folder)
 }
 
 /// How it ended, or `None` when it was killed because it did not.

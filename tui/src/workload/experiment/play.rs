@@ -229,6 +229,7 @@ fn under_us(
 ) -> Result<Vec<OsString>, Trouble> {
     let settings = Settings {
         name: Some(name.to_owned()),
+        mps: condition.mps,
         no_mps: !condition.mps,
         ..program.settings(condition.change_of(&program.name))
     };

@@ -59,11 +59,13 @@ impl Launch {
                 self.set(CLIENT_PRIORITY, if below { "1" } else { "0" });
             }
         }
-        let Some(threads) = threads else {
-            return Ok(());
+        let needs = match (settings.mps, threads) {
+            (true, _) => "--mps",
+            (false, Some(_)) => "--mps-threads",
+            (false, None) => return Ok(()),
         };
         if let Joins::None(why) = joins {
-            let why = format!("--mps-threads needs MPS, and {why}");
+            let why = format!("{needs} needs MPS, and {why}");
             if !settings.best_effort {
                 return Err(Failure::failed(format!(
                     "the program was not started, because {why} (--best-effort starts it without)"
@@ -72,7 +74,9 @@ impl Launch {
             self.warnings.push(why);
             return Ok(());
         }
-        self.set(ACTIVE_THREAD_PERCENTAGE, threads.to_string());
+        if let Some(threads) = threads {
+            self.set(ACTIVE_THREAD_PERCENTAGE, threads.to_string());
+        }
         Ok(())
     }
 

@@ -72,6 +72,9 @@ pub struct Settings {
     /// Run on the simulated GPU; SCENARIO is a name or a TOML file [default: two-gpus]
     #[arg(long, value_name = "SCENARIO", num_args = 0..=1)]
     pub sim: Option<Option<String>>,
+    /// Start the program only if it joins the MPS that gpushare mps start runs
+    #[arg(long, conflicts_with = "no_mps")]
+    pub mps: bool,
     /// Do not join the MPS that gpushare mps start runs
     #[arg(long)]
     pub no_mps: bool,
@@ -290,6 +293,7 @@ impl Settings {
             None => {}
         }
         options.extend(self.swappable.then(|| "--swappable".to_owned()));
+        options.extend(self.mps.then(|| "--mps".to_owned()));
         options.extend(self.no_mps.then(|| "--no-mps".to_owned()));
         let threads = self.mps_threads.iter();
         options.extend(threads.map(|percent| format!("--mps-threads={percent}")));
@@ -384,6 +388,11 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!(settings.options(), ["--no-mps"]);
+        let settings = Settings {
+            mps: true,
+            ..Settings::default()
+        };
+        assert_eq!(settings.options(), ["--mps"]);
         let settings = Settings {
             mps_threads: Some("50%".into()),
             ..Settings::default()
