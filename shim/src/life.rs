@@ -218,7 +218,7 @@ fn make_guest() -> Option<Guest> {
             return None;
         }
     };
-    let devices = enter_devices(registration, count);
+    let devices = enter_devices(registration, count, environment.mps_below_normal);
     if environment.log >= Log::Info {
         let slot = registration.slot().index;
         notice::once(
@@ -267,10 +267,14 @@ fn complain(environment: &Environment) {
 }
 
 /// Enters every device the driver shows, in its order, as far as there is room.
-fn enter_devices(registration: &'static Registration, count: i32) -> Vec<Device> {
+fn enter_devices(
+    registration: &'static Registration,
+    count: i32,
+    mps_below_normal: bool,
+) -> Vec<Device> {
     let mut devices = Vec::new();
     for ordinal in 0..count.min(DEVICES_PER_PROCESS as i32) {
-        let Some(device) = enter_device(registration, ordinal) else {
+        let Some(device) = enter_device(registration, ordinal, mps_below_normal) else {
             break;
         };
         devices.push(device);
@@ -287,7 +291,11 @@ fn enter_devices(registration: &'static Registration, count: i32) -> Vec<Device>
     devices
 }
 
-fn enter_device(registration: &'static Registration, ordinal: i32) -> Option<Device> {
+fn enter_device(
+    registration: &'static Registration,
+    ordinal: i32,
+    mps_below_normal: bool,
+) -> Option<Device> {
     let mut device: CUdevice = 0;
     // SAFETY: the place is ours.
     unsafe { call::cuDeviceGet(Out::to(&mut device), ordinal) }.ok()?;
@@ -305,7 +313,7 @@ fn enter_device(registration: &'static Registration, ordinal: i32) -> Option<Dev
         .add_device(uuid, ordinal, &name, total as u64, flags)
         .ok()?;
     if let Some(mps) = ask::context::is_mps(device) {
-        registration.say_mps(entry, mps);
+        registration.say_mps(entry, mps, mps_below_normal);
     }
     Some(Device {
         ordinal,

@@ -7,7 +7,7 @@ mod policy;
 mod rule;
 mod words;
 
-pub(crate) use context::{loss_of, loss_word, mps_of, mps_word};
+pub(crate) use context::{MPS, MPS_BELOW, loss_of, loss_word, mps_of, mps_word};
 pub(crate) use launch::{LaunchShare, evict_after_of, evict_after_word, on_full_of, on_full_word};
 pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
 pub(crate) use rule::{RULE_TEXTS, rule_of, rule_words};

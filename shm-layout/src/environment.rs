@@ -46,6 +46,8 @@ pub struct Environment {
     pub nvml_view: bool,
     /// Large allocations can be evicted without the driver's checkpoint (`GPUSHARE_SWAPPABLE`).
     pub swappable: bool,
+    /// MPS is to let the kernels of clients of normal priority go first.
+    pub mps_below_normal: bool,
     /// Where Alnair's files are written (`PFLOG`).
     pub profile: Option<PathBuf>,
     /// A trace from registration on, with room for so many records (`GPUSHARE_TRACE`).
@@ -96,6 +98,9 @@ impl Environment {
             log: reader.own(variables::LOG, read_log).unwrap_or_default(),
             nvml_view: reader.switch(variables::NVML_VIEW, true),
             swappable: reader.switch(variables::SWAPPABLE, false),
+            mps_below_normal: reader
+                .text(variables::MPS_CLIENT_PRIORITY)
+                .is_some_and(|text| text.parse().is_ok_and(|priority: u32| priority > 0)),
             profile: aliases::profile(&mut reader),
             trace: reader.own(variables::TRACE, |text| {
                 unsigned(text, i64::from(*RECORDS.start()), i64::from(*RECORDS.end()))

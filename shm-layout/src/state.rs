@@ -205,7 +205,7 @@ shared! {
         /// The quota as launched: kind and source.
         32 launch_quota: AtomicU64,
         40 launch_bytes: AtomicU64,
-        /// Whether its contexts are MPS's, as the driver said: 0 not told, 1 no, 2 yes.
+        /// Whether its contexts are MPS's, as the driver said: 0 not told, 1 no, 2 yes, 3 yes and its client priority is below normal.
         48 mps: AtomicU32,
         52 _reserved1: AtomicU32,
         /// Bytes that are its own and not on the device: evicted.

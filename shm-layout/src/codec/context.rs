@@ -2,15 +2,25 @@
 
 use crate::value::Loss;
 
-/// Whether its contexts are MPS's; `None` is not told.
-pub(crate) fn mps_word(mps: Option<bool>) -> u32 {
-    mps.map_or(0, |mps| 1 + u32::from(mps))
+/// Its contexts are MPS's, for a client of normal priority ...
+pub(crate) const MPS: u32 = 2;
+/// ... and for one that MPS lets those go before.
+pub(crate) const MPS_BELOW: u32 = 3;
+
+/// Whether its contexts are MPS's, and whether MPS has been told that its priority is below normal.
+pub(crate) fn mps_word(mps: bool, below_normal: bool) -> u32 {
+    match (mps, below_normal) {
+        (false, _) => 1,
+        (true, false) => MPS,
+        (true, true) => MPS_BELOW,
+    }
 }
 
+/// Whether its contexts are MPS's; `None` is not told.
 pub(crate) fn mps_of(word: u32) -> Option<bool> {
     match word {
         1 => Some(false),
-        2 => Some(true),
+        MPS | MPS_BELOW => Some(true),
         _ => None,
     }
 }

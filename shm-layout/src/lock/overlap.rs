@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     book::Back,
-    clock,
+    clock, codec,
     crash::crash_point,
     futex,
     liveness::{self, Mark},
@@ -139,9 +139,9 @@ impl DeviceLock<'_> {
             || self.gang_is_elsewhere() && self.others(now_ns).next().is_some()
             || match self.order() {
                 Order::Fair => self.others(now_ns).next().is_some(),
-                Order::Priority => self
-                    .among(self.members(), now_ns)
-                    .any(|other| other.share.priority > share.priority),
+                Order::Priority => self.among(self.members(), now_ns).any(|other| {
+                    other.share.priority > share.priority && !self.mps_sees_to(&other)
+                }),
                 // The other orders speak of turns.
                 _ => false,
             }
@@ -173,7 +173,9 @@ impl DeviceLock<'_> {
         let order = self.order();
         self.others(now_ns)
             .find(|other| match order {
-                Order::Priority => i64::from(other.share.priority) > rank,
+                Order::Priority => {
+                    i64::from(other.share.priority) > rank && !self.mps_sees_to(other)
+                }
                 Order::Fair => {
                     let theirs = other.entry.vtime.load(Ordering::Relaxed);
                     other.submits() && mine > theirs.saturating_add(allowed)
@@ -186,6 +188,12 @@ impl DeviceLock<'_> {
                 with_gang: false,
             })
             .or_else(|| self.held_back_with_gang(now_ns))
+    }
+
+    /// Whether MPS itself lets that process's kernels go first: then to hold back only costs.
+    fn mps_sees_to(&self, other: &Other<'_>) -> bool {
+        self.words.mps.load(Ordering::Relaxed) == codec::MPS_BELOW
+            && other.entry.mps.load(Ordering::Relaxed) == codec::MPS
     }
 
     /// Whether we have paused for longer than our cap can ask us to: then another tenant wrote over our account.

@@ -13,9 +13,9 @@ impl Registration {
         &self.seat.words().entries[usize::from(entry.index) % DEVICES_PER_PROCESS]
     }
 
-    /// Says whether contexts on this device are made by an MPS server.
-    pub fn say_mps(&self, entry: Entry, mps: bool) {
-        let word = codec::mps_word(Some(mps));
+    /// Says whether contexts on this device are made by an MPS server, and whether it was told to let other clients go first.
+    pub fn say_mps(&self, entry: Entry, mps: bool, below_normal: bool) {
+        let word = codec::mps_word(mps, below_normal);
         self.words(entry).mps.store(word, Ordering::Relaxed);
     }
 
@@ -81,10 +81,12 @@ mod tests {
                 .devices
         };
         assert_eq!((view()[0].mps, view()[0].loss), (None, None));
-        process.say_mps(entry, true);
-        assert_eq!(view()[0].mps, Some(true));
-        process.say_mps(entry, false);
-        assert_eq!(view()[0].mps, Some(false));
+        for below_normal in [false, true] {
+            process.say_mps(entry, true, below_normal);
+            assert_eq!(view()[0].mps, Some(true));
+            process.say_mps(entry, false, below_normal);
+            assert_eq!(view()[0].mps, Some(false));
+        }
 
         let mut events = segments.state().events();
         assert!(process.lose(entry, 700, Some(3), 20));

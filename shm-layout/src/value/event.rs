@@ -99,7 +99,7 @@ pub enum EventKind {
     Rest,
     /// Held back, under `overlap`; `arg0` ns active before, `arg1` the slot word of a process that goes first.
     Back,
-    /// Lost its context; `arg0` the driver's error code and, above 16 bits, whether it was MPS's (0 not told, 1 no, 2 yes);
+    /// Lost its context; `arg0` the driver's error code and, above 16 bits, whether it was MPS's (0 not told, 1 no, 2 or 3 yes);
     /// `arg1` its pid in its own namespace and, above 32 bits, milliseconds since it last submitted.
     Lost,
     /// Waits for memory: `arg0` bytes, `arg1` what has no room ([`Blocked`]).
@@ -196,7 +196,7 @@ impl Event {
                 call: (self.call != u16::MAX).then_some(self.call),
                 mps: match self.arg0 >> 16 {
                     1 => Some(false),
-                    2 => Some(true),
+                    2 | 3 => Some(true),
                     _ => None,
                 },
                 idle_ms: (self.arg1 >> 32) as u32,

@@ -105,6 +105,26 @@ fn who_has_a_higher_priority_holds_back_those_below_while_it_is_active_and_no_lo
 }
 
 #[test]
+fn over_mps_none_is_held_back_for_a_client_that_mps_lets_go_first() {
+    let world = World::new(Order::Priority, &[0, 5]);
+    world.begin(1);
+    for (mine, theirs, held) in [
+        ((true, true), (true, false), false),
+        ((true, true), (true, true), true),
+        ((true, false), (true, false), true),
+        ((true, true), (false, false), true),
+        ((false, true), (true, false), true),
+    ] {
+        for (who, (mps, below)) in [(0, mine), (1, theirs)] {
+            let (process, entry) = &world.processes[who];
+            process.say_mps(*entry, mps, below);
+        }
+        assert_eq!(world.by(0).is_some(), held, "{mine:?} {theirs:?}");
+        assert_eq!(world.lock(0).may_have_to_hold_back(world.now), held);
+    }
+}
+
+#[test]
 fn who_does_not_show_itself_any_more_holds_nobody_back() {
     let mut world = World::new(Order::Priority, &[0, 5]);
     world.begin(1);
