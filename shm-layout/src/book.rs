@@ -5,11 +5,13 @@
 
 mod apart;
 mod bell;
+mod limits;
 mod resolve;
 mod shares;
 
 pub(crate) use apart::{Apart, Back};
 pub use bell::{control_bell, wait_bell};
+pub(crate) use limits::{CachedLimits, Limits};
 pub(crate) use resolve::{
     LaunchQuota, device_limit, launch_policy, resolve_evict_after, resolve_policy, resolve_quota,
     resolve_share,
@@ -24,8 +26,10 @@ use crate::{
         self, DeviceSettings, EVERY_DEVICE, GroupSettings, LaunchShare, NameWords, SlotSettings,
     },
     matching,
+    page::Page,
+    pages::OwnPage,
     primitive::{AtomicU64, Ordering},
-    protocol::{account::Kept, line},
+    protocol::line,
     segment::Segments,
     state::Slot,
     value::{
@@ -43,6 +47,8 @@ pub(crate) struct Seat {
     group_name: Option<NameWords>,
     launch: LaunchShare,
     launch_policy: Option<(LockPolicy, Source)>,
+    /// Our accounts, where others may write those that we show.
+    page: Option<OwnPage>,
     book: Book,
 }
 
@@ -73,57 +79,6 @@ pub(crate) struct Own {
     pub(crate) name: String,
     pub(crate) total_bytes: u64,
     pub(crate) flags: u32,
-}
-
-/// What limits a process on a device just now; `u64::MAX` is unlimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    pub(crate) quota: u64,
-    pub(crate) group: u64,
-    pub(crate) device: u64,
-}
-
-impl Limits {
-    /// Whether one of them is shared with other processes.
-    #[inline(always)]
-    pub(crate) fn are_shared(&self) -> bool {
-        self.group & self.device != u64::MAX
-    }
-}
-
-/// What is known of one device.
-#[derive(Default)]
-pub(crate) struct CachedLimits {
-    quota: AtomicU64,
-    source: AtomicU64,
-    group: AtomicU64,
-    device: AtomicU64,
-    /// The order of the device's queue.
-    order: AtomicU64,
-    /// The process's account there, where others may write the one that it shows.
-    pub(crate) kept: Kept,
-    /// Whether the process goes without turns there.
-    pub(crate) apart: Apart,
-    /// Whether it is held back there.
-    pub(crate) back: Back,
-    /// Held by the thread that has the process's place in the device's line for memory.
-    pub(crate) in_line: Mutex<()>,
-}
-
-impl CachedLimits {
-    #[inline(always)]
-    pub(crate) fn load(&self) -> Limits {
-        Limits {
-            quota: self.quota.load(Ordering::Relaxed),
-            group: self.group.load(Ordering::Relaxed),
-            device: self.device.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Who set the quota.
-    pub(crate) fn source(&self) -> Source {
-        codec::source_of(self.source.load(Ordering::Relaxed))
-    }
 }
 
 /// The last good reading of the records.
@@ -167,6 +122,7 @@ impl Seat {
         slot: SlotId,
         group_name: Option<NameWords>,
         launch_policy: Option<(LockPolicy, Source)>,
+        page: Option<OwnPage>,
     ) -> Seat {
         let words = &segments.state().slots[usize::from(slot.index)];
         let group = words.group.load(Ordering::Relaxed);
@@ -177,6 +133,7 @@ impl Seat {
             group_name: group_name.filter(|_| group != 0),
             launch: LaunchShare::of_slot(words),
             launch_policy,
+            page,
             book: Book::new(),
         }
     }
@@ -195,6 +152,28 @@ impl Seat {
         &self.segments.state().slots[usize::from(self.slot.index)]
     }
 
+    /// Our accounts, where others may write those that we show.
+    #[inline(always)]
+    pub(crate) fn page(&self) -> Option<&Page> {
+        self.page.as_ref().map(OwnPage::words)
+    }
+
+    /// With whom we share a limit: with all processes on a device, or with those of our group (its index + 1).
+    pub(crate) fn shares_with(&self) -> Option<Option<u32>> {
+        let mut shared = None;
+        for cached in &self.book.limits {
+            let limits = cached.load();
+            // An entry of no device has no memory.
+            if limits.are_shared() && cached.total.load(Ordering::Relaxed) != 0 {
+                match limits.device {
+                    u64::MAX => shared = shared.or(Some(Some(self.group))),
+                    _ => return Some(None),
+                }
+            }
+        }
+        shared
+    }
+
     /// Our group's index + 1; 0 for none.
     pub(crate) fn group(&self) -> u32 {
         self.group
@@ -202,6 +181,12 @@ impl Seat {
 
     /// Remembers one of our entries: what stands in the segment of it, other tenants may write over.
     pub(crate) fn enter(&self, index: usize, own: Own) {
+        if let Some(page) = self.page() {
+            page.name(index, codec::uuid_words(&own.uuid).into());
+        }
+        if let Some(limits) = self.book.limits.get(index) {
+            limits.total.store(own.total_bytes, Ordering::Relaxed);
+        }
         if let Some(place) = self.own().get_mut(index) {
             *place = Some(own);
         }
@@ -245,12 +230,16 @@ impl Seat {
                 restored = true;
             }
             let limits = &self.book.limits[index];
-            restored |= limits.kept.show(words.account());
+            if let Some(page) = self.page() {
+                restored |= page.kept(index).show(words.account());
+            }
+            let me = usize::from(self.slot.index);
             if let Ok(_in_line) = limits.in_line.try_lock() {
                 // No thread of ours is in line, and none gets in meanwhile.
-                let me = usize::from(self.slot.index);
                 line::leave(&device.line, me);
                 line::leave(&device.promises, me);
+            } else if self.page().is_some_and(|page| page.is_promised(index)) {
+                line::join(&device.promises, me);
             }
         }
         restored

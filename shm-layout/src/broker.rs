@@ -5,6 +5,7 @@
 //!   state      a memfd without a name, sealed against shrink and grow     tenants write
 //!   control    a file in a directory that root alone may enter            tenants have read-only descriptions
 //!   identity   the same                                                   tenants have read-only descriptions
+//!   accounts   a memfd for each process, sealed against writing           its process has it mapped to write
 //! ```
 //!
 //! What a tenant has of `control` and `identity` was opened through a mount that cannot be written (`readonly`),
@@ -14,11 +15,11 @@
 //! in the mappings of a process that the roll names. When none has it any more, nothing of it is missed: a new one is
 //! made, and the settings go on, because a slot's lives are counted in `identity`.
 
+mod accounts;
 mod find;
 mod groups;
 mod repair;
 
-use groups::Groups;
 use std::{
     fs::{File, Permissions},
     io,
@@ -99,7 +100,8 @@ pub struct Broker {
     limits: Limits,
     /// Who has each slot.
     owners: Vec<Option<Account>>,
-    groups: Groups,
+    /// The memory of each one's accounts.
+    accounts: Vec<Option<File>>,
     /// Whether the memory of an earlier broker was found.
     resumed: bool,
     _lock: File,
@@ -186,7 +188,9 @@ impl Broker {
         let segments = Segments::of_three(dir, three, true, None, true);
         let broker = Broker {
             owners: vec![None; MAX_PROCESSES],
-            groups: Groups::new(),
+            accounts: std::iter::repeat_with(|| None)
+                .take(MAX_PROCESSES)
+                .collect(),
             readonly: ReadOnly::of(private.fd()).ok(),
             segments,
             state,
@@ -242,18 +246,22 @@ impl Broker {
             let Some(entry) = roll.entry(index) else {
                 break;
             };
-            let (Some(epoch), Some(words)) = (entry.live(), entry.read()) else {
-                // A broker that was killed while it wrote the entry gave the slot to no process.
-                continue;
-            };
-            let id = SlotId {
+            let id = |epoch| SlotId {
                 index: index as u16,
                 epoch,
             };
+            let (Some(epoch), Some(words)) = (entry.live(), entry.read()) else {
+                // A broker that was killed while it wrote the entry gave the slot to no process.
+                roll.leave(id(0));
+                continue;
+            };
+            let id = id(epoch);
             let (identity, vouched) = decode_vouched(&words);
-            self.owners[index] = Some(Account::User(identity.uid));
-            self.groups.inherit(self.segments.state(), index);
             found.push((id, identity, vouched));
+        }
+        for (id, identity, _) in &found {
+            self.owners[usize::from(id.index)] = Some(Account::User(identity.uid));
+            self.begin_inherited(*id);
         }
         found
     }
@@ -272,6 +280,12 @@ impl Broker {
         group: Option<&str>,
     ) -> Result<(SlotId, u32), NoSlot> {
         let index = self.room_for(&account)?;
+        let made = accounts::make();
+        let (memory, inode) = made.map_err(|error| {
+            NoSlot(format!(
+                "the broker cannot make memory for its accounts: {error}"
+            ))
+        })?;
         let state = self.segments.state();
         let slot = &state.slots[index];
         let roll = roll_of(&self.segments);
@@ -285,10 +299,11 @@ impl Broker {
         };
         claim::begin(&slot.claim, epoch);
         liveness::disown_word(&slot.keeper);
-        entry.take(epoch, &encode_vouched(who, vouched));
-        self.owners[index] = Some(account);
+        entry.take(epoch, &encode_vouched(who, vouched), inode);
         let name = group.and_then(codec::name_words);
-        let member = name.map_or(0, |name| self.groups.enter(state, index, &name));
+        let member = groups::enter(roll, state, id, name.as_ref());
+        self.owners[index] = Some(account);
+        self.accounts[index] = Some(memory);
         slot.group.store(member, Ordering::Relaxed);
         Ok((id, member))
     }
@@ -329,11 +344,13 @@ impl Broker {
     /// Knows that a slot was [given back](Reaper::give_back).
     pub fn forget(&mut self, slot: SlotId) {
         let index = usize::from(slot.index);
-        let entry = roll_of(&self.segments).entry(index);
+        let roll = roll_of(&self.segments);
+        let entry = roll.entry(index);
         // One that only claimed to be taken may have been given to a process meanwhile.
         if entry.is_none_or(|entry| entry.live().is_none()) {
+            roll.leave(slot);
             self.owners[index] = None;
-            self.groups.leave(index);
+            self.accounts[index] = None;
         }
     }
 
@@ -346,7 +363,8 @@ impl Broker {
     pub fn has_let_go(&self, slot: SlotId, pid: u32) -> bool {
         let words = &self.segments.state().slots[usize::from(slot.index)];
         liveness::mark_of(&words.keeper) == Mark::Dead
-            && find::mapping(pid, roll_of(&self.segments).state()) == find::Mapping::None
+            && find::mapping(pid, roll_of(&self.segments).state(), find::NAME)
+                == find::Mapping::None
     }
 
     /// Whether the process of a slot has not begun to use it.

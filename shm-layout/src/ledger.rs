@@ -1,5 +1,7 @@
 //! The memory ledger: reserve, call the driver, commit or give back.
 
+mod members;
+
 use crate::{
     book::{CachedLimits, Limits, Seat},
     clock,
@@ -10,7 +12,7 @@ use crate::{
         account::{self, Account, Own, Refusal, SharedLimit},
         line,
     },
-    state::{Device, DeviceEntry, Slot, State},
+    state::{Device, DeviceEntry},
     value::{Denial, Entry, Limit, Outlook, Quota},
 };
 
@@ -53,7 +55,9 @@ impl<'r> Ledger<'r> {
             limits,
             own: Own {
                 shown: words.account(),
-                kept: seat.segments().is_brokered().then_some(&limits.kept),
+                kept: seat
+                    .page()
+                    .map(|page| page.kept(usize::from(entry.index()))),
             },
             generation: seat.segments().control().generation_word(),
         }
@@ -134,8 +138,29 @@ impl<'r> Ledger<'r> {
 
     /// What all accounts on the device may come to.
     fn card(&self, margin: u64) -> u64 {
-        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        let total = self.total();
         total.saturating_sub(self.outside()).saturating_sub(margin)
+    }
+
+    /// The device's memory.
+    pub(crate) fn total(&self) -> u64 {
+        self.limits.total.load(Ordering::Relaxed)
+    }
+
+    /// From here on the account has bytes that the driver has not given yet; to be called before the sums.
+    pub(crate) fn promise(&self) {
+        if let Some(page) = self.seat.page() {
+            page.promise(usize::from(self.entry.index()), true);
+        }
+        line::join(&self.device.promises, self.slot_index());
+    }
+
+    /// It has none any more.
+    pub(crate) fn keep_promise(&self) {
+        line::leave(&self.device.promises, self.slot_index());
+        if let Some(page) = self.seat.page() {
+            page.promise(usize::from(self.entry.index()), false);
+        }
     }
 
     pub(crate) fn slot_index(&self) -> usize {
@@ -146,19 +171,20 @@ impl<'r> Ledger<'r> {
     fn is_promised_elsewhere(&self) -> bool {
         let (at, bit) = self.seat.slot().bit();
         let promises = &self.device.promises;
-        line::is_busy(promises)
+        let is_marked = line::is_busy(promises)
             && (0..promises.len()).any(|index| {
                 let mine = if index == at { bit } else { 0 };
                 promises[index].load(Ordering::Relaxed) & !mine != 0
-            })
+            });
+        // Where there is a broker a mark may be any tenant's.
+        is_marked && self.is_promised()
     }
 
     /// Says how much of the device is free, as the driver told just now: what is neither free nor in an account is outside.
     pub fn say_free(&self, free: u64) {
         let device = usize::from(self.entry.device());
         let held = self.seat.segments().state().held_together(device, None);
-        let total = self.device.total_bytes.load(Ordering::Relaxed);
-        let outside = total.saturating_sub(free).saturating_sub(held);
+        let outside = self.total().saturating_sub(free).saturating_sub(held);
         self.device.outside.store(outside, Ordering::Relaxed);
         self.device
             .outside_ns
@@ -181,13 +207,9 @@ impl<'r> Ledger<'r> {
     }
 
     fn reserve_shared(&self, bytes: u64, limits: &Limits, card: u64) -> Result<u64, Denial> {
-        let state = self.seat.segments().state();
-        let device = usize::from(self.entry.device());
         let group = self.seat.group();
-        let in_group =
-            |visit: &mut dyn FnMut(Account<'_>)| state.each_account(device, Some(group), visit);
-        let on_device =
-            |visit: &mut dyn FnMut(Account<'_>)| state.each_account(device, None, visit);
+        let in_group = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(Some(group), visit);
+        let on_device = |visit: &mut dyn FnMut(Account<'_>)| self.each_account(None, visit);
         let mut shared = Vec::with_capacity(2);
         let mut names = Vec::with_capacity(2);
         if limits.group != u64::MAX {
@@ -280,8 +302,7 @@ impl<'r> Ledger<'r> {
         if seen.0 != held {
             *seen = (held, now);
         }
-        let total = self.device.total_bytes.load(Ordering::Relaxed);
-        let outside = total.saturating_sub(free).saturating_sub(held);
+        let outside = self.total().saturating_sub(free).saturating_sub(held);
         if now.saturating_sub(seen.1) >= late_ns || outside > self.outside() {
             self.device.outside.store(outside, Ordering::Relaxed);
             self.device.outside_ns.store(now, Ordering::Relaxed);
@@ -343,15 +364,13 @@ impl<'r> Ledger<'r> {
     }
 
     fn shared_room(&self, limits: &Limits) -> u64 {
-        let device = usize::from(self.entry.device());
-        let state = self.seat.segments().state();
         let mut room = limits.quota.saturating_sub(self.used());
         if limits.group != u64::MAX {
-            let held = state.held_together(device, Some(self.seat.group()));
+            let held = self.held_together(Some(self.seat.group()));
             room = room.min(limits.group.saturating_sub(held));
         }
         if limits.device != u64::MAX {
-            let held = state.held_together(device, None);
+            let held = self.held_together(None);
             room = room.min(limits.device.saturating_sub(held));
         }
         room
@@ -366,58 +385,6 @@ fn back_off(attempt: u32, slot: u16) {
         _ => std::thread::sleep(std::time::Duration::from_micros(
             50 + u64::from(slot) % 13 * 17,
         )),
-    }
-}
-
-impl State {
-    /// Walks the accounts on a device: those of all processes, or of one group (index + 1).
-    pub(crate) fn each_account(
-        &self,
-        device: usize,
-        group: Option<u32>,
-        visit: &mut dyn FnMut(Account<'_>),
-    ) {
-        self.each_member(device, group, &mut |_, entry| visit(entry.account()));
-    }
-
-    /// Walks the processes on a device: all of them, or those of one group (index + 1).
-    pub(crate) fn each_member(
-        &self,
-        device: usize,
-        group: Option<u32>,
-        visit: &mut dyn FnMut(&Slot, &DeviceEntry),
-    ) {
-        let Some(members) = self.devices.get(device).map(|device| &device.members) else {
-            return;
-        };
-        for (word_index, word) in members.iter().enumerate() {
-            // ORDER: Acquire pairs with the Release in add_device; the fence between our announcement and this look
-            // makes a rival's bit as visible as its announcement.
-            let mut bits = word.load(Ordering::Acquire);
-            while bits != 0 {
-                let slot = &self.slots[word_index * 64 + bits.trailing_zeros() as usize];
-                bits &= bits - 1;
-                if group.is_some_and(|group| slot.group.load(Ordering::Relaxed) != group) {
-                    continue;
-                }
-                let entry = usize::from(slot.entry_of_device[device].load(Ordering::Relaxed));
-                if let Some(entry) = entry
-                    .checked_sub(1)
-                    .and_then(|index| slot.entries.get(index))
-                {
-                    visit(slot, entry);
-                }
-            }
-        }
-    }
-
-    /// Bytes held on a device by all processes, or by one group.
-    pub(crate) fn held_together(&self, device: usize, group: Option<u32>) -> u64 {
-        let mut held = 0u64;
-        self.each_account(device, group, &mut |account| {
-            held = held.saturating_add(account.used.load(Ordering::Relaxed));
-        });
-        held
     }
 }
 

@@ -74,12 +74,13 @@
 //! codec      identity, token
 //! meaning    codec
 //! mapped     segment
+//! views      pages
 //! files      create, locate
 //! access     dir, footprint, liveness, readonly, peer
 //! way        socket
 //! kernel     futex, clock, error
 //! proc       procfs
-//! roll       roll
+//! roll       roll, page
 //! protocol   protocol
 //! control    control
 //! state      state
@@ -99,7 +100,7 @@
 //!
 //! # Where `unsafe` is
 //!
-//! `segment.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs`,
+//! `segment.rs`, `pages.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs`,
 //! `create/header.rs`, `footprint.rs`, `peer.rs` and `readonly.rs` (system calls). All other files are written as if it did not exist.
 
 mod book;
@@ -127,6 +128,8 @@ pub mod locate;
 pub mod lock;
 mod map;
 mod matching;
+mod page;
+mod pages;
 pub mod peer;
 mod primitive;
 pub mod procfs;

@@ -280,7 +280,7 @@ impl<'r> Ledger<'r> {
         let me = self.seat.slot();
         let state = self.seat.segments().state();
         // Who says that it wants more than there is was written by no process of ours, and would wait for ever.
-        let total = self.device.total_bytes.load(Ordering::Relaxed);
+        let total = self.total();
         waiting(state, usize::from(self.entry.device()))
             .filter(move |(id, ..)| *id != me)
             .filter(move |(.., entry)| entry.line_bytes.load(Ordering::Relaxed) <= total)

@@ -6,7 +6,9 @@
 #![doc = include_str!("../tests/layout.txt")]
 //! ```
 
-use crate::{control, counters::Counters, layout::Field, roll, state, trace, value::ABI_VERSION};
+use crate::{
+    control, counters::Counters, layout::Field, page, roll, state, trace, value::ABI_VERSION,
+};
 
 /// The whole layout as text: what a second implementation would need, and what the golden test compares.
 pub fn map() -> String {
@@ -42,7 +44,8 @@ pub fn map() -> String {
         control::SlotRecord,
         control::SmallRecord
     );
-    print!(roll::Roll, roll::RollEntry);
+    print!(roll::Roll, roll::RollEntry, roll::RollGroup);
+    print!(page::Page, page::PageEntry);
     print!(
         trace::Tables,
         trace::Head,

@@ -133,6 +133,7 @@ impl Registration {
             // Another tenant may have written over the mark; the kernel would pass over a word that is not ours.
             liveness::own_again(&self.seat.words().keeper);
             self.seat.restore();
+            self.seat.meet();
         }
         self.seat
             .words()

@@ -1,12 +1,12 @@
-//! The identity segment of a machine with a broker: who has each slot, by the kernel's account. The broker alone writes
-//! it; tenants and tools map it read-only, and believe it where `state` says otherwise.
+//! The identity segment of a machine with a broker: who has each slot, by the kernel's account, and who is in which group. The
+//! broker alone writes it; tenants and tools map it read-only, and believe it where `state` says otherwise.
 
 use crate::{
     layout::shared,
     primitive::{AtomicU64, Ordering},
-    protocol::seqlock,
+    protocol::{seqlock, turn::BITMAP},
     state::Header,
-    value::{MAX_PROCESSES, SlotId},
+    value::{MAX_GROUPS, MAX_PROCESSES, SlotId},
 };
 
 /// Words of an entry.
@@ -14,37 +14,88 @@ pub(crate) const ROLL_WORDS: usize = 112;
 
 shared! {
     /// The identity segment: only the broker writes it.
-    pub(crate) struct Roll: 262400 align 64 {
+    pub(crate) struct Roll: 266496 align 64 {
         0 header: Header,
         /// The inode of the state segment that belongs to it: a new one was made when all who had the old one were gone.
         128 state: AtomicU64,
         /// The broker.
         136 pid: AtomicU64,
-        144 _reserved: [AtomicU64; 14],
+        /// The slots that are taken.
+        144 slots: [AtomicU64; BITMAP],
+        176 _reserved: [AtomicU64; 10],
         256 entries: [RollEntry; MAX_PROCESSES],
+        262400 groups: [RollGroup; MAX_GROUPS],
+    }
+}
+
+shared! {
+    /// A group.
+    pub(crate) struct RollGroup: 64 align 64 {
+        /// Written while it has no slots.
+        0 name: [AtomicU64; 4],
+        /// The slots whose processes are in it.
+        32 slots: [AtomicU64; BITMAP],
     }
 }
 
 shared! {
     /// Who has a slot.
     pub(crate) struct RollEntry: 1024 align 64 {
-        /// Life of the slot, and 1 while a process has it.
+        /// Life of the slot, [`TAKEN`] while a process has it, and [`BEGUN`].
         0 taken: AtomicU64,
         /// A seqlock over the words.
         8 seq: AtomicU64,
         /// Until when an administrator has paused it, which its user may not undo; all ones for a pause without an end.
         16 held: AtomicU64,
         24 words: [AtomicU64; ROLL_WORDS],
-        920 _reserved: [AtomicU64; 13],
+        /// The inode of its accounts (`page`).
+        920 page: AtomicU64,
+        928 _reserved: [AtomicU64; 12],
     }
 }
+
+/// A process has the slot.
+const TAKEN: u64 = 1;
+/// Its accounts can be had from the broker: from now on it may hold something.
+const BEGUN: u64 = 2;
 
 impl RollEntry {
     /// The life of the slot, if a process has it.
     pub(crate) fn live(&self) -> Option<u32> {
         // ORDER: pairs with the Release in `take` and `free`; who sees the life sees who has it.
         let taken = self.taken.load(Ordering::Acquire);
-        (taken & 1 == 1).then_some((taken >> 32) as u32)
+        (taken & TAKEN != 0).then_some((taken >> 32) as u32)
+    }
+
+    /// The life of the slot, if its process may hold something.
+    pub(crate) fn begun(&self) -> Option<u32> {
+        // ORDER: pairs with the Release in `begin`.
+        let taken = self.taken.load(Ordering::Acquire);
+        (taken & BEGUN != 0).then_some((taken >> 32) as u32)
+    }
+
+    /// From now on the process of this life may hold something.
+    pub(crate) fn begin(&self, epoch: u32) {
+        self.turn(epoch, TAKEN, TAKEN | BEGUN);
+    }
+
+    /// What it holds cannot be seen any more.
+    pub(crate) fn withdraw(&self, epoch: u32) {
+        self.turn(epoch, TAKEN | BEGUN, TAKEN);
+    }
+
+    /// Changes the bits beside a life that goes on: another thread may be taking it back.
+    fn turn(&self, epoch: u32, from: u64, to: u64) {
+        let word = |bits| u64::from(epoch) << 32 | bits;
+        // ORDER: Release pairs with the Acquire in `begun`.
+        let _ =
+            self.taken
+                .compare_exchange(word(from), word(to), Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// The inode of its accounts.
+    pub(crate) fn page(&self) -> u64 {
+        self.page.load(Ordering::Relaxed)
     }
 
     /// The newest life.
@@ -53,12 +104,13 @@ impl RollEntry {
     }
 
     /// Gives the slot to a process.
-    pub(crate) fn take(&self, epoch: u32, words: &[u64; ROLL_WORDS]) {
+    pub(crate) fn take(&self, epoch: u32, words: &[u64; ROLL_WORDS], page: u64) {
         self.held.store(0, Ordering::Relaxed);
+        self.page.store(page, Ordering::Relaxed);
         seqlock::write(&self.seq, &self.words, words);
         // ORDER: pairs with the Acquire in `live`; publishes the words.
         self.taken
-            .store(u64::from(epoch) << 32 | 1, Ordering::Release);
+            .store(u64::from(epoch) << 32 | TAKEN, Ordering::Release);
     }
 
     /// Says something else of who has it. Only the label's words may differ: see [`settle`](Self::settle).
@@ -107,10 +159,77 @@ impl Roll {
         self.entries.get(index)
     }
 
+    /// A slot is taken, in the group of this index + 1; 0 for none.
+    pub(crate) fn enter(&self, slot: SlotId, group: u32) {
+        let (at, bit) = slot.bit();
+        let group = self.group(group).map(|group| &group.slots);
+        for slots in group.into_iter().chain([&self.slots]) {
+            slots[at].fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// A slot is free.
+    pub(crate) fn leave(&self, slot: SlotId) {
+        let (at, bit) = slot.bit();
+        let groups = self.groups.iter().map(|group| &group.slots);
+        for slots in groups.chain([&self.slots]) {
+            slots[at].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The group of this index + 1.
+    pub(crate) fn group(&self, index_plus_1: u32) -> Option<&RollGroup> {
+        self.groups.get((index_plus_1 as usize).checked_sub(1)?)
+    }
+
+    /// Whose accounts are added up: all that may hold something, or those of them in a group (its index + 1).
+    pub(crate) fn members(&self, group: Option<u32>) -> impl Iterator<Item = SlotId> {
+        let slots = match group {
+            None => Some(&self.slots),
+            Some(group) => self.group(group).map(|group| &group.slots),
+        };
+        let words = slots.into_iter().flatten().enumerate();
+        words.flat_map(|(at, word)| {
+            let mut bits = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(at * 64 + bit as usize)
+            })
+            .filter_map(|index| {
+                Some(SlotId {
+                    index: index as u16,
+                    epoch: self.entry(index)?.begun()?,
+                })
+            })
+        })
+    }
+
     /// Whether this life of a slot goes on.
     pub(crate) fn lives(&self, slot: SlotId) -> bool {
         let entry = self.entry(usize::from(slot.index));
         entry.and_then(RollEntry::live) == Some(slot.epoch)
+    }
+}
+
+impl RollGroup {
+    /// Its name.
+    pub(crate) fn name(&self) -> [u64; 4] {
+        std::array::from_fn(|index| self.name[index].load(Ordering::Relaxed))
+    }
+
+    /// Names it anew.
+    pub(crate) fn rename(&self, name: &[u64; 4]) {
+        for (word, value) in self.name.iter().zip(name) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a slot is in it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.slots
+            .iter()
+            .any(|word| word.load(Ordering::Relaxed) != 0)
     }
 }
 
@@ -126,14 +245,21 @@ mod tests {
             seq: AtomicU64::new(0),
             held: AtomicU64::new(0),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
+            page: AtomicU64::new(0),
             _reserved: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         let words = std::array::from_fn(|index| index as u64);
-        entry.take(3, &words);
+        entry.take(3, &words, 0);
         entry.seq.fetch_or(1, Ordering::Relaxed);
         assert_eq!(entry.read(), None);
         entry.settle();
         assert_eq!(entry.read(), Some(words));
-        assert_eq!(entry.live(), Some(3));
+        assert_eq!((entry.live(), entry.begun()), (Some(3), None));
+        entry.begin(2);
+        assert_eq!(entry.begun(), None, "it was another life's");
+        entry.begin(3);
+        assert_eq!((entry.live(), entry.begun()), (Some(3), Some(3)));
+        entry.free();
+        assert_eq!((entry.live(), entry.begun()), (None, None));
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     footprint,
     liveness::Bytes,
     locate::Mode,
+    pages::{OwnPage, Pages},
     protocol::claim,
     roll::Roll,
     socket,
@@ -65,6 +66,8 @@ impl RollMap {
 pub(crate) struct Admission {
     question: Message,
     answer: Message,
+    /// The slot's accounts.
+    page: Option<OwnPage>,
     /// Who asked: a child that was forked since did not.
     pid: u32,
 }
@@ -72,6 +75,8 @@ pub(crate) struct Admission {
 /// What there is besides on a machine with a broker.
 struct Brokered {
     roll: RollMap,
+    /// The accounts of others.
+    pages: Pages,
     /// What the broker answered who asked for a slot with the segments, until the process registers.
     admission: Mutex<Option<Admission>>,
     /// We are the broker.
@@ -139,11 +144,15 @@ impl Segments {
 
     /// What a broker hands out.
     fn of_broker(dir: &Path, question: Message, state_rw: bool) -> Result<Segments, OpenError> {
-        let (answer, handed) = socket::ask(dir, &question)?;
+        let (answer, mut handed, connection) = socket::ask_and_stay(dir, &question)?;
+        let page = own_page(dir, &answer, &mut handed)?;
+        // It tells the broker that the accounts are mapped.
+        drop(connection);
         let three = three(dir, handed, state_rw)?;
         let admission = question.text(Field::Label).is_some().then(|| Admission {
             question,
             answer,
+            page,
             pid: std::process::id(),
         });
         Ok(Self::of_three(dir, three, state_rw, admission, false))
@@ -167,6 +176,7 @@ impl Segments {
             may_write,
             broker: Some(Brokered {
                 roll: three.roll,
+                pages: Pages::new(),
                 admission: Mutex::new(admission),
                 ours,
             }),
@@ -189,6 +199,11 @@ impl Segments {
     /// Who is who, where a broker says so.
     pub(crate) fn roll(&self) -> Option<&Roll> {
         Some(self.0.broker.as_ref()?.roll.words())
+    }
+
+    /// The accounts of a machine's processes, where a broker hands them out.
+    pub(crate) fn pages(&self) -> Option<&Pages> {
+        Some(&self.0.broker.as_ref()?.pages)
     }
 
     /// Whether they come from a broker.
@@ -238,7 +253,11 @@ impl Segments {
     }
 
     /// The broker's answer to who asks for a slot: the one that came with the segments, or another one.
-    pub(crate) fn admit(&self, label: &str, group: Option<&str>) -> Result<Message, OpenError> {
+    pub(crate) fn admit(
+        &self,
+        label: &str,
+        group: Option<&str>,
+    ) -> Result<(Message, Option<OwnPage>), OpenError> {
         let question = registering(label, group);
         let kept = self.0.broker.as_ref().and_then(|broker| {
             let kept = broker.admission.lock();
@@ -246,8 +265,13 @@ impl Segments {
         });
         let fits = |one: &Admission| one.question == question && one.pid == std::process::id();
         match kept.filter(fits) {
-            Some(kept) => Ok(kept.answer),
-            None => Ok(socket::ask(&self.0.dir, &question)?.0),
+            Some(kept) => Ok((kept.answer, kept.page)),
+            None => {
+                let dir = &self.0.dir;
+                let (answer, mut handed, _connection) = socket::ask_and_stay(dir, &question)?;
+                let page = own_page(dir, &answer, &mut handed)?;
+                Ok((answer, page))
+            }
         }
     }
 
@@ -338,6 +362,24 @@ fn registering(label: &str, group: Option<&str>) -> Message {
         Some(group) => question.with(Field::Group, group),
         None => question,
     }
+}
+
+/// The accounts that come with a slot, mapped.
+fn own_page(
+    dir: &Path,
+    answer: &Message,
+    handed: &mut Vec<OwnedFd>,
+) -> Result<Option<OwnPage>, OpenError> {
+    if answer.text(Field::Slot).is_none() {
+        return Ok(None);
+    }
+    let path = dir.join(socket::SOCKET);
+    let memory = handed
+        .pop()
+        .ok_or_else(|| OpenError::Foreign { path: path.clone() })?;
+    OwnPage::map(memory)
+        .map(Some)
+        .map_err(create::failed(&path, "map the accounts of"))
 }
 
 /// What was handed to us, if it is what it should be.

@@ -33,8 +33,8 @@ pub const SOCKET: &str = "socket";
 /// How long an answer may take.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// How many descriptors an answer carries at most.
-const DESCRIPTORS: usize = 4;
-/// The seals of a state: nothing makes it shorter or longer, and no seal is added.
+pub const DESCRIPTORS: usize = 16;
+/// The seals of memory that is handed out: nothing makes it shorter or longer, and no seal is added.
 pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
@@ -42,12 +42,22 @@ pub(crate) const SEALS: SealFlags = SealFlags::SHRINK
 /// Asks the broker of a directory, once more if it went while it was asked: another one may have taken over. For questions that may
 /// be asked twice.
 pub fn ask(dir: &Path, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
+    let (answer, handed, _) = ask_and_stay(dir, question)?;
+    Ok((answer, handed))
+}
+
+/// The same, with the connection that it was asked on.
+pub(crate) fn ask_and_stay(
+    dir: &Path,
+    question: &Message,
+) -> Result<(Message, Vec<OwnedFd>, Connection), OpenError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match Connection::to(dir)?.ask(question) {
+        let connection = Connection::to(dir)?;
+        match connection.ask(question) {
             Err(OpenError::NoBroker { source, .. }) if went(&source) && attempts < 3 => {}
-            answer => return answer,
+            answer => return answer.map(|(answer, handed)| (answer, handed, connection)),
         }
     }
 }

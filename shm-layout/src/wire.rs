@@ -45,12 +45,12 @@ macro_rules! words {
 words! {
     /// What a message is.
     Verb {
-        /// Asks for the segments: `abi`, `access`. The answer carries three descriptors: state, control, identity. With a `label` it
-        /// asks for a slot as well, and the answer has what `register` is answered, or `why` there is none.
+        /// Asks for the segments: `abi`, `access`. The answer carries three descriptors: state, control, identity. With a `label`, and
+        /// a `group`, it asks for a slot as well; the answer then has `slot`, `epoch`, `member` and `group`, and a fourth descriptor, the
+        /// accounts to write, or `why` there is none. Who lets go of the connection has mapped them.
         Open = "open",
-        /// Asks for a slot, behind `open` on the same connection: `label`, `group`. The answer: `slot`, `epoch`, `member`. Libraries of
-        /// before it went with `open` send it.
-        Register = "register",
+        /// Asks for the accounts of `slots`, to read. The answer: `slots`, and a descriptor for each in their order.
+        Accounts = "accounts",
         /// Asks for an edit: `json`. The answer: `json`.
         Edit = "edit",
         /// Asks what the broker is. The answer: `abi`, `release`, `pid`, `json`.
@@ -83,6 +83,8 @@ words! {
         Slot = "slot",
         /// A slot's life.
         Epoch = "epoch",
+        /// Slots with their lives.
+        Slots = "slots",
         /// The place of its group in the table, + 1.
         Member = "member",
         /// A document.
@@ -98,6 +100,22 @@ words! {
 pub const WORKLOAD: &str = "workload";
 /// `access`: all to be read.
 pub const VIEWER: &str = "viewer";
+
+/// Slots and their lives, as a value.
+pub fn slots(slots: impl Iterator<Item = (u16, u32)>) -> String {
+    let words: Vec<String> = slots
+        .map(|(index, epoch)| format!("{index}:{epoch}"))
+        .collect();
+    words.join(" ")
+}
+
+/// The same out of a value; what is no slot is passed over.
+pub fn slots_of(value: &str) -> impl Iterator<Item = (u16, u32)> {
+    value.split(' ').filter_map(|word| {
+        let (index, epoch) = word.split_once(':')?;
+        Some((index.parse().ok()?, epoch.parse().ok()?))
+    })
+}
 
 /// One packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +241,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_said_is_heard(label in ".{0,80}", slot in any::<u16>()) {
-            let said = Message::new(Verb::Register).with(Field::Label, &label).with(Field::Slot, slot);
+            let said = Message::new(Verb::Open).with(Field::Label, &label).with(Field::Slot, slot);
             let heard = Message::decode(&said.encode()).expect("a message");
             prop_assert_eq!(heard.text(Field::Label), Some(label.as_str()));
             prop_assert_eq!(heard.number::<u16>(Field::Slot), Some(slot));
@@ -236,8 +254,15 @@ mod tests {
     }
 
     #[test]
+    fn slots_are_heard_as_they_were_said_and_what_is_none_is_passed_over() {
+        let all = [(3, 1), (255, u32::MAX)];
+        assert!(slots_of(&slots(all.into_iter())).eq(all));
+        assert!(slots_of("x 7 3:1 :: 99999:1 4:-1 255:4294967295").eq(all));
+    }
+
+    #[test]
     fn a_line_end_in_a_value_adds_no_field() {
-        let said = Message::new(Verb::Register).with(Field::Label, "a\nslot 7\n%0A");
+        let said = Message::new(Verb::Open).with(Field::Label, "a\nslot 7\n%0A");
         let heard = Message::decode(&said.encode()).expect("a message");
         assert_eq!(heard.text(Field::Label), Some("a\nslot 7\n%0A"));
         assert_eq!(heard.text(Field::Slot), None);

@@ -10,7 +10,11 @@ use std::{
 };
 
 use crate::{
-    create::Kind, identity::decode_vouched, procfs, roll::Roll, socket::is_sealed,
+    create::Kind,
+    identity::decode_vouched,
+    procfs,
+    roll::{Roll, RollEntry},
+    socket::is_sealed,
     value::MAX_PROCESSES,
 };
 
@@ -31,14 +35,21 @@ pub(super) fn state(roll: &Roll, given: Vec<OwnedFd>) -> Option<File> {
         let living = (0..MAX_PROCESSES).filter_map(|index| {
             let entry = roll.entry(index)?;
             entry.live()?;
-            Some(decode_vouched(&entry.read()?).1.pid)
+            entry.pid()
         });
-        let mut files = living.filter_map(|pid| match mapping(pid, inode) {
+        let mut files = living.filter_map(|pid| match mapping(pid, inode, NAME) {
             Mapping::At(path) => File::options().read(true).write(true).open(path).ok(),
             _ => None,
         });
         files.find(fits)
     })
+}
+
+impl RollEntry {
+    /// The process that has the slot, or had it last.
+    pub(super) fn pid(&self) -> Option<u32> {
+        Some(decode_vouched(&self.read()?).1.pid)
+    }
 }
 
 /// Whether a process has an inode mapped.
@@ -52,7 +63,7 @@ pub(super) enum Mapping {
     Unknown,
 }
 
-pub(super) fn mapping(pid: u32, inode: u64) -> Mapping {
+pub(super) fn mapping(pid: u32, inode: u64, name: &str) -> Mapping {
     let Ok(maps) = procfs::text(format!("/proc/{pid}/maps")) else {
         return Mapping::Unknown;
     };
@@ -60,7 +71,7 @@ pub(super) fn mapping(pid: u32, inode: u64) -> Mapping {
     let found = maps.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let range = fields.next()?;
-        let is_it = fields.nth(3)?.parse() == Ok(inode) && line.contains(NAME);
+        let is_it = fields.nth(3)?.parse() == Ok(inode) && line.contains(name);
         is_it.then(|| PathBuf::from(format!("/proc/{pid}/map_files/{range}")))
     });
     match found {

@@ -1,6 +1,6 @@
 //! What the broker puts right once a second, while processes have slots: tenants write the state.
 
-use super::{Broker, roll_of};
+use super::{Broker, groups, roll_of};
 use crate::{
     identity::decode_vouched,
     primitive::Ordering,
@@ -42,7 +42,7 @@ impl Broker {
                 _ => {}
             }
         }
-        self.groups.repair(state);
+        groups::repair(roll, state);
         let living = self.living();
         let devices = &state.devices;
         for device in devices {

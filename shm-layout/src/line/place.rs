@@ -1,6 +1,6 @@
 //! A place in the line: its looks, its sleep, and what it leaves.
 
-use super::{LOOK_NS, Look, Place, Want, WantKind, withdraw};
+use super::{LOOK_NS, Look, Place, Want, WantKind};
 use crate::{
     crash::crash_point,
     futex,
@@ -142,7 +142,7 @@ impl<'r> Place<'r> {
     }
 
     pub(super) fn total(&self) -> u64 {
-        self.ledger.device.total_bytes.load(Ordering::Relaxed)
+        self.ledger.total()
     }
 
     pub(super) fn held_by_all(&self) -> u64 {
@@ -185,15 +185,14 @@ impl<'r> Place<'r> {
         match self.want.kind {
             WantKind::Allocation => self.ledger.reserve(self.want.bytes),
             WantKind::Return { margin } => {
-                let (device, slot) = (self.ledger.device, self.ledger.slot_index());
                 // Before the sums: see protocol::line.
-                line::join(&device.promises, slot);
+                self.ledger.promise();
                 crash_point!("line:promised");
                 let taken = self.ledger.reserve_return(self.want.bytes, margin);
                 match &taken {
                     // What it wanted is promised; it keeps nobody behind it.
                     Ok(_) => self.words().line_bytes.store(0, Ordering::Relaxed),
-                    Err(_) => line::leave(&device.promises, slot),
+                    Err(_) => self.ledger.keep_promise(),
                 }
                 taken
             }
@@ -242,7 +241,8 @@ impl Drop for Place<'_> {
         let now = crate::clock::now();
         let waited = now.saturating_sub(self.began_ns);
         self.words().line_bytes.store(0, Ordering::Relaxed);
-        withdraw(self.ledger.device, self.ledger.seat.slot());
+        self.ledger.keep_promise();
+        line::leave(&self.ledger.device.line, self.ledger.slot_index());
         crash_point!("line:left");
         self.ledger.device.wake_line();
         let counters = &self.words().counters;

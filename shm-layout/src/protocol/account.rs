@@ -8,8 +8,8 @@
 //!   Of two rivals at least one sees the other. Admitted bytes enter `used` before they leave `trying`, and a reader
 //!   looks at `trying` first, so bytes on their way are counted twice now and then and missed never.
 //!
-//! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in its own memory
-//! ([`Kept`]), decides by that, and the words are what it shows of it.
+//! Where a broker serves the machine, tenants may write over both words. A process then keeps its account in a page that it
+//! alone can write and all can read ([`Kept`]). It decides by that, its rivals add up those, and the words are only shown.
 
 use crate::{
     crash::crash_point,
@@ -25,18 +25,27 @@ pub struct Account<'a> {
     pub trying: &'a AtomicU64,
 }
 
+impl Account<'_> {
+    /// Bytes held.
+    #[inline]
+    pub fn held(&self) -> u64 {
+        self.used.load(Ordering::Relaxed) & !BUSY
+    }
+}
+
 /// The account of the process that asks.
 #[derive(Clone, Copy)]
 pub struct Own<'a> {
     /// Its words, for all to see.
     pub shown: Account<'a>,
-    /// What it goes by where others may write the words.
+    /// What it goes by where others may write the words, and what the walks of its limits meet.
     pub kept: Option<&'a Kept>,
 }
 
-/// An account in the process's own memory. One thread at a time changes and shows it, or an older number could be shown
+/// An account that its process alone can write. One thread at a time changes and shows it, or an older number could be shown
 /// last.
 #[derive(Default)]
+#[repr(C)]
 pub struct Kept {
     /// Bytes held, and [`BUSY`].
     used: AtomicU64,
@@ -48,6 +57,14 @@ pub struct Kept {
 const BUSY: u64 = 1 << 63;
 
 impl Kept {
+    /// As others add it up.
+    pub fn account(&self) -> Account<'_> {
+        Account {
+            used: &self.used,
+            trying: &self.trying,
+        }
+    }
+
     /// Bytes held.
     #[inline]
     pub fn used(&self) -> u64 {
@@ -76,8 +93,9 @@ impl Kept {
 
     #[inline(always)]
     fn leave(&self, used: u64) {
-        // ORDER: pairs with the Acquire in enter.
-        self.used.store(used, Ordering::Release);
+        // ORDER: Release pairs with the Acquire in enter. SeqCst, as the plain account's changes are: one of the total order in
+        // which rivals announce and add up, and before the look at a bell.
+        self.used.swap(used, Ordering::SeqCst);
     }
 
     /// Changes the bytes held, or leaves them (`None`), and shows them: before and after.
@@ -90,9 +108,7 @@ impl Kept {
         let before = self.enter();
         let after = change(before).filter(|after| after & BUSY == 0);
         let used = after.unwrap_or(before);
-        // ORDER: SeqCst, as the plain account's changes are: one of the total order in which rivals announce and add up, and
-        // before the look at a bell.
-        shown.swap(used, Ordering::SeqCst);
+        shown.store(used, Ordering::Relaxed);
         self.leave(used);
         after.map(|after| (before, after)).ok_or(before)
     }
@@ -100,9 +116,9 @@ impl Kept {
     fn announce(&self, shown: &AtomicU64, change: impl FnOnce(u64) -> u64) {
         let used = self.enter();
         let trying = change(self.trying.load(Ordering::Relaxed));
-        self.trying.store(trying, Ordering::Relaxed);
-        // ORDER: Release, as in reserve_shared.
-        shown.store(trying, Ordering::Release);
+        // ORDER: Release, after `used` grew; pairs with the Acquire in add_up.
+        self.trying.store(trying, Ordering::Release);
+        shown.store(trying, Ordering::Relaxed);
         self.leave(used);
     }
 
@@ -111,15 +127,20 @@ impl Kept {
         let used = self.enter();
         let trying = self.trying.load(Ordering::Relaxed);
         let were = (
-            shown.used.swap(used, Ordering::SeqCst),
-            shown.trying.swap(trying, Ordering::SeqCst),
+            shown.used.swap(used, Ordering::Relaxed),
+            shown.trying.swap(trying, Ordering::Relaxed),
         );
         self.leave(used);
         were != (used, trying)
     }
 }
 
-impl Own<'_> {
+impl<'a> Own<'a> {
+    /// As its rivals add it up.
+    pub fn shown_to_rivals(&self) -> Account<'a> {
+        self.kept.map_or(self.shown, Kept::account)
+    }
+
     /// Bytes held.
     #[inline(always)]
     pub fn used(&self) -> u64 {
@@ -274,7 +295,7 @@ fn add_up(limit: &SharedLimit<'_>) -> (u64, u64) {
     (limit.walk)(&mut |account| {
         // ORDER: Acquire, so `trying` is looked at before `used`; the writer moves bytes the other way.
         attempts = attempts.saturating_add(account.trying.load(Ordering::Acquire));
-        held = held.saturating_add(account.used.load(Ordering::Relaxed));
+        held = held.saturating_add(account.held());
     });
     (held, attempts)
 }

@@ -1,6 +1,6 @@
 //! Claiming a slot and publishing who has it.
 
-use std::{io, sync::Mutex};
+use std::{io, sync::Mutex, time::Duration};
 
 use super::{RegisterError, Registration};
 use crate::{
@@ -11,11 +11,13 @@ use crate::{
     error::OpenError,
     identity::decode_vouched,
     liveness::Alive,
+    pages::OwnPage,
     primitive::Ordering,
     protocol::{claim, seqlock},
     reap::reap,
     roll::Roll,
     segment::Segments,
+    socket::PATIENCE,
     tables,
     value::{Event, EventKind, Gang, Identity, LaunchLimits, MAX_PROCESSES, SlotId, Source},
     wire::Field,
@@ -35,6 +37,7 @@ pub fn register(
         member,
         group: given,
         identity,
+        page,
     } = match segments.roll() {
         None => claim_slot(segments, now, identity)?,
         Some(roll) => ask_broker(segments, roll, identity, limits)?,
@@ -52,6 +55,7 @@ pub fn register(
         }
         None => group_name.map_or(0, |name| tables::join_group(segments, slot, &name)),
     };
+    await_begun(segments, id)?;
     let launch = LaunchShare {
         weight: limits.weight,
         priority: limits.priority,
@@ -104,6 +108,7 @@ pub fn register(
             id,
             group_name,
             book::launch_policy(launch_policy, policy_source),
+            page,
         ),
         pid: std::process::id(),
         alive,
@@ -112,6 +117,28 @@ pub fn register(
         keeper: Mutex::new(None),
         entering: Mutex::new(()),
     })
+}
+
+/// Waits, where there is a broker, until others can see our accounts: before that we may hold nothing.
+fn await_begun(segments: &Segments, id: SlotId) -> Result<(), RegisterError> {
+    let entry = segments.roll();
+    let Some(entry) = entry.and_then(|roll| roll.entry(usize::from(id.index))) else {
+        return Ok(());
+    };
+    let until = clock::now() + PATIENCE.as_nanos() as u64;
+    let mut looks = 0;
+    while entry.begun() != Some(id.epoch) {
+        if clock::now() >= until {
+            let why = "the broker of this machine has not heard that we are there; start the program again";
+            return Err(RegisterError::Refused(why.to_owned()));
+        }
+        looks += 1;
+        match looks {
+            0..100 => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+    Ok(())
 }
 
 /// The session of this process. One that began outside our PID namespace is 0 to it: who started them there started all of
@@ -154,6 +181,8 @@ struct Place {
     group: Option<String>,
     /// Who we are; by the kernel's account where there is a broker.
     identity: Identity,
+    /// Our accounts, where they are the broker's to hand out.
+    page: Option<OwnPage>,
 }
 
 /// The slot that the broker gives us.
@@ -164,7 +193,7 @@ fn ask_broker(
     limits: &LaunchLimits,
 ) -> Result<Place, RegisterError> {
     let refused = |error: OpenError| RegisterError::Refused(error.to_string());
-    let answer = segments
+    let (answer, page) = segments
         .admit(&identity.label, limits.group.as_deref())
         .map_err(refused)?;
     if let Some(why) = answer.text(Field::Why) {
@@ -179,7 +208,8 @@ fn ask_broker(
         let words = entry.read().filter(|_| roll.lives(id))?;
         Some((id, decode_vouched(&words).0))
     };
-    let (id, identity) = slot().ok_or_else(|| {
+    let given = slot().filter(|_| page.is_some());
+    let (id, identity) = given.ok_or_else(|| {
         RegisterError::Refused(
             "the broker gave us no slot that is in its roll; use the library and the broker of one release".to_owned(),
         )
@@ -190,6 +220,7 @@ fn ask_broker(
         member: Some(answer.number(Field::Member).unwrap_or(0)),
         group: answer.text(Field::Group).map(str::to_owned),
         identity,
+        page,
     })
 }
 
@@ -222,6 +253,7 @@ fn claim_slot(segments: &Segments, now: u64, identity: &Identity) -> Result<Plac
                     member: None,
                     group: None,
                     identity: identity.clone(),
+                    page: None,
                 });
             }
             // Claimed and freed in between: this descriptor's lock on it must not linger.

@@ -8,6 +8,8 @@ struct Bank {
     trying: [AtomicU64; 2],
     /// What they go by where a broker serves the machine.
     kept: Option<[Kept; 2]>,
+    /// Bits of those whose account may be seen there: the broker says so, and they wait for it.
+    begun: AtomicU64,
     granted: AtomicU64,
 }
 
@@ -25,6 +27,7 @@ impl Bank {
             used: words(),
             trying: words(),
             kept,
+            begun: AtomicU64::new(3),
             granted: AtomicU64::new(0),
         })
     }
@@ -44,8 +47,14 @@ impl Bank {
     }
 
     fn reserve(&self, who: usize, bytes: u64, quota: u64, limit: u64) -> Result<(), Refusal> {
-        let walk =
-            |visit: &mut dyn FnMut(Account<'_>)| (0..2).for_each(|who| visit(self.account(who)));
+        let walk = |visit: &mut dyn FnMut(Account<'_>)| {
+            let begun = self.begun.load(Acquire);
+            let seen = (0..2).filter(|one| *one == who || begun & 1 << one != 0);
+            seen.for_each(|one| {
+                let kept = self.kept.as_ref().map(|kept| kept[one].account());
+                visit(kept.unwrap_or(self.account(one)));
+            });
+        };
         account::reserve_shared(
             self.own(who),
             bytes,
@@ -177,5 +186,51 @@ fn who_writes_over_the_shown_account_changes_no_decision() {
         vandal.join().expect("no panic");
         bank.own(0).kept.expect("brokered").show(bank.account(0));
         assert_eq!(bank.used[0].load(Relaxed), 2);
+    });
+}
+
+#[test]
+fn a_process_that_others_are_shown_meanwhile_exceeds_no_limit_with_them() {
+    explore(Some(2), || {
+        let bank = Bank::brokered();
+        bank.begun.store(1, Relaxed);
+        let broker = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.begun.store(3, Release))
+        };
+        let newcomer = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || {
+                // It waits for the broker; of the orders in which it would, those without a wait say all.
+                if bank.begun.load(Acquire) == 3 {
+                    let _ = bank.reserve(1, 2, u64::MAX, 3);
+                }
+            })
+        };
+        let _ = bank.reserve(0, 2, u64::MAX, 3);
+        newcomer.join().expect("no panic");
+        broker.join().expect("no panic");
+    });
+}
+
+#[test]
+fn who_writes_over_all_that_is_shown_gives_members_of_a_limit_no_byte_more() {
+    explore(Some(2), || {
+        let bank = Bank::brokered();
+        let rival = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || bank.reserve(1, 2, u64::MAX, 3).is_ok())
+        };
+        let vandal = {
+            let bank = Arc::clone(&bank);
+            thread::spawn(move || {
+                for words in [&bank.used, &bank.trying] {
+                    words.iter().for_each(|word| word.store(0, Relaxed));
+                }
+            })
+        };
+        let mine = bank.reserve(0, 2, u64::MAX, 3).is_ok();
+        assert!(!(mine && rival.join().expect("no panic")));
+        vandal.join().expect("no panic");
     });
 }

@@ -55,7 +55,10 @@ use loom::{
     cell::UnsafeCell,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     thread,
 };

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shm_layout::SlotId;
 use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
-use shm_layout::{Identity, Vouched};
 
 use super::standpoint::account;
 
@@ -33,25 +33,16 @@ pub struct Client {
     pub peer: Arc<Peer>,
     /// Whose connections it is one of: a container's root takes none from the machine's.
     pub of: Account,
-    /// It has been handed the segments.
-    pub opened: bool,
-    /// Who it is, looked up before it asks for a slot.
-    pub known: Option<(Identity, Vouched)>,
-    /// It has asked for a slot, or need not be expected to.
-    pub asked: bool,
+    /// The slot that it was given on this connection.
+    pub given: Option<SlotId>,
     until: Instant,
-}
-
-impl Client {
-    /// Whether it asks for a slot next, as far as we know.
-    pub fn asks_next(&mut self) -> bool {
-        self.opened && !std::mem::replace(&mut self.asked, true)
-    }
 }
 
 /// All of them.
 #[derive(Default)]
 pub struct Clients {
+    /// Slots given to clients that have gone since.
+    begun: Vec<SlotId>,
     open: BTreeMap<u64, Client>,
     next: u64,
     budgets: BTreeMap<u32, Budgets>,
@@ -103,7 +94,7 @@ impl Clients {
             (oldest.or(Some(*number)), has + 1)
         });
         if let (Some(oldest), true) = (oldest, has >= PER_USER) {
-            self.open.remove(&oldest);
+            self.let_go(oldest);
         }
         let number = self.next;
         self.next += 1;
@@ -111,9 +102,7 @@ impl Clients {
             socket,
             peer: Arc::new(peer),
             of,
-            opened: false,
-            known: None,
-            asked: false,
+            given: None,
             until: now + PATIENCE,
         };
         self.open.insert(number, client);
@@ -137,7 +126,10 @@ impl Clients {
         let all = of_user.into_iter().map(|(_, has, oldest)| (has, oldest));
         let most = all.max_by_key(|(has, _)| *has);
         match most.filter(|(has, _)| *has > 1) {
-            Some((_, oldest)) => self.open.remove(&oldest).is_some(),
+            Some((_, oldest)) => {
+                self.let_go(oldest);
+                true
+            }
             None => false,
         }
     }
@@ -149,12 +141,23 @@ impl Clients {
 
     /// Lets one go.
     pub fn let_go(&mut self, number: u64) {
-        self.open.remove(&number);
+        let gone = self.open.remove(&number);
+        self.begun.extend(gone.and_then(|client| client.given));
+    }
+
+    /// The slots of those that were let go since the last look: their processes have what came with the slot.
+    pub fn begun(&mut self) -> impl Iterator<Item = SlotId> {
+        self.begun.drain(..)
     }
 
     /// Lets go of those whose time is over; when the next one's is.
     pub fn sweep(&mut self, now: Instant) -> Option<Instant> {
-        self.open.retain(|_, client| client.until > now);
+        let begun = &mut self.begun;
+        self.open.retain(|_, client| {
+            let stays = client.until > now;
+            begun.extend(client.given.filter(|_| !stays));
+            stays
+        });
         self.open.values().map(|client| client.until).min()
     }
 

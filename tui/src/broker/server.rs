@@ -18,7 +18,7 @@ use rustix::process::{
 };
 use sd_notify::NotifyState;
 use shm_layout::broker::{Broker, Limits};
-use shm_layout::peer::{Peer, has_ended};
+use shm_layout::peer::has_ended;
 use shm_layout::socket::{Connection, send};
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{self, Message, Verb};
@@ -220,6 +220,7 @@ impl Server {
         loop {
             let now = Instant::now();
             let next_client = self.clients.sweep(now);
+            self.begin();
             let watches = self.tenants.iter().any(Option::is_some);
             if now >= round {
                 self.look_around();
@@ -254,6 +255,7 @@ impl Server {
                     _ if about & PROCESS != 0 => self.ended((about & !PROCESS) as usize),
                     _ => self.hear(about & !CLIENT),
                 }
+                self.begin();
                 if self.over {
                     return Ok(());
                 }
@@ -300,15 +302,17 @@ impl Server {
             self.clients.let_go(number);
         }
         self.over = over && sent.is_ok();
-        if std::mem::take(&mut self.look_soon) {
-            self.look_around();
+    }
+
+    /// The accounts of those who have let go of the connection that they got a slot on count from now on.
+    fn begin(&mut self) {
+        let mut any = false;
+        for slot in self.clients.begun() {
+            self.broker.begin(slot);
+            any = true;
         }
-        if let Some(client) = self.clients.get(number)
-            && client.asks_next()
-        {
-            // It will ask for a slot, and looks at what it was handed meanwhile.
-            let Peer { pid, uid, gid, .. } = *client.peer;
-            client.known = household::look(pid, uid, gid);
+        if any && std::mem::take(&mut self.look_soon) {
+            self.look_around();
         }
     }
 

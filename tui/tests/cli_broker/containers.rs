@@ -147,6 +147,7 @@ fn root_in_a_container_is_a_tenant_too() {
     let Some(machine) = Machine::new() else {
         return;
     };
+    let _alice = machine.joined(ALICE, "victim");
     let vandal = podman.plays(&machine, &name("vandal"), &[], "vandal");
     assert_eq!(vandal.hear(), "did ");
     drop(vandal);

@@ -34,6 +34,45 @@ fn a_killed_broker_is_missed_by_nobody_and_the_next_one_finds_everything() {
 }
 
 #[test]
+fn a_group_keeps_its_limit_over_the_death_of_its_broker_whoever_writes() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    machine
+        .run(0, &["group", "create", "team", "memory=4GiB"])
+        .done();
+    let member = |machine: &Machine, label: &str| {
+        let tenant = machine.plays(ALICE, "tenant", &[label, "team"]);
+        assert!(tenant.hear().starts_with("slot "));
+        tenant
+    };
+    let (mut first, mut second) = (member(&machine, "first"), member(&machine, "second"));
+    assert_eq!(first.ask("take 1GiB"), "granted");
+    machine.kill_broker();
+    // This one has not seen the other's accounts yet.
+    assert_eq!(second.ask("take 1GiB"), "granted");
+    assert_eq!(second.ask("take 3GiB"), "denied");
+    machine.serve(&[]);
+    let mut third = member(&machine, "third");
+    let eraser = machine.plays(MALLORY, "eraser", &[]);
+    assert_eq!(eraser.hear(), "begins");
+    assert_eq!(third.ask("take 3GiB"), "denied");
+    assert_eq!(third.ask("take 1GiB"), "granted");
+    assert_eq!(second.ask("take 2GiB"), "denied");
+    let maps = format!("/proc/{}/maps", first.pid());
+    eventually("the first one has the accounts of all three mapped", || {
+        let maps = std::fs::read_to_string(&maps).expect("it lives");
+        maps.matches("gpushare-account").count() == 3
+    });
+    machine.kill_broker();
+    assert_eq!(first.ask("take 2GiB"), "denied");
+    assert_eq!(first.ask("take 1GiB"), "granted");
+    for all in [&mut first, &mut second, &mut third] {
+        assert_eq!(all.ask("take 1"), "denied");
+    }
+}
+
+#[test]
 fn who_died_while_no_broker_ran_is_cleared_away_by_the_next() {
     let Some(mut machine) = Machine::new() else {
         return;

@@ -39,7 +39,7 @@ fn poor(descriptors: u32) -> Option<Machine> {
 
 #[test]
 fn a_broker_without_room_for_one_more_process_says_so_and_has_room_again_when_one_ends() {
-    let Some(machine) = poor(64) else { return };
+    let Some(machine) = poor(96) else { return };
     let mut tenants = Vec::new();
     let refused = (0..64).find_map(|_| {
         let tenant = machine.tenant(ALICE, "one");
@@ -50,7 +50,7 @@ fn a_broker_without_room_for_one_more_process_says_so_and_has_room_again_when_on
         }
         Some(said)
     });
-    let refused = refused.expect("64 descriptors are not enough for 64 processes");
+    let refused = refused.expect("96 descriptors are not enough for 64 processes");
     assert!(refused.contains("no descriptors left"), "{refused}");
     assert!(tenants.len() > 3, "{}", tenants.len());
     // Those that are in it go on.
@@ -63,7 +63,7 @@ fn a_broker_without_room_for_one_more_process_says_so_and_has_room_again_when_on
 
 #[test]
 fn a_flood_on_a_broker_with_few_descriptors_keeps_nobody_out() {
-    let Some(machine) = poor(64) else { return };
+    let Some(machine) = poor(96) else { return };
     let flooder = machine.plays(MALLORY, "flooder", &[]);
     assert!(flooder.hear().starts_with("open "));
     let alice = machine.tenant(ALICE, "victim");

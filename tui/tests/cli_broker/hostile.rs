@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, SealFlags, fcntl_add_seals, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, SealFlags, fallocate, fcntl_add_seals, flock};
 use rustix::process::Signal;
 use shm_layout::socket::{Connection, send};
 use shm_layout::wire::{Field, Message, Verb};
@@ -24,6 +24,14 @@ pub fn handed() -> [OwnedFd; 3] {
     handed.try_into().expect("three descriptors")
 }
 
+/// In a child: the accounts of the process in the first slot, as everyone may have them.
+fn accounts_of_the_first() -> File {
+    let ask = Message::new(Verb::Accounts).with(Field::Slots, "0:1");
+    let connection = Connection::to(&dir()).expect("it serves");
+    let (_, handed) = connection.ask(&ask).expect("permitted");
+    handed.into_iter().next().expect("one").into()
+}
+
 fn again(file: &impl std::os::fd::AsRawFd, write: bool) -> std::io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     File::options().read(true).write(write).open(path)
@@ -32,12 +40,23 @@ fn again(file: &impl std::os::fd::AsRawFd, write: bool) -> std::io::Result<File>
 /// In a child: tries what would hurt others, and says what succeeded.
 pub fn vandal() {
     let [state, control, identity] = handed().map(File::from);
+    let accounts = accounts_of_the_first();
     let mut done = Vec::new();
     let mut tries = |what: &str, worked: bool| {
         if worked {
             done.push(what.to_owned());
         }
     };
+    // Opened again it may be, and be written by no way.
+    for file in [Some(&accounts), again(&accounts, true).ok().as_ref()] {
+        let Some(file) = file else { continue };
+        tries("wrote accounts", file.write_at(&[1; 64], 0).is_ok());
+        tries("cut accounts", file.set_len(0).is_ok());
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        tries("cleared accounts", fallocate(file, punch, 0, 4096).is_ok());
+        let mapped = memmap2::MmapOptions::new().len(4096).map_raw(file);
+        tries("mapped accounts to write", mapped.is_ok());
+    }
     tries("cut", state.set_len(0).is_ok());
     tries("cut a little", state.set_len(4096).is_ok());
     tries("grew", state.set_len(1 << 30).is_ok());
@@ -108,6 +127,21 @@ pub fn scribbler(seconds: u64) {
     }
     say("written");
     sleep_on();
+}
+
+/// In a child: writes zeros over all of the state, until it ends.
+pub fn eraser() {
+    let [state, ..] = handed().map(File::from);
+    let size = state.metadata().expect("open").len();
+    let block = vec![0_u8; 1 << 16];
+    say("begins");
+    loop {
+        for at in (0..size).step_by(block.len()) {
+            let length = block.len().min((size - at) as usize);
+            let written = state.write_all_at(&block[..length], at);
+            written.expect("a tenant may write");
+        }
+    }
 }
 
 /// In a child: asks for edits that it has no right to, with a number that has one outside of a container.
@@ -332,6 +366,7 @@ fn nor_can_root_without_the_right_to_mount_as_it_is_in_a_container() {
     let Some(machine) = Machine::new() else {
         return;
     };
+    let _alice = machine.joined(ALICE, "victim");
     // Bounded as podman bounds a container's root.
     let kept = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+setfcap";
     let vandal = machine.plays_through(&["setpriv", "--bounding-set", kept], "vandal");
@@ -577,6 +612,52 @@ fn who_renames_a_group_gives_its_next_member_no_limit_of_its_own() {
         let all = machine.processes();
         all.iter().filter(|one| one["group"] == "team").count() == 2
     });
+}
+
+/// Two members of a group with 4 GiB who take 64 MiB at a time, one after the other, until both are denied: what they got.
+fn fill_a_group(machine: &Machine, hostile: impl FnOnce() -> Tenant) -> u64 {
+    machine
+        .run(0, &["group", "create", "team", "memory=4GiB"])
+        .done();
+    let mut members = ["first", "second"].map(|label| {
+        let tenant = machine.plays(ALICE, "tenant", &[label, "team"]);
+        assert!(tenant.hear().starts_with("slot "));
+        tenant
+    });
+    let hostile = hostile();
+    assert_eq!(hostile.hear(), "begins");
+    let (mut got, mut denied) = (0, [0; 2]);
+    // Each is denied often: words that were right for a moment would be found.
+    while denied.iter().any(|times| *times < 200) && got <= 2 * 4 * GIB {
+        for (member, denied) in members.iter_mut().zip(&mut denied) {
+            match member.ask("take 64MiB").as_str() {
+                "granted" => got += 64 << 20,
+                other => {
+                    assert_eq!(other, "denied");
+                    *denied += 1;
+                }
+            }
+        }
+    }
+    got
+}
+
+#[test]
+fn who_writes_zeros_over_the_state_gives_a_group_no_byte_more_and_no_byte_less() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let got = fill_a_group(&machine, || machine.plays(MALLORY, "eraser", &[]));
+    assert_eq!(got, 4 * GIB);
+}
+
+#[test]
+fn who_writes_random_bytes_over_the_state_gives_a_group_no_byte_more_and_no_byte_less() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let got = fill_a_group(&machine, || machine.plays(MALLORY, "scribbler", &["20"]));
+    assert_eq!(got, 4 * GIB);
 }
 
 /// In a child: asks again and again, and reads no answer.

@@ -3,10 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use shm_layout::ABI_VERSION;
-use shm_layout::socket::Connection;
-use shm_layout::wire::{Field, Message, Verb};
-
 use crate::support::*;
 
 #[test]
@@ -163,33 +159,4 @@ fn another_release_is_told_by_a_sentence() {
         why.contains("version 3") && why.contains("one release"),
         "{why}"
     );
-    let early = ask(Message::new(Verb::Register));
-    assert!(early.contains("first"), "{early}");
-}
-
-/// In a child: asks as libraries did before a slot was asked for with the segments.
-pub fn elder() {
-    let connection = Connection::to(&dir()).expect("it serves");
-    let open = Message::new(Verb::Open)
-        .with(Field::Abi, ABI_VERSION)
-        .with(Field::Access, "workload");
-    let (opened, handed) = connection.ask(&open).expect("permitted");
-    let register = Message::new(Verb::Register).with(Field::Label, "elder");
-    let (registered, _) = connection.ask(&register).expect("a slot");
-    say(format_args!(
-        "{} {:?} {:?}",
-        handed.len(),
-        opened.text(Field::Slot),
-        registered.text(Field::Slot)
-    ));
-    sleep_on();
-}
-
-#[test]
-fn a_library_that_asks_for_segments_and_slot_one_by_one_gets_both() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
-    let elder = machine.plays(ALICE, "elder", &[]);
-    assert_eq!(elder.hear(), "3 None Some(\"0\")");
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 use rustix::process::{Resource, getrlimit};
 use shm_layout::peer::Peer;
-use shm_layout::socket::send;
+use shm_layout::socket::{DESCRIPTORS, send};
 use shm_layout::wire::Message;
 
 use super::{CLIENT, LISTENER, Server, add};
@@ -21,7 +21,7 @@ use super::{CLIENT, LISTENER, Server, add};
 /// How long nobody is taken in when the machine has no descriptors.
 const DEAF: Duration = Duration::from_millis(100);
 /// So many descriptors are for answers: segments to hand out, files of `/proc`, the log.
-const FOR_ANSWERS: usize = 24;
+const FOR_ANSWERS: usize = 24 + DESCRIPTORS;
 
 /// What one is told for whom there is no descriptor.
 const CROWDED: &str = "the broker of this machine has no descriptors left for one more process; end some programs, or raise LimitNOFILE \
@@ -96,7 +96,8 @@ impl Server {
     /// Whether processes and connections have all descriptors but those that answers need.
     fn is_crowded(&self) -> bool {
         let tenants = self.tenants.iter().flatten().count();
-        tenants + 2 * (self.clients.count() + 1) > self.descriptors.room
+        // Its process and its accounts; its socket and its process.
+        2 * tenants + 2 * (self.clients.count() + 1) > self.descriptors.room
     }
 
     /// Refuses one who comes when there is no descriptor for it: it would come again and again in our events.

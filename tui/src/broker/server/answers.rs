@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shm_layout::wire::{self, Field, Message, Verb};
-use shm_layout::{ABI_VERSION, SlotId};
+use shm_layout::{ABI_VERSION, SlotId, socket::DESCRIPTORS};
 
 use super::super::rights::Caller;
 use super::super::standpoint::{Standpoint, in_container};
@@ -38,10 +38,7 @@ impl Server {
         let alone = |message| (message, Vec::new());
         match message.verb {
             Verb::Open => self.open(number, message),
-            Verb::Register => alone(match self.register(number, message) {
-                Ok(given) => with(Message::new(Verb::Done), given),
-                Err(why) => Message::refused(why),
-            }),
+            Verb::Accounts => self.accounts(message),
             Verb::Edit => alone(self.edit(number, message)),
             Verb::Status => alone(self.status()),
             Verb::Upgrade => self.hand_over(number),
@@ -59,30 +56,43 @@ impl Server {
             return (Message::refused(why), Vec::new());
         }
         let write = message.text(Field::Access) == Some(wire::WORKLOAD);
-        let files = match self.broker.descriptions(write) {
-            Ok(files) => files.map(OwnedFd::from),
+        let mut files: Vec<OwnedFd> = match self.broker.descriptions(write) {
+            Ok(files) => files.map(OwnedFd::from).into(),
             Err(error) => {
                 let why = format!("the broker cannot hand out the segments: {error}");
                 return (Message::refused(why), Vec::new());
             }
         };
         let wants_slot = write && message.text(Field::Label).is_some();
-        if let Some(client) = self.clients.get(number) {
-            client.opened = write;
-            client.asked |= wants_slot;
-        }
         let answer = Message::new(Verb::Done).with(Field::Abi, ABI_VERSION);
         let answer = match wants_slot.then(|| self.register(number, message)) {
             None => answer,
-            Some(Ok(given)) => with(answer, given),
+            Some(Ok((given, accounts))) => {
+                files.push(accounts);
+                with(answer, given)
+            }
             Some(Err(why)) => answer.with(Field::Why, why),
         };
-        (answer, files.into())
+        (answer, files)
     }
 
-    /// Gives a client a slot, or says why there is none.
-    fn register(&mut self, number: u64, message: &Message) -> Result<Given, String> {
-        let client = self.clients.get(number).filter(|client| client.opened);
+    /// Accounts of slots, to read.
+    fn accounts(&mut self, message: &Message) -> (Message, Vec<OwnedFd>) {
+        let asked = wire::slots_of(message.text(Field::Slots).unwrap_or_default());
+        let asked = asked.map(|(index, epoch)| SlotId { index, epoch });
+        match self.broker.accounts_of(asked.take(DESCRIPTORS)) {
+            Ok(found) => {
+                let slots = wire::slots(found.iter().map(|(slot, _)| (slot.index, slot.epoch)));
+                let files = found.into_iter().map(|(_, file)| file).collect();
+                (Message::new(Verb::Done).with(Field::Slots, slots), files)
+            }
+            Err(error) => (Message::refused(error), Vec::new()),
+        }
+    }
+
+    /// Gives a client a slot with its accounts, or says why there is none.
+    fn register(&mut self, number: u64, message: &Message) -> Result<(Given, OwnedFd), String> {
+        let client = self.clients.get(number);
         let pod = || household::pod(client?.peer.pid);
         let group = pods::entered(&self.options.dir, pod, message.text(Field::Group))?;
         let alone = self.tenants.iter().all(Option::is_none);
@@ -91,14 +101,13 @@ impl Server {
             // It need not wait for that.
             _ => self.look_soon = alone,
         }
-        let Some(client) = self.clients.get(number).filter(|client| client.opened) else {
-            return Err("ask for the segments first".to_owned());
+        let Some(client) = self.clients.get(number).filter(|one| one.given.is_none()) else {
+            return Err("a connection gets one slot".to_owned());
         };
-        let known = client.known.take();
         let peer = &client.peer;
         let pid = peer.pid;
         let uid = peer.uid;
-        let who = known.or_else(|| household::look(pid, uid, peer.gid));
+        let who = household::look(pid, uid, peer.gid);
         let account = who
             .as_ref()
             .map(|(_, vouched)| in_container(client.of.clone(), &vouched.container));
@@ -116,11 +125,18 @@ impl Server {
             .assign(account, &who, &vouched, group.as_deref())
             .map_err(|why| why.0)?;
         self.watch(slot, pid, process);
-        Ok(Given {
+        let accounts = self.broker.accounts(slot);
+        let accounts =
+            accounts.map_err(|error| format!("the broker has no descriptor left: {error}"))?;
+        if let Some(client) = self.clients.get(number) {
+            client.given = Some(slot);
+        }
+        let given = Given {
             slot,
             member,
             group,
-        })
+        };
+        Ok((given, accounts))
     }
 
     /// A process that registers anew has become another program, or never heard of its slot because a broker ended between the two:

@@ -1,0 +1,108 @@
+//! The memory of each process's accounts: made for one life of a slot, handed to that process to write, and once it has it
+//! mapped to everyone to read (`page`).
+
+use std::{
+    fs::{File, Permissions},
+    io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::fs::{MetadataExt as _, PermissionsExt as _},
+    },
+};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use super::{
+    Broker,
+    find::{self, Mapping},
+    roll_of,
+};
+use crate::{page, roll::RollEntry, socket::SEALS, value::SlotId};
+
+/// Memory for a process's accounts, and its inode.
+pub(super) fn make() -> io::Result<(File, u64)> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = File::from(memfd_create(page::NAME, flags)?);
+    memory.set_permissions(Permissions::from_mode(0o600))?;
+    ftruncate(&memory, page::SIZE)?;
+    // The last seals come when its process has it mapped.
+    fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
+    let inode = memory.metadata()?.ino();
+    Ok((memory, inode))
+}
+
+impl Broker {
+    /// The memory of a slot's accounts, for its process to write.
+    pub fn accounts(&self, slot: SlotId) -> io::Result<OwnedFd> {
+        let memory = self.accounts[usize::from(slot.index)].as_ref();
+        let memory = memory.ok_or(io::ErrorKind::NotFound)?;
+        Ok(memory.try_clone()?.into())
+    }
+
+    /// The process of a slot has mapped its accounts: nothing else can write them from now on, and they count.
+    pub fn begin(&self, slot: SlotId) {
+        let index = usize::from(slot.index);
+        let Some(entry) = roll_of(&self.segments).entry(index) else {
+            return;
+        };
+        if let Some(memory) = &self.accounts[index] {
+            // A kernel before 5.1 does not know it. There, as without a read-only mount, root in a container may write what it
+            // is handed to read.
+            let _ = fcntl_add_seals(memory, SealFlags::FUTURE_WRITE);
+            let _ = fcntl_add_seals(memory, SEALS);
+            entry.begin(slot.epoch);
+        }
+    }
+
+    /// The accounts of these slots, to read: of those among them that have begun.
+    pub fn accounts_of(
+        &mut self,
+        slots: impl Iterator<Item = SlotId>,
+    ) -> io::Result<Vec<(SlotId, OwnedFd)>> {
+        let mut found = Vec::new();
+        for slot in slots {
+            let index = usize::from(slot.index);
+            let roll = roll_of(&self.segments);
+            let entry = roll.entry(index);
+            let Some(entry) = entry.filter(|entry| entry.begun() == Some(slot.epoch)) else {
+                continue;
+            };
+            if self.accounts[index].is_none() {
+                self.accounts[index] = inherited(entry, slot);
+            }
+            let Some(memory) = &self.accounts[index] else {
+                continue;
+            };
+            let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+            found.push((slot, File::open(path)?.into()));
+        }
+        Ok(found)
+    }
+
+    /// Looks for the accounts of one who has its slot from an earlier broker, if they may not have begun.
+    pub(super) fn begin_inherited(&mut self, slot: SlotId) {
+        let index = usize::from(slot.index);
+        if let Some(entry) = roll_of(&self.segments).entry(index)
+            && entry.begun().is_none()
+        {
+            self.accounts[index] = inherited(entry, slot);
+            self.begin(slot);
+        }
+    }
+}
+
+/// The accounts that an earlier broker made: their process has them mapped.
+fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
+    let path = match find::mapping(entry.pid()?, entry.page(), page::NAME) {
+        Mapping::At(path) => path,
+        Mapping::Unknown => return None,
+        Mapping::None => {
+            // It has let go of them itself: they are not counted, or all others would ask for them again and again.
+            entry.withdraw(slot.epoch);
+            return None;
+        }
+    };
+    let memory = File::options().read(true).write(true).open(path).ok()?;
+    let meta = memory.metadata().ok()?;
+    (meta.ino() == entry.page() && meta.uid() == 0).then_some(memory)
+}
