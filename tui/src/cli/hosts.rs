@@ -19,8 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A longer name is cut.
 const NAME: usize = 20;
 
-/// The machines named on the command line.
-pub fn read(names: &[String]) -> Result<Vec<Host>, Failure> {
+/// Machines, and which of their processes are asked for.
+pub struct Hosts<'a> {
+    hosts: Vec<Host>,
+    filter: Option<&'a str>,
+}
+
+/// The machines named on the command line. Each sorts out its own processes, so one that is asked by HTTP takes no filter.
+pub fn read<'a>(names: &[String], filter: Option<&'a str>) -> Result<Hosts<'a>, Failure> {
     if names.len() > MOST {
         let why = format!(
             "--hosts: {} machines are too many; name at most {MOST}",
@@ -28,46 +34,63 @@ pub fn read(names: &[String]) -> Result<Vec<Host>, Failure> {
         );
         return Err(Failure::usage(why));
     }
-    let read =
-        |name: &String| Host::read(name).map_err(|why| Failure::usage(format!("--hosts: {why}")));
-    names.iter().map(read).collect()
+    let read = |name: &String| {
+        let host = Host::read(name).map_err(|why| Failure::usage(format!("--hosts: {why}")))?;
+        match host {
+            Host::Url(..) if filter.is_some() => Err(Failure::usage(format!(
+                "--filter: {name} is asked by HTTP, which takes none; name the machine for ssh"
+            ))),
+            host => Ok(host),
+        }
+    };
+    let hosts = names.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Hosts { hosts, filter })
 }
 
-/// Asks all of them at once and prints what they say. One that does not answer is named, and fails the whole.
-pub fn ps(hosts: &[Host], as_json: bool, out: &mut dyn Write) -> Done {
-    let answers: Vec<Result<Value, String>> = thread::scope(|scope| {
-        let asked: Vec<_> = hosts.iter().map(|host| scope.spawn(|| ask(host))).collect();
-        let lost = |_| Err("it could not be asked".to_owned());
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap_or_else(lost))
-            .collect()
-    });
-    let failed = answers.iter().any(Result::is_err);
-    if as_json {
-        let host = |(host, answer): (&Host, &Result<Value, String>)| {
-            let processes = answer.as_ref().ok().map(|answer| &answer["processes"]);
-            json!({ "host": host.name(), "wrong": answer.as_ref().err(), "processes": processes })
-        };
-        let hosts: Vec<Value> = hosts.iter().zip(&answers).map(host).collect();
-        super::json(
-            out,
-            &json!({ "schema_version": SCHEMA_VERSION, "hosts": hosts }),
-        )?;
-    } else {
-        table(hosts, &answers).write(out)?;
-        for (host, answer) in hosts.iter().zip(&answers) {
-            if let Err(why) = answer {
-                note(&format!("{}: {}", host.name(), plain(why)));
+impl Hosts<'_> {
+    /// Asks all of them at once and prints what they say. One that does not answer is named, and fails the whole.
+    pub fn ps(&self, as_json: bool, out: &mut dyn Write) -> Done {
+        let Self { hosts, filter } = self;
+        let answers: Vec<Result<Value, String>> = thread::scope(|scope| {
+            let ask = |host| scope.spawn(move || ask(host, *filter));
+            let asked: Vec<_> = hosts.iter().map(ask).collect();
+            let lost = |_| Err("it could not be asked".to_owned());
+            asked
+                .into_iter()
+                .map(|asked| asked.join().unwrap_or_else(lost))
+                .collect()
+        });
+        let failed = answers.iter().any(Result::is_err);
+        if as_json {
+            let host = |(host, answer): (&Host, &Result<Value, String>)| {
+                let processes = answer.as_ref().ok().map(|answer| &answer["processes"]);
+                json!({ "host": host.name(), "wrong": answer.as_ref().err(), "processes": processes })
+            };
+            let hosts: Vec<Value> = hosts.iter().zip(&answers).map(host).collect();
+            super::json(
+                out,
+                &json!({ "schema_version": SCHEMA_VERSION, "hosts": hosts }),
+            )?;
+        } else {
+            table(hosts, &answers).write(out)?;
+            for (host, answer) in hosts.iter().zip(&answers) {
+                if let Err(why) = answer {
+                    note(&format!("{}: {}", host.name(), plain(why)));
+                }
             }
         }
+        Ok(if failed { Exit::Failed } else { Exit::Done })
     }
-    Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-fn ask(host: &Host) -> Result<Value, String> {
+fn ask(host: &Host, filter: Option<&str>) -> Result<Value, String> {
     let said = match host {
-        Host::Ssh(name) => fleet::once(name, &["gpushare", "ps", "--json"], PATIENCE)?,
+        Host::Ssh(name) => {
+            let filter = filter.map(|filter| format!("--filter={}", quoted(filter)));
+            let mut words = vec!["gpushare", "ps", "--json"];
+            words.extend(filter.as_deref());
+            fleet::once(name, &words, PATIENCE)?
+        }
         Host::Url(authority, path) => fleet::get(authority, path)?,
     };
     let document: Value = fleet::read(&said, "gpushare")?;
@@ -75,6 +98,11 @@ fn ask(host: &Host) -> Result<Value, String> {
         true => Ok(document),
         false => Err("what it says is not from gpushare".to_owned()),
     }
+}
+
+/// As one word of the shell that ssh gives a command line to.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 fn table(hosts: &[Host], answers: &[Result<Value, String>]) -> Table {
@@ -121,4 +149,15 @@ fn table(hosts: &[Host], answers: &[Result<Value, String>]) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_filter_is_one_word_of_the_other_machines_shell() {
+        assert_eq!(quoted("wait > 10% user=a"), "'wait > 10% user=a'");
+        assert_eq!(quoted("name~'$(id)"), r"'name~'\''$(id)'");
+    }
 }

@@ -28,7 +28,12 @@ pub struct Args {
     columns: Option<String>,
     /// Of other machines, apart by commas: as ssh takes them, or http://HOST:PORT of gpushare metrics --listen. With --json
     /// an object for each: host, wrong (why it does not answer, or null) and processes
-    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with_all = ["filter", "columns", "watch"])]
+    #[arg(
+        long,
+        value_name = "HOSTS",
+        value_delimiter = ',',
+        conflicts_with = "columns"
+    )]
     hosts: Vec<String>,
     /// Show it again every so many seconds, until ^C
     #[arg(long, value_name = "SEC", num_args = 0..=1, default_missing_value = "2", conflicts_with = "json", value_parser = read_seconds)]
@@ -94,15 +99,16 @@ object! {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Done {
-    if !args.hosts.is_empty() {
-        return hosts::ps(&hosts::read(&args.hosts)?, args.json, out);
-    }
     let choice = Choice::read(args)?;
+    if !args.hosts.is_empty() {
+        let hosts = hosts::read(&args.hosts, args.filter.as_deref())?;
+        return again(args, out, |out| hosts.ps(args.json, out));
+    }
     let dir = segments::dir()?;
     if let Some(apart) = doctor::apart(&dir) {
         note(&apart);
     }
-    let Some(pause) = args.watch else {
+    if args.watch.is_none() {
         let mut sample = segments::sample(&dir)?;
         choice.leave_matching(&mut sample);
         if args.json {
@@ -110,13 +116,24 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         }
         show(&sample, &choice, out)?;
         return Ok(Exit::Done);
-    };
+    }
     let mut live = segments::live(&dir).without_events();
-    let is_screen = io::stdout().is_terminal();
-    let mut shown = 0;
-    loop {
+    again(args, out, |out| {
         let mut sample = segments::look(&mut live)?;
         choice.leave_matching(&mut sample);
+        show(&sample, &choice, out)?;
+        Ok(Exit::Done)
+    })
+}
+
+/// Shows it once, or as often as `--watch` says.
+fn again(args: &Args, out: &mut dyn Write, mut show: impl FnMut(&mut Vec<u8>) -> Done) -> Done {
+    let is_screen = args.watch.is_some() && io::stdout().is_terminal();
+    let mut shown = 0;
+    loop {
+        // Shown at once when it is there: other machines take their time to answer.
+        let mut text = Vec::new();
+        let exit = show(&mut text)?;
         if is_screen {
             // From the top left corner, and nothing of the table before.
             out.flush()?;
@@ -124,12 +141,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         } else if shown > 0 {
             writeln!(out)?;
         }
-        show(&sample, &choice, out)?;
+        out.write_all(&text)?;
         out.flush()?;
         shown += 1;
-        if args.count.is_some_and(|count| shown >= count) {
-            return Ok(Exit::Done);
-        }
+        let is_last = args.count.is_some_and(|count| shown >= count);
+        let Some(pause) = args.watch.filter(|_| !is_last) else {
+            return Ok(exit);
+        };
         std::thread::sleep(pause);
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::cli_support::{World, executable};
 use crate::session::{ENTER, LEAVE, LIMIT, Session};
 
-/// An `ssh` that knows five machines: this one, and four that go wrong.
+/// An `ssh` that knows five machines: this one, and four that go wrong. Like the real one it gives a shell the words as one line.
 pub fn fake_ssh(world: &World) -> String {
     let dir = world.dir().join("bin");
     std::fs::create_dir(&dir).expect("ours");
@@ -27,6 +27,7 @@ pub fn fake_ssh(world: &World) -> String {
 printf '%s\n' "$*" >> '{log}'
 while [ "$1" != -- ]; do shift; done
 host=$2; shift 2
+eval "set -- $*"
 case $host in
     good) program=$1; shift; export GPUSHARE_DIR='{world}'; case $program in gpushare-top) exec '{top}' "$@";; gpushare) exec '{ctl}' "$@";; esac;;
     hung) cat '{hush}';;
@@ -196,6 +197,20 @@ fn ps_lists_the_processes_of_other_machines() {
             .expect("why")
             .contains("Connection refused")
     );
+    let planted = world.dir().join("planted");
+    for (filter, found) in [
+        ("name~tra used>1G".to_owned(), true),
+        ("used<1G".to_owned(), false),
+        (format!("name~'$(touch {})", planted.display()), false),
+    ] {
+        let said = ps(&["good", "--filter", &filter]);
+        assert_eq!(said.out.contains("train"), found, "{filter}: {said:?}");
+    }
+    assert!(!planted.exists());
+    let url = ps(&["good,http://127.0.0.1:1", "--filter", "used>1G"]);
+    url.refused(2, &["--filter", "http://127.0.0.1:1", "ssh"]);
+    let twice = ps(&["good", "--watch=0.1", "--count=2"]).done();
+    assert_eq!(twice.out.matches("HOST").count(), 2, "{twice:?}");
     ps(&["good,-oProxyCommand=id"]).refused(2, &["is no machine"]);
     let (_, start) = (ps(&["a b"]).refused(2, &["a b"]), Instant::now());
     ps(&["hung"]).refused(1, &["hung", "did not answer in time"]);
