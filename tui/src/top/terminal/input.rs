@@ -3,10 +3,12 @@
 //! crossterm's stream takes a lock each time it is asked, and its own thread holds that lock while it waits for the next
 //! event; so whoever asks in vain yields the processor several times. A task of its own asks only when something came.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 
 use crossterm::event::{Event, EventStream};
-use futures::StreamExt;
+use futures_core::Stream as _;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinHandle;
 
@@ -26,7 +28,7 @@ impl Input {
         let (to, events) = mpsc::channel(WAITING);
         let task = tokio::spawn(async move {
             let mut stream = EventStream::new();
-            while let Some(event) = stream.next().await {
+            while let Some(event) = poll_fn(|task| Pin::new(&mut stream).poll_next(task)).await {
                 if to.send(event).await.is_err() {
                     return;
                 }
