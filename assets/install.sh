@@ -37,7 +37,8 @@ above=$(dirname -- "$assets")
 
 # Every file: MODE, where it is, where it goes under the prefix. The same list installs and removes.
 programs="gpushare gpushare-top gpushare-workload"
-# The driver for Kubernetes is in every archive; from a checkout it is installed where cargo build -p gpushare-dra was called.
+# The driver for Kubernetes is in every archive; from a checkout it is installed where cargo build --release -p gpushare-dra was
+# called once.
 optional="gpushare-dra"
 libraries="libgpushare.so libgpushare_spank.so libcuda.so libnvidia_ml.so gpushare-sim-mps"
 files() {
@@ -73,15 +74,23 @@ fi
 if [ -e "$above/Cargo.toml" ]; then
     bin=${CARGO_TARGET_DIR:-$above/target}/release
     lib=$bin
-    for name in $programs $libraries; do
-        [ -e "$bin/$name" ] && continue
-        command -v cargo >/dev/null 2>&1 || fail "$bin/$name is not built; install Rust, or use a released archive"
-        echo "building: cargo build --release"
+    if command -v cargo >/dev/null 2>&1; then
+        echo "building what is new: cargo build --release"
+        driver=
+        [ ! -e "$bin/$optional" ] || driver="-p $optional"
         # The library alone behind the rest: without what only the tools need.
-        (cd "$above" && cargo build --release --locked && cargo build --release --locked -p gpushare-spank &&
-            cargo build --release --locked -p gpushare-shim)
-        break
-    done
+        (cd "$above" && cargo build --release --locked && { [ -z "$driver" ] || cargo build --release --locked $driver; } &&
+            cargo build --release --locked -p gpushare-shim -p gpushare-spank) || fail "the build failed"
+    else
+        for name in $programs $libraries; do
+            [ -e "$bin/$name" ] || fail "$bin/$name is not built; install Rust, or use a released archive"
+            # cargo's own list of what it was made from.
+            for source in "$above/Cargo.lock" $(cut -d: -f2- "$bin/${name%.so}.d" 2>/dev/null); do
+                [ "$source" -nt "$bin/$name" ] || continue
+                fail "$bin/$name is older than $source; install Rust to build it again, or use a released archive"
+            done
+        done
+    fi
 else
     bin=$above/bin
     lib=$above/lib/gpushare

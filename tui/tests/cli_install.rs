@@ -8,6 +8,8 @@ use std::{
     process::{Command, Output},
 };
 
+use shm_layout::text::PathText as _;
+
 /// What a released archive has: the programs beside `assets`. Only one of them is run here.
 fn archive() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -151,6 +153,88 @@ fn each_file_of_the_list_is_made_by_the_commands_that_build() {
             release.contains(&format!("\"{name}\"")),
             ".ci/release: {name}"
         );
+    }
+}
+
+/// A folder that looks like a checkout whose programs are built, and a PATH without cargo.
+fn checkout() -> (tempfile::TempDir, PathBuf) {
+    let folder = archive();
+    let root = folder.path();
+    let bin = root.join("target/release");
+    fs::create_dir_all(&bin).expect("a fresh directory");
+    for from in ["bin", "lib/gpushare"] {
+        for entry in fs::read_dir(root.join(from)).expect("there").flatten() {
+            fs::rename(entry.path(), bin.join(entry.file_name())).expect("ours");
+        }
+    }
+    fs::write(root.join("source.rs"), "").expect("a fresh directory");
+    for name in ["Cargo.toml", "Cargo.lock"] {
+        fs::write(root.join(name), "").expect("a fresh directory");
+    }
+    let built = root.join("source.rs").shown();
+    fs::write(
+        bin.join("libcuda.d"),
+        format!("{}: {built}\n", bin.join("libcuda.so").shown()),
+    )
+    .expect("a fresh directory");
+    let tools = root.join("tools");
+    fs::create_dir(&tools).expect("a fresh directory");
+    for name in ["chmod", "cp", "cut", "dirname", "mkdir", "mv"] {
+        let program = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(name));
+        let program = program.into_iter().find(|path| path.exists());
+        std::os::unix::fs::symlink(program.expect("everywhere"), tools.join(name)).expect("ours");
+    }
+    (folder, tools)
+}
+
+#[test]
+fn from_a_checkout_what_is_older_than_its_sources_is_built_again_and_never_installed() {
+    let (checkout, tools) = checkout();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let install = || {
+        let mut script = Command::new(checkout.path().join("assets/install.sh"));
+        script
+            .arg(home.path())
+            .env("PATH", &tools)
+            .env_remove("CARGO_TARGET_DIR");
+        script.output().expect("a shell script")
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let old = |name: &str| {
+        let file = fs::File::options()
+            .write(true)
+            .open(checkout.path().join(name));
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        file.expect("there").set_modified(then).expect("ours");
+    };
+    // Without cargo, by its list of sources.
+    for name in ["source.rs", "Cargo.lock"] {
+        old(name);
+    }
+    let said = install();
+    assert!(said.status.success(), "{said:?}");
+    old("target/release/libcuda.so");
+    fs::write(checkout.path().join("source.rs"), "").expect("ours");
+    let said = install();
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    let why = text(&said.stderr);
+    assert!(
+        why.contains("libcuda.so is older than") && why.contains("source.rs"),
+        "{why}"
+    );
+    // Where it is, it is always asked: it alone knows all of it. This one says how it is called.
+    let cargo = tools.join("cargo");
+    fs::write(&cargo, "#!/bin/sh\necho cargo \"$@\"\n").expect("a fresh directory");
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).expect("ours");
+    let said = install();
+    assert!(said.status.success(), "{said:?}");
+    let asked = text(&said.stdout);
+    for wanted in [
+        "cargo build --release --locked\n",
+        "cargo build --release --locked -p gpushare-dra\n",
+        "cargo build --release --locked -p gpushare-shim -p gpushare-spank\n",
+    ] {
+        assert!(asked.contains(wanted), "{asked}");
     }
 }
 
