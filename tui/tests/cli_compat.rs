@@ -256,6 +256,29 @@ fn device_information_serves_so_many_requests_and_for_so_long() {
 }
 
 #[test]
+fn a_link_to_the_program_has_the_configuration_of_the_directory_it_leads_to() {
+    let old = Old::new("one-gpu");
+    let home = old.bed.dir().join("home");
+    for dir in [home.as_path(), &old.bin.join("etc")] {
+        fs::create_dir(dir).expect("ours");
+    }
+    fs::write(
+        old.bin.join("etc/config.conf"),
+        "daemon.max-cache-request = 77\n",
+    )
+    .expect("ours");
+    let link = home.join("cudarun");
+    std::os::unix::fs::symlink(old.bin.join("cudarun"), &link).expect("ours");
+    let said: Said = old
+        .command(link, &["daemon.check"])
+        .output()
+        .expect("it starts")
+        .into();
+    let said = said.done();
+    assert!(said.out.contains("or 77 uses"), "{said:?}");
+}
+
+#[test]
 fn a_program_that_waits_gets_the_device_when_it_is_free_and_keeps_others_away() {
     let old = Old::new("one-gpu");
     let run = |words: &[&str]| {

@@ -101,13 +101,17 @@ pub fn called(words: &[OsString]) -> Option<(Role, PathBuf)> {
     // An executable's own name: what it links to tells.
     let mut at = path.clone();
     for _ in 0..8 {
-        let target = fs::read_link(&at).ok()?;
-        at = at.parent()?.join(target);
+        at = linked(&at)?;
         if at.file_name()? == WRAP {
             return Some((cudawrap, path));
         }
     }
     None
+}
+
+/// What a link leads to.
+fn linked(link: &Path) -> Option<PathBuf> {
+    Some(link.parent()?.join(fs::read_link(link).ok()?))
 }
 
 /// Where a program is that was called by this word: a path, or a name on the PATH.
@@ -296,18 +300,25 @@ struct Config {
 }
 
 impl Config {
-    /// The file beside the program, or one directory above; without one nothing is said.
+    /// The file beside the program, or one directory above, and so for each link that leads to it; without one nothing is said.
     fn read(own: &Path) -> Result<Self, Failure> {
-        let dirs = own.ancestors().skip(1).take(2);
-        for file in dirs.map(|dir| dir.join(CONFIG)) {
-            match files::read_text(&file) {
-                Ok(text) => {
-                    return Self::parse(&text)
-                        .map_err(|why| Failure::usage(format!("{}: {why}", file.shown())));
+        let mut at = own.to_owned();
+        for _ in 0..8 {
+            for dir in at.ancestors().skip(1).take(2) {
+                let file = dir.join(CONFIG);
+                match files::read_text(&file) {
+                    Ok(text) => {
+                        return Self::parse(&text)
+                            .map_err(|why| Failure::usage(format!("{}: {why}", file.shown())));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(cannot("be read", &file, &error)),
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(cannot("be read", &file, &error)),
             }
+            let Some(next) = linked(&at).filter(|next| next.is_symlink()) else {
+                break;
+            };
+            at = next;
         }
         Ok(Self::default())
     }
