@@ -1,9 +1,11 @@
-//! A cluster of one node: Slurm's own daemons as Debian has them, with our plugin, as root.
+//! A cluster of one node or two: Slurm's own daemons as Debian has them, with our plugin, as root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use serde_json::Value;
 
 use gpushare_testbed::{Testbed, Watched, artifact, eventually};
 
@@ -14,12 +16,27 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Ends with its daemons.
 pub struct Cluster {
     pub bed: Testbed,
+    /// The second node's segments.
+    other: Option<Testbed>,
     place: tempfile::TempDir,
 }
 
 impl Cluster {
     /// `None`, with a sentence, where there is no Slurm, or no root to run it.
     pub fn new(hooks: Hooks) -> Option<Self> {
+        Self::of(hooks, None)
+    }
+
+    /// Two nodes, each with segments of its own. The simulated GPU is one, for jobs take the submitter's environment along.
+    pub fn of_two(hooks: Hooks) -> Option<Self> {
+        let cluster = Self::of(hooks, Some(Testbed::with_scenario("one-gpu")))?;
+        for (_, bed) in cluster.nodes() {
+            on(bed, &["init"]).done();
+        }
+        Some(cluster)
+    }
+
+    fn of(hooks: Hooks, other: Option<Testbed>) -> Option<Self> {
         let programs = ["slurmctld", "slurmd", "srun", "sbatch", "scontrol"];
         let path = std::env::var_os("PATH").unwrap_or_default();
         let is_there =
@@ -36,19 +53,30 @@ impl Cluster {
             .expect("room");
         let cluster = Self {
             bed: Testbed::with_scenario("one-gpu"),
+            other,
             place,
         };
         cluster.configure(hooks);
-        for (program, words) in [("slurmctld", &["-i"][..]), ("slurmd", &["-N", "n0"])] {
+        let start = |program: &str, words: &[&str], conf: &str| {
             let mut command = cluster.command(program);
             command
                 .args(words)
+                .env("SLURM_CONF", cluster.path(conf))
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
             assert!(command.status().expect("it starts").success(), "{program}");
+        };
+        start("slurmctld", &["-i"], "slurm.conf");
+        for (node, _) in cluster.nodes() {
+            start("slurmd", &["-N", node], &format!("{node}.conf"));
         }
-        eventually("the node is idle", PATIENCE, || cluster.is_idle());
+        eventually("the nodes are idle", PATIENCE, || cluster.is_idle());
         Some(cluster)
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = (&'static str, &Testbed)> {
+        let beds = std::iter::once(&self.bed).chain(&self.other);
+        ["n0", "n1"].into_iter().zip(beds)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -62,49 +90,69 @@ impl Cluster {
             .expect("everywhere")
             .stdout;
         let host = String::from_utf8_lossy(&names).trim().to_owned();
-        for name in ["state", "spool", "dev"] {
+        for name in ["state", "dev", "spool.n0", "spool.n1"] {
             fs::create_dir(self.path(name)).expect("a fresh directory");
         }
         fs::write(self.path("dev/nvidia0"), "").expect("a fresh directory");
-        let (controller, node) = (port(), port());
+        let controller = port();
         let program = artifact("gpushare").display().to_string();
-        let segments = self.bed.dir().display();
-        let more = match hooks {
+        let mut nodes = String::new();
+        for (node, _) in self.nodes() {
+            let line = format!(
+                "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=8 Gres=gpu:1,shard:8\n",
+                port()
+            );
+            nodes.push_str(&line);
+        }
+        for (node, bed) in self.nodes() {
+            let more = self.hook(hooks, node, &program, bed);
+            // NO_CONF_HASH: a node's file differs by what it calls of ours.
+            let conf = format!(
+                "ClusterName=t\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nSlurmUser=root\nSlurmdUser=root\n\
+                 AuthType=auth/none\nCredType=cred/none\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+                 JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
+                 SwitchType=switch/none\nMpiDefault=none\nStateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool.%n\n\
+                 SlurmctldPidFile={dir}/slurmctld.pid\nSlurmdPidFile={dir}/%n.pid\nSlurmctldLogFile={dir}/slurmctld.log\n\
+                 SlurmdLogFile={dir}/slurmd.log\nReturnToService=0\nSlurmdParameters=config_overrides\nGresTypes=gpu,shard\n\
+                 KillWait=1\nSchedulerParameters=sched_min_interval=0\nDebugFlags=NO_CONF_HASH\n{more}{nodes}\
+                 PartitionName=p Nodes=ALL Default=YES\n"
+            );
+            for name in [format!("{node}.conf"), "slurm.conf".to_owned()] {
+                fs::write(self.path(&name), &conf).expect("ours");
+            }
+        }
+        let gres =
+            format!("Name=gpu File={dir}/dev/nvidia0\nName=shard Count=8 File={dir}/dev/nvidia0\n");
+        fs::write(self.path("gres.conf"), gres).expect("ours");
+    }
+
+    /// What a node calls of ours, as lines of its configuration.
+    fn hook(&self, hooks: Hooks, node: &str, program: &str, bed: &Testbed) -> String {
+        let (dir, segments) = (self.place.path().display(), bed.dir().display());
+        let stack = self.path(&format!("{node}.plugstack"));
+        let (plugins, more) = match hooks {
             Hooks::Plugin => {
                 let plugin = artifact("libgpushare_spank.so");
                 let line = format!(
                     "optional {} program={program} shard=1/8 dir={segments}\n",
                     plugin.display()
                 );
-                fs::write(self.path("plugstack.conf"), line).expect("ours");
-                String::new()
+                (line, String::new())
             }
             Hooks::Scripts => {
-                fs::write(self.path("plugstack.conf"), "").expect("ours");
                 for (name, verb) in [("prolog", "task-prolog --shard 1/8"), ("epilog", "epilog")] {
                     let script = format!(
                         "#!/bin/sh\nexport GPUSHARE_DIR={segments}\n{program} slurm {verb} || :\n"
                     );
-                    crate::cli_support::executable(&self.path(name), &script, "755");
+                    let path = self.path(&format!("{node}.{name}"));
+                    crate::cli_support::executable(&path, &script, "755");
                 }
-                format!("TaskProlog={dir}/prolog\nEpilog={dir}/epilog\n")
+                let lines = format!("TaskProlog={dir}/{node}.prolog\nEpilog={dir}/{node}.epilog\n");
+                (String::new(), lines)
             }
         };
-        let conf = format!(
-            "ClusterName=t\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nSlurmUser=root\nSlurmdUser=root\n\
-             AuthType=auth/none\nCredType=cred/none\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
-             JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
-             SwitchType=switch/none\nMpiDefault=none\nStateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool\n\
-             SlurmctldPidFile={dir}/slurmctld.pid\nSlurmdPidFile={dir}/slurmd.pid\nSlurmctldLogFile={dir}/slurmctld.log\n\
-             SlurmdLogFile={dir}/slurmd.log\nReturnToService=0\nSlurmdParameters=config_overrides\nGresTypes=gpu,shard\n\
-             KillWait=1\nPlugStackConfig={dir}/plugstack.conf\nSchedulerParameters=sched_min_interval=0\n{more}\
-             NodeName=n0 NodeHostname={host} NodeAddr=127.0.0.1 Port={node} CPUs=8 Gres=gpu:1,shard:8\n\
-             PartitionName=p Nodes=n0 Default=YES\n"
-        );
-        fs::write(self.path("slurm.conf"), conf).expect("ours");
-        let gres =
-            format!("Name=gpu File={dir}/dev/nvidia0\nName=shard Count=8 File={dir}/dev/nvidia0\n");
-        fs::write(self.path("gres.conf"), gres).expect("ours");
+        fs::write(&stack, plugins).expect("ours");
+        format!("PlugStackConfig={}\n{more}", stack.display())
     }
 
     /// A program of Slurm's, in this cluster and in the simulated world.
@@ -128,38 +176,40 @@ impl Cluster {
         Watched::spawn(&mut command).wait_output().into()
     }
 
-    /// Whether the node takes jobs: it was not drained.
+    /// Whether all nodes take jobs: none was drained.
     pub fn is_idle(&self) -> bool {
-        let said = self.run("scontrol", &["-o", "show", "node", "n0"]);
-        said.out.contains("State=IDLE ")
+        let said = self.run("scontrol", &["-o", "show", "node"]);
+        said.out.matches("State=IDLE ").count() == self.nodes().count()
     }
 
-    /// What gpushare says in this world.
+    /// What gpushare says on the first node.
     pub fn gpushare(&self, words: &[&str]) -> Said {
-        let mut command = self.bed.gpushare(words);
-        Watched::spawn(&mut command).wait_output().into()
+        on(&self.bed, words)
     }
 
     /// The processes as `ps` shows them.
-    pub fn processes(&self) -> Vec<serde_json::Value> {
-        let said = self.gpushare(&["ps", "--json"]).done();
-        said.json()["processes"].as_array().expect("a list").clone()
+    pub fn processes(&self) -> Vec<Value> {
+        processes(&self.bed)
     }
 
     /// The names of the groups that are defined.
     pub fn groups(&self) -> Vec<String> {
-        let shown = self.gpushare(&["group", "show", "--json"]).done().json();
-        let groups = shown["groups"].as_array().expect("a list").iter();
-        let defined = groups.filter(|group| group["defined"] == true);
-        defined
-            .map(|group| group["name"].as_str().expect("a name").to_owned())
+        groups(&self.bed)
+    }
+
+    /// The groups and the processes of each node.
+    pub fn each(&self) -> Vec<(Vec<String>, Vec<Value>)> {
+        let nodes = self.nodes();
+        nodes
+            .map(|(_, bed)| (groups(bed), processes(bed)))
             .collect()
     }
 
     /// Waits until nothing of any job is left.
     pub fn settles(&self) {
         eventually("nothing of a job is left", PATIENCE, || {
-            self.groups().is_empty() && self.processes().is_empty() && self.is_idle()
+            let empty = |node: &(Vec<String>, Vec<Value>)| node.0.is_empty() && node.1.is_empty();
+            self.each().iter().all(empty) && self.is_idle()
         });
     }
 
@@ -170,6 +220,27 @@ impl Cluster {
         let words = [&["--parsable", "-o", &out], words, &["--wrap", &script]].concat();
         self.run("sbatch", &words).done().out.trim().to_owned()
     }
+}
+
+/// What gpushare says on a node.
+fn on(bed: &Testbed, words: &[&str]) -> Said {
+    Watched::spawn(&mut bed.gpushare(words))
+        .wait_output()
+        .into()
+}
+
+fn processes(bed: &Testbed) -> Vec<Value> {
+    let said = on(bed, &["ps", "--json"]).done().json();
+    said["processes"].as_array().expect("a list").clone()
+}
+
+fn groups(bed: &Testbed) -> Vec<String> {
+    let shown = on(bed, &["group", "show", "--json"]).done().json();
+    let groups = shown["groups"].as_array().expect("a list").iter();
+    let defined = groups.filter(|group| group["defined"] == true);
+    defined
+        .map(|group| group["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// What calls gpushare.
@@ -188,9 +259,10 @@ fn port() -> u16 {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.run("scancel", &["--signal=KILL", "--user=root"]);
-        for name in ["slurmd.pid", "slurmctld.pid"] {
-            end(&self.path(name));
+        for (node, _) in self.nodes() {
+            end(&self.path(&format!("{node}.pid")));
         }
+        end(&self.path("slurmctld.pid"));
         if std::thread::panicking() {
             let log = fs::read_to_string(self.path("slurmd.log")).unwrap_or_default();
             eprintln!("slurmd.log:\n{log}");

@@ -182,11 +182,38 @@ fn every_way_to_start_a_step_gives_it_the_jobs_group() {
 }
 
 #[test]
+fn a_job_of_two_nodes_has_its_group_on_each_and_leaves_it_on_none() {
+    let Some(cluster) = Cluster::of_two(Hooks::Plugin) else {
+        return;
+    };
+    let workload = gpushare_testbed::artifact("gpushare-workload");
+    let script = format!("srun {} --memory 64M --seconds 600", workload.display());
+    let out = cluster.path("two").display().to_string();
+    let words = ["-N2", "-n2", "--parsable", "-o", &out, "--gres=shard:2"];
+    let words = [&words[..], &["--wrap", &script]].concat();
+    let job = cluster.run("sbatch", &words).done();
+    let group = format!("slurm-{}", job.out.trim());
+    eventually(
+        "a task of the job runs on each node, in its group",
+        PATIENCE,
+        || {
+            let each = cluster.each();
+            // NVML shows each node the other's process too: the GPU is one.
+            each.iter().all(|(groups, processes)| {
+                *groups == [group.as_str()] && of_group(processes, &group).len() == 1
+            })
+        },
+    );
+    cluster.run("scancel", &[job.out.trim()]).done();
+    cluster.settles();
+}
+
+#[test]
 fn a_plugin_that_cannot_do_its_work_drains_no_node_and_says_so_in_the_job() {
     let Some(cluster) = Cluster::new(Hooks::Plugin) else {
         return;
     };
-    let stack = cluster.path("plugstack.conf");
+    let stack = cluster.path("n0.plugstack");
     let line = std::fs::read_to_string(&stack).expect("ours");
     let broken = line.replace("program=", "program=/nonexistent");
     std::fs::write(&stack, broken).expect("ours");
