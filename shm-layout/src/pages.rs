@@ -162,8 +162,7 @@ impl Pages {
     /// `None` where there is a broker, and what it has to answer was not to be had.
     fn ask(&self, dir: &Path, slots: &[SlotId]) -> Option<()> {
         let places = self.places.get_or_init(Places::reserve).as_ref()?;
-        let slots = wire::slots(slots.iter().map(|slot| (slot.index, slot.epoch)));
-        let question = Message::new(Verb::Accounts).with(Field::Slots, slots);
+        let question = asking(slots);
         let (answer, handed) = match socket::ask(dir, &question) {
             Err(OpenError::NoBroker { source, .. }) if is_gone(&source) => return Some(()),
             answer => answer.ok()?,
@@ -185,6 +184,12 @@ impl Pages {
         }
         Some(())
     }
+}
+
+/// Asks for the accounts of these.
+pub(crate) fn asking(slots: &[SlotId]) -> Message {
+    let slots = wire::slots(slots.iter().map(|slot| (slot.index, slot.epoch)));
+    Message::new(Verb::Accounts).with(Field::Slots, slots)
 }
 
 /// Whether no broker is there, as an attempt to reach it tells.

@@ -28,7 +28,7 @@ use crate::{
     footprint,
     liveness::Bytes,
     locate::Mode,
-    pages::{OwnPage, Pages},
+    pages::{self, OwnPage, Pages},
     protocol::claim,
     roll::Roll,
     socket,
@@ -204,6 +204,11 @@ impl Segments {
     /// The accounts of a machine's processes, where a broker hands them out.
     pub(crate) fn pages(&self) -> Option<&Pages> {
         Some(&self.0.broker.as_ref()?.pages)
+    }
+
+    /// Has the broker look whether a process has its accounts mapped.
+    pub(crate) fn ask_for_accounts(&self, slot: SlotId) {
+        let _ = socket::ask(&self.0.dir, &pages::asking(&[slot]));
     }
 
     /// Whether they come from a broker.

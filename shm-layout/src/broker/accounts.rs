@@ -46,10 +46,11 @@ impl Broker {
             return;
         };
         if let Some(memory) = &self.accounts[index] {
-            // A kernel before 5.1 does not know it. There, as without a read-only mount, root in a container may write what it
-            // is handed to read.
-            let _ = fcntl_add_seals(memory, SealFlags::FUTURE_WRITE);
-            let _ = fcntl_add_seals(memory, SEALS);
+            if fcntl_add_seals(memory, SEALS | SealFlags::FUTURE_WRITE).is_err() {
+                // A kernel before 5.1. There, as without a read-only mount, root in a container may write what it is handed to
+                // read.
+                let _ = fcntl_add_seals(memory, SEALS);
+            }
             entry.begin(slot.epoch);
         }
     }
@@ -62,6 +63,8 @@ impl Broker {
         let mut found = Vec::new();
         for slot in slots {
             let index = usize::from(slot.index);
+            // It may have mapped them since we looked.
+            self.begin_inherited(slot);
             let roll = roll_of(&self.segments);
             let entry = roll.entry(index);
             let Some(entry) = entry.filter(|entry| entry.begun() == Some(slot.epoch)) else {
@@ -79,11 +82,13 @@ impl Broker {
         Ok(found)
     }
 
-    /// Looks for the accounts of one who has its slot from an earlier broker, if they may not have begun.
+    /// Looks for the accounts of one who has its slot from an earlier broker and has not begun.
     pub(super) fn begin_inherited(&mut self, slot: SlotId) {
         let index = usize::from(slot.index);
         if let Some(entry) = roll_of(&self.segments).entry(index)
+            && entry.live() == Some(slot.epoch)
             && entry.begun().is_none()
+            && self.accounts[index].is_none()
         {
             self.accounts[index] = inherited(entry, slot);
             self.begin(slot);

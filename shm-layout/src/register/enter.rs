@@ -135,6 +135,8 @@ fn await_begun(segments: &Segments, id: SlotId) -> Result<(), RegisterError> {
         looks += 1;
         match looks {
             0..100 => std::thread::yield_now(),
+            // Another broker may have taken over before we had them mapped: it looks again when it is asked.
+            _ if looks % 100 == 0 => segments.ask_for_accounts(id),
             _ => std::thread::sleep(Duration::from_micros(100)),
         }
     }
