@@ -54,7 +54,10 @@ pub fn make(
             None => text::shown(&ask.target).chars().take(TARGET).collect(),
         },
         target_start_time: whom.as_ref().map(|(_, (_, vouched))| vouched.start_time),
-        change: ask.change,
+        change: match caller.administrator {
+            true => ask.change,
+            false => rights::narrowed(broker, ask.change),
+        },
         reason: ask.reason,
         place: ask.place,
         expected_generation: ask.expected_generation,

@@ -57,13 +57,13 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
             boost: Set::Keep,
             on_full: Set::Keep,
             evict_after: Set::Keep,
-            evict: _,
+            evict,
             paused,
         } => {
             own(broker, caller, *slot)?;
-            match paused {
-                Set::To(true) => Ok(()),
-                // What an administrator paused would be free again at its end.
+            match (paused, evict) {
+                (Set::To(true), Set::Keep | Set::To(true)) => Ok(()),
+                // What an administrator paused would be free again at its end, or its memory be back.
                 _ if broker.held_until(*slot) > clock::now() => {
                     Err("an administrator paused this process and may resume it".into())
                 }
@@ -74,6 +74,22 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
         Change::Label { slot, .. } | Change::Trace { slot, .. } => own(broker, caller, *slot),
         _ => Err(YOURS.into()),
     }
+}
+
+/// The edit of a caller who is no administrator as it is made: a pause of one's own leaves what an administrator's pause says of the
+/// memory.
+pub fn narrowed(broker: &Broker, mut change: Change) -> Change {
+    if let Change::ProcessShare {
+        slot,
+        paused: Set::To(true),
+        evict: evict @ Set::Inherit,
+        ..
+    } = &mut change
+        && broker.held_until(*slot) > clock::now()
+    {
+        *evict = Set::Keep;
+    }
+    change
 }
 
 const YOURS: &str = "you may lower the quota of your own processes, pause, resume, name and trace them; ask an administrator for other changes";

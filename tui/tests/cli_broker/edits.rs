@@ -100,6 +100,40 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
 }
 
 #[test]
+fn a_pause_of_ones_own_takes_no_eviction_from_an_administrators() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut alice = machine.joined(ALICE, "train");
+    // The process of this test has no keeper that evicts: the command says so, and the setting stands.
+    for words in [&["--evict"][..], &["--evict", "--for", "1h"]] {
+        let admin = machine
+            .command(0, &["pause", "name:train"])
+            .args(words)
+            .spawn();
+        let mut admin = Ended(admin.expect("started"));
+        eventually("it is to be evicted", || {
+            alice.ask("share") == "paused evicted"
+        });
+        let _ = admin.0.kill();
+        machine.run(ALICE, &["pause", "name:train"]).done();
+        assert_eq!(alice.ask("share"), "paused evicted", "{words:?}");
+        machine.run(0, &["resume", "name:train"]).done();
+        assert_eq!(alice.ask("share"), "");
+    }
+    // Their own they take back.
+    let own = machine
+        .command(ALICE, &["pause", "name:train", "--evict"])
+        .spawn();
+    let _own = Ended(own.expect("started"));
+    eventually("it is to be evicted", || {
+        alice.ask("share") == "paused evicted"
+    });
+    machine.run(ALICE, &["pause", "name:train"]).done();
+    assert_eq!(alice.ask("share"), "paused");
+}
+
+#[test]
 fn everyone_names_their_own_processes_and_the_name_outlives_the_broker() {
     let Some(mut machine) = Machine::new() else {
         return;

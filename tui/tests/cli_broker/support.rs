@@ -548,6 +548,12 @@ pub fn tenant(label: &str, group: Option<&str>) {
                         Err(_) => "denied",
                     });
                 }
+                ["share"] => {
+                    let share = process.share();
+                    let words = [(share.paused, "paused"), (share.evict, "evicted")];
+                    let words = words.iter().filter(|(holds, _)| *holds);
+                    say(words.map(|(_, word)| *word).collect::<Vec<_>>().join(" "));
+                }
                 ["quota"] => say(format_args!("{:?}", process.ledger(entry).quota().bytes)),
                 ["lock"] => {
                     let got = process.lock(entry).acquire(&|| false);
