@@ -2359,7 +2359,7 @@ _gpushare() {
             return 0
             ;;
         gpushare__subcmd__serve)
-            opts="-h --group --everyone --admin-group --per-user --metrics --metrics-token-file --upgrade --help"
+            opts="-h --group --everyone --admin-group --per-user --launch-priority --launch-weight --metrics --metrics-token-file --upgrade --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2374,6 +2374,14 @@ _gpushare() {
                     return 0
                     ;;
                 --per-user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --launch-priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --launch-weight)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -286,6 +286,8 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -s h -l he
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l group -d 'Whose members may have their programs managed; without it root\'s alone are' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l admin-group -d 'Whose members may change every setting, as root may' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l per-user -d 'The most processes one user may have managed at a time' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l launch-priority -d 'The highest priority that a program has by its launch; administrators, and their rules, can set more' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l launch-weight -d 'The highest weight that a program has by its launch; administrators, and their rules, can set more' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l metrics -d 'Serve http://ADDRESS/metrics to Prometheus as well; gpushare metrics --help says what and to whom' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l metrics-token-file -d 'Who asks for metrics must know what is in this file' -r -F
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l everyone -d 'All users of the machine may have their programs managed, those of other user namespaces too'

@@ -218,6 +218,15 @@ fn make_guest() -> Option<Guest> {
             return None;
         }
     };
+    if let Some((priority, weight)) = registration.curbed_to() {
+        notice::once(
+            Cause::Curbed,
+            format_args!(
+                "on this machine a launch has priority {priority} and weight {weight} at most; an administrator can set more \
+                 (gpushare set PID priority=N weight=N)"
+            ),
+        );
+    }
     let devices = enter_devices(registration, count, environment.mps_below_normal);
     if environment.log >= Log::Info {
         let slot = registration.slot().index;

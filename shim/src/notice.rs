@@ -36,6 +36,8 @@ pub enum Cause {
     Swappable,
     /// Memory that is swappable was to be shown to other processes.
     Shown,
+    /// The launch asked for more of turns than it may.
+    Curbed,
 }
 
 static SAID: AtomicU32 = AtomicU32::new(0);

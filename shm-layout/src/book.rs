@@ -131,7 +131,7 @@ impl Seat {
             slot,
             group,
             group_name: group_name.filter(|_| group != 0),
-            launch: LaunchShare::of_slot(words),
+            launch: LaunchShare::of_slot(segments, words),
             launch_policy,
             page,
             book: Book::new(),

@@ -72,11 +72,13 @@ impl std::fmt::Display for Account {
     }
 }
 
-/// How many slots one user may have, and how many are left to users who have few.
+/// How many slots one user may have, and how much of turns a launch may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most for one user, and for the root of one container.
     pub per_user: usize,
+    /// The highest priority and weight that a process has by its launch.
+    pub launch: (i32, u32),
 }
 
 /// So many slots at the end are for users who have at most [`FEW`].
@@ -85,7 +87,10 @@ const FEW: usize = 3;
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { per_user: 192 }
+        Self {
+            per_user: 192,
+            launch: (0, 100),
+        }
     }
 }
 
@@ -180,6 +185,7 @@ impl Broker {
         let instance = control.instance;
         let mapped = create::map(path, &state, Kind::State, Access::Write, instance)?;
         roll.words().begin(mapped.id.ino, std::process::id());
+        roll.words().bound_launches(limits.launch);
         let three = Three {
             state: mapped,
             control,

@@ -3,7 +3,6 @@
 use crate::{
     codec,
     identity::decode_vouched,
-    primitive::Ordering,
     protocol::seqlock,
     segment::Segments,
     state::IDENTITY_WORDS,
@@ -16,8 +15,7 @@ pub(crate) fn traits(segments: &Segments, id: SlotId) -> Option<Traits> {
     let index = usize::from(id.index);
     let slot = segments.state().slots.get(index)?;
     let group = segments
-        .state()
-        .group_name(slot.group.load(Ordering::Relaxed))
+        .group_name_of(index)
         .map(|name| codec::text_of(&name));
     let Some(roll) = segments.roll() else {
         let mut words = [0; IDENTITY_WORDS];

@@ -50,6 +50,7 @@ pub struct Registration {
     keeper: Mutex<Option<&'static RobustList>>,
     /// Held while a device is entered.
     entering: Mutex<()>,
+    is_curbed: bool,
 }
 
 /// The keeper thread's mark of life. Stays on its thread; dropping it takes the mark back. Drop it before the
@@ -85,6 +86,12 @@ impl Registration {
     /// This process's share.
     pub fn share(&self) -> Share {
         self.seat.share()
+    }
+
+    /// Where the launch asked for a higher priority or weight than the broker lets one have: what it may ask for at most.
+    pub fn curbed_to(&self) -> Option<(i32, u32)> {
+        let bounds = self.segments().roll()?.launch_bounds();
+        self.is_curbed.then_some(bounds)
     }
 
     /// The newest control generation.

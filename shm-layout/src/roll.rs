@@ -22,7 +22,9 @@ shared! {
         136 pid: AtomicU64,
         /// The slots that are taken.
         144 slots: [AtomicU64; BITMAP],
-        176 _reserved: [AtomicU64; 10],
+        /// What a launch may ask for at most: the priority, and the weight above it.
+        176 launch: AtomicU64,
+        184 _reserved: [AtomicU64; 9],
         256 entries: [RollEntry; MAX_PROCESSES],
         262400 groups: [RollGroup; MAX_GROUPS],
     }
@@ -154,6 +156,18 @@ impl Roll {
         self.pid.store(u64::from(pid), Ordering::Relaxed);
     }
 
+    /// A launch may ask for this priority and this weight at most.
+    pub(crate) fn bound_launches(&self, (priority, weight): (i32, u32)) {
+        let word = u64::from(priority as u32) | u64::from(weight) << 32;
+        self.launch.store(word, Ordering::Relaxed);
+    }
+
+    /// Which these are.
+    pub(crate) fn launch_bounds(&self) -> (i32, u32) {
+        let word = self.launch.load(Ordering::Relaxed);
+        (word as u32 as i32, (word >> 32) as u32)
+    }
+
     /// The entry of a slot.
     pub(crate) fn entry(&self, index: usize) -> Option<&RollEntry> {
         self.entries.get(index)
@@ -180,6 +194,12 @@ impl Roll {
     /// The group of this index + 1.
     pub(crate) fn group(&self, index_plus_1: u32) -> Option<&RollGroup> {
         self.groups.get((index_plus_1 as usize).checked_sub(1)?)
+    }
+
+    /// The name of the group that a slot is in.
+    pub(crate) fn group_name(&self, slot: usize) -> Option<[u64; 4]> {
+        let group = self.groups.iter().find(|group| group.has(slot));
+        group.map(RollGroup::name)
     }
 
     /// Whose accounts are added up: all that may hold something, or those of them in a group (its index + 1).
@@ -223,6 +243,11 @@ impl RollGroup {
         for (word, value) in self.name.iter().zip(name) {
             word.store(*value, Ordering::Relaxed);
         }
+    }
+
+    fn has(&self, slot: usize) -> bool {
+        let word = self.slots.get(slot / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (slot % 64) != 0)
     }
 
     /// Whether a slot is in it.

@@ -143,6 +143,16 @@ impl State {
 }
 
 impl Segments {
+    /// The name of the group that a slot is in: by the roll where there is a broker, else as the slot says it.
+    pub(crate) fn group_name_of(&self, slot: usize) -> Option<NameWords> {
+        if let Some(roll) = self.roll() {
+            return roll.group_name(slot);
+        }
+        let words = self.state().slots.get(slot)?;
+        let member = words.group.load(Ordering::Relaxed);
+        self.state().group_name(member)
+    }
+
     /// Whether a slot's process is gone; an error where the byte cannot be looked at.
     pub(crate) fn is_gone(&self, slot: usize) -> std::io::Result<bool> {
         self.probe()?.is_gone(slot)

@@ -4,7 +4,6 @@ use crate::{
     book::resolve_share,
     codec::{GroupSettings, LaunchShare, ShareSettings},
     matching,
-    primitive::Ordering,
     segment::Segments,
     state::Slot,
     value::{RuleLimits, Share, SlotId},
@@ -42,9 +41,7 @@ impl Shares {
         }
         let seat = &mut self.others[index];
         if !matches!(seat, Some(other) if other.slot == id && other.generation == generation) {
-            let name = segments
-                .state()
-                .group_name(slot.group.load(Ordering::Relaxed));
+            let name = segments.group_name_of(index);
             let group = name.and_then(|name| control.group_settings(&name));
             let before = seat.take().filter(|other| other.slot == id);
             let (settings, known_group, known_rule) = before
@@ -61,7 +58,7 @@ impl Shares {
                 rule: rule().unwrap_or(known_rule),
             });
         }
-        let launch = LaunchShare::of_slot(slot);
+        let launch = LaunchShare::of_slot(segments, slot);
         match seat {
             Some(other) => resolve_share(
                 &launch,

@@ -56,7 +56,7 @@ pub fn register(
         None => group_name.map_or(0, |name| tables::join_group(segments, slot, &name)),
     };
     await_begun(segments, id)?;
-    let launch = LaunchShare {
+    let asked = LaunchShare {
         weight: limits.weight,
         priority: limits.priority,
         cap: limits.cap,
@@ -64,6 +64,7 @@ pub fn register(
         on_full: limits.on_full,
         evict_after: limits.evict_after,
     };
+    let launch = asked.bounded(segments);
     let launch_policy = limits.policy.filter(|policy| policy.check().is_ok());
     // A policy that makes no sense is refused in the open.
     let bad_policy = limits.policy.is_some() && launch_policy.is_none();
@@ -116,6 +117,7 @@ pub fn register(
         memory_source: limits.memory_source,
         keeper: Mutex::new(None),
         entering: Mutex::new(()),
+        is_curbed: launch != asked,
     })
 }
 

@@ -157,11 +157,11 @@ impl<'s> Reading<'s> {
             ));
             SlotSettings::default()
         });
-        let name = state.group_name(slot.group.load(Ordering::Relaxed));
+        let name = self.segments.group_name_of(index);
         let group = name
             .and_then(|name| control.group_settings(&name))
             .unwrap_or_default();
-        let launched = LaunchShare::of_slot(slot);
+        let launched = LaunchShare::of_slot(self.segments, slot);
         let rule = self.rule_of(&identity, vouched.as_ref(), name.as_ref());
         let set = rule.as_ref().map(|rule| rule.limits).unwrap_or_default();
         let mut share = resolve_share(

@@ -46,6 +46,8 @@ pub struct Options {
     pub admins: Option<u32>,
     /// The most slots for one user.
     pub per_user: usize,
+    /// The highest priority and weight by a launch.
+    pub launch: (i32, u32),
     /// Takes over from one that runs.
     pub upgrade: bool,
 }
@@ -138,6 +140,7 @@ impl Server {
         }
         let limits = Limits {
             per_user: options.per_user,
+            launch: options.launch,
         };
         let broker =
             Broker::open(dir, given, limits).map_err(|error| Failure::failed(error.to_string()))?;

@@ -34,6 +34,14 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 192,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     per_user: u16,
+    /// The highest priority that a program has by its launch; administrators, and their rules, can set more
+    #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i32).range(-20..=19))]
+    launch_priority: i32,
+    /// The highest weight that a program has by its launch; administrators, and their rules, can set more
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    launch_weight: u32,
     /// Serve http://ADDRESS/metrics to Prometheus as well; gpushare metrics --help says what and to whom
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
@@ -58,6 +66,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
         everyone: args.everyone,
         admins: group(&args.admin_group)?,
         per_user: usize::from(args.per_user),
+        launch: (args.launch_priority, args.launch_weight),
         upgrade: args.upgrade,
     };
     let metrics = listener(args)?

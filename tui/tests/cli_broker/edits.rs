@@ -100,6 +100,33 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
 }
 
 #[test]
+fn a_launch_asks_for_no_more_of_turns_than_the_broker_lets_it() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    let bed = gpushare_testbed::Testbed::new();
+    let launched = |machine: &Machine| {
+        let mut command = bed.workload(&["--seconds", "2"]);
+        command.env("GPUSHARE_DIR", machine.dir());
+        command.env("GPUSHARE_NAME", "greedy");
+        command.env("GPUSHARE_PRIORITY", "7");
+        command.env("GPUSHARE_WEIGHT", "900");
+        let told = std::thread::spawn(move || said(&mut command));
+        let seen = machine.process("greedy");
+        let told = told.join().expect("no panic").done();
+        (seen["priority"].clone(), seen["weight"].clone(), told.err)
+    };
+    let (priority, weight, told) = launched(&machine);
+    assert_eq!((priority, weight), (0.into(), 100.into()));
+    assert!(told.contains("priority 0 and weight 100 at most"), "{told}");
+    machine.kill_broker();
+    machine.serve(&["--launch-priority", "9", "--launch-weight", "1000"]);
+    let (priority, weight, told) = launched(&machine);
+    assert_eq!((priority, weight), (7.into(), 900.into()));
+    assert!(!told.contains("at most"), "{told}");
+}
+
+#[test]
 fn a_pause_of_ones_own_takes_no_eviction_from_an_administrators() {
     let Some(machine) = Machine::new() else {
         return;
