@@ -27,7 +27,7 @@ pub const POLICY_FIELDS: [PolicyField; 9] = [
     PolicyField::SWAP,
     PolicyField {
         name: "idle",
-        about: "release when nothing was submitted for this time, or auto",
+        about: "release after so long without work, or auto",
         least: 100 * US,
         most: 600 * S,
         span: true,

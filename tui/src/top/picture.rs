@@ -50,8 +50,9 @@ pub fn svg(frames: &[Shown]) -> String {
         }
         film += "</g>\n";
     }
+    // Runs of blanks, by the attribute for those who do not know the style: librsvg, and with it many viewers.
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
          <style>text{{font:14px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;white-space:pre}}{}</style>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{GROUND}\"/>\n<defs>\n{rows_written}</defs>\n<g class=\"film\" fill=\"{TEXT}\">\n{film}</g>\n</svg>\n",
         animation(frames, width)

@@ -55,12 +55,12 @@ impl PolicySubject {
                 Field::text(
                     AFTER,
                     after,
-                    "a number of launches, or a time; overlap: or empty",
+                    "a number of launches or a time; overlap: or empty",
                 ),
                 Field::text(
                     OVERLAP,
                     format_duration(base.overlap_ns),
-                    "of a slice: work that may run on into the next; 0 for none",
+                    "of a slice: may run on into the next; 0 for none",
                 ),
                 Field {
                     note: "memory moves at each turn of 1s or more".into(),

@@ -13,7 +13,7 @@ use crate::top::state::State;
 
 const WIDTH: u16 = 92;
 /// Where what is filled in begins.
-const LABEL: u16 = 12;
+const LABEL: u16 = 13;
 /// Where sentences begin.
 const SENTENCE: u16 = 6;
 const INPUT: u16 = 12;
@@ -116,6 +116,7 @@ fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
     match &field.control {
         Control::Text(input) => {
             let width = if field.label == "Reason" { 40 } else { INPUT };
+            let width = width.min(pen.width().saturating_sub(LABEL + 3));
             text(pen, y, input, width, focus);
             pen.put_within(
                 LABEL + width + 4,
@@ -127,8 +128,14 @@ fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
         }
         Control::Choice { options, at } => {
             let mut x = LABEL;
+            let wanted: usize = options.iter().map(|word| word.chars().count() + 7).sum();
+            // Where not all fit, the chosen one and which of them it is.
+            let all = wanted <= usize::from(pen.width().saturating_sub(LABEL)) + 3;
             for (option, word) in options.iter().enumerate() {
                 let chosen = option == *at;
+                if !all && !chosen {
+                    continue;
+                }
                 let mark = if chosen { "(x) " } else { "( ) " };
                 let role = match (chosen, focused) {
                     (true, true) => Role::Selected,
@@ -137,7 +144,11 @@ fn field(pen: &mut Pen<'_>, y: u16, field: &Field, focus: Focus) {
                 };
                 x = pen.put(x, y, &format!("{mark}{word}"), pen.style(role)) + 3;
             }
-            pen.put(x, y, &field.note, pen.style(Role::Dim));
+            let note = match all {
+                true => field.note.clone(),
+                false => format!("{} of {}", at + 1, options.len()),
+            };
+            pen.put(x, y, &note, pen.style(Role::Dim));
         }
     }
 }

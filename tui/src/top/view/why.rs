@@ -34,11 +34,10 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look, 
     let mut pen = Pen::new(buffer, layout::centred(area, width, height), &look.palette);
     let mut inside = pen.dialog(&format!("Why is it slow?  GPU{gpu}"));
     let bottom = inside.height().saturating_sub(1);
-    let last = lines
-        .iter()
-        .rposition(|(number, ..)| *number == at)
-        .unwrap_or(0);
-    let first = (last + 1).saturating_sub(bottom.into());
+    let begins = lines.partition_point(|(number, ..)| *number < at);
+    let ends = lines.partition_point(|(number, ..)| *number <= at);
+    // One that does not fit is read from its beginning.
+    let first = ends.saturating_sub(bottom.into()).min(begins);
     for ((number, text, role), y) in lines[first..].iter().zip(0..bottom) {
         inside.put_within(2, y, text, u16::MAX, inside.style(*role));
         if *number == at {
