@@ -58,7 +58,17 @@ pub fn percent(busy: u64, window: u64) -> u32 {
 /// Who is on this device, and how busy it was in the last `window` nanoseconds (at most
 /// [`LONGEST_WINDOW`]). The dead are seen off first.
 pub fn of(world: &World, device: usize, window: u64) -> DeviceUsage {
+    see_off_the_dead(world);
+    look(world, device, window)
+}
+
+/// Takes what the dead held off all devices. Each process is asked for, which costs more than all else here.
+pub fn see_off_the_dead(world: &World) {
     process::reap(world);
+}
+
+/// The same as [`of`], with the dead that were not seen off yet.
+pub fn look(world: &World, device: usize, window: u64) -> DeviceUsage {
     at(world, device, window.clamp(1, LONGEST_WINDOW), clock::now())
 }
 

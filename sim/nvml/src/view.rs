@@ -4,11 +4,12 @@
 //! no unit itself but has some.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use gpushare_sim::checkpoint::{self, State};
 use gpushare_sim::clock;
-use gpushare_sim::usage::{self, percent};
+use gpushare_sim::usage::{self, DeviceUsage, percent};
 use gpushare_sim::world::{World, uuid_text};
 
 use crate::answer::{DRIVER_NOT_LOADED, Fault};
@@ -17,6 +18,9 @@ use crate::pids::host_pid;
 /// What utilisation is about: the last second.
 const WINDOW_NS: u64 = 1_000_000_000;
 
+/// For so long the processes that lived are believed to live: a monitor asks for everything on each device at once.
+const BELIEVED_NS: u64 = 20_000_000;
+
 /// How often a new sample of the processes' utilisation is there.
 const SAMPLE_US: u64 = 100_000;
 
@@ -24,6 +28,8 @@ const SAMPLE_US: u64 = 100_000;
 pub(crate) struct View {
     world: World,
     gpus: Vec<Gpu>,
+    /// When the dead were seen off.
+    seen_off_ns: AtomicU64,
 }
 
 /// A GPU.
@@ -68,7 +74,11 @@ impl View {
             return Err(DRIVER_NOT_LOADED);
         }
         let gpus = gpus(&world);
-        Ok(Arc::new(Self { world, gpus }))
+        Ok(Arc::new(Self {
+            world,
+            gpus,
+            seen_off_ns: AtomicU64::new(0),
+        }))
     }
 
     /// All GPUs, by index.
@@ -91,17 +101,17 @@ impl View {
 
     /// Bytes held on a unit.
     pub(crate) fn used(&self, unit: usize) -> u64 {
-        usage::of(&self.world, unit, WINDOW_NS).used
+        self.look(unit).used
     }
 
     /// How busy a unit was, in percent.
     pub(crate) fn load_percent(&self, unit: usize) -> u32 {
-        usage::of(&self.world, unit, WINDOW_NS).percent()
+        self.look(unit).percent()
     }
 
     /// Who is on a unit.
     pub(crate) fn usage(&self, unit: usize) -> Vec<Usage> {
-        let usage = usage::of(&self.world, unit, WINDOW_NS);
+        let usage = self.look(unit);
         usage
             .processes
             .iter()
@@ -112,6 +122,15 @@ impl View {
                 server: process.server,
             })
             .collect()
+    }
+
+    fn look(&self, unit: usize) -> DeviceUsage {
+        let now = clock::now();
+        if now.saturating_sub(self.seen_off_ns.load(Relaxed)) >= BELIEVED_NS {
+            usage::see_off_the_dead(&self.world);
+            self.seen_off_ns.store(now, Relaxed);
+        }
+        usage::look(&self.world, unit, WINDOW_NS)
     }
 
     /// When the processes' utilisation was sampled last: microseconds since 1970.
