@@ -56,14 +56,20 @@ type Tracks = [Track; 3];
 /// One process on one device.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    coarse: Tracks,
-    fine: Tracks,
+    /// The past in wide bins and in narrow ones. It lies elsewhere, because each sample asks every lane for what it does now.
+    past: Box<Past>,
     denied_ns: VecDeque<u64>,
     doing: Option<Doing>,
     /// An allocation waits for memory, whatever the lock.
     wants_memory: bool,
     /// Up to where the tracks are painted; what is older is never painted again. Since then it does the same thing.
     painted_ns: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Past {
+    coarse: Tracks,
+    fine: Tracks,
 }
 
 impl Lane {
@@ -87,7 +93,8 @@ impl Lane {
             return;
         }
         let does = self.does();
-        for (scale, tracks) in [(COARSE, &mut self.coarse), (FINE, &mut self.fine)] {
+        let Past { coarse, fine } = &mut *self.past;
+        for (scale, tracks) in [(COARSE, coarse), (FINE, fine)] {
             let active = tracks.iter_mut().zip(does).filter(|(_, does)| *does);
             active.for_each(|(track, _)| track.paint(scale, self.painted_ns, now_ns));
         }
@@ -140,8 +147,8 @@ impl Known<'_> {
     /// How much of it went to what one of the tracks is about.
     fn share(&self, track: usize, from_ns: u64, to_ns: u64) -> f32 {
         match to_ns.saturating_sub(from_ns) {
-            0..BIN_NS => self.of_scale(FINE, &self.lane.fine, track, from_ns..to_ns),
-            _ => self.of_scale(COARSE, &self.lane.coarse, track, from_ns..to_ns),
+            0..BIN_NS => self.of_scale(FINE, &self.lane.past.fine, track, from_ns..to_ns),
+            _ => self.of_scale(COARSE, &self.lane.past.coarse, track, from_ns..to_ns),
         }
     }
 
