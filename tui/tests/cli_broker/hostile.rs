@@ -619,12 +619,15 @@ fn fill_a_group(machine: &Machine, hostile: impl FnOnce() -> Tenant) -> u64 {
     machine
         .run(0, &["group", "create", "team", "memory=4GiB"])
         .done();
-    let mut members = ["first", "second"].map(|label| {
+    let members = ["first", "second"].map(|label| {
         let tenant = machine.plays(ALICE, "tenant", &[label, "team"]);
         assert!(tenant.hear().starts_with("slot "));
         tenant
     });
-    let hostile = hostile();
+    fill(members, hostile())
+}
+
+fn fill(mut members: [Tenant; 2], hostile: Tenant) -> u64 {
     assert_eq!(hostile.hear(), "begins");
     let (mut got, mut denied) = (0, [0; 2]);
     // Each is denied often: words that were right for a moment would be found.
@@ -648,6 +651,21 @@ fn who_writes_zeros_over_the_state_gives_a_group_no_byte_more_and_no_byte_less()
         return;
     };
     let got = fill_a_group(&machine, || machine.plays(MALLORY, "eraser", &[]));
+    assert_eq!(got, 4 * GIB);
+}
+
+#[test]
+fn who_writes_zeros_over_the_state_gives_all_on_a_device_together_no_byte_more_and_no_byte_less() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    // Of two users, in no group.
+    let members = [(ALICE, "first"), (0, "second")].map(|(uid, label)| machine.joined(uid, label));
+    let limit = machine.path("limit.toml");
+    fs::write(&limit, "[limit]\n\"0\" = \"4GiB\"\n").expect("room");
+    let limit = limit.display().to_string();
+    machine.run(0, &["apply", &limit]).done();
+    let got = fill(members, machine.plays(MALLORY, "eraser", &[]));
     assert_eq!(got, 4 * GIB);
 }
 
