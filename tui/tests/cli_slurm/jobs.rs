@@ -70,6 +70,15 @@ fn two_jobs_on_one_gpu_take_turns_within_their_shards_and_leave_nothing() {
     eventually("the requeued job's group is gone", PATIENCE, || {
         !cluster.groups().contains(&other)
     });
+    eventually("it starts again, within its shards", PATIENCE, || {
+        // Slurm lets two minutes pass unless it is told not to.
+        cluster.run(
+            "scontrol",
+            &["update", &format!("JobId={second}"), "StartTime=now"],
+        );
+        let again = of_group(&cluster.processes(), &other);
+        again.len() == 1 && (1..=total / 2).contains(&used(&cluster, &other))
+    });
     cluster.run("scancel", &[&second]).done();
     for process in of_group(&cluster.processes(), &one) {
         let pid = process["pid"]
