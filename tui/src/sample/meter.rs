@@ -11,7 +11,7 @@
 
 use std::fmt::Write as _;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use shm_layout::text::is_hidden;
 
 /// What a key is to a reader of metrics.
@@ -79,6 +79,8 @@ pub struct Meter {
     families: Vec<Family>,
     /// By path.
     known: FxHashMap<String, usize>,
+    /// The lines of what is there.
+    present: FxHashSet<String>,
 }
 
 /// What every name begins with.
@@ -143,10 +145,11 @@ impl Meter {
     /// Says that there is something with these labels; once, if there are several.
     pub fn present(&mut self) {
         let at = self.family(Kind::Gauge);
-        let family = &self.families[at];
+        let family = &mut self.families[at];
         let line = format!("{}{{{}}} 1\n", family.name, self.labels);
-        if !family.lines.contains(&line) {
-            self.families[at].lines.push_str(&line);
+        if !self.present.contains(&line) {
+            family.lines.push_str(&line);
+            self.present.insert(line);
         }
     }
 
@@ -205,12 +208,12 @@ impl Meter {
         let comma = if labels.is_empty() { "" } else { "," };
         let name = &family.name;
         let all = counts.last().map_or(0, |(_, count)| *count);
+        let begin = format!("{name}_bucket{{{labels}{comma}le=\"");
         // Memory takes all that is written.
         for (limit, count) in counts {
-            let _ = writeln!(
-                family.lines,
-                "{name}_bucket{{{labels}{comma}le=\"{limit}\"}} {count}"
-            );
+            family.lines.push_str(&begin);
+            family.lines.push_str(limit);
+            let _ = writeln!(family.lines, "\"}} {count}");
         }
         let sum = sum_ns as f64 / 1e9;
         let _ = writeln!(family.lines, "{name}_sum{{{labels}}} {sum}");
