@@ -32,23 +32,21 @@ pub struct Times {
 impl Times {
     /// Of a histogram in the segments.
     pub fn new(histogram: &Histogram, sum_ns: u64) -> Self {
-        let of = |limit: usize| match LIMITS_NS_LOG2.get(limit) {
-            Some(log2) => count(histogram, |bucket| bucket_start_ns(bucket) < 1 << log2),
-            None => count(histogram, |_| true),
-        };
-        Self {
-            below: std::array::from_fn(of),
-            sum_ns,
-        }
+        // Both go up, so each bucket is looked at once.
+        let mut buckets = histogram.iter().enumerate().peekable();
+        let mut sum = 0;
+        let below = std::array::from_fn(|limit| {
+            let ends = |bucket| match LIMITS_NS_LOG2.get(limit) {
+                Some(log2) => bucket_start_ns(bucket) < 1 << log2,
+                None => true,
+            };
+            while let Some((_, count)) = buckets.next_if(|(bucket, _)| ends(*bucket)) {
+                sum += u64::from(*count);
+            }
+            sum
+        });
+        Self { below, sum_ns }
     }
-}
-
-fn count(histogram: &Histogram, within: impl Fn(usize) -> bool) -> u64 {
-    let counts = histogram.iter().enumerate();
-    counts
-        .filter(|(bucket, _)| within(*bucket))
-        .map(|(_, count)| u64::from(*count))
-        .sum()
 }
 
 impl serde::Serialize for Times {
