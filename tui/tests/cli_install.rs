@@ -38,7 +38,12 @@ fn archive() -> tempfile::TempDir {
             fs::write(root.join(folder).join(name), *name).expect("a fresh directory");
         }
     }
-    fs::copy(env!("CARGO_BIN_EXE_gpushare"), root.join("bin/gpushare")).expect("our own program");
+    // By a child: one that another test starts meanwhile would hold our descriptor, and the program not start.
+    let made = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_gpushare"))
+        .arg(root.join("bin/gpushare"))
+        .status();
+    assert!(made.expect("started").success());
     folder
 }
 

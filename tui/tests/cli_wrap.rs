@@ -187,7 +187,7 @@ fn a_path_that_is_not_utf_8_is_wrapped_byte_for_byte() {
     let dir = world.dir().join(OsStr::from_bytes(b"b\xe4cker \xff'\x80"));
     fs::create_dir(&dir).expect("ours");
     let path = dir.join(OsStr::from_bytes(b"prog\xfcram"));
-    fs::copy("/bin/echo", &path).expect("a program");
+    cli_support::copy("/bin/echo", &path, "755");
     let wrap = |verb: &str| {
         let output = world.command(&[verb]).arg(&path).output();
         cli_support::Said::from(output.expect("built")).done()

@@ -91,8 +91,13 @@ pub fn as_user(uid: u32, test: &str, dir: &Dir) -> Option<String> {
         .tempdir_in("/tmp")
         .expect("a directory");
     let copy = place.path().join("test");
-    std::fs::copy(std::env::current_exe().expect("our own path"), &copy).expect("copied");
-    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    // By a child: what another test starts meanwhile would hold our descriptor, and a program open to be written does not start.
+    let made = Command::new("install")
+        .args(["-m", "755"])
+        .arg(std::env::current_exe().expect("our own path"))
+        .arg(&copy)
+        .status();
+    assert!(made.expect("started").success());
     let output = Command::new(&copy)
         .args(["--exact", test, "--nocapture"])
         .env(ROLE, "other")
