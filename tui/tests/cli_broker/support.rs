@@ -516,7 +516,10 @@ pub fn tenant(label: &str, group: Option<&str>) {
         Err(error) => return say(format_args!("refused {error}")),
     };
     let entry = process.add_device(uuid(7), 0, "Test GPU", 16 * GIB, 0);
-    let entry = entry.expect("room for a device");
+    let entry = match entry {
+        Ok(entry) => entry,
+        Err(error) => return say(format_args!("refused {error}")),
+    };
     let process = &process;
     std::thread::scope(|scope| {
         scope.spawn(move || {
