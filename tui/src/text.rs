@@ -13,6 +13,7 @@ pub mod names;
 pub mod plain;
 pub mod refused;
 pub mod residence;
+pub mod shell;
 pub mod units;
 pub mod users;
 pub mod uuids;

@@ -7,7 +7,7 @@
 //! there already ends a second wrapper at once. Should gpushare go away, the script starts the
 //! program without it, unless a limit is asked for: then it refuses, as `gpushare run` would.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use shm_layout::text::PathText as _;
 
 use crate::text::exit::{Exit, Failure};
+use crate::text::shell::quote;
 use crate::workload::launch::Settings;
 
 /// What the program is called while it is wrapped.
@@ -191,19 +192,6 @@ fn without(hidden: &Path, gpushare: &Path, settings: &Settings) -> Vec<u8> {
     .concat()
 }
 
-/// A word as `sh` takes it literally, byte for byte: a path need not be UTF-8.
-fn quote(word: &OsStr) -> Vec<u8> {
-    let mut quoted = vec![b'\''];
-    for byte in word.as_encoded_bytes() {
-        match byte {
-            b'\'' => quoted.extend(b"'\\''"),
-            byte => quoted.push(*byte),
-        }
-    }
-    quoted.push(b'\'');
-    quoted
-}
-
 /// Puts `content` in the file's place with the file's mode and owner, at once or not at all.
 fn replace(exe: &Path, content: &[u8]) -> io::Result<()> {
     let meta = fs::metadata(exe)?;
@@ -232,15 +220,5 @@ fn cannot(exe: &Path, what: &str, error: &io::Error) -> Failure {
             "{} cannot {what}: {error}; nothing was changed",
             exe.shown()
         ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_with_quotes_and_blanks_stays_one_word() {
-        assert_eq!(quote("it's here".as_ref()), b"'it'\\''s here'");
     }
 }
