@@ -11,3 +11,4 @@ pub mod probe;
 pub mod processes;
 pub mod programs;
 pub mod signal;
+pub mod wait;

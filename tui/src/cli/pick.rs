@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use shm_layout::dir::Dir;
@@ -13,6 +13,7 @@ use shm_layout::{SegmentDir, clock};
 use super::table::{Side, Table};
 use super::{Done, json, note, segments};
 use crate::edit::targets;
+use crate::host::wait;
 use crate::sample::keys::object;
 use crate::sample::{DeviceSample, Nvml, SCHEMA_VERSION};
 use crate::source::live::Live;
@@ -174,26 +175,18 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
 /// for the directory there is no turn to take.
 fn take_turn(dir: &Path) -> Option<File> {
     if let Some(tokens) = Tokens::of(dir, true).ok()? {
-        let begun = Instant::now();
-        while !tokens.hold("pick").ok()? {
-            if begun.elapsed() > TURN_OF_MANY {
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        return Some(tokens.into_file());
+        let mut held = Ok(false);
+        let turn = || {
+            held = tokens.hold("pick");
+            !matches!(held, Ok(false))
+        };
+        return (wait::until(TURN_OF_MANY, turn) && held.is_ok()).then(|| tokens.into_file());
     }
     let file = Dir::open(dir)
         .and_then(|dir| dir.write("pick.lock", 0o600))
         .ok()?;
-    let begun = Instant::now();
-    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if begun.elapsed() > TURN {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    Some(file)
+    let lock = || flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    wait::until(TURN, lock).then_some(file)
 }
 
 /// Holds a claim, or says why not.

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use shm_layout::dir::Dir;
 use shm_layout::{OpenError, procfs, variables};
 
+use super::wait;
 use crate::text::exit::Failure;
 
 mod control;
@@ -213,14 +214,7 @@ impl Place {
 
     /// Waits until the daemon that had this pid is gone; says whether it is.
     pub fn gone(&self, pid: u32, limit: Duration) -> bool {
-        let start = Instant::now();
-        while self.pid() == Some(pid) {
-            if start.elapsed() >= limit {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        true
+        wait::until(limit, || self.pid() != Some(pid))
     }
 }
 

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::{LOG_DIRECTORY, PIPE_DIRECTORY, Place};
 use crate::host::artifacts;
 use crate::host::programs::search_path;
+use crate::host::wait;
 use crate::text::exit::Failure;
 
 /// Its name.
@@ -123,7 +124,7 @@ impl Control {
             let _ = writeln!(stdin, "{input}");
         }
         let what = if input.is_empty() { "start" } else { input };
-        let Some(status) = wait(&mut child, limit).map_err(failed)? else {
+        let Some(status) = outcome(&mut child, limit).map_err(failed)? else {
             return Err(format!(
                 "{PROGRAM} did not answer to {what} in {} s",
                 limit.as_secs()
@@ -140,18 +141,12 @@ impl Control {
 /// Holds the place's lock while it lives; `None` where one that has it is stopped, or there is no place.
 fn alone(place: &Place) -> Option<File> {
     let folder = File::open(&place.pipe).ok()?;
-    let start = Instant::now();
-    while flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if start.elapsed() > IN_LINE {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Some(folder)
+    let lock = || flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+    wait::until(IN_LINE, lock).then_some(folder)
 }
 
 /// How it ended, or `None` when it was killed because it did not.
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+fn outcome(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let ended = ended_within(child, limit)?;
     if ended.is_none() {
         // Not yet waited for, so the number is still its own, and its group's.
