@@ -90,10 +90,7 @@ fn a_cap_is_left_to_the_library_because_it_can_change_while_the_program_runs() {
 #[test]
 fn a_share_of_the_sms_is_refused_where_no_mps_would_hold_it() {
     let mps = Mps::new();
-    let start = |options: &[&str]| {
-        let command = [&["run"], options, &["--", "echo", "started"]].concat();
-        mps.gpushare(&command)
-    };
+    let start = |options: &[&str]| mps.starts(options);
     start(&["--mps-threads=50%"]).refused(1, &["--mps-threads needs MPS", "gpushare mps start"]);
     let anyhow = start(&["--mps-threads=50%", "--best-effort"]).done();
     assert_eq!(anyhow.out, "started\n");
@@ -118,10 +115,7 @@ fn a_daemon_that_turns_a_question_away_is_asked_again() {
 #[test]
 fn a_program_that_is_to_join_is_not_started_where_it_cannot() {
     let mps = Mps::new();
-    let start = |options: &[&str]| {
-        let command = [&["run"], options, &["--", "echo", "started"]].concat();
-        mps.gpushare(&command)
-    };
+    let start = |options: &[&str]| mps.starts(options);
     start(&["--mps"]).refused(1, &["--mps needs MPS", "gpushare mps start"]);
     assert_eq!(start(&["--mps", "--no-mps"]).code, 2);
     let anyhow = start(&["--mps", "--best-effort"]).done();

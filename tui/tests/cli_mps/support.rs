@@ -114,6 +114,11 @@ impl Mps {
             .count()
     }
 
+    /// Starts a program that says `started`.
+    pub fn starts(&self, options: &[&str]) -> Said {
+        self.gpushare(&[&["run"], options, &["--", "echo", "started"]].concat())
+    }
+
     /// The variables of MPS that a program of `gpushare run` finds, with `-` for one that is not set.
     pub fn finds(&self, options: &[&str], set: &[(&str, &str)]) -> String {
         let mut command = self.command(&[&["run"], options, &SHOW].concat());
