@@ -18,8 +18,7 @@ use gpushare_abi::{
     types::CUdevice,
 };
 use shm_layout::{
-    DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS, OpenError, RegisterError, Registration, Segments,
-    clock,
+    DEVICE_MIG, DEVICE_SIM, NoDevice, OpenError, RegisterError, Registration, Segments, clock,
     environment::{Environment, Log},
     locate, register,
 };
@@ -227,7 +226,22 @@ fn make_guest() -> Option<Guest> {
             ),
         );
     }
-    let devices = enter_devices(registration, count, environment.mps_below_normal);
+    let (devices, refusal) = enter_devices(registration, count, environment.mps_below_normal);
+    if let Some(why) = refusal {
+        // Of more devices than a process may use the first are managed.
+        let broker = registration.segments().is_brokered() && why != NoDevice::Process;
+        let asks = broker && environment.limits.asks();
+        if asks || devices.is_empty() {
+            registration.leave();
+            unmanaged(Cause::DevicesFull, &why, asks);
+            return None;
+        }
+        let managed = devices.len();
+        notice::once(
+            Cause::DevicesFull,
+            format_args!("{count} devices are visible and only {managed} are managed: {why}"),
+        );
+    }
     if environment.log >= Log::Info {
         let slot = registration.slot().index;
         notice::once(
@@ -275,36 +289,29 @@ fn complain(environment: &Environment) {
     }
 }
 
-/// Enters every device the driver shows, in its order, as far as there is room.
+/// Enters every device the driver shows, in its order, as far as there is room, and says why there is no more.
 fn enter_devices(
     registration: &'static Registration,
     count: i32,
     mps_below_normal: bool,
-) -> Vec<Device> {
+) -> (Vec<Device>, Option<NoDevice>) {
     let mut devices = Vec::new();
-    for ordinal in 0..count.min(DEVICES_PER_PROCESS as i32) {
-        let Some(device) = enter_device(registration, ordinal, mps_below_normal) else {
-            break;
-        };
-        devices.push(device);
+    for ordinal in 0..count {
+        match enter_device(registration, ordinal, mps_below_normal) {
+            Some(Ok(device)) => devices.push(device),
+            Some(Err(why)) => return (devices, Some(why)),
+            None => break,
+        }
     }
-    if devices.len() < count.max(0) as usize {
-        notice::once(
-            Cause::DevicesFull,
-            format_args!(
-                "{count} devices are visible and only {} are managed; list fewer in CUDA_VISIBLE_DEVICES",
-                devices.len()
-            ),
-        );
-    }
-    devices
+    (devices, None)
 }
 
+/// `None` where the driver does not tell of it.
 fn enter_device(
     registration: &'static Registration,
     ordinal: i32,
     mps_below_normal: bool,
-) -> Option<Device> {
+) -> Option<Result<Device, NoDevice>> {
     let mut device: CUdevice = 0;
     // SAFETY: the place is ours.
     unsafe { call::cuDeviceGet(Out::to(&mut device), ordinal) }.ok()?;
@@ -318,13 +325,14 @@ fn enter_device(
         .fold(0, |flags, (_, flag)| flags | flag);
     let ordinal = u8::try_from(ordinal).ok()?;
     let uuid = ask::memory::uuid(device).unwrap_or_default();
-    let entry = registration
-        .add_device(uuid, ordinal, &name, total as u64, flags)
-        .ok()?;
+    let entry = match registration.add_device(uuid, ordinal, &name, total as u64, flags) {
+        Ok(entry) => entry,
+        Err(why) => return Some(Err(why)),
+    };
     if let Some(mps) = ask::context::is_mps(device) {
         registration.say_mps(entry, mps, mps_below_normal);
     }
-    Some(Device {
+    Some(Ok(Device {
         ordinal,
         entry,
         ledger: registration.ledger(entry),
@@ -332,7 +340,7 @@ fn enter_device(
         flags,
         total_bytes: total as u64,
         turn: Turn::default(),
-    })
+    }))
 }
 
 fn name_of(device: CUdevice) -> String {

@@ -32,6 +32,7 @@ use crate::{
     protocol::line,
     segment::Segments,
     state::Slot,
+    tables,
     value::{
         DEVICES_PER_PROCESS, Entry, LockPolicy, Order, Pace, RuleLimits, Share, SlotId, Source,
         TraceOrder, Traits, Uuid,
@@ -79,6 +80,17 @@ pub(crate) struct Own {
     pub(crate) name: String,
     pub(crate) total_bytes: u64,
     pub(crate) flags: u32,
+}
+
+impl Own {
+    fn known(&self) -> tables::Known<'_> {
+        tables::Known {
+            uuid: self.uuid,
+            name: &self.name,
+            total_bytes: self.total_bytes,
+            flags: self.flags,
+        }
+    }
 }
 
 /// The last good reading of the records.
@@ -179,11 +191,19 @@ impl Seat {
         self.group
     }
 
+    /// Our entry on a device, or the index of one that is free.
+    pub(crate) fn entry_on(&self, uuid: &Uuid) -> Result<Entry, Option<usize>> {
+        let own = self.own();
+        let known = own.iter().enumerate().find_map(|(index, own)| {
+            let own = own.as_ref().filter(|own| own.uuid == *uuid)?;
+            let (index, device) = (index as u8, own.device as u8);
+            Some(Entry { index, device })
+        });
+        known.ok_or_else(|| own.iter().position(Option::is_none))
+    }
+
     /// Remembers one of our entries: what stands in the segment of it, other tenants may write over.
     pub(crate) fn enter(&self, index: usize, own: Own) {
-        if let Some(page) = self.page() {
-            page.name(index, codec::uuid_words(&own.uuid).into());
-        }
         if let Some(limits) = self.book.limits.get(index) {
             limits.total.store(own.total_bytes, Ordering::Relaxed);
         }
@@ -210,7 +230,7 @@ impl Seat {
             let device = &state.devices[own.device];
             let total = device.total_bytes.load(Ordering::Relaxed);
             if !device.is_ready() || device.uuid() != own.uuid || total != own.total_bytes {
-                state.write_device(own.device, &own.uuid, &own.name, own.total_bytes, own.flags);
+                device.write(&own.known());
                 restored = true;
             }
             let place = own.device as u32 + 1;

@@ -16,6 +16,7 @@
 //! made, and the settings go on, because a slot's lives are counted in `identity`.
 
 mod accounts;
+mod devices;
 mod find;
 mod groups;
 mod repair;

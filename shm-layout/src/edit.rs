@@ -13,7 +13,7 @@ use std::{io, path::Path, time::Duration};
 pub use self::error::EditError;
 use self::plan::Plan;
 use crate::{
-    clock,
+    clock, codec,
     crash::crash_point,
     create::Want,
     error::OpenError,
@@ -24,6 +24,7 @@ use crate::{
     protocol::{claim, seqlock},
     records::RecordId,
     segment::Segments,
+    tables::Known,
     value::{Change, Edit, Event, EventKind, SlotId, Uuid},
 };
 
@@ -222,12 +223,10 @@ impl Operator {
         until_ns: u64,
         now_ns: u64,
     ) -> bool {
-        let state = self.segments.state();
-        let known = state
-            .devices
-            .iter()
-            .position(|device| device.is_ready() && device.uuid() == uuid);
-        let Some(index) = known.or_else(|| state.enter_device(&uuid, name, total_bytes, 0)) else {
+        let (segments, state) = (&self.segments, self.segments.state());
+        let is_it = |index: &usize| segments.device(*index).is_some_and(|(_, of)| of == uuid);
+        let known = (0..state.devices.len()).find(is_it);
+        let Some(index) = known.or_else(|| self.place_for_pick(uuid, name, total_bytes)) else {
             return false;
         };
         let free = state.devices[index].picks.iter().find(|until| {
@@ -242,6 +241,26 @@ impl Operator {
             ..event
         });
         free.is_some()
+    }
+
+    /// A place for a device that no process has used yet.
+    fn place_for_pick(&self, uuid: Uuid, name: &str, total_bytes: u64) -> Option<usize> {
+        let (segments, state) = (&self.segments, self.segments.state());
+        let known = Known {
+            uuid,
+            name,
+            total_bytes,
+            flags: 0,
+        };
+        let index = match segments.roll() {
+            Some(roll) => {
+                segments.ask_for_place(uuid).ok()?;
+                roll.device(codec::uuid_words(&uuid).into())?
+            }
+            None => state.enter_device(&known)?,
+        };
+        state.devices[index].describe(&known);
+        Some(index)
     }
 }
 

@@ -164,7 +164,7 @@ pub use locate::{Mode, SegmentDir, locate, locate_existing};
 pub use lock::{Acquire, DeviceLock, Ending, HeldBack, Mates};
 pub use map::map;
 pub use reap::reap;
-pub use register::{DevicesFull, KeeperMark, Moved, RegisterError, Registration, register};
+pub use register::{KeeperMark, Moved, NoDevice, RegisterError, Registration, register};
 pub use residence::ask_to_evict;
 pub use segment::{Control, Segments, State};
 pub use settings::{DeviceSet, GroupSet, Settings, settings};

@@ -44,7 +44,12 @@ pub fn map() -> String {
         control::SlotRecord,
         control::SmallRecord
     );
-    print!(roll::Roll, roll::RollEntry, roll::RollGroup);
+    print!(
+        roll::Roll,
+        roll::RollEntry,
+        roll::RollGroup,
+        roll::RollDevice
+    );
     print!(page::Page, page::PageEntry);
     print!(
         trace::Tables,

@@ -20,9 +20,11 @@
 //!   process has not seen when there is no broker any more counts by what it shows in the state; where there is one that does not
 //!   answer, nothing is granted beside it.
 
+use std::mem::offset_of;
+
 use crate::{
     layout::{Shared, shared},
-    primitive::{AtomicU64, Ordering},
+    primitive::{AtomicU64, Ordering, fence},
     protocol::account::{Account, Kept},
     value::DEVICES_PER_PROCESS,
 };
@@ -58,12 +60,15 @@ impl Page {
         &self.entries[entry % DEVICES_PER_PROCESS].kept
     }
 
-    /// Says which device an entry is on, before anything is held there.
+    /// Says which device an entry is on, before anything is held there and before its place is looked for
+    /// ([`RollDevice`](crate::roll::RollDevice)); zeros for none.
     pub(crate) fn name(&self, entry: usize, uuid: [u64; 2]) {
         let words = &self.entries[entry % DEVICES_PER_PROCESS].uuid;
         for (word, value) in words.iter().zip(uuid) {
             word.store(value, Ordering::Relaxed);
         }
+        // ORDER: pairs with the fence in RollDevice::take_back: its place is found to be taken back, or the name is seen.
+        fence(Ordering::SeqCst);
     }
 
     /// The device of an entry, as it was [named](Self::name).
@@ -80,6 +85,20 @@ impl Page {
     /// Whether they are.
     pub(crate) fn is_promised(&self, entry: usize) -> bool {
         self.entries[entry % DEVICES_PER_PROCESS].is_promised()
+    }
+
+    /// Which devices its bytes name.
+    pub(crate) fn devices_in(bytes: &[u8; size_of::<Page>()]) -> [[u64; 2]; DEVICES_PER_PROCESS] {
+        let word = |at: usize| {
+            let bytes = bytes
+                .get(at..at + 8)
+                .and_then(|bytes| bytes.try_into().ok());
+            u64::from_ne_bytes(bytes.unwrap_or_default())
+        };
+        std::array::from_fn(|entry| {
+            let at = entry * size_of::<PageEntry>() + offset_of!(PageEntry, uuid);
+            [word(at), word(at + 8)]
+        })
     }
 
     /// The entries on a device. Those of none hold nothing.

@@ -4,6 +4,7 @@
 //! locked belongs to a dead process, whatever step it died in, and [`reap`] gives it back.
 
 mod context;
+mod device;
 mod enter;
 mod error;
 mod residence;
@@ -16,12 +17,12 @@ use std::{
 
 pub use self::{
     enter::register,
-    error::{DevicesFull, RegisterError},
+    error::{NoDevice, RegisterError},
     residence::Moved,
 };
 use crate::{
-    book::{LaunchQuota, Own, Seat},
-    clock, codec,
+    book::Seat,
+    clock,
     counters::Counters,
     crash::crash_point,
     ledger::Ledger,
@@ -32,8 +33,8 @@ use crate::{
     reap::{Cause, give_back},
     segment::Segments,
     value::{
-        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, OnFull, Progress,
-        QuotaValue, Share, SlotId, Source, TraceOrder, Uuid,
+        DEVICES_PER_PROCESS, Entry, LockPolicy, MAX_DEVICES, MemoryLimit, OnFull, Progress, Share,
+        SlotId, Source, TraceOrder,
     },
 };
 pub use crate::{reap::reap, value::Identity};
@@ -151,81 +152,6 @@ impl Registration {
     /// Publishes that every edit up to control `generation` is applied.
     pub fn acknowledge(&self, generation: u64) {
         self.seat.words().acked.store(generation, Ordering::Relaxed);
-    }
-
-    /// Enters a device; entering it again gives the same entry.
-    pub fn add_device(
-        &self,
-        uuid: Uuid,
-        ordinal: u8,
-        name: &str,
-        total_bytes: u64,
-        flags: u32,
-    ) -> Result<Entry, DevicesFull> {
-        let _entering = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = self.segments().state();
-        let slot = self.seat.words();
-        let device = state
-            .enter_device(&uuid, name, total_bytes, flags)
-            .ok_or(DevicesFull)?;
-        let known = slot.entry_of_device[device].load(Ordering::Relaxed);
-        if let Some(index) = known
-            .checked_sub(1)
-            .filter(|index| usize::from(*index) < DEVICES_PER_PROCESS)
-        {
-            return Ok(Entry {
-                index,
-                device: device as u8,
-            });
-        }
-        let free = slot
-            .entries
-            .iter()
-            .position(|entry| entry.device.load(Ordering::Relaxed) == 0);
-        let index = free.ok_or(DevicesFull)?;
-        let entry = &slot.entries[index];
-        let limit = self
-            .memory
-            .get(usize::from(ordinal))
-            .copied()
-            .unwrap_or_default();
-        let (kind, bytes) = match limit {
-            MemoryLimit::Unset => (0, 0),
-            MemoryLimit::None => (1, 0),
-            MemoryLimit::Bytes(bytes) => (2, bytes),
-            MemoryLimit::Percent(percent) => {
-                let share = QuotaValue::Percent(percent).of_device(total_bytes);
-                (2, share.flatten().unwrap_or(total_bytes))
-            }
-        };
-        let launch = LaunchQuota {
-            kind: kind | codec::source_byte(self.memory_source) << 8,
-            bytes,
-        };
-        entry.ordinal.store(u32::from(ordinal), Ordering::Relaxed);
-        launch.write(entry);
-        // ORDER: pairs with the Acquire loads of snapshots; publishes the words above.
-        entry.device.store(device as u32 + 1, Ordering::Release);
-        crash_point!("device:entered");
-        slot.entry_of_device[device].store(index as u8 + 1, Ordering::Relaxed);
-        let (at, bit) = self.slot().bit();
-        // ORDER: Release pairs with the Acquire in each_account; a process that finds our bit finds the entry.
-        state.devices[device].members[at].fetch_or(bit, Ordering::Release);
-        let own = Own {
-            device,
-            ordinal: u32::from(ordinal),
-            launch,
-            uuid,
-            name: name.to_owned(),
-            total_bytes,
-            flags,
-        };
-        self.seat.enter(index, own);
-        self.seat.refresh();
-        Ok(Entry {
-            index: index as u8,
-            device: device as u8,
-        })
     }
 
     /// The entry of a process's device ordinal.

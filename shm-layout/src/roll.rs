@@ -1,12 +1,17 @@
 //! The identity segment of a machine with a broker: who has each slot, by the kernel's account, and who is in which group. The
-//! broker alone writes it; tenants and tools map it read-only, and believe it where `state` says otherwise.
+//! broker alone writes it; tenants and tools map it read-only, and believe it where `state` says otherwise. It says as well which
+//! place of the table each device has, or who wrote over the table would have one device locked in two places.
+
+mod devices;
+
+pub(crate) use devices::RollDevice;
 
 use crate::{
     layout::shared,
     primitive::{AtomicU64, Ordering},
     protocol::{seqlock, turn::BITMAP},
     state::Header,
-    value::{MAX_GROUPS, MAX_PROCESSES, SlotId},
+    value::{MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, SlotId},
 };
 
 /// Words of an entry.
@@ -14,7 +19,7 @@ pub(crate) const ROLL_WORDS: usize = 112;
 
 shared! {
     /// The identity segment: only the broker writes it.
-    pub(crate) struct Roll: 266496 align 64 {
+    pub(crate) struct Roll: 268032 align 64 {
         0 header: Header,
         /// The inode of the state segment that belongs to it: a new one was made when all who had the old one were gone.
         128 state: AtomicU64,
@@ -27,6 +32,7 @@ shared! {
         184 _reserved: [AtomicU64; 9],
         256 entries: [RollEntry; MAX_PROCESSES],
         262400 groups: [RollGroup; MAX_GROUPS],
+        266496 devices: [RollDevice; MAX_DEVICES],
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{
     protocol::claim,
     roll::Roll,
     socket,
-    value::{ABI_VERSION, LaunchLimits, LockPolicy, SlotId},
+    value::{ABI_VERSION, LaunchLimits, LockPolicy, SlotId, Uuid, format_uuid},
     wire::{self, Field, Message, Verb},
 };
 
@@ -209,6 +209,12 @@ impl Segments {
     /// Has the broker look whether a process has its accounts mapped.
     pub(crate) fn ask_for_accounts(&self, slot: SlotId) {
         let _ = socket::ask(&self.0.dir, &pages::asking(&[slot]));
+    }
+
+    /// Has the broker give a device its place in the roll.
+    pub(crate) fn ask_for_place(&self, uuid: Uuid) -> Result<(), OpenError> {
+        let question = Message::new(Verb::Device).with(Field::Uuid, format_uuid(uuid, false));
+        socket::ask(&self.0.dir, &question).map(drop)
     }
 
     /// Whether they come from a broker.

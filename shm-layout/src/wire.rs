@@ -51,6 +51,8 @@ words! {
         Open = "open",
         /// Asks for the accounts of `slots`, to read. The answer: `slots`, and a descriptor for each in their order.
         Accounts = "accounts",
+        /// Asks that a device, `uuid`, have a place in the roll.
+        Device = "device",
         /// Asks for an edit: `json`. The answer: `json`.
         Edit = "edit",
         /// Asks what the broker is. The answer: `abi`, `release`, `pid`, `json`.
@@ -85,6 +87,8 @@ words! {
         Epoch = "epoch",
         /// Slots with their lives.
         Slots = "slots",
+        /// A device.
+        Uuid = "uuid",
         /// The place of its group in the table, + 1.
         Member = "member",
         /// A document.

@@ -215,6 +215,7 @@ fn a_newcomer_may_die_at_any_step() {
         "register:claimed",
         "register:filled",
         "register:published",
+        "device:joined",
         "device:entered",
         "keeper:attached",
         "event:writing",
@@ -226,6 +227,29 @@ fn a_newcomer_may_die_at_any_step() {
             spawn("a_newcomer_may_die_at_any_step", &dir, point, ""),
             point,
         );
+        healthy(&dir, point);
+    }
+}
+
+#[test]
+fn who_takes_over_a_devices_place_may_die_at_any_step() {
+    child();
+    const TEST: &str = "who_takes_over_a_devices_place_may_die_at_any_step";
+    for point in ["device:going", "device:unready", "device:joined"] {
+        let dir = Dir::new();
+        let segments = dir.open();
+        let stays = fill_devices(&segments);
+        dies(spawn(TEST, &dir, point, ""), point);
+        let (survivor, entry) = process(&segments, "survivor");
+        let again = stays.add_device([1; 16], 0, "", 1, 0);
+        assert_eq!(again.map(Entry::device), Ok(0), "{point}");
+        assert_ne!(entry.device(), 0, "{point}");
+        let places = look(&segments).devices;
+        assert!(
+            places.iter().any(|device| device.uuid == GPU),
+            "{point}: {places:?}"
+        );
+        drop((survivor, stays));
         healthy(&dir, point);
     }
 }

@@ -17,6 +17,16 @@ fn child() {
 
 fn act(action: &str, dir: &Path) {
     let segments = Segments::open_workload(dir).expect("segments");
+    if action == "fill and die" {
+        let process = register(&segments, &Identity::default(), &LaunchLimits::default());
+        let process = process.expect("a slot");
+        for index in 0..DEVICES_PER_PROCESS as u8 {
+            process
+                .add_device([index + 220; 16], index, "", 1, 0)
+                .expect("room");
+        }
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    }
     if action == "register" {
         let (_process, _) = process(&segments, "one of many");
         say("registered");
@@ -406,6 +416,100 @@ fn a_full_table_is_a_clear_error_and_is_counted() {
 }
 
 #[test]
+fn a_device_that_no_process_uses_gives_its_place_to_another_and_one_that_is_used_keeps_it() {
+    child();
+    let dir = Dir::new();
+    let segments = dir.open();
+    let stays = fill_devices(&segments);
+    let used: Vec<_> = (1..MAX_DEVICES / DEVICES_PER_PROCESS)
+        .map(|part| {
+            let (process, _) = process(&segments, "");
+            for index in 0..DEVICES_PER_PROCESS as u8 - 1 {
+                let uuid = [part as u8 * 50 + index; 16];
+                process.add_device(uuid, index, "", 1, 0).expect("room");
+            }
+            process
+        })
+        .collect();
+    let places = look(&segments).devices;
+    assert_eq!(places.len(), MAX_DEVICES);
+    assert_eq!((places[0].uuid, places[1].uuid), ([1; 16], GPU));
+    // Of the dead ones too, before their slots are given back.
+    let mut kid = Kid::spawn(
+        "a_device_that_no_process_uses_gives_its_place_to_another_and_one_that_is_used_keeps_it",
+        &dir,
+        "fill and die",
+        &[],
+    );
+    kid.wait();
+    let next = register(&segments, &Identity::default(), &LaunchLimits::default()).expect("a slot");
+    for index in 0..DEVICES_PER_PROCESS as u8 {
+        let entered = next.add_device([index + 240; 16], index, "New GPU", 2, 0);
+        assert!(entered.is_ok(), "{index}: {entered:?}");
+    }
+    let last = register(&segments, &Identity::default(), &LaunchLimits::default()).expect("a slot");
+    let mut entered = (0..DEVICES_PER_PROCESS as u8)
+        .map(|index| last.add_device([index + 220; 16], index, "", 1, 0));
+    let full = entered.find_map(Result::err).expect("all are used");
+    assert_eq!(full, NoDevice::Machine);
+    assert!(full.to_string().contains("end some"), "{full}");
+    assert_eq!(
+        stays.add_device([1; 16], 0, "", 1, 0).map(Entry::device),
+        Ok(0)
+    );
+    drop(used);
+}
+
+#[test]
+fn however_many_enter_and_leave_a_device_has_one_place_while_anyone_uses_it() {
+    use std::{collections::HashMap, sync::Mutex};
+    let dir = Dir::new();
+    let segments = dir.open();
+    let _stays = fill_devices(&segments);
+    // Of the devices that are used: their place, and by how many.
+    let used: Mutex<HashMap<Uuid, (u8, usize)>> = Mutex::default();
+    thread::scope(|scope| {
+        for thread in 0..6_u64 {
+            let (segments, used) = (&segments, &used);
+            scope.spawn(move || {
+                let mut seed = thread + 1;
+                for _ in 0..150 {
+                    let process =
+                        register(segments, &Identity::default(), &LaunchLimits::default());
+                    let process = process.expect("a slot");
+                    let mut mine = Vec::new();
+                    for ordinal in 0..8 {
+                        seed ^= seed << 13;
+                        seed ^= seed >> 7;
+                        seed ^= seed << 17;
+                        let uuid = [(seed % 90) as u8 + 2; 16];
+                        if mine.contains(&uuid) {
+                            continue;
+                        }
+                        let entry = process.add_device(uuid, ordinal, "", 1, 0).expect("room");
+                        let mut used = used.lock().expect("no panic");
+                        let known = used.entry(uuid).or_insert((entry.device(), 0));
+                        assert_eq!(known.0, entry.device());
+                        known.1 += 1;
+                        mine.push(uuid);
+                        let here = used.values().filter(|(place, _)| *place == entry.device());
+                        assert_eq!(here.count(), 1);
+                    }
+                    let mut used = used.lock().expect("no panic");
+                    for uuid in mine {
+                        let known = used.get_mut(&uuid).expect("entered");
+                        known.1 -= 1;
+                        if known.1 == 0 {
+                            used.remove(&uuid);
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_full_set_of_devices_is_a_clear_error() {
     let dir = Dir::new();
     let segments = dir.open();
@@ -417,7 +521,7 @@ fn a_full_set_of_devices_is_a_clear_error() {
     }
     assert_eq!(
         process.add_device([200; 16], 16, "", 1, 0),
-        Err(DevicesFull)
+        Err(NoDevice::Process)
     );
     assert_eq!(
         process.add_device(GPU, 0, "", 1, 0).map(Entry::index),

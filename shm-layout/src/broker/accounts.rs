@@ -97,7 +97,7 @@ impl Broker {
 }
 
 /// The accounts that an earlier broker made: their process has them mapped.
-fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
+pub(super) fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
     let path = match find::mapping(entry.pid()?, entry.page(), page::NAME) {
         Mapping::At(path) => path,
         Mapping::Unknown => return None,

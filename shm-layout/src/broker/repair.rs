@@ -1,6 +1,6 @@
 //! What the broker puts right once a second, while processes have slots: tenants write the state.
 
-use super::{Broker, groups, roll_of};
+use super::{Broker, devices, groups, roll_of};
 use crate::{
     identity::decode_vouched,
     primitive::Ordering,
@@ -9,7 +9,7 @@ use crate::{
         seqlock,
         turn::BITMAP,
     },
-    state::{Device, IDENTITY_WORDS, Slot},
+    state::{IDENTITY_WORDS, Slot},
     value::{Identity, MAX_PROCESSES, SlotId},
 };
 
@@ -44,8 +44,7 @@ impl Broker {
         }
         groups::repair(roll, state);
         let living = self.living();
-        let devices = &state.devices;
-        for device in devices {
+        for device in &state.devices {
             for bits in [
                 &device.members,
                 &device.active,
@@ -60,10 +59,8 @@ impl Broker {
                 }
             }
         }
-        let is_taken = |device: &Device| device.key.load(Ordering::Relaxed) != 0;
-        if devices.iter().all(is_taken) {
-            // Full: what no process uses goes, or the next process would find no room for its device.
-            devices.iter().for_each(forget_unused);
+        for (device, place) in state.devices.iter().zip(&roll.devices) {
+            devices::show(device, place.uuid());
         }
         forged
     }
@@ -81,15 +78,6 @@ impl Broker {
             }
         }
         living
-    }
-}
-
-/// Makes room in the table of devices. A process that enters the device just now writes it again at its next heartbeat.
-fn forget_unused(device: &Device) {
-    let members = device.members.iter();
-    if members.fold(0, |all, word| all | word.load(Ordering::Relaxed)) == 0 {
-        device.ready.store(0, Ordering::Relaxed);
-        device.key.store(0, Ordering::Relaxed);
     }
 }
 

@@ -86,8 +86,9 @@ pub(crate) fn withdraw(
         settings.and_then(|settings| settings.policy.at(now_ns))
     };
     let control = segments.control();
-    let policy =
-        settings(control.device_settings(&device.uuid())).or(settings(control.common_settings()));
+    let known = segments.device(device_index);
+    let own = known.and_then(|(_, uuid)| settings(control.device_settings(&uuid)));
+    let policy = own.or(settings(control.common_settings()));
     let policy = policy.unwrap_or_default();
     let mut shares = Shares::default();
     let passed = pass(segments, device_index, owner, |bits| {

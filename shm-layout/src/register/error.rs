@@ -33,17 +33,31 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// The slot has no room for another device, or the segment has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DevicesFull;
+/// Why a process gets no entry on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoDevice {
+    /// It has entries on as many as it can.
+    Process,
+    /// All places of the table are those of devices that processes use.
+    Machine,
+    /// The broker of the machine refused, or did not answer.
+    Refused(String),
+}
 
-impl fmt::Display for DevicesFull {
+impl fmt::Display for NoDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no room for another device ({DEVICES_PER_PROCESS} a process, {MAX_DEVICES} in all)"
-        )
+        match self {
+            Self::Process => write!(
+                f,
+                "one process may use {DEVICES_PER_PROCESS} devices; list fewer in CUDA_VISIBLE_DEVICES"
+            ),
+            Self::Machine => write!(
+                f,
+                "programs use {MAX_DEVICES} other devices and there is room for no more; end some of them"
+            ),
+            Self::Refused(why) => f.write_str(why),
+        }
     }
 }
 
-impl std::error::Error for DevicesFull {}
+impl std::error::Error for NoDevice {}

@@ -113,16 +113,12 @@ impl<'s> Reading<'s> {
             );
             DeviceSettings::default()
         });
-        let devices = segments
-            .state()
-            .devices
-            .iter()
-            .map(|device| {
-                let settings = device
-                    .is_ready()
-                    .then(|| control.device_settings(&device.uuid()));
-                settings.flatten().unwrap_or_default()
+        let devices = (0..segments.state().devices.len())
+            .map(|index| {
+                let (_, uuid) = segments.device(index)?;
+                control.device_settings(&uuid)
             })
+            .map(Option::unwrap_or_default)
             .collect();
         let probe = segments.probe().ok();
         Reading {
@@ -339,12 +335,7 @@ impl<'s> Reading<'s> {
     ) -> Option<ProcessDeviceView> {
         // ORDER: pairs with the Release in add_device.
         let device_index = (words.device.load(Ordering::Acquire) as usize).checked_sub(1)?;
-        let device = self
-            .segments
-            .state()
-            .devices
-            .get(device_index)
-            .filter(|device| device.is_ready())?;
+        let (device, uuid) = self.segments.device(device_index)?;
         let total = device.total_bytes.load(Ordering::Relaxed);
         let launched = book::LaunchQuota::of(words);
         let quota = book::resolve_quota(
@@ -365,7 +356,7 @@ impl<'s> Reading<'s> {
             entry: entry as u8,
             ordinal: words.ordinal.load(Ordering::Relaxed) as u8,
             device: device_index as u8,
-            uuid: device.uuid(),
+            uuid,
             used: words.used.load(Ordering::Relaxed),
             evicted: words.evicted.load(Ordering::Relaxed),
             peak: words.peak.load(Ordering::Relaxed),

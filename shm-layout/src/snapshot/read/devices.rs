@@ -22,10 +22,7 @@ impl Reading<'_> {
         index: usize,
         processes: &[ProcessView<E>],
     ) -> Option<DeviceView> {
-        let device = &self.segments.state().devices[index];
-        if !device.is_ready() {
-            return None;
-        }
+        let (device, uuid) = self.segments.device(index)?;
         let settings = self.devices.get(index).copied().unwrap_or_default();
         let total_bytes = device.total_bytes.load(Ordering::Relaxed);
         let bits = device.turn().waiting();
@@ -58,7 +55,7 @@ impl Reading<'_> {
         let name: [u64; 8] = std::array::from_fn(|at| device.name[at].load(Ordering::Relaxed));
         Some(DeviceView {
             index: index as u8,
-            uuid: device.uuid(),
+            uuid,
             name: codec::text_of(&name),
             total_bytes,
             flags: device.flags.load(Ordering::Relaxed),

@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use shm_layout::broker::Account;
 use shm_layout::wire::{self, Field, Message, Verb};
-use shm_layout::{ABI_VERSION, SlotId, socket::DESCRIPTORS};
+use shm_layout::{ABI_VERSION, SlotId, parse_uuid, socket::DESCRIPTORS};
 
 use super::super::rights::Caller;
 use super::super::standpoint::{Standpoint, in_container};
@@ -39,6 +40,7 @@ impl Server {
         match message.verb {
             Verb::Open => self.open(number, message),
             Verb::Accounts => self.accounts(message),
+            Verb::Device => alone(self.device(number, message)),
             Verb::Edit => alone(self.edit(number, message)),
             Verb::Status => alone(self.status()),
             Verb::Upgrade => self.hand_over(number),
@@ -87,6 +89,29 @@ impl Server {
                 (Message::new(Verb::Done).with(Field::Slots, slots), files)
             }
             Err(error) => (Message::refused(error), Vec::new()),
+        }
+    }
+
+    /// Gives a device its place.
+    fn device(&mut self, number: u64, message: &Message) -> Message {
+        let Some(uuid) = message.text(Field::Uuid).and_then(parse_uuid) else {
+            return Message::refused("a device has a UUID");
+        };
+        let Some(client) = self.clients.get(number) else {
+            return Message::refused("the client has gone");
+        };
+        let peer = &client.peer;
+        let look = |account: &Account| match account {
+            Account::RootOf(_) => household::look(peer.pid, peer.uid, peer.gid),
+            Account::User(_) => None,
+        };
+        let account = match look(&client.of) {
+            Some((_, vouched)) => in_container(client.of.clone(), &vouched.container),
+            None => client.of.clone(),
+        };
+        match self.broker.enter_device(&account, uuid) {
+            Ok(()) => Message::new(Verb::Done),
+            Err(why) => Message::refused(why),
         }
     }
 

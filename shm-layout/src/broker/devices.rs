@@ -1,0 +1,105 @@
+//! Which devices have which places in the table: entered in the roll when somebody asks, and taken back when all places are taken
+//! and no process's page names the device.
+
+use std::os::unix::fs::FileExt as _;
+
+use super::{Account, Broker, accounts::inherited, roll_of};
+use crate::{
+    codec,
+    page::Page,
+    primitive::Ordering,
+    state::Device,
+    value::{DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES, SlotId, Uuid},
+};
+
+/// So many places at the end are for users who have at most [`FEW`] devices that no other user has: what a tenant makes up keeps
+/// no other one's devices out.
+const RESERVED: usize = 8;
+const FEW: usize = 8;
+
+/// What the pages of an account's processes name.
+type Named = [[u64; 2]; DEVICES_PER_PROCESS];
+
+impl Broker {
+    /// Gives a device its place in the roll, unless it has one. `account` asks; why there is none, as a sentence.
+    pub fn enter_device(&mut self, account: &Account, uuid: Uuid) -> Result<(), String> {
+        let words = codec::uuid_words(&uuid).into();
+        if roll_of(&self.segments).device(words).is_some() {
+            return Ok(());
+        }
+        self.open_pages();
+        let named = self.named();
+        let users = |uuid: [u64; 2]| {
+            let all = named.iter();
+            all.filter(move |(_, devices)| devices.contains(&uuid))
+                .map(|(user, _)| *user)
+        };
+        let devices = &roll_of(&self.segments).devices;
+        let (mut taken, mut alone) = (0, 0);
+        for uuid in devices.iter().filter_map(|device| device.uuid()) {
+            taken += usize::from(users(uuid).next().is_some());
+            let is_theirs = users(uuid).all(|user| user == account);
+            alone += usize::from(is_theirs && users(uuid).next().is_some());
+        }
+        let free = MAX_DEVICES - taken;
+        if free <= RESERVED && alone >= FEW {
+            return Err(format!(
+                "programs use {taken} devices; the last {free} of {MAX_DEVICES} places are kept for users who have less than {FEW} to \
+                 themselves, and {account} has {alone}; end some programs"
+            ));
+        }
+        // Places that no device has first: who comes back finds its own.
+        let place = devices.iter().find(|device| device.uuid().is_none());
+        let place = place.or_else(|| {
+            let is_used = |uuid| self.named().iter().any(|(_, named)| named.contains(&uuid));
+            devices.iter().find(|device| device.take_back(is_used))
+        });
+        let place = place.ok_or_else(|| {
+            format!(
+                "programs use {MAX_DEVICES} other devices and there is room for no more; end some of them"
+            )
+        })?;
+        place.take(words);
+        Ok(())
+    }
+
+    /// What the pages of all processes with slots name just now.
+    fn named(&self) -> Vec<(&Account, Named)> {
+        let slots = self.owners.iter().zip(&self.accounts);
+        let pages = slots.filter_map(|(owner, page)| {
+            let mut bytes = [0; size_of::<Page>()];
+            page.as_ref()?.read_exact_at(&mut bytes, 0).ok()?;
+            Some((owner.as_ref()?, Page::devices_in(&bytes)))
+        });
+        pages.collect()
+    }
+
+    /// Opens the pages that an earlier broker handed out.
+    fn open_pages(&mut self) {
+        let roll = roll_of(&self.segments);
+        for index in 0..MAX_PROCESSES {
+            if let (None, Some(entry)) = (&self.accounts[index], roll.entry(index))
+                && let Some(epoch) = entry.live()
+            {
+                let index_of = index as u16;
+                let slot = SlotId {
+                    index: index_of,
+                    epoch,
+                };
+                self.accounts[index] = inherited(entry, slot);
+            }
+        }
+    }
+}
+
+/// Puts right what the table says of a place, as far as the roll knows it.
+pub(super) fn show(device: &Device, uuid: Option<[u64; 2]>) {
+    let Some(uuid) = uuid else {
+        device.ready.store(0, Ordering::Relaxed);
+        return device.key.store(0, Ordering::Relaxed);
+    };
+    device.key.store(codec::key_of(&uuid), Ordering::Relaxed);
+    for (word, value) in device.uuid.iter().zip(uuid) {
+        word.store(value, Ordering::Relaxed);
+    }
+}

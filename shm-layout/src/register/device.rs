@@ -1,0 +1,117 @@
+//! Entering a device.
+
+use std::sync::PoisonError;
+
+use super::{NoDevice, Registration};
+use crate::{
+    book::{LaunchQuota, Own},
+    clock, codec,
+    crash::crash_point,
+    page::Page,
+    primitive::Ordering,
+    reap::reap,
+    tables::{self, Known},
+    value::{Entry, MemoryLimit, QuotaValue, Uuid},
+};
+
+impl Registration {
+    /// Enters a device; entering it again gives the same entry.
+    pub fn add_device(
+        &self,
+        uuid: Uuid,
+        ordinal: u8,
+        name: &str,
+        total_bytes: u64,
+        flags: u32,
+    ) -> Result<Entry, NoDevice> {
+        let _entering = self.entering.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = match self.seat.entry_on(&uuid) {
+            Ok(entry) => return Ok(entry),
+            Err(free) => free.ok_or(NoDevice::Process)?,
+        };
+        let known = Known {
+            uuid,
+            name,
+            total_bytes,
+            flags,
+        };
+        let device = match self.seat.page() {
+            Some(page) => self.place_by_roll(page, index, &uuid)?,
+            None => self.place_by_table(&known)?,
+        };
+        let (state, slot) = (self.segments().state(), self.seat.words());
+        state.devices[device].write(&known);
+        let entry = &slot.entries[index];
+        let limit = self
+            .memory
+            .get(usize::from(ordinal))
+            .copied()
+            .unwrap_or_default();
+        let (kind, bytes) = match limit {
+            MemoryLimit::Unset => (0, 0),
+            MemoryLimit::None => (1, 0),
+            MemoryLimit::Bytes(bytes) => (2, bytes),
+            MemoryLimit::Percent(percent) => {
+                let share = QuotaValue::Percent(percent).of_device(total_bytes);
+                (2, share.flatten().unwrap_or(total_bytes))
+            }
+        };
+        let launch = LaunchQuota {
+            kind: kind | codec::source_byte(self.memory_source) << 8,
+            bytes,
+        };
+        entry.ordinal.store(u32::from(ordinal), Ordering::Relaxed);
+        launch.write(entry);
+        // ORDER: pairs with the Acquire loads of snapshots; publishes the words above.
+        entry.device.store(device as u32 + 1, Ordering::Release);
+        crash_point!("device:entered");
+        slot.entry_of_device[device].store(index as u8 + 1, Ordering::Relaxed);
+        let (at, bit) = self.slot().bit();
+        // ORDER: Release pairs with the Acquire in each_account; a process that finds our bit finds the entry.
+        state.devices[device].members[at].fetch_or(bit, Ordering::Release);
+        let own = Own {
+            device,
+            ordinal: u32::from(ordinal),
+            launch,
+            uuid,
+            name: name.to_owned(),
+            total_bytes,
+            flags,
+        };
+        self.seat.enter(index, own);
+        self.seat.refresh();
+        Ok(Entry {
+            index: index as u8,
+            device: device as u8,
+        })
+    }
+
+    /// The place of a device by the broker's word, once our page names it.
+    fn place_by_roll(&self, page: &Page, entry: usize, uuid: &Uuid) -> Result<usize, NoDevice> {
+        let words = codec::uuid_words(uuid).into();
+        page.name(entry, words);
+        let segments = self.segments();
+        let look = || segments.roll().and_then(|roll| roll.device(words));
+        let asked = || {
+            let asked = segments.ask_for_place(*uuid);
+            asked.map_err(|error| NoDevice::Refused(error.to_string()))?;
+            look().ok_or(NoDevice::Machine)
+        };
+        let place = look().map_or_else(asked, Ok);
+        if place.is_err() {
+            page.name(entry, [0; 2]);
+        }
+        place
+    }
+
+    /// The place of a device in a table that is one user's alone.
+    fn place_by_table(&self, known: &Known<'_>) -> Result<usize, NoDevice> {
+        let (segments, slot) = (self.segments(), self.slot());
+        let place = tables::join_device(segments, slot, known).or_else(|| {
+            // The dead count as members until their slots are given back.
+            reap(segments, clock::now());
+            tables::join_device(segments, slot, known)
+        });
+        place.ok_or(NoDevice::Machine)
+    }
+}
