@@ -19,6 +19,7 @@ mod accounts;
 mod devices;
 mod find;
 mod groups;
+mod quotas;
 mod repair;
 
 use std::{

@@ -46,6 +46,11 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
             until: None,
         } => {
             own(broker, caller, *slot)?;
+            let left = broker.quotas_left(*slot, *device);
+            let left = left.ok_or("the rules cannot be read just now; try again")?;
+            left.into_iter()
+                .try_for_each(|left| is_within(*value, left))?;
+            // What it asked for at its launch, by its own word.
             let now = snapshot(broker.segments(), clock::now());
             lowers(&now, *slot, *device, *value)
         }
@@ -103,6 +108,31 @@ fn own(broker: &Broker, caller: &Caller, slot: SlotId) -> Result<(), Denied> {
     match caller.from.reaches(&who, &vouched) {
         true => Ok(()),
         false => Err("the process is outside of the container that you are in".into()),
+    }
+}
+
+/// That a quota is at most what an administrator said. How many bytes a device has only its processes say, and they may say what they
+/// like: bytes and shares of it are not compared.
+fn is_within(value: QuotaValue, said: QuotaValue) -> Result<(), Denied> {
+    use QuotaValue::{Bytes, Inherit, Percent, Unlimited};
+    let within = match (value, said) {
+        (_, Inherit | Unlimited) => true,
+        (Bytes(value), Bytes(said)) => value <= said,
+        (Percent(value), Percent(said)) => value <= said,
+        (Percent(_), Bytes(_)) => {
+            return Err("an administrator set this quota as a size; give yours as one too".into());
+        }
+        (Bytes(_), Percent(_)) => {
+            return Err(
+                "an administrator set this quota as a share of the device; give yours as one too"
+                    .into(),
+            );
+        }
+        (Inherit | Unlimited, _) => false,
+    };
+    match within {
+        true => Ok(()),
+        false => Err("you may lower a quota and not raise it; ask an administrator".into()),
     }
 }
 

@@ -58,6 +58,16 @@ fn everyone_lowers_pauses_and_resumes_their_own_and_nothing_else() {
         let said = machine.run(ALICE, words).refused(4, &["administrator"]);
         assert_eq!(alice.ask("quota"), format!("Some({})", 4 * GIB), "{said:?}");
     }
+    // What an administrator gives for a while is not the user's to keep.
+    machine
+        .run(0, &["quota", "set", "name:train", "8GiB", "--for", "1h"])
+        .done();
+    machine
+        .run(ALICE, &["quota", "set", "name:train", "8GiB"])
+        .refused(4, &["administrator"]);
+    machine
+        .run(ALICE, &["quota", "set", "name:train", "4GiB"])
+        .done();
     machine.run(ALICE, &["pause", "name:train"]).done();
     machine.run(ALICE, &["resume", "name:train"]).done();
     machine.run(0, &["pause", "name:train"]).done();

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, SealFlags, fallocate, fcntl_add
 use rustix::process::Signal;
 use shm_layout::socket::{Connection, send};
 use shm_layout::wire::{Field, Message, Verb};
-use shm_layout::{ABI_VERSION, Change, LockPolicy, SlotId};
+use shm_layout::{ABI_VERSION, Change, LockPolicy, QuotaValue, SlotId, text};
 
 use crate::support::*;
 
@@ -148,13 +148,7 @@ pub fn eraser() {
 pub fn meddler() {
     let mut done = Vec::new();
     let mut tries = |what: String, change: Change| {
-        let ask = serde_json::json!({
-            "change": change, "target": "x", "reason": null, "place": "ctl",
-            "expected_generation": null, "undoes": null,
-        });
-        let edit = Message::new(Verb::Edit).with(Field::Json, ask);
-        let connection = Connection::to(&dir()).expect("it serves");
-        if connection.ask(&edit).is_ok() {
+        if may_edit(&change) {
             done.push(what);
         }
     };
@@ -263,6 +257,57 @@ pub fn mugger() {
         written.expect("a tenant may write");
         say("struck off");
     }
+}
+
+/// In a child: says of the first slot's process that it uses no device, and of all devices that they are small, and asks for more
+/// memory for it.
+pub fn raiser() {
+    let [state, ..] = handed().map(File::from);
+    let (devices, all) = offset("State", "devices");
+    let (total, _) = offset("Device", "total_bytes");
+    let (slots, _) = offset("State", "slots");
+    let (entries, _) = offset("Slot", "entries");
+    let write = |at: u64, bytes: &[u8]| {
+        let written = state.write_all_at(bytes, at);
+        written.expect("a tenant may write");
+    };
+    let lie = || {
+        for at in (devices..devices + all).step_by(640) {
+            write(at + total, &GIB.to_le_bytes());
+        }
+        // The second entry is one of the device, and the first of none.
+        write(slots + entries, &[0; 4]);
+        write(slots + entries + 1088, &[1, 0, 0, 0]);
+    };
+    for order in orders() {
+        let value = match order.strip_suffix('%') {
+            Some(percent) => QuotaValue::Percent(percent.parse().expect("a number")),
+            None => QuotaValue::Bytes(text::parse_size(&order).expect("a size")),
+        };
+        let mut permitted = 0;
+        for device in [Some(0), None].into_iter().cycle().take(40) {
+            lie();
+            let slot = SlotId { index: 0, epoch: 1 };
+            permitted += usize::from(may_edit(&Change::ProcessQuota {
+                slot,
+                device,
+                value,
+                until: None,
+            }));
+        }
+        say(format_args!("permitted {permitted}"));
+    }
+}
+
+/// In a child: asks for an edit; whether it was made.
+fn may_edit(change: &Change) -> bool {
+    let ask = serde_json::json!({
+        "change": change, "target": "x", "reason": null, "place": "ctl",
+        "expected_generation": null, "undoes": null,
+    });
+    let edit = Message::new(Verb::Edit).with(Field::Json, ask);
+    let connection = Connection::to(&dir()).expect("it serves");
+    connection.ask(&edit).is_ok()
 }
 
 /// In a child: enters devices that there are not in the table, once or without an end.
@@ -555,6 +600,22 @@ fn devices_that_a_tenant_makes_up_keep_no_other_ones_device_out_and_go_with_thei
     eventually("what nobody uses goes", || {
         name(200).hear().starts_with("named 16")
     });
+}
+
+#[test]
+fn who_writes_over_the_state_raises_no_quota_of_its_own() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut mallory = machine.joined(MALLORY, "mine");
+    let mut raiser = machine.plays(MALLORY, "raiser", &[]);
+    for limit in ["4GiB", "25%"] {
+        machine.run(0, &["quota", "set", "name:mine", limit]).done();
+        for more in ["8GiB", "100%"] {
+            assert_eq!(raiser.ask(more), "permitted 0", "{limit} {more}");
+            assert_eq!(mallory.ask("take 5GiB"), "denied", "{limit} {more}");
+        }
+    }
 }
 
 #[test]

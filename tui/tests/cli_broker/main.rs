@@ -35,6 +35,7 @@ fn plays_a_role() {
         ["mugger"] => hostile::mugger(),
         ["claimer"] => hostile::claimer(),
         ["filler", how, ..] => hostile::filler(how == "once"),
+        ["raiser"] => hostile::raiser(),
         ["namer", first] => hostile::namer(first.parse().expect("a number")),
         ["meddler"] => hostile::meddler(),
         ["pulser", slot] => turns::pulser(slot.parse().expect("a number")),

@@ -1,0 +1,38 @@
+//! How much memory administrators leave a process, by what no tenant writes: their settings and rules.
+
+use super::{Broker, clock};
+use crate::{
+    codec::{EVERY_DEVICE, QuotaSetting},
+    matching,
+    value::{DEVICES_PER_PROCESS, QuotaValue, SlotId},
+};
+
+impl Broker {
+    /// What settings and rules say of a process's memory on one of its devices or on each of them, now and once what is temporary is
+    /// over. `None` where they cannot be read.
+    pub fn quotas_left(&self, slot: SlotId, device: Option<u8>) -> Option<Vec<QuotaValue>> {
+        let (segments, now) = (&self.segments, clock::now());
+        let settings = segments.control().slot_settings(slot).unwrap_or_default();
+        let rule = matching::limits(segments, &matching::traits(segments, slot)?)?;
+        let of_rule = [rule.memory.unwrap_or_default()];
+        let said = |setting: &QuotaSetting| [setting.at(now), setting.lasting()];
+        let for_all = said(&settings.quotas[EVERY_DEVICE]);
+        let mut left = Vec::new();
+        for entry in 0..DEVICES_PER_PROCESS {
+            if device.is_some_and(|device| usize::from(device) != entry) {
+                continue;
+            }
+            let own = said(&settings.quotas[entry]);
+            // Each says something, or leaves it to the next.
+            for level in [&own[..], &for_all, &of_rule] {
+                left.extend_from_slice(level);
+                if !level.contains(&QuotaValue::Inherit) {
+                    break;
+                }
+            }
+        }
+        left.retain(|value| *value != QuotaValue::Inherit);
+        left.dedup();
+        Some(left)
+    }
+}
