@@ -90,6 +90,9 @@ pub struct Allocated {
     pub pool: String,
     /// Its name there.
     pub device: String,
+    /// Which share of it, where it may have several.
+    #[serde(rename = "shareID")]
+    pub share: Option<String>,
     /// How much of it.
     #[serde(default)]
     pub consumed_capacity: BTreeMap<String, String>,
@@ -224,9 +227,9 @@ impl ResourceClaim {
         Ok(asked)
     }
 
-    /// The share of the memory, which is the same on all its devices.
+    /// The share of the memory, which is the same on all its devices. Of one device it may have got several.
     fn memory(&self) -> Result<Option<u64>, String> {
-        let mut shares = BTreeSet::new();
+        let mut of_device = BTreeMap::new();
         for one in self
             .allocated()
             .filter(|one| [DRIVER, NVIDIA].contains(&&*one.driver))
@@ -237,9 +240,13 @@ impl ResourceClaim {
                 let bytes = quantity::bytes(text);
                 let bytes =
                     bytes.ok_or_else(|| format!("its share of memory, {text:?}, is no amount"))?;
-                shares.insert(bytes);
+                let sum = of_device
+                    .entry((&one.driver, &one.pool, &one.device))
+                    .or_insert(0u64);
+                *sum = sum.saturating_add(bytes);
             }
         }
+        let mut shares: BTreeSet<u64> = of_device.into_values().collect();
         match shares.len() {
             0 | 1 => Ok(shares.pop_first()),
             _ => Err("its devices have different shares of memory; ask for the same of each, or make a claim for each".into()),
@@ -450,8 +457,16 @@ mod tests {
 
     #[test]
     fn shares_that_differ_are_refused_and_a_claim_without_one_has_no_limit() {
-        let differ = json!([result(DRIVER, Some("2Gi")), result(DRIVER, Some("4Gi"))]);
-        assert!(claim(differ, json!([])).asked().is_err());
+        let on = |device: &str, memory: &str| {
+            let mut result = result(DRIVER, Some(memory));
+            result["device"] = device.into();
+            result
+        };
+        let memory = |results: Value| Some(claim(results, json!([])).asked().ok()?.memory);
+        assert_eq!(memory(json!([on("a", "2Gi"), on("b", "4Gi")])), None);
+        // The scheduler gives two shares of one device where nothing forbids it.
+        let twice = json!([on("a", "2Gi"), on("a", "2Gi"), on("b", "4Gi")]);
+        assert_eq!(memory(twice), Some(Some(4 << 30)));
         let none = json!([result(DRIVER, None), result("other", Some("1Gi"))]);
         let none = claim(none, json!([]));
         assert_eq!(none.asked(), Ok(Asked::default()));

@@ -17,6 +17,7 @@ use gpushare_tui::host::{artifacts, cdi};
 use gpushare_tui::source::live::Live;
 use shm_layout::text::PathText as _;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 /// Have claims of Kubernetes hold on this node: their memory becomes a quota, their time slices a weight
 ///
@@ -91,6 +92,7 @@ async fn run(options: Options) -> Result<(), String> {
             gpu_kind: Some(options.gpu_kind).filter(|kind| !kind.is_empty()),
         }),
         endpoint: own.join("dra.sock"),
+        registered: Notify::new(),
     });
     for folder in [&own, &options.kubelet.join("plugins_registry")] {
         fs::create_dir_all(folder)
@@ -123,7 +125,7 @@ async fn run(options: Options) -> Result<(), String> {
                 }
             });
             let _ = work.await;
-            tokio::time::sleep(ROUND).await;
+            let _ = tokio::time::timeout(ROUND, publishing.registered.notified()).await;
         }
     });
     let done = tokio::select! {

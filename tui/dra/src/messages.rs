@@ -104,6 +104,9 @@ pub struct Device {
     /// What the container runtime looks up in the CDI files.
     #[prost(string, repeated, tag = "4")]
     pub cdi_device_ids: Vec<String>,
+    /// Which share of it, where a device has several.
+    #[prost(string, optional, tag = "5")]
+    pub share_id: Option<String>,
 }
 
 /// The answer of `NodeUnprepareResources`.

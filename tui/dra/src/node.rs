@@ -74,6 +74,9 @@ pub struct Given {
     pub pool: String,
     /// Its name there.
     pub device: String,
+    /// Which share of it.
+    #[serde(default)]
+    pub share: Option<String>,
     /// CDI devices.
     pub cdi: Vec<String>,
 }
@@ -139,6 +142,7 @@ impl Node {
             request: one.request.split('/').next().unwrap_or_default().to_owned(),
             pool: one.pool,
             device: one.device,
+            share: one.share,
         });
         let note = Note {
             uid: meta.uid.clone(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use prost::Message;
+use tokio::sync::Notify;
 
 use crate::api::{Api, RESOURCES, Unanswered};
 use crate::claim::{DRIVER, ResourceClaim, container_with_two};
@@ -24,6 +25,8 @@ pub struct Plugin {
     pub node: Mutex<Node>,
     /// Where the kubelet finds our functions for claims.
     pub endpoint: PathBuf,
+    /// Wakes whoever publishes the slice: a kubelet that starts has removed it.
+    pub registered: Notify,
 }
 
 /// Says something to whoever reads the log.
@@ -41,7 +44,10 @@ impl Service for Plugin {
             "NotifyRegistrationStatus" if service == REGISTRATION => {
                 let status: RegistrationStatus = read(message)?;
                 match status.plugin_registered {
-                    true => say("the kubelet has registered this driver"),
+                    true => {
+                        say("the kubelet has registered this driver");
+                        self.registered.notify_one();
+                    }
                     false => say(&format!(
                         "the kubelet does not take this driver: {}",
                         status.error
@@ -179,6 +185,8 @@ impl Plugin {
     /// Does again what a reboot took, and undoes what was for claims that have gone without a word to us.
     pub fn restore(&self) {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that does not answer is not asked for each: the kubelet waits for us.
+        let mut answers = true;
         for note in node.all() {
             let claim = Claim {
                 namespace: note.namespace.clone(),
@@ -189,10 +197,16 @@ impl Plugin {
                 "{RESOURCES}/namespaces/{}/resourceclaims/{}",
                 note.namespace, note.name
             );
-            let gone = match self.api.get(&path) {
-                Ok(object) => object["metadata"]["uid"] != *note.uid,
-                Err(why) => why == Unanswered::Missing,
-            };
+            let gone = answers
+                && match self.api.get(&path) {
+                    Ok(object) => object["metadata"]["uid"] != *note.uid,
+                    Err(Unanswered::Missing) => true,
+                    Err(why) => {
+                        say(&format!("claims are kept as they are: {why}"));
+                        answers = false;
+                        false
+                    }
+                };
             let done = if gone {
                 node.take(&claim.uid)
             } else {
@@ -211,6 +225,7 @@ fn devices(note: Note) -> Vec<Device> {
         pool_name: given.pool,
         device_name: given.device,
         cdi_device_ids: given.cdi,
+        share_id: given.share,
     };
     note.devices.into_iter().map(device).collect()
 }

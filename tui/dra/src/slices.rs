@@ -40,6 +40,17 @@ pub fn uuid_of(device: &str) -> Option<String> {
     matches!(kind, "gpu" | "mig").then(|| format!("{}-{rest}", kind.to_ascii_uppercase()))
 }
 
+/// The longest text that an attribute may have; the API server refuses the slice for a longer one.
+const LONGEST_ATTRIBUTE: usize = 64;
+
+fn fitting(text: &str) -> String {
+    let mut text = text.to_owned();
+    while text.len() > LONGEST_ATTRIBUTE {
+        text.pop();
+    }
+    text
+}
+
 /// The devices of a slice.
 pub fn devices(mode: Mode, gpus: &[Gpu]) -> Value {
     let gpu = |gpu: &Gpu| {
@@ -50,7 +61,7 @@ pub fn devices(mode: Mode, gpus: &[Gpu]) -> Value {
             "attributes": {
                 "type": { "string": "gpu" },
                 "uuid": { "string": gpu.uuid },
-                "productName": { "string": gpu.product },
+                "productName": { "string": fitting(&gpu.product) },
             },
             "capacity": { "memory": {
                 "value": all,
@@ -78,12 +89,16 @@ pub fn slice(node: &str, node_uid: &str, devices: &Value) -> Value {
             "name": name(node),
             "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true }],
         },
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": { "name": node, "generation": 1, "resourceSliceCount": 1 },
-            "devices": devices,
-        },
+        "spec": spec(node, 1, devices),
+    })
+}
+
+fn spec(node: &str, generation: u64, devices: &Value) -> Value {
+    json!({
+        "driver": DRIVER,
+        "nodeName": node,
+        "pool": { "name": node, "generation": generation, "resourceSliceCount": 1 },
+        "devices": devices,
     })
 }
 
@@ -106,13 +121,12 @@ pub fn publish(api: &Api, node: &str, devices: &Value) -> Result<bool, Unanswere
         }
         Err(why) => return Err(why),
     };
-    if says(&there["spec"]["devices"], devices) {
+    let generation = there["spec"]["pool"]["generation"].as_u64().unwrap_or(0);
+    if says(&there["spec"], &spec(node, generation, devices)) {
         return Ok(false);
     }
     let mut better = there;
-    better["spec"]["devices"] = devices.clone();
-    let generation = better["spec"]["pool"]["generation"].as_u64().unwrap_or(0);
-    better["spec"]["pool"]["generation"] = (generation + 1).into();
+    better["spec"] = spec(node, generation + 1, devices);
     kept(&api.replace(&one, &better)?, devices)
 }
 
@@ -154,13 +168,15 @@ mod tests {
     fn a_device_has_a_name_that_kubernetes_takes_and_its_uuid_comes_back() {
         let gpu = Gpu {
             uuid: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".into(),
-            product: "H100".into(),
+            product: "H".repeat(96),
             bytes: 1 << 36,
         };
         assert_eq!(uuid_of(&gpu.device()).as_ref(), Some(&gpu.uuid));
         assert_eq!(uuid_of("limits"), None);
         let devices = devices(Mode::Gpus, &[gpu]);
         assert_eq!(devices[0]["capacity"]["memory"]["value"], "65536Mi");
+        let product = &devices[0]["attributes"]["productName"]["string"];
+        assert_eq!(*product, "H".repeat(LONGEST_ATTRIBUTE));
         let mut there = devices.clone();
         there[0]["capacity"]["memory"]["value"] = "64Gi".into();
         there[0]["more"] = "of the server's".into();

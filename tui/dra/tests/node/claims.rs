@@ -42,6 +42,7 @@ fn a_share_beside_nvidias_driver_becomes_a_group_a_cdi_file_and_an_answer() {
         };
         assert_eq!(device.request_names, ["limits"]);
         assert_eq!((&*device.pool_name, &*device.device_name), (NODE, "limits"));
+        assert_eq!(device.share_id.as_deref(), Some(SHARE));
         assert_eq!(
             device.cdi_device_ids,
             [format!("gpushare.dev/claim={CLAIM}")]
@@ -195,6 +196,15 @@ fn claims_outlive_the_driver_and_a_reboot_and_those_that_are_gone_are_undone() {
     assert!(node.path("run-private/pods").join(POD).exists());
     let mut kubelet = Kubelet::registering(&node, "v1.DRAPlugin").expect("as before");
     assert_eq!(kubelet.prepare(&stays).error, "");
+    let other = beside(&node, OTHER);
+    assert_eq!(kubelet.prepare(&other).error, "");
+
+    // The kubelet does not wait for an API server that never answers: it is asked about one claim, and for the slice.
+    node.kill_driver();
+    let asked = node.drive_unanswered();
+    assert!((1..=2).contains(&asked), "{asked}");
+    assert!(node.group(GROUP).is_some() && node.group(gone).is_some());
+    let mut kubelet = Kubelet::registering(&node, "v1.DRAPlugin").expect("as before");
     assert_eq!(kubelet.unprepare(&stays), "");
     assert_eq!(node.group(GROUP), None);
 }

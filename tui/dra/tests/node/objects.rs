@@ -1,6 +1,9 @@
 //! The objects of Kubernetes: what is published, and the files in `assets/k8s`.
 
-use gpushare_testbed::{Testbed, eventually};
+use std::path::Path;
+use std::process::Command;
+
+use gpushare_testbed::{Testbed, Watched, eventually, python};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -21,6 +24,8 @@ fn is<T: Serialize + DeserializeOwned>(document: &Value) {
     assert_eq!(&back, document);
 }
 
+/// Sooner than the driver looks by itself.
+const SOON: std::time::Duration = std::time::Duration::from_secs(20);
 const SLICE: &str = "/apis/resource.k8s.io/v1/resourceslices/gpu01-gpushare.dev";
 
 #[test]
@@ -37,13 +42,25 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
         "uid-of-the-node"
     );
     assert_eq!(slice["spec"]["devices"][0]["name"], "limits");
+
+    // Somebody makes it one of two, of which the other never comes.
+    let mut half = slice.clone();
+    half["spec"]["pool"]["resourceSliceCount"] = 2.into();
+    node.put(SLICE, half);
+    if let Some(_kubelet) = Kubelet::registering(&node, "v1.DRAPlugin") {
+        // At once: a kubelet that starts removes all slices of its node.
+        eventually("the slice is whole", SOON, || {
+            node.object(SLICE).expect("there")["spec"]["pool"]["resourceSliceCount"] == 1
+        });
+    }
+    node.put(SLICE, slice);
     node.kill_driver();
 
     // As a driver in another mode finds it: the GPUs take its place, in a newer generation.
     let sim = Testbed::with_scenario("two-gpus");
     let like = sim.sim_only("true");
     let own = node.driver(&["--mode", "gpus"]);
-    let mut driver = std::process::Command::new(own.get_program());
+    let mut driver = Command::new(own.get_program());
     driver.args(own.get_args());
     for (name, value) in like.get_envs().chain(own.get_envs()) {
         match value {
@@ -51,7 +68,7 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
             None => driver.env_remove(name),
         };
     }
-    let driver = gpushare_testbed::Watched::spawn(&mut driver);
+    let driver = Watched::spawn(&mut driver);
     eventually("the GPUs are published", PATIENCE, || {
         assert!(!driver.ended(), "{}", driver.stderr());
         node.object(SLICE).expect("there")["spec"]["pool"]["generation"] == 2
@@ -73,10 +90,10 @@ fn the_slice_of_a_node_is_published_and_put_right_and_says_what_there_is() {
     );
 }
 
-const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/k8s");
+pub const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/k8s");
 
 /// The documents of a file.
-fn documents(text: &str) -> Vec<Value> {
+pub fn documents(text: &str) -> Vec<Value> {
     let all = serde_norway::Deserializer::from_str(text);
     let all = all.map(|one| Value::deserialize(one).expect("YAML"));
     all.filter(|one| !one.is_null()).collect()
@@ -137,73 +154,77 @@ const KINDS: [(&str, &str, Check); 12] = [
     ("resource.k8s.io/v1", "ResourceSlice", is::<ResourceSlice>),
 ];
 
-/// What Helm makes of the chart: it uses values, and sections that a value that is not empty switches on.
-fn rendered(template: &str, values: &Value) -> String {
-    let value = |name: &str| match name.strip_prefix(".Values.") {
-        Some(name) => values[name]
-            .as_str()
-            .unwrap_or_else(|| panic!("no value {name}"))
-            .to_owned(),
-        None if name == ".Release.Namespace" => "gpushare".to_owned(),
-        None => panic!("{name} is not known here"),
-    };
-    let (mut text, mut hidden) = (String::new(), false);
-    for line in template.lines() {
-        if let Some(section) = line.trim().strip_prefix("{{-") {
-            let words: Vec<&str> = section.trim_end_matches("}}").split_whitespace().collect();
-            hidden = match words[..] {
-                ["if", name] => value(name).is_empty(),
-                ["end"] => false,
-                _ => panic!("{line}"),
-            };
-            continue;
-        }
-        let mut rest = line;
-        let mut made = String::new();
-        while let Some((before, after)) = rest.split_once("{{") {
-            let (name, after) = after.split_once("}}").expect("its end");
-            made += before;
-            made += &value(name.trim());
-            rest = after;
-        }
-        if !hidden {
-            text += &format!("{made}{rest}\n");
-        }
+/// Helm's own library. `None`, with a sentence, where it cannot be had.
+struct Helm(Watched);
+
+impl Helm {
+    fn new() -> Option<Self> {
+        let python = python(&["helm-python-sdk==0.2.2"])?;
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/helm.py");
+        let mut command = Command::new(python);
+        command.arg(script).arg(format!("{ASSETS}/chart"));
+        Some(Self(Watched::spawn(&mut command)))
     }
-    text
+
+    /// What it makes of the chart, or why it refuses the values.
+    fn render(&mut self, values: &Value) -> Result<String, String> {
+        let said: Value = serde_json::from_str(&self.0.ask(&values.to_string())).expect("JSON");
+        let text = |name: &str| said[name].as_str().map(str::to_owned);
+        text("manifests").ok_or_else(|| text("refused").expect("one of the two"))
+    }
 }
 
 #[test]
-fn the_plain_manifests_are_those_of_the_chart_and_all_are_objects_of_kubernetes() {
-    let read = |name: &str| std::fs::read_to_string(format!("{ASSETS}/{name}")).expect(name);
-    let values = documents(&read("chart/values.yaml")).remove(0);
-    let template = read("chart/templates/gpushare.yaml");
+fn the_plain_manifests_are_what_helm_makes_of_the_chart_and_values_that_it_has_not_are_refused() {
+    let Some(mut helm) = Helm::new() else { return };
     let plain = format!(
         "# Made from the chart: UPDATE_GOLDEN=1 cargo test -p gpushare-dra --test node\n\
-         apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpushare\n---\n{}",
-        rendered(&template, &values)
+         apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpushare\n  labels:\n    \
+         pod-security.kubernetes.io/enforce: privileged\n---\n{}",
+        helm.render(&json!({})).expect("manifests")
     );
+    let path = format!("{ASSETS}/gpushare.yaml");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(format!("{ASSETS}/gpushare.yaml"), &plain).expect("ours");
+        std::fs::write(&path, &plain).expect("ours");
     }
-    assert_eq!(read("gpushare.yaml"), plain);
-    let mut other = values.clone();
-    other["mode"] = "gpus".into();
-    other["runtimeClassName"] = "nvidia".into();
-    let other = rendered(&template, &other);
-    assert!(
-        other.contains("\n      runtimeClassName: nvidia\n"),
-        "{other}"
-    );
+    assert_eq!(std::fs::read_to_string(path).expect("there"), plain);
+
+    let other = json!({
+        "mode": "gpus", "image": "registry:5000/gpushare:1", "gpuKind": "", "runtimeClassName": "nvidia",
+        "metricsSecret": "other", "kubelet": "/data/kubelet", "nodeSelector": { "gpu": "true" }, "tolerations": [],
+    });
+    let other = documents(&helm.render(&other).expect("manifests"));
+    other.iter().for_each(is_object);
+    let set = other.iter().find(|one| one["kind"] == "DaemonSet");
+    let pod = &set.expect("one")["spec"]["template"]["spec"];
+    assert_eq!(pod["runtimeClassName"], "nvidia");
+    assert_eq!(pod["nodeSelector"]["gpu"], "true");
+    assert_eq!(pod["tolerations"], Value::Null);
+    for container in pod["containers"].as_array().expect("a list") {
+        assert_eq!(container["image"], "registry:5000/gpushare:1");
+    }
+    for wrong in [
+        json!({ "mode": "all" }),
+        json!({ "imagee": "x" }),
+        json!({ "kubelet": "var" }),
+        json!({ "nodeSelector": { "gpu": true } }),
+    ] {
+        let why = helm.render(&wrong).expect_err("refused");
+        assert!(why.contains("schema"), "{why}");
+    }
+}
+
+#[test]
+fn the_manifests_and_examples_are_objects_of_kubernetes_and_start_our_programs() {
+    let read = |path: &Path| std::fs::read_to_string(path).expect("text");
     let examples = std::fs::read_dir(format!("{ASSETS}/examples")).expect("there");
-    let examples: Vec<String> = examples
-        .map(|file| std::fs::read_to_string(file.expect("readable").path()).expect("text"))
-        .collect();
-    assert!(examples.len() >= 5);
-    let texts = [&plain, &other].into_iter().chain(&examples);
-    texts
-        .flat_map(|text| documents(text))
-        .for_each(|document| is_object(&document));
+    let examples = examples.map(|file| read(&file.expect("readable").path()));
+    let plain = read(Path::new(&format!("{ASSETS}/gpushare.yaml")));
+    let texts: Vec<String> = examples.chain([plain.clone()]).collect();
+    assert!(texts.len() >= 6);
+    for text in &texts {
+        documents(text).iter().for_each(is_object);
+    }
 
     // The containers' command lines are those of our programs.
     let all = documents(&plain);
@@ -224,7 +245,7 @@ fn the_plain_manifests_are_those_of_the_chart_and_all_are_objects_of_kubernetes(
             "gpushare-dra" => env!("CARGO_BIN_EXE_gpushare-dra").into(),
             name => gpushare_testbed::artifact(name),
         };
-        let mut command = std::process::Command::new(program);
+        let mut command = Command::new(program);
         let said = command
             .args(&words[1..])
             .arg("--help")

@@ -22,6 +22,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The node's name.
 pub const NODE: &str = "gpu01";
 pub const POD: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+/// A share of a device that claims have in common.
+pub const SHARE: &str = "9a1b2c3d-3333-4444-5555-666677778888";
 /// What an API server asks for.
 const TOKEN: &str = "the-tokens-text";
 
@@ -169,6 +171,17 @@ impl Node {
         command
     }
 
+    /// Starts it where the API server is one that hears and never answers; how often it was asked.
+    pub fn drive_unanswered(&mut self) -> usize {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let answering = std::mem::replace(&mut self.url, url);
+        self.drive(&[]);
+        self.url = answering;
+        listener.set_nonblocking(true).expect("a socket");
+        listener.incoming().map_while(Result::ok).count()
+    }
+
     /// Ends the driver as a crash does.
     pub fn kill_driver(&mut self) {
         self.driver = None;
@@ -215,11 +228,11 @@ pub fn claim_path(name: &str) -> String {
 /// A device that a claim got.
 pub fn allocated(driver: &str, device: &str, memory: Option<&str>) -> Value {
     let request = device.split('-').next().expect("a word");
-    let mut result =
-        json!({ "request": request, "driver": driver, "pool": NODE, "device": device });
+    let mut result = json!({
+        "request": request, "driver": driver, "pool": NODE, "device": device, "shareID": SHARE,
+    });
     if let Some(memory) = memory {
         result["consumedCapacity"] = json!({ "memory": memory });
-        result["shareID"] = json!("11112222-3333-4444-5555-666677778888");
     }
     result
 }
@@ -358,18 +371,30 @@ fn answer(mut socket: TcpStream, objects: &Objects) -> std::io::Result<()> {
             .get(&path)
             .map_or((404, missing), |object| (200, object.clone())),
         _ => {
-            let object: Value = serde_json::from_slice(&body).expect("JSON");
-            let name = object["metadata"]["name"]
-                .as_str()
-                .expect("a name")
-                .to_owned();
-            let path = if method == "POST" {
-                format!("{path}/{name}")
-            } else {
-                path
+            let mut object: Value = serde_json::from_slice(&body).expect("JSON");
+            let name = object["metadata"]["name"].as_str().expect("a name");
+            let (path, code) = match method {
+                "POST" => (format!("{path}/{name}"), 201),
+                _ => (path, 200),
             };
-            objects.insert(path, object.clone());
-            (if method == "POST" { 201 } else { 200 }, object)
+            let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+            // It must be as it was read, and new where it is made.
+            let there = objects.get(&path);
+            if there.is_some() != (method == "PUT")
+                || there.map_or(Value::Null, version) != version(&object)
+            {
+                (
+                    409,
+                    json!({ "kind": "Status", "message": "conflict", "details": { "name": name } }),
+                )
+            } else {
+                let next = version(&object)
+                    .as_str()
+                    .map_or(1, |old| old.parse::<u64>().expect("ours") + 1);
+                object["metadata"]["resourceVersion"] = next.to_string().into();
+                objects.insert(path, object.clone());
+                (code, object)
+            }
         }
     };
     let said = said.to_string();
