@@ -3,4 +3,5 @@
 mod claims;
 mod containers;
 mod objects;
+mod policies;
 mod support;
