@@ -11,7 +11,9 @@ pub(crate) use context::{MPS, MPS_BELOW, loss_of, loss_word, mps_of, mps_word};
 pub(crate) use launch::{LaunchShare, evict_after_of, evict_after_word, on_full_of, on_full_word};
 pub(crate) use policy::{policy_of, policy_words, source_byte, source_of};
 pub(crate) use rule::{RULE_TEXTS, rule_of, rule_words};
-pub(crate) use words::{NameWords, key_of, name_words, text_of, text_words, uuid_of, uuid_words};
+pub(crate) use words::{
+    NameWords, key_of, name_words, text_into, text_of, text_words, uuid_of, uuid_words,
+};
 
 use crate::{
     control::{SLOT_WORDS, SMALL_WORDS},

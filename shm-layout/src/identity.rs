@@ -95,16 +95,28 @@ impl Identity {
     }
 
     pub(crate) fn decode(words: &[u64; IDENTITY_WORDS]) -> Identity {
-        Identity {
-            pid: words[0] as u32,
-            uid: (words[0] >> 32) as u32,
-            pid_ns: words[1],
-            time_ns: words[2],
-            start_time: words[3],
-            exe: codec::text_of(&words[EXE..CGROUP]),
-            cgroup: codec::text_of(&words[CGROUP..LABEL]),
-            label: codec::text_of(&words[LABEL..END]),
-        }
+        let mut identity = Identity::default();
+        identity.decode_into(words);
+        identity
+    }
+
+    /// The same in the memory of another.
+    pub(crate) fn decode_into(&mut self, words: &[u64; IDENTITY_WORDS]) {
+        let Identity {
+            pid,
+            uid,
+            pid_ns,
+            time_ns,
+            start_time,
+            exe,
+            cgroup,
+            label,
+        } = self;
+        (*pid, *uid) = (words[0] as u32, (words[0] >> 32) as u32);
+        [*pid_ns, *time_ns, *start_time] = [words[1], words[2], words[3]];
+        codec::text_into(&words[EXE..CGROUP], exe);
+        codec::text_into(&words[CGROUP..LABEL], cgroup);
+        codec::text_into(&words[LABEL..END], label);
     }
 }
 

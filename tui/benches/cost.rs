@@ -18,6 +18,7 @@ use gpushare_tui::sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
     Sample, SlotId, Snapshot, What,
 };
+use gpushare_tui::source::Source as _;
 use gpushare_tui::source::live::Live;
 use gpushare_tui::top::metrics::{Figures, Format};
 use gpushare_tui::top::palette::{Depth, Palette};
@@ -58,7 +59,7 @@ fn main() -> Result<()> {
         let start = cpu_us();
         let sample = live.look()?;
         let seen = cpu_us();
-        state.update(sample);
+        live.reuse(state.replace(sample));
         let taken = cpu_us();
         terminal.draw(|frame| view::draw(frame, &state, &look))?;
         looked += seen - start;

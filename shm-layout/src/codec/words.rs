@@ -30,22 +30,25 @@ pub(crate) fn text_words(text: &str, words: &mut [u64]) {
 /// Text out of words, up to the first zero. Bytes that are not UTF-8 become the replacement character; all else, control
 /// characters too, is what was written: who shows it escapes it.
 pub(crate) fn text_of(words: &[u64]) -> String {
-    let is_last = |word: &u64| word.to_le_bytes().contains(&0);
-    let count = words
-        .iter()
-        .position(is_last)
-        .map_or(words.len(), |at| at + 1);
-    let mut text = Vec::with_capacity(count * 8);
-    words[..count]
-        .iter()
-        .for_each(|word| text.extend(word.to_le_bytes()));
-    text.truncate(
-        text.iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(text.len()),
-    );
-    String::from_utf8(text)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    let mut text = String::new();
+    text_into(words, &mut text);
+    text
+}
+
+/// The same in the memory of another text.
+pub(crate) fn text_into(words: &[u64], text: &mut String) {
+    let mut bytes = std::mem::take(text).into_bytes();
+    bytes.clear();
+    for word in words {
+        let word = word.to_le_bytes();
+        let end = word.iter().position(|byte| *byte == 0);
+        bytes.extend(&word[..end.unwrap_or(word.len())]);
+        if end.is_some() {
+            break;
+        }
+    }
+    *text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
 }
 
 /// A group's name as words; `None` if it is empty, too long or has characters that do not show.

@@ -1,26 +1,25 @@
 //! Reading the segments, whatever their bytes.
 
 mod devices;
+mod entries;
 
-use std::borrow::Borrow;
+use std::borrow::BorrowMut;
 
-use super::{Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot};
+use super::{Liveness, ProcessDeviceView, ProcessView, Snapshot};
 use crate::{
     book::{self, resolve_share},
     codec::{self, DeviceSettings, LaunchShare, SlotSettings},
     identity::decode_vouched,
-    line,
     liveness::{self, Mark},
     lock, matching,
     primitive::{AtomicU64, Ordering},
     protocol::{
         claim::{self, Phase},
         seqlock,
-        turn::who,
     },
     residence,
     segment::{Probe, Segments},
-    state::{Device, DeviceEntry, IDENTITY_WORDS, Slot},
+    state::{DeviceEntry, IDENTITY_WORDS, Slot},
     text,
     value::{
         Identity, LockPolicy, Rule, RuleLimits, Share, SlotId, Source, TraceOrder, TraceView,
@@ -30,19 +29,32 @@ use crate::{
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
 pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
-    snapshot_of(segments, now_ns)
+    snapshot_of::<_, ProcessDeviceView>(segments, now_ns, Vec::new())
 }
 
-/// The same with a tool's own type around what a process has of a device: views are large, and there are many.
-pub fn snapshot_of<E>(segments: &Segments, now_ns: u64) -> Snapshot<ProcessView<E>>
+/// The same with a tool's own types around what is read of a process and of what it has of a device, in the memory of
+/// `earlier` ones: views are large, and there are many. What a tool adds to the views is as it was, perhaps of another process.
+pub fn snapshot_of<P, E>(segments: &Segments, now_ns: u64, earlier: Vec<P>) -> Snapshot<P>
 where
-    E: From<ProcessDeviceView> + Borrow<ProcessDeviceView>,
+    P: BorrowMut<ProcessView<E>> + Default,
+    E: BorrowMut<ProcessDeviceView> + Default,
 {
     let mut reading = Reading::new(segments, now_ns);
     let state = segments.state();
-    let processes: Vec<ProcessView<E>> = (0..state.slots.len())
-        .filter_map(|index| reading.process(index))
-        .collect();
+    let mut processes = earlier;
+    let mut count = 0;
+    for index in 0..state.slots.len() {
+        if processes.len() == count {
+            processes.push(P::default());
+        }
+        if reading
+            .process(index, processes[count].borrow_mut())
+            .is_some()
+        {
+            count += 1;
+        }
+    }
+    processes.truncate(count);
     let devices = (0..state.devices.len())
         .filter_map(|index| reading.device(index, &processes))
         .collect();
@@ -133,17 +145,38 @@ impl<'s> Reading<'s> {
         }
     }
 
-    fn process<E: From<ProcessDeviceView>>(&mut self, index: usize) -> Option<ProcessView<E>> {
+    /// What is in a slot, if anything is; `into` is written whole.
+    fn process<E>(&mut self, index: usize, into: &mut ProcessView<E>) -> Option<()>
+    where
+        E: BorrowMut<ProcessDeviceView> + Default,
+    {
+        let ProcessView {
+            slot: its_slot,
+            identity,
+            vouched: its_vouched,
+            forged: is_forged,
+            registered_ns,
+            heartbeat_ns,
+            alive,
+            share: its_share,
+            group: its_group,
+            rule: its_rule,
+            gang,
+            acked,
+            invalid,
+            trace,
+            residence,
+            devices,
+        } = into;
         let state = self.segments.state();
         let slot = &state.slots[index];
         let Who {
             id,
-            identity,
             vouched,
             forged,
-        } = self.who(slot, index)?;
+        } = self.who(slot, index, identity)?;
         let is_alone = vouched.is_none();
-        if self.is_damaged(slot, &identity) || forged && vouched.is_some() {
+        if self.is_damaged(slot, identity) || forged && vouched.is_some() {
             self.damaged.push(id.index);
         }
         let control = self.segments.control();
@@ -158,7 +191,7 @@ impl<'s> Reading<'s> {
             .and_then(|name| control.group_settings(&name))
             .unwrap_or_default();
         let launched = LaunchShare::of_slot(self.segments, slot);
-        let rule = self.rule_of(&identity, vouched.as_ref(), name.as_ref());
+        let rule = self.rule_of(identity, vouched.as_ref(), name.as_ref());
         let set = rule.as_ref().map(|rule| rule.limits).unwrap_or_default();
         let mut share = resolve_share(
             &launched,
@@ -182,7 +215,6 @@ impl<'s> Reading<'s> {
             &self.common,
             self.now_ns,
         );
-        let invalid = slot.invalid.load(Ordering::Relaxed) != 0;
         let launch_policy = codec::policy_of(&std::array::from_fn(|at| {
             slot.launch_policy[at].load(Ordering::Relaxed)
         }));
@@ -194,37 +226,41 @@ impl<'s> Reading<'s> {
             share,
             policy: book::launch_policy(launch_policy, policy_source),
         };
-        // A view is large: growing step by step would copy most of them again.
-        let there = |entry: &&DeviceEntry| entry.device.load(Ordering::Relaxed) != 0;
-        let mut devices = Vec::with_capacity(slot.entries.iter().filter(there).count());
-        let entries = slot.entries.iter().enumerate();
-        let views = entries.filter_map(|(at, words)| self.entry(id, words, at, &launch));
-        devices.extend(views.map(E::from));
-        Some(ProcessView {
-            slot: id,
-            identity,
-            vouched,
-            forged,
-            registered_ns: slot.registered_ns.load(Ordering::Relaxed),
-            heartbeat_ns: slot.heartbeat_ns.load(Ordering::Relaxed),
-            alive: match forged && is_alone {
-                false => self.liveness(slot, index),
-                // No process of ours: there is nothing to be dead.
-                true => Liveness::Unknown,
-            },
-            share,
-            group: name.map(|name| codec::text_of(&name)),
-            rule: rule.map(|rule| rule.name),
-            gang: slot.gang.load(Ordering::Relaxed),
-            acked: slot.acked.load(Ordering::Relaxed),
-            invalid,
-            trace: TraceView {
-                wanted: order.and_then(TraceOrder::room),
-                progress: slot.trace_progress(),
-            },
-            residence: residence::view(slot),
-            devices,
-        })
+        let mut count = 0;
+        for (at, words) in slot.entries.iter().enumerate() {
+            let Some(about) = self.device_of(words) else {
+                continue;
+            };
+            if devices.len() == count {
+                devices.push(E::default());
+            }
+            let view = devices[count].borrow_mut();
+            self.entry(id, (at, words), about, &launch, view);
+            count += 1;
+        }
+        devices.truncate(count);
+        *its_slot = id;
+        *is_forged = forged;
+        *registered_ns = slot.registered_ns.load(Ordering::Relaxed);
+        *heartbeat_ns = slot.heartbeat_ns.load(Ordering::Relaxed);
+        *alive = match forged && is_alone {
+            false => self.liveness(slot, index),
+            // No process of ours: there is nothing to be dead.
+            true => Liveness::Unknown,
+        };
+        *its_share = share;
+        *its_vouched = vouched;
+        *its_group = name.map(|name| codec::text_of(&name));
+        *its_rule = rule.map(|rule| rule.name);
+        *gang = slot.gang.load(Ordering::Relaxed);
+        *acked = slot.acked.load(Ordering::Relaxed);
+        *invalid = slot.invalid.load(Ordering::Relaxed) != 0;
+        *trace = TraceView {
+            wanted: order.and_then(TraceOrder::room),
+            progress: slot.trace_progress(),
+        };
+        *residence = residence::view(slot);
+        Some(())
     }
 
     /// The rule that holds for a process.
@@ -244,43 +280,42 @@ impl<'s> Reading<'s> {
     }
 
     /// Who has a slot: by the broker's roll where there is one, else by its own account.
-    fn who(&mut self, slot: &Slot, index: usize) -> Option<Who> {
-        let said = |warnings: &mut Vec<String>| {
+    fn who(&mut self, slot: &Slot, index: usize, identity: &mut Identity) -> Option<Who> {
+        let said = |identity: &mut Identity, warnings: &mut Vec<String>| {
             let mut words = [0; IDENTITY_WORDS];
             match seqlock::read(&slot.identity_seq, &slot.identity, &mut words) {
-                Some(()) => Identity::decode(&words),
+                Some(()) => identity.decode_into(&words),
                 None => {
                     warnings.push(format!(
                         "the identity of slot {index} cannot be read: it is incomplete"
                     ));
-                    Identity::default()
+                    *identity = Identity::default();
                 }
             }
         };
-        let index_16 = index as u16;
+        let of_itself = |epoch| Who {
+            id: SlotId {
+                index: index as u16,
+                epoch,
+            },
+            vouched: None,
+            forged: false,
+        };
         let claimed = claim::live(&slot.claim);
         let Some(roll) = self.segments.roll() else {
-            let id = SlotId {
-                index: index_16,
-                epoch: claimed?,
-            };
-            return Some(Who::of_itself(id, said(&mut self.warnings)));
+            let who = of_itself(claimed?);
+            said(identity, &mut self.warnings);
+            return Some(who);
         };
         let entry = roll.entry(index)?;
         let Some(epoch) = entry.live() else {
             // Free by the roll: whoever says otherwise was given no slot.
-            let id = SlotId {
-                index: index_16,
-                epoch: claimed?,
-            };
+            let who = of_itself(claimed?);
+            said(identity, &mut Vec::new());
             return Some(Who {
                 forged: true,
-                ..Who::of_itself(id, said(&mut Vec::new()))
+                ..who
             });
-        };
-        let id = SlotId {
-            index: index_16,
-            epoch,
         };
         // ORDER: pairs with the Release in publish.
         let phase = claim::parse(slot.claim.load(Ordering::Acquire));
@@ -288,13 +323,15 @@ impl<'s> Reading<'s> {
             // On its way in or out.
             return None;
         }
-        let (identity, vouched) = decode_vouched(&entry.read()?);
-        let forged = claimed != Some(epoch) || said(&mut Vec::new()) != identity;
+        let words = entry.read()?;
+        said(identity, &mut Vec::new());
+        let (true_identity, vouched) = decode_vouched(&words);
+        let forged = claimed != Some(epoch) || *identity != true_identity;
+        *identity = true_identity;
         Some(Who {
-            id,
-            identity,
             vouched: Some(vouched),
             forged,
+            ..of_itself(epoch)
         })
     }
 
@@ -325,130 +362,13 @@ impl<'s> Reading<'s> {
             _ => Liveness::Unknown,
         }
     }
-
-    fn entry(
-        &self,
-        id: SlotId,
-        words: &DeviceEntry,
-        entry: usize,
-        launch: &Launch,
-    ) -> Option<ProcessDeviceView> {
-        // ORDER: pairs with the Release in add_device.
-        let device_index = (words.device.load(Ordering::Acquire) as usize).checked_sub(1)?;
-        let (device, uuid) = self.segments.device(device_index)?;
-        let total = device.total_bytes.load(Ordering::Relaxed);
-        let launched = book::LaunchQuota::of(words);
-        let quota = book::resolve_quota(
-            &launch.settings,
-            entry,
-            &launch.rule,
-            launched,
-            total,
-            self.now_ns,
-        );
-        let reverts = [Some(entry), Some(codec::EVERY_DEVICE)]
-            .into_iter()
-            .flatten()
-            .filter_map(|at| launch.settings.quotas.get(at)?.reverts(self.now_ns))
-            .min();
-        let settings = self.devices.get(device_index).copied().unwrap_or_default();
-        Some(ProcessDeviceView {
-            entry: entry as u8,
-            ordinal: words.ordinal.load(Ordering::Relaxed) as u8,
-            device: device_index as u8,
-            uuid,
-            used: words.used.load(Ordering::Relaxed),
-            evicted: words.evicted.load(Ordering::Relaxed),
-            peak: words.peak.load(Ordering::Relaxed),
-            quota,
-            quota_until_ns: reverts,
-            counters: words.counters.view(),
-            lock: self.lock(id, device, words, launch.share.paused),
-            policy: book::resolve_policy(
-                settings.policy.at(self.now_ns),
-                self.common.policy.at(self.now_ns),
-                launch.policy,
-            ),
-            memory_wait: line::view(words),
-            mps: codec::mps_of(words.mps.load(Ordering::Relaxed)),
-            // ORDER: pairs with the Release in `Registration::lose`; the time is there.
-            loss: codec::loss_of(
-                words.lost.load(Ordering::Acquire),
-                words.lost_ns.load(Ordering::Relaxed),
-            ),
-        })
-    }
-
-    fn lock(&self, id: SlotId, device: &Device, words: &DeviceEntry, paused: bool) -> LockView {
-        let mut since = words.lock_since.load(Ordering::Relaxed);
-        let said = words.lock_state.load(Ordering::Relaxed);
-        // The owner word is the truth: one who was handed the lock while it was stopped still says that it waits.
-        let state = if who(device.turn().owner()) == id.to_word() {
-            if said != lock::HOLDS {
-                since = device.owner_since.load(Ordering::Relaxed);
-            }
-            LockState::Hold
-        } else if paused {
-            LockState::Paused
-        } else {
-            match said {
-                lock::WAITS => LockState::Wait,
-                lock::ACTIVE => LockState::Active,
-                lock::BACK => LockState::Back,
-                _ => LockState::Idle,
-            }
-        };
-        let lasts = self.now_ns.saturating_sub(since);
-        let more = |when: bool| if when { lasts } else { 0 };
-        let mut waited_for: Vec<(SlotId, u64)> = words
-            .blamed
-            .iter()
-            .map(|[who, ns]| (who.load(Ordering::Relaxed), ns.load(Ordering::Relaxed)))
-            .filter_map(|(who, ns)| Some((SlotId::from_word(who)?, ns)))
-            .collect();
-        waited_for.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-        LockView {
-            state,
-            since_ns: if matches!(state, LockState::Idle | LockState::Paused) {
-                0
-            } else {
-                since
-            },
-            held_ns: words
-                .held_ns
-                .load(Ordering::Relaxed)
-                .saturating_add(more(state == LockState::Hold)),
-            waited_ns: words
-                .waited_ns
-                .load(Ordering::Relaxed)
-                .saturating_add(more(matches!(state, LockState::Wait | LockState::Back))),
-            acquisitions: words.acquisitions.load(Ordering::Relaxed),
-            forced: words.forced.load(Ordering::Relaxed),
-            hold_hist: std::array::from_fn(|at| words.hold_hist[at].load(Ordering::Relaxed)),
-            wait_hist: std::array::from_fn(|at| words.wait_hist[at].load(Ordering::Relaxed)),
-            releases: std::array::from_fn(|at| words.releases[at].load(Ordering::Relaxed)),
-            waited_for,
-        }
-    }
 }
 
 /// Who has a slot.
 struct Who {
     id: SlotId,
-    identity: Identity,
     vouched: Option<Vouched>,
     forged: bool,
-}
-
-impl Who {
-    fn of_itself(id: SlotId, identity: Identity) -> Who {
-        Who {
-            id,
-            identity,
-            vouched: None,
-            forged: false,
-        }
-    }
 }
 
 /// What holds for all of a process's devices.

@@ -65,6 +65,45 @@ fn a_snapshot_shows_what_was_launched_and_what_the_operator_set() {
 }
 
 #[test]
+fn a_snapshot_in_the_memory_of_another_has_nothing_of_it() {
+    let (busy, quiet) = (Dir::new(), Dir::new());
+    let rich = busy.open();
+    let limits = LaunchLimits {
+        group: Some("team".to_owned()),
+        weight: Some(300),
+        invalid: true,
+        ..LaunchLimits::default()
+    };
+    let (holder, entry) = with_limits(&rich, "holder", &limits);
+    let (waiter, its) = with_limits(&rich, "a waiter with a longer name", &limits);
+    holder.ledger(entry).reserve(70).expect("room").commit();
+    holder.heartbeat(clock::now());
+    assert!(holder.lock(entry).try_acquire(clock::now()));
+    assert!(!waiter.lock(its).try_acquire(clock::now()));
+    waiter
+        .add_device([8; 16], 1, "Another GPU", 1024 * MIB, DEVICE_SIM)
+        .expect("an entry");
+    let (_alone, _) = process(&quiet.open(), "alone");
+    let now = clock::now();
+    let [of_rich, of_poor] = [busy.viewer(), quiet.viewer()];
+    let again = |segments: &Segments, earlier: &Segments| {
+        let earlier = snapshot(earlier, now).processes;
+        snapshot_of::<_, ProcessDeviceView>(segments, now, earlier)
+    };
+    assert_eq!(again(&of_poor, &of_rich), snapshot(&of_poor, now));
+    assert_eq!(again(&of_rich, &of_poor), snapshot(&of_rich, now));
+    drop(holder);
+    // What is left moves into the place of another.
+    let left =
+        snapshot_of::<_, ProcessDeviceView>(&of_rich, now, snapshot(&of_rich, now).processes);
+    assert_eq!(left, snapshot(&of_rich, now));
+    assert_eq!(
+        left.processes[0].identity.label,
+        "a waiter with a longer name"
+    );
+}
+
+#[test]
 fn a_launch_policy_that_makes_no_sense_shows_as_invalid_and_is_off() {
     let dir = Dir::new();
     let segments = dir.open();

@@ -198,7 +198,7 @@ fn say_all(
 fn line(sample: &Sample, event: &EventLine) -> String {
     let Said { word, text, .. } = events::say(&event.what);
     let pid = event.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
-    let name = match event.name.as_str() {
+    let name = match &*event.name {
         "" => "-".into(),
         name => plain(name),
     };
@@ -234,7 +234,7 @@ fn object(sample: &Sample, event: &EventLine) -> Result<Map<String, Value>, Fail
     keys.insert("seq".into(), event.seq.into());
     keys.insert("unix_ms".into(), sample.unix_ms_at(event.time_ns).into());
     keys.insert("pid".into(), event.pid.into());
-    keys.insert("name".into(), name.cloned().into());
+    keys.insert("name".into(), name.map(|name| &**name).into());
     keys.insert("gpu".into(), event.gpu.into());
     keys.insert("sentence".into(), events::say(&event.what).text.into());
     Ok(keys)

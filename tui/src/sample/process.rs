@@ -1,6 +1,6 @@
 //! A process as a sample shows it: who it is, and what it holds on each device.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, BorrowMut};
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,18 @@ impl Deref for ProcessSample {
 
 impl DerefMut for ProcessSample {
     fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.view
+    }
+}
+
+impl Borrow<ProcessView<Holding>> for ProcessSample {
+    fn borrow(&self) -> &ProcessView<Holding> {
+        &self.view
+    }
+}
+
+impl BorrowMut<ProcessView<Holding>> for ProcessSample {
+    fn borrow_mut(&mut self) -> &mut ProcessView<Holding> {
         &mut self.view
     }
 }
@@ -192,20 +204,15 @@ impl DerefMut for Holding {
     }
 }
 
-/// Before its device is looked for among those that are shown.
-impl From<ProcessDeviceView> for Holding {
-    fn from(view: ProcessDeviceView) -> Self {
-        Self {
-            gpu: usize::from(view.device),
-            view,
-            nvml: nvml::Process::default(),
-        }
-    }
-}
-
 impl Borrow<ProcessDeviceView> for Holding {
     fn borrow(&self) -> &ProcessDeviceView {
         &self.view
+    }
+}
+
+impl BorrowMut<ProcessDeviceView> for Holding {
+    fn borrow_mut(&mut self) -> &mut ProcessDeviceView {
+        &mut self.view
     }
 }
 

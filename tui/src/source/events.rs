@@ -1,6 +1,7 @@
 //! The event ring, read once, with each record resolved to its process and device.
 
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use shm_layout::{Event, EventKind, EventReader, Segments};
@@ -16,7 +17,7 @@ const BURST: usize = shm_layout::EVENT_RING;
 pub(super) struct Tail {
     reader: EventReader,
     lost: u64,
-    names: FxHashMap<SlotId, (Option<u32>, String)>,
+    names: FxHashMap<SlotId, (Option<u32>, Arc<str>)>,
 }
 
 impl Tail {
@@ -45,7 +46,7 @@ impl Tail {
     pub(super) fn resolve(&mut self, segments: &Segments, events: &[Event], sample: &mut Sample) {
         for process in &sample.processes {
             if let Some(slot) = process.slot() {
-                let name = || (process.pid, process.name().to_owned());
+                let name = || (process.pid, process.name().into());
                 self.names.entry(slot).or_insert_with(name);
             }
         }
@@ -65,7 +66,7 @@ impl Tail {
                     },
                     ..ProcessSample::default()
                 };
-                unknown.insert((None, process.name().to_owned()));
+                unknown.insert((None, process.name().into()));
             }
         }
         let places = join::Places::of(&sample.devices);
@@ -92,7 +93,7 @@ impl Tail {
             time_ns: event.time_ns,
             slot,
             pid: known.and_then(|(pid, _)| *pid),
-            name: known.map(|(_, name)| name.clone()).unwrap_or_default(),
+            name: known.map(|(_, name)| Arc::clone(name)).unwrap_or_default(),
             gpu: places.of_index(event.device),
             what: event.what(),
         }

@@ -1,8 +1,8 @@
 //! From the segments' snapshot and NVML's look to the processes and devices of one sample.
 
-use std::collections::HashSet;
 use std::mem;
 
+use rustc_hash::FxHashSet;
 use shm_layout::{DEVICE_MIG, DEVICE_SIM, DeviceView, Liveness, MAX_DEVICES, ProcessView, Uuid};
 
 use super::nvml;
@@ -82,20 +82,21 @@ fn position(devices: &[DeviceSample], uuid: &Uuid) -> Option<usize> {
         .position(|d| uuids::parse(&d.uuid).as_ref() == Some(uuid))
 }
 
-/// The managed process of one slot, without what `/proc` adds.
-pub(super) fn process(mut view: ProcessView<Holding>, places: &Places) -> ProcessSample {
-    view.devices.retain_mut(|holding| {
-        let place = places.of_index(holding.device);
-        holding.gpu = place.unwrap_or(holding.gpu);
+/// Puts what a managed process has of its devices where the list has them, all but what NVML says of it.
+pub(super) fn place(holdings: &mut Vec<Holding>, places: &Places) {
+    holdings.retain_mut(|Holding { gpu, view, nvml }| {
+        let place = places.of_index(view.device);
+        *gpu = place.unwrap_or_default();
+        *nvml = nvml::Process::default();
         place.is_some()
     });
-    ProcessSample {
-        container: match &view.vouched {
-            Some(vouched) => Some(vouched.container.clone()).filter(|name| !name.is_empty()),
-            None => cgroups::container(&view.identity.cgroup),
-        },
-        view,
-        ..ProcessSample::default()
+}
+
+/// Its container: by the broker's word, if there is one; else by its cgroup.
+pub(super) fn container(view: &ProcessView<Holding>) -> Option<String> {
+    match &view.vouched {
+        Some(vouched) => Some(vouched.container.clone()).filter(|name| !name.is_empty()),
+        None => cgroups::container(&view.identity.cgroup),
     }
 }
 
@@ -107,7 +108,7 @@ pub(super) fn is_long_gone(view: &ProcessView<Holding>, now_ns: u64) -> bool {
 
 /// Takes who is no longer there out of the devices' locks.
 pub(super) fn forget_the_gone(sample: &mut Sample) {
-    let present: HashSet<SlotId> = sample.processes.iter().filter_map(|p| p.slot()).collect();
+    let present: FxHashSet<SlotId> = sample.processes.iter().filter_map(|p| p.slot()).collect();
     for device in &mut sample.devices {
         device.owner = device.owner.filter(|slot| present.contains(slot));
         device.waiters.retain(|slot| present.contains(slot));

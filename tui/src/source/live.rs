@@ -44,6 +44,8 @@ pub struct Live {
     users: Users,
     pids: HostPids,
     known: FxHashMap<SlotId, Known>,
+    /// Of a sample that is no longer needed: the next one takes their memory.
+    spare: Vec<ProcessSample>,
     strangers: HashMap<u32, ProcessSample>,
 }
 
@@ -91,6 +93,7 @@ impl Live {
             users: Users::of_this_machine(),
             pids: HostPids::new(),
             known: FxHashMap::default(),
+            spare: Vec::new(),
             strangers: HashMap::new(),
         }
     }
@@ -151,7 +154,7 @@ impl Live {
                     true => open.tail.take(&open.segments),
                     false => Vec::new(),
                 },
-                snapshot_of(&open.segments, clock::now()),
+                snapshot_of(&open.segments, clock::now(), mem::take(&mut self.spare)),
             ),
             None => (
                 Vec::new(),
@@ -164,11 +167,14 @@ impl Live {
         let now_ns = snapshot.time_ns;
         let devices = join::devices(mem::take(&mut snapshot.devices), &look);
         let places = join::Places::of(&devices);
-        let processes = mem::take(&mut snapshot.processes)
-            .into_iter()
-            .filter(|view| !join::is_long_gone(view, now_ns))
-            .map(|view| self.process(view, now_ns, &places))
-            .collect();
+        let mut processes = mem::take(&mut snapshot.processes);
+        processes.retain_mut(|process| {
+            let here = !join::is_long_gone(process, now_ns);
+            if here {
+                self.introduce(process, now_ns, &places);
+            }
+            here
+        });
         let mut sample = Sample {
             snapshot: snapshot.with(processes, devices),
             unix_ms: unix_ms(),
@@ -193,20 +199,24 @@ impl Live {
         sample
     }
 
-    fn process(
-        &mut self,
-        view: ProcessView<Holding>,
-        now_ns: u64,
-        places: &join::Places,
-    ) -> ProcessSample {
-        let Known { pid, stopped, .. } = self.of_proc(&view, now_ns);
-        let process = join::process(view, places);
-        ProcessSample {
+    /// What is known of a managed process besides what its slot says.
+    fn introduce(&mut self, process: &mut ProcessSample, now_ns: u64, places: &join::Places) {
+        let known = self.of_proc(&process.view, now_ns);
+        let ProcessSample {
+            view,
             pid,
-            user: self.users.name(process.identity.uid),
-            state: ProcessState::of(&process, now_ns, stopped),
-            ..process
-        }
+            user,
+            container,
+            state,
+            elsewhere,
+        } = process;
+        join::place(&mut view.devices, places);
+        *pid = known.pid;
+        user.clear();
+        user.push_str(&self.users.shown(view.identity.uid));
+        *container = join::container(view);
+        *state = ProcessState::of(view, now_ns, known.stopped);
+        *elsewhere = None;
     }
 
     /// What `/proc` says of a managed process. It is asked seldom: of many processes these questions cost most of a look.
@@ -274,6 +284,10 @@ impl Live {
 impl Source for Live {
     fn next(&mut self) -> Result<Option<Sample>> {
         Ok(Some(self.look()?))
+    }
+
+    fn reuse(&mut self, earlier: Sample) {
+        self.spare = earlier.snapshot.processes;
     }
 }
 
@@ -380,6 +394,29 @@ mod tests {
         assert!(!all.events.is_empty());
         assert!(some.events.is_empty() && some.events_lost == 0);
         assert_eq!(some.processes.len(), all.processes.len());
+    }
+
+    #[test]
+    fn a_sample_in_the_memory_of_another_has_nothing_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let segments = Segments::open_workload(dir.path()).unwrap();
+        let identity = Identity::of_self("worker");
+        let limits = shm_layout::LaunchLimits::default();
+        let registered = shm_layout::register(&segments, &identity, &limits).unwrap();
+        let _entry = registered.add_device([7; 16], 0, "Made-up GPU", 1 << 30, 0);
+        let mut live = Live::new(dir.path(), false);
+        let first = live.look().unwrap();
+        let mut other = first.clone();
+        let process = &mut other.processes[0];
+        (process.pid, process.state) = (Some(7), ProcessState::Unmanaged);
+        (process.user, process.elsewhere) = ("someone".into(), Some("elsewhere".into()));
+        (process.container, process.group) = (Some("box".into()), Some("team".into()));
+        process.devices[0].gpu = 5;
+        process.devices[0].nvml.pid = 7;
+        let one_more = process.clone();
+        other.processes.push(one_more);
+        live.reuse(other);
+        assert_eq!(live.look().unwrap().processes, first.processes);
     }
 
     #[test]

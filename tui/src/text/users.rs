@@ -3,6 +3,7 @@
 //! A directory service is not asked: a dashboard must not hang on the network. Who is not in the
 //! file is shown by number.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -39,10 +40,15 @@ impl Users {
 
     /// The user's name, or the number as text.
     pub fn name(&self, uid: u32) -> String {
-        self.by_uid
-            .get(&uid)
-            .cloned()
-            .unwrap_or_else(|| uid.to_string())
+        self.shown(uid).into_owned()
+    }
+
+    /// The same, lent where there is a name.
+    pub fn shown(&self, uid: u32) -> Cow<'_, str> {
+        match self.by_uid.get(&uid) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(uid.to_string()),
+        }
     }
 
     /// The number, with the name where there is one: `1000 (alice)`.

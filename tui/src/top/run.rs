@@ -268,7 +268,8 @@ impl Dashboard {
         let recorded = self.recorder.as_mut().map(|recorder| recorder.add(&sample));
         let earlier = self.state.log().newest(Showing::All, None);
         let kept = self.ring.as_mut().map(|ring| ring.add(&sample, earlier));
-        self.state.update(sample);
+        let before = self.state.replace(sample);
+        self.source.reuse(before);
         if let Some(Err(why)) = recorded {
             // What is watched matters more than what is kept.
             self.recorder = None;

@@ -46,6 +46,11 @@ pub struct State {
 impl State {
     /// Takes in a sample. While frozen it is remembered and not shown.
     pub fn update(&mut self, sample: Sample) {
+        self.replace(sample);
+    }
+
+    /// The same, and gives back the sample before.
+    pub fn replace(&mut self, sample: Sample) -> Sample {
         let fresh = sample.time_ns.saturating_sub(FRESH_NS);
         let mut others = sample
             .edits
@@ -54,7 +59,7 @@ impl State {
         let news = others
             .next_back()
             .map(|edit| format!("edited: {}", edit.told(sample.time_ns, "to")));
-        self.live.update(sample);
+        let before = self.live.update(sample);
         if let Some(news) = news {
             self.choices.say(news, false, &self.live);
         }
@@ -63,6 +68,7 @@ impl State {
         }
         self.choices
             .settle(self.frozen.as_deref().unwrap_or(&self.live));
+        before
     }
 
     /// Looks for what is wrong.

@@ -14,8 +14,9 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use ratatui::backend::CrosstermBackend;
-use ratatui::layout::{Position, Rect};
-use ratatui::{Frame, Terminal};
+use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+use rustix::termios::tcgetwinsize;
 use tokio::sync::oneshot::Receiver;
 
 use crate::text::plain::plain;
@@ -41,6 +42,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// The terminal while the dashboard has it. Dropping it gives it back.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Out>>,
+    /// All of it, as it was last.
+    area: Rect,
     drain: Drain,
 }
 
@@ -66,8 +69,14 @@ impl Screen {
         restore_on_panic();
         enter(&mut io::stdout())?;
         let (out, drain) = Out::new()?;
+        let area = area()?;
+        // Left to itself, it would open the terminal for each frame to ask for its size.
+        let viewport = Viewport::Fixed(area);
+        let terminal =
+            Terminal::with_options(CrosstermBackend::new(out), TerminalOptions { viewport })?;
         Ok(Self {
-            terminal: Terminal::new(CrosstermBackend::new(out))?,
+            terminal,
+            area,
             drain,
         })
     }
@@ -81,7 +90,11 @@ impl Screen {
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.drain.hold(true);
-        let drawn = self.terminal.draw(draw).map(|_| ());
+        let fits = match area()? == self.area {
+            true => Ok(()),
+            false => self.forget(),
+        };
+        let drawn = fits.and_then(|()| self.terminal.draw(draw).map(|_| ()));
         self.drain.hold(false);
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
         drawn
@@ -91,8 +104,8 @@ impl Screen {
     ///
     /// `Terminal::clear` would ask the terminal where its cursor is, and the answer may never come.
     pub fn forget(&mut self) -> io::Result<()> {
-        let size = self.terminal.size()?;
-        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
+        self.area = area()?;
+        self.terminal.resize(self.area)
     }
 
     /// Asks the terminal to put this into its clipboard (OSC 52); one that does not know how passes over it.
@@ -180,6 +193,12 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The whole terminal, as large as it is now.
+fn area() -> io::Result<Rect> {
+    let size = tcgetwinsize(io::stdout())?;
+    Ok(Rect::new(0, 0, size.ws_col, size.ws_row))
 }
 
 fn enter(out: &mut impl Write) -> io::Result<()> {

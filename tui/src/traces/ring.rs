@@ -97,7 +97,7 @@ fn span(event: &EventLine, sample: &Sample) -> Option<Span> {
 
 fn who(event: &EventLine, sample: &Sample) -> String {
     let living = event.slot.and_then(|slot| sample.process(slot));
-    match (living, event.pid, event.name.as_str()) {
+    match (living, event.pid, &*event.name) {
         (Some(process), ..) => process.pid_and_name(),
         (None, Some(pid), name) => format!("{pid} {name}"),
         (None, None, "") => event

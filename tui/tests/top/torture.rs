@@ -121,7 +121,7 @@ proptest! {
                 process.container = Some(other.clone());
             }
             for event in &mut sample.events {
-                event.name.clone_from(&name);
+                event.name = name.as_str().into();
             }
             for device in &mut sample.devices {
                 device.name.clone_from(&other);

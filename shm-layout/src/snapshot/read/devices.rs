@@ -17,17 +17,18 @@ use crate::{
 };
 
 impl Reading<'_> {
-    pub(super) fn device<E: Borrow<ProcessDeviceView>>(
-        &self,
-        index: usize,
-        processes: &[ProcessView<E>],
-    ) -> Option<DeviceView> {
+    pub(super) fn device<P, E>(&self, index: usize, processes: &[P]) -> Option<DeviceView>
+    where
+        P: Borrow<ProcessView<E>>,
+        E: Borrow<ProcessDeviceView>,
+    {
         let (device, uuid) = self.segments.device(index)?;
         let settings = self.devices.get(index).copied().unwrap_or_default();
         let total_bytes = device.total_bytes.load(Ordering::Relaxed);
         let bits = device.turn().waiting();
         let mut waiters: Vec<(u64, SlotId)> = processes
             .iter()
+            .map(P::borrow)
             .filter(|process| {
                 let (at, bit) = process.slot.bit();
                 bits.get(at).is_some_and(|word| word & bit != 0)
@@ -40,6 +41,7 @@ impl Reading<'_> {
         waiters.sort_unstable();
         let mut memory_line: Vec<(u64, SlotId)> = processes
             .iter()
+            .map(P::borrow)
             .filter_map(|process| {
                 let entry = entry_of(process, index)?;
                 Some((entry.memory_wait?.ticket, process.slot))
@@ -103,7 +105,7 @@ impl Reading<'_> {
     }
 
     /// Groups that a process named, and groups that the operator defined.
-    pub(super) fn groups<E>(&self, processes: &[ProcessView<E>]) -> Vec<GroupView> {
+    pub(super) fn groups<P: Borrow<ProcessView<E>>, E>(&self, processes: &[P]) -> Vec<GroupView> {
         let control = self.segments.control();
         let mut names: Vec<codec::NameWords> = self
             .segments
@@ -126,6 +128,7 @@ impl Reading<'_> {
             let text = codec::text_of(&name);
             let members = processes
                 .iter()
+                .map(P::borrow)
                 .filter(|process| process.group.as_ref() == Some(&text));
             GroupView {
                 members: members.map(|process| process.slot).collect(),
