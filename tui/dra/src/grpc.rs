@@ -31,6 +31,9 @@ pub enum Refusal {
 pub trait Service: Send + Sync + 'static {
     /// The answer to a message for `/SERVICE/FUNCTION`.
     fn call(&self, path: &str, message: &[u8]) -> Result<Vec<u8>, Refusal>;
+
+    /// Whether it is a stream of news, of which there are none.
+    fn is_quiet(&self, path: &str) -> bool;
 }
 
 /// Listens at a path that others of this user may have used before us.
@@ -83,6 +86,16 @@ async fn answer(
 ) -> Result<(), h2::Error> {
     let path = request.uri().path().to_owned();
     let message = whole(request.into_body()).await?;
+    let mut response = Response::new(());
+    let kind = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", kind);
+    if service.is_quiet(&path) {
+        let mut stream = respond.send_response(response, false)?;
+        // Until the other end has had enough.
+        return poll_fn(|context| stream.poll_reset(context))
+            .await
+            .map(drop);
+    }
     let work = tokio::task::spawn_blocking(move || {
         let message = message.ok_or_else(|| Refusal::Malformed("no whole message".into()))?;
         service.call(&path, &message)
@@ -90,9 +103,6 @@ async fn answer(
     let answer = work
         .await
         .unwrap_or_else(|error| Err(Refusal::Malformed(error.to_string())));
-    let mut response = Response::new(());
-    let kind = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", kind);
     match answer {
         Ok(message) => {
             let mut stream = respond.send_response(response, false)?;

@@ -144,6 +144,9 @@ fn what_cannot_be_done_is_a_sentence_for_the_pods_events_and_leaves_nothing() {
         assert!(error.starts_with("claim ml/"), "{error}");
         assert_eq!(spec(&node, &claim.uid), None);
     }
+    let health = "/v1alpha1.DRAResourceHealth/NodeWatchResources";
+    let quiet = kubelet.call(&node.endpoint(), health, &[]);
+    assert!(quiet.expect_err("nothing").starts_with("DEADLINE_EXCEEDED"));
     let unknown = kubelet
         .ask_driver("NodeForgetResources", &[])
         .expect_err("unknown");

@@ -192,6 +192,11 @@ impl Node {
         self.driver.as_ref().expect("it runs").stderr()
     }
 
+    pub fn endpoint(&self) -> String {
+        let path = self.path("kubelet/plugins/gpushare.dev/dra.sock");
+        path.display().to_string()
+    }
+
     pub fn registry(&self) -> PathBuf {
         self.path("kubelet/plugins_registry/gpushare.dev-reg.sock")
     }
