@@ -180,7 +180,12 @@ fn story_of_short_turns(order: shm_layout::Order) -> State {
     let mut state = State::default();
     for mut sample in story() {
         sample.events.clear();
-        sample.devices[0].policy.0.order = order;
+        // Of their launches: the device has none of its own.
+        let mine = sample
+            .processes
+            .iter_mut()
+            .flat_map(|p| &mut p.view.devices);
+        mine.for_each(|holding| holding.policy.0.order = order);
         let from = sample.time_ns - 250 * MS;
         for turn in 0..50 {
             // The first has nearly every turn, the next two one in fifty each.

@@ -39,8 +39,8 @@ pub(super) fn starving(data: &Data, found: &mut Vec<Finding>) {
             }
             _ => String::new(),
         };
-        let policy = data.sample.devices.get(holding.gpu).map(|d| d.policy.0);
-        let remedy = match policy.unwrap_or_default() {
+        // Its own: it may have started with another than the device has.
+        let remedy = match holding.policy.0 {
             policy if policy.order != Order::Fair => Remedy::key('p', "set order=fair"),
             policy if !matches!(policy.kind, PolicyKind::Timeslice(_)) => {
                 Remedy::key('p', "set a time slice")
