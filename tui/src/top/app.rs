@@ -139,15 +139,18 @@ fn pressed(state: &mut State, key: KeyEvent) -> Next {
 
 /// Says what a key that means nothing might have been meant for.
 fn unknown(state: &mut State, key: KeyEvent) {
-    if let KeyCode::Char(letter) = key.code {
-        let letter = letter.escape_debug();
-        let key = |action| state.choices.keymap.key_of(action);
-        let (search, list) = (key(Action::Commands), key(Action::Help));
-        let text = format!(
-            "{letter} does nothing here; {search} searches what one can do, {list} lists all"
-        );
-        say(state, &text, false);
-    }
+    let pressed = match key.code {
+        KeyCode::Char(letter) if key.modifiers.contains(KeyModifiers::CONTROL) => {
+            format!("^{}", letter.to_ascii_uppercase().escape_debug())
+        }
+        KeyCode::Char(letter) => letter.escape_debug().to_string(),
+        other => other.to_string(),
+    };
+    let key = |action| state.choices.keymap.key_of(action);
+    let (search, list) = (key(Action::Commands), key(Action::Help));
+    let text =
+        format!("{pressed} does nothing here; {search} searches what one can do, {list} lists all");
+    say(state, &text, false);
 }
 
 fn act(state: &mut State, action: Action) -> Next {

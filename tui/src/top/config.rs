@@ -258,7 +258,7 @@ pub fn print(named: Option<&Path>) -> Result<String> {
         };
         listed.push(name);
     }
-    out += "\n# Rules that act, as many as there are\n";
+    out += "\n# Rules that act; each begins with its own line [[alert]]\n# [[alert]]\n";
     for (name, example, about) in rules::SETTINGS {
         out += &format!("# {name} = {example}  # {about}\n");
     }
@@ -319,6 +319,17 @@ mod tests {
             .filter(|line| !line.starts_with("command"))
             .collect::<String>();
         Config::parse(&format!("{text}[[alert]]\n{rule}")).unwrap();
+    }
+
+    #[test]
+    fn a_rule_that_is_printed_works_once_its_lines_are_no_comments() {
+        let none = tempfile::NamedTempFile::new().unwrap();
+        let printed = print(Some(none.path())).unwrap();
+        let (_, rule) = printed.split_once("# [[alert]]").unwrap();
+        let lines = rule.lines().filter_map(|line| line.strip_prefix("# "));
+        let lines: Vec<&str> = lines.filter(|line| !line.starts_with("shell")).collect();
+        let config = read(&format!("[[alert]]\n{}", lines.join("\n"))).unwrap();
+        assert_eq!(config.rules.len(), 1);
     }
 
     #[test]

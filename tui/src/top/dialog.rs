@@ -308,6 +308,12 @@ impl Dialog {
         if matches!(self.progress, Progress::Sent | Progress::Waiting(_)) {
             return;
         }
+        if let (Subject::Signal(_), KeyCode::Char('0'..='9')) = (&self.subject, key.code)
+            && self.focus != signal::PID_AT
+        {
+            // The only number there is to type.
+            self.go_to(signal::PID_AT);
+        }
         let fresh = std::mem::take(&mut self.fresh);
         let Some(field) = self.fields.get_mut(self.focus) else {
             return;

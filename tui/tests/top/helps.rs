@@ -1,6 +1,6 @@
 //! What helps one to find the way: the search, the mouse, and why a job is slow.
 
-use crossterm::event::{KeyCode, KeyEvent};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use gpushare_tui::top::app::{self, Next};
 use gpushare_tui::top::operator::Task;
 use gpushare_tui::top::overlay::Overlay;
@@ -36,6 +36,40 @@ fn everything_one_can_do_is_found_by_its_words() {
         "{}",
         notice(&state)
     );
+}
+
+#[test]
+fn any_key_that_does_nothing_is_told_by_its_name() {
+    let mut state = state();
+    let with_control = KeyEvent::new(KeyCode::Char('r'), KeyModifiers::CONTROL);
+    for (key, name) in [
+        (with_control, "^R"),
+        (KeyCode::F(9).into(), "F9"),
+        (KeyCode::Backspace.into(), "Backspace"),
+    ] {
+        app::key(&mut state, key);
+        let told = notice(&state);
+        assert!(told.starts_with(&format!("{name} does nothing")), "{told}");
+    }
+}
+
+#[test]
+fn what_is_counted_elsewhere_is_not_told_as_without_shim_and_no_quota_not_as_one_of_0_bytes() {
+    let mut state = state();
+    let mut sample = story().last().unwrap();
+    sample.time_ns += 1;
+    assert!(screen(&state).contains(" +1 without shim"));
+    sample.processes[6].elsewhere = Some("/dev/shm/old".into());
+    for process in &mut sample.processes {
+        let mine = process.view.devices.iter_mut();
+        mine.for_each(|holding| holding.quota.bytes = None);
+    }
+    state.update(sample);
+    let screen = screen(&state);
+    assert!(screen.contains(" +1 elsewhere"), "{screen}");
+    assert!(!screen.contains("without shim"), "{screen}");
+    assert!(screen.contains("no quotas"), "{screen}");
+    assert!(!screen.contains("quotas 0"), "{screen}");
 }
 
 #[test]

@@ -8,6 +8,8 @@ use crate::top::operator::Task;
 
 /// The line to type the pid into.
 const PID: &str = "Its pid";
+/// Its place among the lines.
+pub(super) const PID_AT: usize = 1;
 
 /// Whom to send it to.
 #[derive(Clone, Debug)]

@@ -14,7 +14,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     let data = state.data();
     let sample = &data.sample;
     let managed = sample.processes.iter().filter(|p| p.is_managed()).count();
-    let strangers = sample.processes.iter().filter(|p| p.is_stranger()).count();
+    let strangers = || sample.processes.iter().filter(|p| p.is_stranger());
+    let astray = strangers().filter(|p| p.elsewhere.is_some()).count();
+    let strangers = strangers().count() - astray;
 
     let then = match sample.origin {
         Origin::Replay => Timestamp::from_millisecond(sample.unix_ms).ok(),
@@ -56,10 +58,11 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     }
     pen.pieces(x, 0, &[(&help, Role::Key), (" help", Role::Dim)]);
 
-    let strangers = match strangers {
+    let more = |count: usize, what: &str| match count {
         0 => String::new(),
-        n => format!(" +{n} without shim"),
+        n => format!(" +{n} {what}"),
     };
+    let strangers = more(strangers, "without shim") + &more(astray, "elsewhere");
     let noun = if managed == 1 { "process" } else { "processes" };
     let pieces = [
         ("gpushare-top".to_owned(), Role::Title),

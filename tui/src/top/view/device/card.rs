@@ -67,17 +67,13 @@ fn memory(pen: &mut Pen<'_>, state: &State, device: &DeviceSample) {
     bars::ticks(pen, 6, 1, bar, state, gpu);
     pen.put(7 + bar, 0, &text, pen.style(Role::Text));
     let (quotas, unlimited) = quotas(state, gpu);
-    let and = if unlimited > 0 {
-        format!(" + {unlimited} unlimited")
-    } else {
-        String::new()
+    let text = match (quotas, unlimited) {
+        (0, 0) => String::new(),
+        (_, 0) => format!("quotas {}", human_size(quotas)),
+        (0, _) => "no quotas".to_owned(),
+        _ => format!("quotas {} + {unlimited} unlimited", human_size(quotas)),
     };
-    pen.put(
-        7 + bar,
-        1,
-        &format!("quotas {}{and}", human_size(quotas)),
-        pen.style(Role::Dim),
-    );
+    pen.put(7 + bar, 1, &text, pen.style(Role::Dim));
 }
 
 fn quotas(state: &State, gpu: usize) -> (u64, usize) {
