@@ -109,6 +109,8 @@ pub struct Broker {
     owners: Vec<Option<Account>>,
     /// The memory of each one's accounts.
     accounts: Vec<Option<File>>,
+    /// What the next process that asks for a slot gets, made while nobody waits: descriptions that no one had, and accounts.
+    next: (Option<[File; 3]>, Option<(File, u64)>),
     /// Whether the memory of an earlier broker was found.
     resumed: bool,
     _lock: File,
@@ -204,6 +206,7 @@ impl Broker {
             state,
             private,
             limits,
+            next: (None, None),
             resumed,
             _lock: lock,
         };
@@ -235,8 +238,28 @@ impl Broker {
         Operator::of(&self.segments)
     }
 
+    /// Where files are that root alone may enter.
+    pub fn private(&self) -> &Dir {
+        &self.private
+    }
+
+    /// Makes ready what the next process that asks for a slot gets.
+    pub fn prepare(&mut self) {
+        if self.next.0.is_none() {
+            self.next.0 = self.describe(true).ok();
+        }
+        if self.next.1.is_none() {
+            self.next.1 = accounts::make().ok();
+        }
+    }
+
     /// Descriptions of the segments for one client, of no other: state, control, identity.
-    pub fn descriptions(&self, write_state: bool) -> io::Result<[File; 3]> {
+    pub fn descriptions(&mut self, write_state: bool) -> io::Result<[File; 3]> {
+        let ready = self.next.0.take_if(|_| write_state);
+        ready.map_or_else(|| self.describe(write_state), Ok)
+    }
+
+    fn describe(&self, write_state: bool) -> io::Result<[File; 3]> {
         let again = format!("/proc/self/fd/{}", self.state.as_raw_fd());
         let state = File::options().read(true).write(write_state).open(again)?;
         let read = |kind: Kind| match &self.readonly {
@@ -288,7 +311,7 @@ impl Broker {
         group: Option<&str>,
     ) -> Result<(SlotId, u32), NoSlot> {
         let index = self.room_for(&account)?;
-        let made = accounts::make();
+        let made = self.next.1.take().map_or_else(accounts::make, Ok);
         let (memory, inode) = made.map_err(|error| {
             NoSlot(format!(
                 "the broker cannot make memory for its accounts: {error}"

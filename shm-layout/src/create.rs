@@ -236,22 +236,18 @@ pub(crate) fn failed(path: &Path, op: &'static str) -> impl FnOnce(io::Error) ->
 /// A file that is what it should be, mapped.
 pub(crate) fn open_checked(dir: &Dir, kind: Kind, access: Access) -> Result<Mapped, OpenError> {
     let path = dir.path().join(kind.name());
-    let file = dir.existing(kind.name(), access == Access::Write)?;
-    checked(path, file, kind, access)
+    let mut file = dir.existing(kind.name(), access == Access::Write)?;
+    let header = header::read(&path, &mut file, kind)?;
+    match header.is_stale() {
+        true => Err(OpenError::StaleBoot { path }),
+        false => map(path, &file, kind, access, header.instance()),
+    }
 }
 
-/// The same of a file that is open already.
-pub(crate) fn checked(
-    path: PathBuf,
-    mut file: File,
-    kind: Kind,
-    access: Access,
-) -> Result<Mapped, OpenError> {
-    let meta = file.metadata().map_err(failed(&path, "look at"))?;
-    let mut bytes = [0u8; header::BYTES];
-    let got = header::read_up_to(&mut file, &mut bytes).map_err(failed(&path, "read"))?;
-    let instance = header::check(&path, kind, &bytes, got, meta.len())?;
-    map(path, &file, kind, access, instance)
+/// The same of a file that a broker of this boot handed out, to read.
+pub(crate) fn handed(path: PathBuf, mut file: File, kind: Kind) -> Result<Mapped, OpenError> {
+    let header = header::read(&path, &mut file, kind)?;
+    map(path, &file, kind, Access::Read, header.instance())
 }
 
 /// A file whose header says nothing, because others may write it.

@@ -13,7 +13,7 @@
 //!    │                           │ ──── descriptors to read ────────────────────────────▶│
 //! ```
 //!
-//! * Before the roll says *begun* the process holds nothing and tries nothing, so it need not be counted. One that adds up
+//! * Before the roll says *begun* the process enters no device and tries nothing, so it need not be counted. One that adds up
 //!   announces before it looks at the roll; the newcomer announces behind it, and sees that.
 //! * A process that waits for *begun* in vain has the broker look: another one may have taken over meanwhile.
 //! * What is mapped stays readable whoever dies. A keeper maps at each heartbeat those with whom its process shares a limit. Whom a

@@ -412,9 +412,7 @@ fn three(dir: &Path, handed: Vec<OwnedFd>, state_rw: bool) -> Result<Three, Open
     } else {
         Access::Read
     };
-    let read = |kind: Kind, file: OwnedFd| {
-        create::checked(path(kind), File::from(file), kind, Access::Read)
-    };
+    let read = |kind: Kind, file: OwnedFd| create::handed(path(kind), File::from(file), kind);
     let control = read(Kind::Control, control)?;
     let roll = read(Kind::Identity, roll)?;
     // Tenants write its header too: it says nothing.

@@ -8,13 +8,13 @@ use std::{
     sync::OnceLock,
 };
 
-use super::Kind;
+use super::{Kind, failed};
 use crate::{ABI_VERSION, clock, error::OpenError, procfs};
 
 /// As much of a file as is checked.
-pub(super) const BYTES: usize = 72;
+const BYTES: usize = 72;
 
-pub(super) fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
         match file.read(&mut buffer[got..]) {
@@ -27,15 +27,13 @@ pub(super) fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize
     Ok(got)
 }
 
-pub(super) fn check(
-    path: &Path,
-    kind: Kind,
-    bytes: &[u8; BYTES],
-    got: usize,
-    len: u64,
-) -> Result<Instance, OpenError> {
-    let path = path.to_path_buf();
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+/// A file's first bytes, if they are those of its kind, of this version and of a whole file.
+pub(super) fn read(path: &Path, file: &mut File, kind: Kind) -> Result<Header, OpenError> {
+    let len = file.metadata().map_err(failed(path, "look at"))?.len();
+    let mut bytes = [0; BYTES];
+    let got = read_up_to(file, &mut bytes).map_err(failed(path, "read"))?;
+    let (path, header) = (path.to_path_buf(), Header(bytes));
+    let word = |at| header.word(at);
     let want = kind.size();
     let version = word(8) as u32;
     if word(0) == 0 && version == 0 {
@@ -66,16 +64,26 @@ pub(super) fn check(
             want,
         });
     }
-    let (boot, now) = ([word(24), word(32)], boot_id());
-    if boot != now && now != [0, 0] && boot != [0, 0] {
-        return Err(OpenError::StaleBoot { path });
-    }
-    Ok(instance(bytes))
+    Ok(header)
 }
 
-fn instance(bytes: &[u8; BYTES]) -> Instance {
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
-    Instance([word(56), word(64)])
+/// The first bytes of a file.
+pub(super) struct Header([u8; BYTES]);
+
+impl Header {
+    fn word(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
+    }
+
+    /// Whether it was left over from before the last boot.
+    pub(super) fn is_stale(&self) -> bool {
+        let (boot, now) = ([self.word(24), self.word(32)], boot_id());
+        boot != now && now != [0, 0] && boot != [0, 0]
+    }
+
+    pub(super) fn instance(&self) -> Instance {
+        Instance([self.word(56), self.word(64)])
+    }
 }
 
 /// This boot's id; zero where the system does not tell.

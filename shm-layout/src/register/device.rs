@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use super::{NoDevice, Registration};
+use super::{NoDevice, Registration, enter::await_begun};
 use crate::{
     book::{LaunchQuota, Own},
     clock, codec,
@@ -88,9 +88,13 @@ impl Registration {
 
     /// The place of a device by the broker's word, once our page names it.
     fn place_by_roll(&self, page: &Page, entry: usize, uuid: &Uuid) -> Result<usize, NoDevice> {
+        let segments = self.segments();
+        if !await_begun(segments, self.slot()) {
+            let why = "the broker of this machine has not heard that we are there; start the program again";
+            return Err(NoDevice::Refused(why.to_owned()));
+        }
         let words = codec::uuid_words(uuid).into();
         page.name(entry, words);
-        let segments = self.segments();
         let look = || segments.roll().and_then(|roll| roll.device(words));
         let asked = || {
             let asked = segments.ask_for_place(*uuid);

@@ -55,7 +55,6 @@ pub fn register(
         }
         None => group_name.map_or(0, |name| tables::join_group(segments, slot, &name)),
     };
-    await_begun(segments, id)?;
     let asked = LaunchShare {
         weight: limits.weight,
         priority: limits.priority,
@@ -121,18 +120,17 @@ pub fn register(
     })
 }
 
-/// Waits, where there is a broker, until others can see our accounts: before that we may hold nothing.
-fn await_begun(segments: &Segments, id: SlotId) -> Result<(), RegisterError> {
+/// Waits, where there is a broker, until others can see our accounts: before that we may hold nothing. False if it takes no notice.
+pub(super) fn await_begun(segments: &Segments, id: SlotId) -> bool {
     let entry = segments.roll();
     let Some(entry) = entry.and_then(|roll| roll.entry(usize::from(id.index))) else {
-        return Ok(());
+        return true;
     };
     let until = clock::now() + PATIENCE.as_nanos() as u64;
     let mut looks = 0;
     while entry.begun() != Some(id.epoch) {
         if clock::now() >= until {
-            let why = "the broker of this machine has not heard that we are there; start the program again";
-            return Err(RegisterError::Refused(why.to_owned()));
+            return false;
         }
         looks += 1;
         match looks {
@@ -142,7 +140,7 @@ fn await_begun(segments: &Segments, id: SlotId) -> Result<(), RegisterError> {
             _ => std::thread::sleep(Duration::from_micros(100)),
         }
     }
-    Ok(())
+    true
 }
 
 /// The session of this process. One that began outside our PID namespace is 0 to it: who started them there started all of

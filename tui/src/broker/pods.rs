@@ -56,13 +56,14 @@ pub fn set(dir: &Path, groups: &Groups) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The group that a process enters which asks for `asked`, or why it may not; `pod` says in which pod it is.
+/// The group that a process enters which asks for `asked`, or why it may not; `pod` says in which pod it is. `private` is where the
+/// broker's own files are.
 pub fn entered(
-    dir: &Path,
+    private: &Dir,
     pod: impl FnOnce() -> Option<String>,
     asked: Option<&str>,
 ) -> Result<Option<String>, String> {
-    let known = known(dir, pod).unwrap_or_default();
+    let known = known(private, pod).unwrap_or_default();
     let fits = |asked: &&str| known.iter().any(|group| group == asked);
     match (asked.filter(fits), known.first(), asked) {
         (Some(asked), _, _) => Ok(Some(asked.to_owned())),
@@ -79,10 +80,10 @@ pub fn entered(
 const FOLDER: &str = "pods";
 
 /// The groups of the claims of a process's pod; `None` where it has none. Where no pod has any, none is asked for.
-fn known(dir: &Path, pod: impl FnOnce() -> Option<String>) -> Option<Vec<String>> {
-    let pods = Dir::open(&private_dir(dir)).and_then(|dir| dir.inner(FOLDER));
+fn known(private: &Dir, pod: impl FnOnce() -> Option<String>) -> Option<Vec<String>> {
+    let pods = private.inner(FOLDER).ok()?;
     let mut lines = String::new();
-    let mut file = pods.ok()?.read(&pod()?).ok()?;
+    let mut file = pods.read(&pod()?).ok()?;
     file.read_to_string(&mut lines).ok()?;
     Some(lines.lines().map(str::to_owned).collect())
 }
@@ -110,7 +111,9 @@ mod tests {
         assert_eq!(own, "k8s-111122223333444455556666777");
         let groups = Groups::from([(POD.to_owned(), [own.clone(), "k8s-z".to_owned()].into())]);
         set(&dir, &groups).expect("ours");
-        let entered = |pod: Option<&str>, asked| entered(&dir, || pod.map(str::to_owned), asked);
+        let private = Dir::open(&private_dir(&dir)).expect("made");
+        let entered =
+            |pod: Option<&str>, asked| entered(&private, || pod.map(str::to_owned), asked);
         for asked in [None, Some("team"), Some(&*other), Some(&*own)] {
             assert_eq!(
                 entered(Some(POD), asked),

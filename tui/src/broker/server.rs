@@ -239,6 +239,7 @@ impl Server {
                 // Rounded up: a sleep that ends too early is a turn for nothing.
                 Timespec::try_from(left + Duration::from_millis(1)).ok()
             });
+            self.broker.prepare();
             events.clear();
             match epoll::wait(&self.poll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) => {}

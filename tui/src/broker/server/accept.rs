@@ -20,8 +20,8 @@ use super::{CLIENT, LISTENER, Server, add};
 
 /// How long nobody is taken in when the machine has no descriptors.
 const DEAF: Duration = Duration::from_millis(100);
-/// So many descriptors are for answers: segments to hand out, files of `/proc`, the log.
-const FOR_ANSWERS: usize = 24 + DESCRIPTORS;
+/// So many descriptors are for answers: segments to hand out, now and next, files of `/proc`, the log.
+const FOR_ANSWERS: usize = 28 + DESCRIPTORS;
 
 /// What one is told for whom there is no descriptor.
 const CROWDED: &str = "the broker of this machine has no descriptors left for one more process; end some programs, or raise LimitNOFILE \
@@ -77,14 +77,11 @@ impl Server {
                 Err(_) => continue,
             };
             let number = self.clients.take_in(socket, peer, Instant::now());
-            let added = self
-                .clients
-                .get(number)
-                .map(|client| add(&self.poll, &client.socket, CLIENT | number));
-            if matches!(added, Some(Ok(()))) {
-                // What it asks for is there by now, as a rule.
-                self.hear(number);
-            } else {
+            // What it asks for is there by now, as a rule.
+            self.hear(number);
+            let client = self.clients.get(number);
+            let added = client.map(|client| add(&self.poll, &client.socket, CLIENT | number));
+            if matches!(added, Some(Err(_))) {
                 self.clients.let_go(number);
             }
             if self.over {

@@ -119,7 +119,7 @@ impl Server {
     fn register(&mut self, number: u64, message: &Message) -> Result<(Given, OwnedFd), String> {
         let client = self.clients.get(number);
         let pod = || household::pod(client?.peer.pid);
-        let group = pods::entered(&self.options.dir, pod, message.text(Field::Group))?;
+        let group = pods::entered(self.broker.private(), pod, message.text(Field::Group))?;
         let alone = self.tenants.iter().all(Option::is_none);
         match group {
             Some(_) if alone => self.look_around(),
