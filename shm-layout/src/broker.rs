@@ -393,9 +393,8 @@ impl Broker {
     /// Whether a process that lives has let go of the segments: it has become another program.
     pub fn has_let_go(&self, slot: SlotId, pid: u32) -> bool {
         let words = &self.segments.state().slots[usize::from(slot.index)];
-        liveness::mark_of(&words.keeper) == Mark::Dead
-            && find::mapping(pid, roll_of(&self.segments).state(), find::NAME)
-                == find::Mapping::None
+        let is_it = || find::mapping(pid, roll_of(&self.segments).state(), find::NAME);
+        liveness::mark_of(&words.keeper) == Mark::Dead && matches!(is_it(), find::Mapping::None)
     }
 
     /// Whether the process of a slot has not begun to use it.

@@ -9,7 +9,11 @@ use std::{
     io::{self, Read as _},
     os::unix::ffi::OsStrExt,
     path::Path,
+    sync::mpsc::sync_channel,
+    time::Duration,
 };
+
+use crate::primitive::{AtomicU32, Ordering};
 
 /// A whole file; bytes that are no UTF-8 are replaced.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
@@ -20,6 +24,30 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
 /// and no second one asks whether there is more.
 pub fn record(path: impl AsRef<Path>) -> io::Result<String> {
     read(path.as_ref(), true)
+}
+
+/// What a look at the memory of another process finds, unless that takes too long: who keeps the lock of its own memory (by a file
+/// system of its own that does not answer) has every reader of its `maps`, `map_files` and `cmdline` wait. Such a look is left to end by
+/// itself. When several do, the next ones get less time.
+pub fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    const FEW: u32 = 8;
+    static STUCK: AtomicU32 = AtomicU32::new(0);
+    let patience = match STUCK.fetch_add(1, Ordering::Relaxed) {
+        0..FEW => Duration::from_millis(100),
+        _ => Duration::from_millis(5),
+    };
+    let (send, found) = sync_channel(1);
+    let looks = move || {
+        let found = look();
+        STUCK.fetch_sub(1, Ordering::Relaxed);
+        let _ = send.send(found);
+    };
+    let thread = std::thread::Builder::new().stack_size(128 << 10);
+    if thread.spawn(looks).is_err() {
+        STUCK.fetch_sub(1, Ordering::Relaxed);
+        return None;
+    }
+    found.recv_timeout(patience).ok()
 }
 
 fn read(path: &Path, in_one_piece: bool) -> io::Result<String> {
@@ -82,6 +110,26 @@ mod tests {
             Some("S")
         );
         assert!(stat_fields("no stat").is_none());
+    }
+
+    #[test]
+    fn looks_that_do_not_end_keep_others_waiting_for_less_than_a_second_in_all() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+        let begun = std::time::Instant::now();
+        for _ in 0..20 {
+            let ended = std::sync::Arc::clone(&ended);
+            let looked = in_time(move || ended.lock().map(|ended| ended.recv().is_ok()).is_ok());
+            assert_eq!(looked, None);
+        }
+        // Eight by a tenth of a second and the rest by little.
+        assert!(begun.elapsed() >= Duration::from_millis(800));
+        drop(end);
+        let mut again = None;
+        while again.is_none() {
+            again = in_time(|| 7);
+        }
+        assert_eq!(again, Some(7));
     }
 
     #[test]

@@ -98,8 +98,8 @@ impl Broker {
 
 /// The accounts that an earlier broker made: their process has them mapped.
 pub(super) fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
-    let path = match find::mapping(entry.pid()?, entry.page(), page::NAME) {
-        Mapping::At(path) => path,
+    let memory = match find::mapping(entry.pid()?, entry.page(), page::NAME) {
+        Mapping::At(memory) => memory,
         Mapping::Unknown => return None,
         Mapping::None => {
             // It has let go of them itself: they are not counted, or all others would ask for them again and again.
@@ -107,7 +107,6 @@ pub(super) fn inherited(entry: &RollEntry, slot: SlotId) -> Option<File> {
             return None;
         }
     };
-    let memory = File::options().read(true).write(true).open(path).ok()?;
     let meta = memory.metadata().ok()?;
     (meta.ino() == entry.page() && meta.uid() == 0).then_some(memory)
 }

@@ -38,7 +38,7 @@ pub(super) fn state(roll: &Roll, given: Vec<OwnedFd>) -> Option<File> {
             entry.pid()
         });
         let mut files = living.filter_map(|pid| match mapping(pid, inode, NAME) {
-            Mapping::At(path) => File::options().read(true).write(true).open(path).ok(),
+            Mapping::At(file) => Some(file),
             _ => None,
         });
         files.find(fits)
@@ -53,17 +53,22 @@ impl RollEntry {
 }
 
 /// Whether a process has an inode mapped.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Mapping {
-    /// Here.
-    At(PathBuf),
+    /// This is it, to be read and written.
+    At(File),
     /// It has not.
     None,
     /// It cannot be seen.
     Unknown,
 }
 
-pub(super) fn mapping(pid: u32, inode: u64, name: &str) -> Mapping {
+/// Whether a process has this mapped; not for longer than a moment.
+pub(super) fn mapping(pid: u32, inode: u64, name: &'static str) -> Mapping {
+    procfs::in_time(move || look(pid, inode, name)).unwrap_or(Mapping::Unknown)
+}
+
+fn look(pid: u32, inode: u64, name: &str) -> Mapping {
     let Ok(maps) = procfs::text(format!("/proc/{pid}/maps")) else {
         return Mapping::Unknown;
     };
@@ -75,7 +80,10 @@ pub(super) fn mapping(pid: u32, inode: u64, name: &str) -> Mapping {
         is_it.then(|| PathBuf::from(format!("/proc/{pid}/map_files/{range}")))
     });
     match found {
-        Some(path) => Mapping::At(path),
+        Some(path) => match File::options().read(true).write(true).open(path) {
+            Ok(file) => Mapping::At(file),
+            Err(_) => Mapping::Unknown,
+        },
         // A process on its way out has none; the kernel says of its end otherwise.
         None if maps.is_empty() => Mapping::Unknown,
         None => Mapping::None,

@@ -71,7 +71,11 @@ fn name_by_user(pid: u32) -> Option<String> {
 /// the name.
 fn monitor(pid: u32, id: &str, may_be: impl Fn(&str) -> bool) -> Option<(u32, String)> {
     ancestors(pid).find_map(|pid| {
-        let arguments = procfs::text(format!("/proc/{pid}/cmdline")).ok()?;
+        let stat = procfs::record(format!("/proc/{pid}/stat")).ok()?;
+        // Its own memory is looked at only where it may be one.
+        stat.contains("(conmon)").then_some(())?;
+        let read = move || procfs::text(format!("/proc/{pid}/cmdline"));
+        let arguments = procfs::in_time(read)?.ok()?;
         let mut arguments = arguments.split('\0');
         arguments.next()?.ends_with("conmon").then_some(())?;
         let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
 /// What tells a container from the machine.
 #[derive(PartialEq, Eq)]
 pub struct Place {
@@ -11,7 +13,7 @@ pub struct Place {
     pub user_ns: u64,
     /// The inode of its pid namespace.
     pub pid_ns: u64,
-    root: (u64, u64),
+    root: ((u32, u32), u64),
 }
 
 impl Place {
@@ -25,11 +27,14 @@ impl Place {
     /// A process's, or `self`. `None` where it is gone.
     pub fn of(process: &str) -> Option<Self> {
         let at = |name: &str| fs::metadata(format!("/proc/{process}/{name}")).ok();
-        let root = at("root")?;
+        // By what the kernel knows already: a file system of the process's own need not answer.
+        let path = format!("/proc/{process}/root");
+        let root = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+        let device = (root.stx_dev_major, root.stx_dev_minor);
         Some(Self {
             user_ns: at("ns/user")?.ino(),
             pid_ns: at("ns/pid")?.ino(),
-            root: (root.dev(), root.ino()),
+            root: (device, root.stx_ino),
         })
     }
 }
