@@ -66,6 +66,10 @@ fn a_screencast_is_one_file_that_any_viewer_of_svg_can_read() {
         !svg.contains("http") || svg.matches("http").count() == 1,
         "nothing from elsewhere"
     );
+    assert!(svg.contains("gpu-1"), "and not the name of the machine");
+    let said = |text: &str| svg.contains(text);
+    let sample = Replay::open(file.path()).unwrap().next().unwrap().unwrap();
+    assert!(!said(&sample.host) && !said(&sample.segment.dir));
 }
 
 #[test]

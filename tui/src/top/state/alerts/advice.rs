@@ -11,7 +11,7 @@ pub(super) fn advice(data: &Data, found: &mut Vec<Finding>) {
                 who: None,
                 gpu: Some(gpu),
                 sentence: format!(
-                    "{} would serve the jobs of GPU{gpu} better; gpushare advise says why, and what it costs",
+                    "{} would serve the jobs of GPU{gpu} better; gpushare advise says why",
                     advice.policy
                 ),
                 remedy: Remedy::key('p', "set it"),
