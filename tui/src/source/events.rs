@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shm_layout::{Event, EventKind, EventReader, Segments};
+use shm_layout::{Event, EventReader, Segments};
 
 use super::join;
 use crate::sample::{EventLine, ProcessSample, ProcessView, Sample, SlotId};
@@ -51,7 +51,7 @@ impl Tail {
             }
         }
         // One that left before it was ever seen still has its name in its slot.
-        for event in events.iter().filter(|event| event.kind == EventKind::Lost) {
+        for event in events.iter().filter(|event| event.slot != u16::MAX) {
             let slot = SlotId {
                 index: event.slot,
                 epoch: event.epoch,

@@ -397,6 +397,20 @@ mod tests {
     }
 
     #[test]
+    fn one_that_came_and_went_between_two_looks_is_told_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let segments = Segments::open_workload(dir.path()).unwrap();
+        let mut live = Live::new(dir.path(), false);
+        let identity = Identity::of_self("worker");
+        let limits = shm_layout::LaunchLimits::default();
+        drop(shm_layout::register(&segments, &identity, &limits).unwrap());
+        let events = live.look().unwrap().events;
+        let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
+        assert!(names.len() >= 2, "it came and it went: {events:?}");
+        assert!(names.iter().all(|name| *name == "worker"), "{names:?}");
+    }
+
+    #[test]
     fn a_sample_in_the_memory_of_another_has_nothing_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let segments = Segments::open_workload(dir.path()).unwrap();
