@@ -179,6 +179,17 @@ impl Meter {
         }
         self.labels.push_str(name);
         self.labels.push_str("=\"");
+        // Nearly all are plain.
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        if value.len() <= LONGEST && value.bytes().all(is_plain) {
+            self.labels.push_str(value);
+        } else {
+            self.escape(value);
+        }
+        self.labels.push('"');
+    }
+
+    fn escape(&mut self, value: &str) {
         for c in value.chars().take(LONGEST) {
             match c {
                 '\\' => self.labels.push_str("\\\\"),
@@ -187,7 +198,6 @@ impl Meter {
                 c => self.labels.push(c),
             }
         }
-        self.labels.push('"');
     }
 
     /// Measures a number.

@@ -12,7 +12,7 @@ use super::memory::{self, Holder};
 use super::times::Times;
 use crate::text::{calls, cgroups, losses};
 
-use super::{GroupView, Histogram, Holding, ProcessSample, Sample, SlotId, quantile};
+use super::{GroupView, Histogram, Holding, ProcessSample, Sample, quantile};
 
 object! {
     /// A process in JSON.
@@ -131,15 +131,15 @@ object! {
         wait_p99_us: Option<f64> = quantile_us(&h.lock.wait_hist, 0.99), "The 99th percentile of its wait times." => Silent;
         waits_below: Times = Times::new(&h.lock.wait_hist, h.lock.waited_ns), "How many waits took less than 1.024 us, 8.192 us, 65.5 us, 524 us, 4.19 ms, 33.6 ms, 268 ms, 2.15 s and 17.2 s, and how many there were." => Each("wait_ns");
         ended_by: BTreeMap<&'static str, u64> = h.lock.ends().into_iter().map(|(end, n)| (end.word(), n)).collect(), "How often its holds ended for each reason." => Counter;
-        waited_for: Vec<Blocker> = h.lock.waited_for.iter().map(|(slot, ns)| Blocker::of(sample, *slot, *ns)).collect(), "The processes it waited for, the longest wait first." => Each("");
+        waited_for: Vec<Blocker> = h.lock.waited_for.iter().map(|(slot, ns)| Blocker::of(sample.process(*slot), *ns)).collect(), "The processes it waited for, the longest wait first." => Each("");
     }
 }
 
 object! {
-    Blocker(sample: &Sample, slot: SlotId, ns: u64) {
-        pid: Option<u32> = sample.process(slot).and_then(|p| p.pid), "That process's pid; null when it has ended or is not visible from here." => Of("for_pid");
-        ns_pid: Option<u32> = sample.process(slot).map(|p| p.identity.pid), "That process's pid in its own namespace; null when it has ended." => Silent;
-        name: Option<String> = sample.process(slot).map(|p| p.name().to_owned()), "That process's label, else its container, else its program; null when it has ended." => Label("for_name");
+    Blocker(other: Option<&ProcessSample>, ns: u64) {
+        pid: Option<u32> = other.and_then(|p| p.pid), "That process's pid; null when it has ended or is not visible from here." => Of("for_pid");
+        ns_pid: Option<u32> = other.map(|p| p.identity.pid), "That process's pid in its own namespace; null when it has ended." => Silent;
+        name: Option<String> = other.map(|p| p.name().to_owned()), "That process's label, else its container, else its program; null when it has ended." => Label("for_name");
         waited_ns: u64 = ns, "How long it waited for that process." => CounterAs("waited_for_ns");
     }
 }
@@ -197,6 +197,7 @@ fn some(text: &str) -> Option<&str> {
 pub(crate) mod tests {
     use super::*;
     use crate::sample::Reason;
+    use crate::sample::SlotId;
     use crate::sample::keys::tests::explains;
     use shm_layout::trace::TraceState;
 

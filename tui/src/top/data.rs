@@ -309,7 +309,10 @@ impl Data {
 
     /// A process by name.
     pub fn process(&self, who: Who) -> Option<&ProcessSample> {
-        self.sample.processes.iter().find(|p| Who::of(p) == who)
+        match who {
+            Who::Slot(slot) => self.sample.process(slot),
+            Who::Pid(_) => self.sample.processes.iter().find(|p| Who::of(p) == who),
+        }
     }
 
     /// A process's letter.
