@@ -2,9 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd as _;
-
-use rustix::io::{FdFlags, fcntl_setfd};
+use std::os::fd::OwnedFd;
 
 use crate::support::{ALICE, Machine, USERS};
 
@@ -18,15 +16,12 @@ fn a_broker_serves_metrics_on_the_socket_that_the_service_manager_made() {
     machine.kill_broker();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    fcntl_setfd(&listener, FdFlags::empty()).expect("our own");
     // As systemd hands it over: descriptor 3, named.
     let script = format!(
-        "exec 3<&{}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=metrics exec {} serve --group {USERS}",
-        listener.as_raw_fd(),
+        "exec 3<&0; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=metrics exec {} serve --group {USERS}",
         machine.path("gpushare").display()
     );
-    machine.serve_by(&script);
-    drop(listener);
+    machine.serve_given(&script, OwnedFd::from(listener));
     let mut client = TcpStream::connect(address).expect("it listens");
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     client.write_all(request).expect("it reads");

@@ -106,8 +106,14 @@ impl Machine {
 
     /// Starts a broker by a script that becomes one.
     pub fn serve_by(&mut self, script: &str) -> String {
+        self.serve_given(script, Stdio::null())
+    }
+
+    /// As `serve_by`; the script has this as its standard input.
+    pub fn serve_given(&mut self, script: &str, stdin: impl Into<Stdio>) -> String {
         let mut command = Command::new("sh");
-        command.args(["-c", script]).env("GPUSHARE_DIR", self.dir());
+        command.args(["-c", script]).stdin(stdin);
+        command.env("GPUSHARE_DIR", self.dir());
         self.serving_child(&mut command)
     }
 
