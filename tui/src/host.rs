@@ -6,6 +6,7 @@ pub mod elf;
 pub mod guard;
 pub mod launched;
 pub mod mps;
+pub mod output;
 pub mod pids;
 pub mod probe;
 pub mod processes;

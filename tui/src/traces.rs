@@ -19,7 +19,6 @@ use crate::text::uuids;
 pub mod alnair;
 pub mod chrome;
 pub mod csv;
-pub mod output;
 pub mod ring;
 
 /// A trace and whose it is.

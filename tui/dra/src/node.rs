@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use gpushare_tui::broker::pods;
 use gpushare_tui::edit::audit::Place;
 use gpushare_tui::edit::{EditRequest, Editor, group};
-use gpushare_tui::host::cdi;
+use gpushare_tui::host::{cdi, output};
 use serde::{Deserialize, Serialize};
 use shm_layout::text::LONGEST_LABEL;
 use shm_layout::{Change, Mode, SegmentDir, Segments, Set, clock, snapshot, variables};
@@ -272,13 +272,10 @@ pub fn is_uid(uid: &str) -> bool {
 
 /// Writes a file that is there whole or not at all. Whoever reads a folder of CDI files passes over other endings.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    let new = path.with_extension("new");
-    let done = path
-        .parent()
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::write(&new, bytes))
-        .and_then(|()| fs::rename(&new, path));
-    done.map_err(|error| format!("cannot write {}: {error}", path.display()))
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folder.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let written = output::whole_file(path, |out| Ok(out.write_all(bytes)?));
+    written.map_err(|failure| failure.sentence)
 }
 
 fn remove(path: &Path) -> Result<(), String> {

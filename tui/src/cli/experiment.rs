@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use super::signals::Ends;
 use super::{Done, note};
+use crate::host::output;
 use crate::host::probe;
 use crate::sample::Nvml;
 use crate::source::live::Live;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
-use crate::traces::output;
 use crate::workload::experiment::plan::Plan;
 use crate::workload::experiment::play::{Player, Trouble};
 use crate::workload::experiment::results::{Machine, Results};

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use shm_layout::text::PathText as _;
 
 use super::{Done, segments};
+use crate::host::output;
 use crate::source::live::Live;
 use crate::text::exit::{Exit, Failure};
-use crate::top::metrics::{self, Access, Figures, Format, Server};
+use crate::top::metrics::{Access, Figures, Format, Server};
 
 /// Write the figures for Prometheus, once or over HTTP
 ///
@@ -57,7 +58,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Done {
     };
     let page = figures.page(format);
     match &args.textfile {
-        Some(path) => metrics::write(path, &page)?,
+        Some(path) => output::whole_file(path, |out| Ok(out.write_all(page.as_bytes())?))?,
         None => out.write_all(page.as_bytes())?,
     }
     Ok(Exit::Done)

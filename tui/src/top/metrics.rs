@@ -5,17 +5,9 @@
 mod http;
 mod server;
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
-
-use shm_layout::text::PathText as _;
-
 use crate::sample::keys::Keys as _;
 use crate::sample::meter::Meter;
 use crate::sample::{ProcessState, Sample};
-use crate::text::exit::Failure;
 use crate::top::once::Document;
 use crate::top::state::State;
 
@@ -53,37 +45,10 @@ impl Figures {
     }
 }
 
-/// Puts a page in the place of a file, so that a reader finds the old or the new one and never a part.
-pub fn write(path: &Path, page: &str) -> Result<(), Failure> {
-    let wrong =
-        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", path.shown()));
-    let Some(name) = path.file_name() else {
-        return Err(Failure::usage(format!(
-            "{} is no file; give one, as /var/lib/node_exporter/gpushare.prom",
-            path.shown()
-        )));
-    };
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}", std::process::id()));
-    let beside = path.with_file_name(beside);
-    // What an earlier process of our number left there is not followed, and not kept.
-    let _ = fs::remove_file(&beside);
-    let written = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&beside)
-        .and_then(|mut file| file.write_all(page.as_bytes()))
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        wrong(error)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::sample::{DeviceSample, Holding, ProcessState, SlotId};
 

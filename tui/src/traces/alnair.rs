@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use shm_layout::text::PathText as _;
 use shm_layout::trace::{Kind, Reader, alnair};
 
-use super::{Account, Found, output};
+use super::{Account, Found};
+use crate::host::output;
 use crate::text::exit::{Exit, Failure};
 use crate::text::plain::plain;
 

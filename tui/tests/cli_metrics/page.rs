@@ -248,5 +248,5 @@ fn a_text_file_is_replaced_whole_and_a_link_in_its_place_is_not_followed() {
     let nowhere = world.dir().join("no/such/dir.prom").display().to_string();
     world
         .gpushare(&["metrics", "--textfile", &nowhere])
-        .refused(1, &["cannot write", "no/such"]);
+        .refused(1, &["cannot be written", "no/such"]);
 }

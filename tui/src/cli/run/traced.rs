@@ -23,9 +23,10 @@ use crate::cli::{Done, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::targets::Chosen;
 use crate::edit::trace::begin;
+use crate::host::output;
 use crate::host::pids::HostPids;
 use crate::text::exit::Failure;
-use crate::traces::{self, Account, chrome, output, ring};
+use crate::traces::{self, Account, chrome, ring};
 use crate::workload::launch::Launch;
 use shm_layout::variables;
 

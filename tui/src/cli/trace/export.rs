@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::Place;
 use crate::cli::{Done, note};
+use crate::host::output;
 use crate::text::exit::{Exit, Failure};
 use crate::traces::ring::edits;
-use crate::traces::{self, Account, Found, alnair, chrome, csv, output};
+use crate::traces::{self, Account, Found, alnair, chrome, csv};
 use shm_layout::text::PathText as _;
 use shm_layout::variables;
 

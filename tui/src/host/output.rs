@@ -1,7 +1,8 @@
-//! Where an export goes: a file that is there whole or not at all, or standard output.
+//! Files that are there whole or not at all: exports, pages, claims.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use shm_layout::text::PathText as _;
@@ -55,7 +56,11 @@ fn begin(path: &Path) -> Result<(Unfinished, File), Failure> {
     let mut fresh = name.to_owned();
     fresh.push(format!(".{}.part", std::process::id()));
     let fresh = path.with_file_name(fresh);
-    let file = File::options().write(true).create_new(true).open(&fresh);
+    // What a killed process of our number left: neither followed nor kept.
+    let _ = fs::remove_file(&fresh);
+    let mut options = File::options();
+    let file = options.write(true).create_new(true).mode(0o644);
+    let file = file.open(&fresh);
     let file = file.map_err(|error| cannot(path, &error))?;
     Ok((Unfinished(fresh), file))
 }
@@ -110,6 +115,8 @@ mod tests {
     fn a_file_is_there_whole_or_as_it_was() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("trace.json");
+        let left = format!("{}.{}.part", path.display(), std::process::id());
+        fs::write(left, b"of a killed process of our number").expect("ours");
         whole_file(&path, |out| Ok(out.write_all(b"first")?)).expect("ours");
         let failed = whole_file::<()>(&path, |out| {
             out.write_all(b"half")?;
