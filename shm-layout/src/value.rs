@@ -23,7 +23,7 @@ mod trace;
 pub(crate) use change::Timed;
 #[cfg(feature = "serde")]
 pub(crate) use change::uuid_text;
-pub use change::{Boost, Change, Edit, OneQuota, Rule, RuleLimits, Set, Traits, Until};
+pub use change::{Boost, Change, Edit, OneQuota, Rule, RuleLimits, Set, ShareEdit, Traits, Until};
 pub use event::{ALL_REASONS, Event, EventKind, REASONS, Reason, What};
 pub(crate) use histogram::bucket;
 pub use histogram::{Histogram, bucket_start_ns, quantile};

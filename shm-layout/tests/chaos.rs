@@ -125,18 +125,17 @@ fn edit(operator: &Operator, view: &Snapshot, dice: &mut Dice) {
         },
         _ => Change::ProcessShare {
             slot,
-            weight: Set::To(1 + dice.roll(1000) as u32),
-            priority: Set::To(dice.roll(40) as i32 - 20),
-            cap: if dice.roll(3) == 0 {
-                Set::To(20 + dice.roll(81) as u32)
-            } else {
-                Set::Inherit
+            share: ShareEdit {
+                weight: Set::To(1 + dice.roll(1000) as u32),
+                priority: Set::To(dice.roll(40) as i32 - 20),
+                cap: if dice.roll(3) == 0 {
+                    Set::To(20 + dice.roll(81) as u32)
+                } else {
+                    Set::Inherit
+                },
+                paused: Set::To(dice.roll(6) == 0),
+                ..ShareEdit::default()
             },
-            paused: Set::To(dice.roll(6) == 0),
-            boost: Set::Keep,
-            on_full: Set::Keep,
-            evict: Set::Keep,
-            evict_after: Set::Keep,
         },
     };
     // The target may be gone by now; that is an answer, too.
@@ -220,14 +219,14 @@ fn everybody_goes_on(dir: &Dir, operator: &Operator, kids: &[Kid]) {
     for process in look(&segments).processes {
         let plain = Change::ProcessShare {
             slot: process.slot,
-            weight: Set::Inherit,
-            priority: Set::Inherit,
-            cap: Set::Inherit,
-            paused: Set::Inherit,
-            boost: Set::Inherit,
-            on_full: Set::Keep,
-            evict: Set::Keep,
-            evict_after: Set::Keep,
+            share: ShareEdit {
+                weight: Set::Inherit,
+                priority: Set::Inherit,
+                cap: Set::Inherit,
+                paused: Set::Inherit,
+                boost: Set::Inherit,
+                ..ShareEdit::default()
+            },
         };
         operator.edit(None, &plain, clock::now()).expect("it lives");
     }

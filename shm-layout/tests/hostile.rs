@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::*;
-use shm_layout::{trace, *};
+use shm_layout::{ShareEdit, trace, *};
 
 const STRANGER: u32 = 61_234;
 
@@ -169,14 +169,10 @@ fn a_pipe_put_in_the_place_of_a_segment_in_use_holds_up_neither_tools_nor_worklo
         assert!(register(&segments, &Identity::default(), &LaunchLimits::default()).is_err());
         let pause = Change::ProcessShare {
             slot,
-            weight: Set::Keep,
-            priority: Set::Keep,
-            cap: Set::Keep,
-            paused: Set::To(true),
-            boost: Set::Keep,
-            on_full: Set::Keep,
-            evict: Set::Keep,
-            evict_after: Set::Keep,
+            share: ShareEdit {
+                paused: Set::To(true),
+                ..ShareEdit::default()
+            },
         };
         assert!(operator.edit(None, &pause, clock::now()).is_err());
     });
@@ -248,14 +244,10 @@ fn pause_and_limit(dir: &Dir, slot: SlotId) {
     let operator = dir.operator();
     let pause = Change::ProcessShare {
         slot,
-        weight: Set::Keep,
-        priority: Set::Keep,
-        cap: Set::Keep,
-        paused: Set::To(true),
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            paused: Set::To(true),
+            ..ShareEdit::default()
+        },
     };
     let limit = Change::ProcessQuota {
         slot,

@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use shm_layout::{
     Boost, Change, Event, EventKind, LockPolicy, LockState, Order, PolicyKind, Quota, QuotaValue,
-    Reason, Set, Share, SlotId, Source, Until, What, trace::TraceState,
+    Reason, Set, Share, ShareEdit, SlotId, Source, Until, What, trace::TraceState,
 };
 
 const SLOT: SlotId = SlotId { index: 3, epoch: 9 };
@@ -92,17 +92,16 @@ fn a_stored_edit_is_the_same_edit_again() {
     };
     let share = Change::ProcessShare {
         slot: SLOT,
-        weight: Set::To(200),
-        priority: Set::Inherit,
-        cap: Set::Keep,
-        paused: Set::To(true),
-        boost: Set::To(Boost {
-            priority: -3,
-            until_ns: 99,
-        }),
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            weight: Set::To(200),
+            priority: Set::Inherit,
+            paused: Set::To(true),
+            boost: Set::To(Boost {
+                priority: -3,
+                until_ns: 99,
+            }),
+            ..ShareEdit::default()
+        },
     };
     let group = Change::Group {
         name: "team".into(),
@@ -118,26 +117,25 @@ fn a_stored_edit_is_the_same_edit_again() {
     };
     let timed = Change::ProcessShare {
         slot: SLOT,
-        weight: Set::To(200).until(7),
-        priority: Set::Keep,
-        cap: Set::For(
-            None,
-            Until {
-                ns: 8,
-                then: Some(Some(30)),
-            },
-        ),
-        paused: Set::For(
-            Some(true),
-            Until {
-                ns: 9,
-                then: Some(None),
-            },
-        ),
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Inherit.until(9),
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            weight: Set::To(200).until(7),
+            cap: Set::For(
+                None,
+                Until {
+                    ns: 8,
+                    then: Some(Some(30)),
+                },
+            ),
+            paused: Set::For(
+                Some(true),
+                Until {
+                    ns: 9,
+                    then: Some(None),
+                },
+            ),
+            evict: Set::Inherit.until(9),
+            ..ShareEdit::default()
+        },
     };
     let examples = [
         (

@@ -33,14 +33,10 @@ fn quota(dir: &Dir, process: &Registration, value: QuotaValue) {
 fn pause(dir: &Dir, process: &Registration, paused: bool) {
     let change = Change::ProcessShare {
         slot: process.slot(),
-        weight: Set::Keep,
-        priority: Set::Keep,
-        cap: Set::Keep,
-        paused: Set::To(paused),
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            paused: Set::To(paused),
+            ..ShareEdit::default()
+        },
     };
     dir.operator()
         .edit(None, &change, clock::now())

@@ -38,14 +38,14 @@ fn share(operator: &Operator, process: &Registration, change: impl FnOnce(&mut W
     change(&mut wish);
     let change = Change::ProcessShare {
         slot: process.slot(),
-        weight: wish.weight,
-        priority: wish.priority,
-        cap: wish.cap,
-        paused: wish.paused,
-        boost: wish.boost,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            weight: wish.weight,
+            priority: wish.priority,
+            cap: wish.cap,
+            paused: wish.paused,
+            boost: wish.boost,
+            ..ShareEdit::default()
+        },
     };
     operator.edit(None, &change, clock::now()).expect("edited");
 }

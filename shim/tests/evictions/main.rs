@@ -12,7 +12,7 @@ mod there_and_back;
 mod turns;
 
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Change, EvictAfter, Operator, Phase, Residence, Set, Why, clock};
+use shm_layout::{Change, EvictAfter, Operator, Phase, Residence, Set, ShareEdit, Why, clock};
 
 use client::{Client, PATIENCE};
 
@@ -34,14 +34,12 @@ impl Client<'_> {
         };
         let change = Change::ProcessShare {
             slot: self.process().slot,
-            weight: Set::Keep,
-            priority: Set::Keep,
-            cap: Set::Keep,
-            paused,
-            boost: Set::Keep,
-            on_full: Set::Keep,
-            evict,
-            evict_after,
+            share: ShareEdit {
+                paused,
+                evict,
+                evict_after,
+                ..ShareEdit::default()
+            },
         };
         let operator = Operator::open(bed.dir()).expect("our own segment");
         operator

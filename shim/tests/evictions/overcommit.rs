@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpushare_testbed::{Testbed, eventually};
-use shm_layout::{Change, Operator, Phase, Segments, Set, ask_to_evict, clock};
+use shm_layout::{Change, Operator, Phase, Segments, Set, ShareEdit, ask_to_evict, clock};
 
 use crate::Wish;
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, look};
@@ -31,14 +31,10 @@ pub fn overcommit(bed: &Testbed, on: bool) {
 pub fn pause(bed: &Testbed, client: &Client<'_>, paused: bool) {
     let change = Change::ProcessShare {
         slot: client.process().slot,
-        weight: Set::Keep,
-        priority: Set::Keep,
-        cap: Set::Keep,
-        paused: Set::To(paused),
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            paused: Set::To(paused),
+            ..ShareEdit::default()
+        },
     };
     edit(bed, &change);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gpushare_testbed::{Watched, eventually};
 use rustix::process::Signal;
-use shm_layout::{Change, LockState, Set};
+use shm_layout::{Change, LockState, Set, ShareEdit};
 
 use crate::stage::{Kernel, PATIENCE, Stage, last_line, number};
 
@@ -247,14 +247,10 @@ fn a_paused_process_submits_nothing_though_it_has_work_on_the_device() {
     let busy = stage.started(PRIORITY, "60 20000 0 sleep 1");
     let pause = |paused| Change::ProcessShare {
         slot: stage.slot_of(busy.pid()),
-        weight: Set::Keep,
-        priority: Set::Keep,
-        cap: Set::Keep,
-        paused: Set::To(paused),
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            paused: Set::To(paused),
+            ..ShareEdit::default()
+        },
     };
     stage.edit(&pause(true));
     let before = stage.kernels().len();

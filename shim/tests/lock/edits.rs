@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpushare_testbed::eventually;
-use shm_layout::{Change, PolicyKind, Set, SlotId, clock};
+use shm_layout::{Change, PolicyKind, Set, ShareEdit, SlotId, clock};
 
 use crate::stage::{PATIENCE, Stage};
 
@@ -41,14 +41,11 @@ fn a_policy_takes_effect_while_two_programs_run_and_ends_again() {
 fn share(slot: SlotId, paused: Set<bool>, cap: Set<u32>) -> Change {
     Change::ProcessShare {
         slot,
-        weight: Set::Keep,
-        priority: Set::Keep,
-        cap,
-        paused,
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            cap,
+            paused,
+            ..ShareEdit::default()
+        },
     }
 }
 

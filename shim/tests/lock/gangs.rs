@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use gpushare_testbed::{Watched, eventually};
 use rustix::process::Signal;
-use shm_layout::{Change, Event, EventKind, Reason, Segments, Set};
+use shm_layout::{Change, Event, EventKind, Reason, Segments, Set, ShareEdit};
 
 use crate::stage::{PATIENCE, Stage, events, last_line, number};
 
@@ -149,14 +149,10 @@ fn ranks_hold_back_together_under_overlap_and_get_on() {
     );
     stage.edit(&Change::ProcessShare {
         slot: stage.slot_of(first.pid()),
-        weight: Set::To(10),
-        priority: Set::Keep,
-        cap: Set::Keep,
-        paused: Set::Keep,
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            weight: Set::To(10),
+            ..ShareEdit::default()
+        },
     });
     let waited = |one: &Watched| -> u64 {
         let devices = stage.process(one.pid()).devices;

@@ -6,7 +6,7 @@ use gpushare_testbed::{Testbed, cc, eventually};
 use rustix::process::Signal;
 use shm_layout::{
     Blocked, Change, EventKind, EventReader, LockPolicy, MemoryWait, OnFull, Operator, QuotaValue,
-    Segments, Set, clock,
+    Segments, Set, ShareEdit, clock,
 };
 
 use crate::client::{Client, MIB, OUT_OF_MEMORY, PATIENCE, app, look};
@@ -25,14 +25,11 @@ fn set(bed: &Testbed, client: &Client<'_>, paused: Set<bool>, on_full: Set<OnFul
     let slot = client.process().slot;
     let change = Change::ProcessShare {
         slot,
-        weight: Set::Keep,
-        priority: Set::Keep,
-        cap: Set::Keep,
-        paused,
-        boost: Set::Keep,
-        on_full,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            paused,
+            on_full,
+            ..ShareEdit::default()
+        },
     };
     edit(bed, &change);
 }

@@ -5,8 +5,8 @@ use crate::{
     codec,
     text::{self, LONGEST_LABEL},
     value::{
-        Change, EvictAfter, OnFull, QuotaValue, RECORDS, Rule, RuleLimits, Set, valid_cap,
-        valid_priority, valid_weight,
+        Change, EvictAfter, OnFull, QuotaValue, RECORDS, Rule, RuleLimits, Set, ShareEdit,
+        valid_cap, valid_priority, valid_weight,
     },
 };
 
@@ -30,12 +30,16 @@ pub(super) fn ranges(change: &Change) -> Result<(), EditError> {
         Change::ProcessQuota { value, .. } => quota(value),
         Change::ProcessQuotas { quotas, .. } => quotas.iter().try_for_each(|one| quota(&one.value)),
         Change::ProcessShare {
-            weight,
-            priority,
-            cap,
-            boost,
-            on_full,
-            evict_after,
+            share:
+                ShareEdit {
+                    weight,
+                    priority,
+                    cap,
+                    boost,
+                    on_full,
+                    evict_after,
+                    ..
+                },
             ..
         } => {
             shares(weight.values(), cap.values())?;

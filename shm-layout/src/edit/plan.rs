@@ -8,7 +8,7 @@ use crate::{
     records::RecordId,
     value::{
         Change, DEVICES_PER_PROCESS, LockPolicy, MAX_RULES, OneQuota, QuotaValue, Rule, Set,
-        SlotId, TraceOrder, Until, Uuid,
+        ShareEdit, SlotId, TraceOrder, Until, Uuid,
     },
 };
 
@@ -29,7 +29,7 @@ impl Operator {
                 until,
             } => self.process_quota(*slot, *device, *value, *until, now_ns),
             Change::ProcessQuotas { slot, quotas } => self.process_quotas(*slot, quotas, now_ns),
-            Change::ProcessShare { .. } => self.process_share(change, now_ns),
+            Change::ProcessShare { slot, share } => self.process_share(*slot, share, now_ns),
             Change::Policy {
                 device,
                 policy,
@@ -190,9 +190,13 @@ impl Operator {
         Ok(usize::from(entry))
     }
 
-    fn process_share(&self, change: &Change, now_ns: u64) -> Result<Plan, EditError> {
-        let Change::ProcessShare {
-            slot,
+    fn process_share(
+        &self,
+        slot: SlotId,
+        edit: &ShareEdit,
+        now_ns: u64,
+    ) -> Result<Plan, EditError> {
+        let ShareEdit {
             weight,
             priority,
             cap,
@@ -201,10 +205,7 @@ impl Operator {
             on_full,
             evict,
             evict_after,
-        } = change
-        else {
-            return Err(EditError::NoSuchTarget);
-        };
+        } = edit;
         in_time(
             weight.is_late(now_ns)
                 || cap.is_late(now_ns)
@@ -213,7 +214,7 @@ impl Operator {
                 || evict.is_late(now_ns)
                 || evict_after.is_late(now_ns),
         )?;
-        let mut settings = self.slot(*slot, now_ns)?;
+        let mut settings = self.slot(slot, now_ns)?;
         if let Set::To(boost) = boost
             && boost.until_ns <= now_ns
         {
@@ -224,15 +225,17 @@ impl Operator {
         }
         let share = &mut settings.share;
         let old = Change::ProcessShare {
-            slot: *slot,
-            weight: weight.apply(&mut share.weight, now_ns),
-            priority: replace(priority, &mut share.priority),
-            cap: cap.apply(&mut share.cap, now_ns),
-            paused: paused.apply(&mut share.paused, now_ns),
-            boost: replace(boost, &mut share.boost),
-            on_full: on_full.apply(&mut share.on_full, now_ns),
-            evict: evict.apply(&mut share.evict, now_ns),
-            evict_after: evict_after.apply(&mut share.evict_after, now_ns),
+            slot,
+            share: ShareEdit {
+                weight: weight.apply(&mut share.weight, now_ns),
+                priority: replace(priority, &mut share.priority),
+                cap: cap.apply(&mut share.cap, now_ns),
+                paused: paused.apply(&mut share.paused, now_ns),
+                boost: replace(boost, &mut share.boost),
+                on_full: on_full.apply(&mut share.on_full, now_ns),
+                evict: evict.apply(&mut share.evict, now_ns),
+                evict_after: evict_after.apply(&mut share.evict_after, now_ns),
+            },
         };
         Ok(Plan {
             record: RecordId::Slot(usize::from(slot.index)),

@@ -100,7 +100,7 @@ mod tests {
         super::pair::{MS, pair, queued, slices},
         *,
     };
-    use crate::{Change, Identity, LaunchLimits, Segments, clock, register};
+    use crate::{Identity, LaunchLimits, Segments, ShareEdit, clock, register};
 
     #[test]
     fn a_waiter_that_was_stopped_gets_no_pay_for_it_and_nobody_starts_at_its_time() {
@@ -126,16 +126,12 @@ mod tests {
     fn a_waiter_that_was_paused_gets_no_pay_for_it() {
         let (dir, holder, process, entry) = pair(slices());
         let operator = crate::Operator::open(dir.path()).expect("operator");
-        let pause = |paused| Change::ProcessShare {
-            slot: process.slot(),
-            weight: crate::Set::Keep,
-            priority: crate::Set::Keep,
-            cap: crate::Set::Keep,
-            paused: crate::Set::To(paused),
-            boost: crate::Set::Keep,
-            on_full: crate::Set::Keep,
-            evict: crate::Set::Keep,
-            evict_after: crate::Set::Keep,
+        let pause = |paused| {
+            ShareEdit {
+                paused: crate::Set::To(paused),
+                ..ShareEdit::default()
+            }
+            .change(process.slot())
         };
         let start = clock::now();
         assert!(holder.lock(entry).try_acquire(start));

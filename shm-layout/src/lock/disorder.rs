@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, Order, PolicyKind, Reason,
-    Registration, Set, Share, clock,
+    Registration, Set, Share, ShareEdit, clock,
     primitive::Ordering::Relaxed,
     protocol::turn::{BITMAP, Passed},
     register, snapshot,
@@ -125,14 +125,12 @@ impl World {
     fn share(&self, who: usize, weight: Set<u32>, priority: Set<i32>, paused: Set<bool>) {
         self.edit(&Change::ProcessShare {
             slot: self.processes[who].0.slot(),
-            weight,
-            priority,
-            cap: Set::Keep,
-            paused,
-            boost: Set::Keep,
-            on_full: Set::Keep,
-            evict: Set::Keep,
-            evict_after: Set::Keep,
+            share: ShareEdit {
+                weight,
+                priority,
+                paused,
+                ..ShareEdit::default()
+            },
         });
     }
 

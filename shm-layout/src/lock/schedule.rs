@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::{DeviceLock, WAITS};
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, Order, PolicyKind, Reason,
-    Registration, Segments, Set, clock, primitive::Ordering, protocol::turn::Passed, register,
+    Registration, Segments, Set, ShareEdit, clock, primitive::Ordering, protocol::turn::Passed,
+    register,
 };
 
 const MS: u64 = 1_000_000;
@@ -169,14 +170,12 @@ fn enter(segments: &Segments, operator: &Operator, wish: &Wish) -> (Registration
     let entry = process.add_device([1; 16], 0, "", 1, 0).expect("an entry");
     let change = Change::ProcessShare {
         slot: process.slot(),
-        weight: Set::To(wish.weight),
-        priority: Set::To(wish.priority),
-        cap: wish.cap.map_or(Set::Keep, Set::To),
-        paused: Set::Keep,
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            weight: Set::To(wish.weight),
+            priority: Set::To(wish.priority),
+            cap: wish.cap.map_or(Set::Keep, Set::To),
+            ..ShareEdit::default()
+        },
     };
     operator.edit(None, &change, 0).expect("edited");
     (process, entry)

@@ -2,6 +2,7 @@
 
 mod rule;
 mod set;
+mod share;
 #[cfg(feature = "serde")]
 mod stored;
 
@@ -11,8 +12,9 @@ pub(crate) use stored::uuid as uuid_text;
 pub use rule::{Rule, RuleLimits, Traits};
 pub(crate) use set::Timed;
 pub use set::{Set, Until};
+pub use share::ShareEdit;
 
-use super::{EvictAfter, LockPolicy, OnFull, QuotaValue, SlotId, Uuid};
+use super::{EvictAfter, LockPolicy, QuotaValue, SlotId, Uuid};
 
 /// One of a process's quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,54 +76,9 @@ pub enum Change {
         /// Whose.
         #[cfg_attr(feature = "serde", serde(flatten, with = "stored::slot"))]
         slot: SlotId,
-        /// 1 to 1000.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        weight: Set<u32>,
-        /// -20 to 19.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        priority: Set<i32>,
-        /// 1 to 100 per cent.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        cap: Set<u32>,
-        /// Not eligible for the lock until resumed.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        paused: Set<bool>,
-        /// Another priority for a while.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        boost: Set<Boost>,
-        /// What it does when memory is refused.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        on_full: Set<OnFull>,
-        /// Whether its memory leaves its devices while it is paused.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        evict: Set<bool>,
-        /// After which idle time it is evicted.
-        #[cfg_attr(
-            feature = "serde",
-            serde(default, with = "stored::set", skip_serializing_if = "Set::is_keep")
-        )]
-        evict_after: Set<EvictAfter>,
+        /// What becomes of it.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        share: ShareEdit,
     },
     /// A device's lock policy.
     Policy {

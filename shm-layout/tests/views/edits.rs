@@ -134,14 +134,12 @@ fn senseless_values_are_refused_and_change_nothing() {
     let slot = process.slot();
     let share = |weight, priority, cap| Change::ProcessShare {
         slot,
-        weight,
-        priority,
-        cap,
-        paused: Set::Keep,
-        boost: Set::Keep,
-        on_full: Set::Keep,
-        evict: Set::Keep,
-        evict_after: Set::Keep,
+        share: ShareEdit {
+            weight,
+            priority,
+            cap,
+            ..ShareEdit::default()
+        },
     };
     let policy = |change: &dyn Fn(&mut LockPolicy)| {
         let mut policy = LockPolicy::default();

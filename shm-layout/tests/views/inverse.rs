@@ -50,14 +50,13 @@ fn change(slot: SlotId) -> impl Strategy<Value = Change> {
         .prop_map(
             move |(weight, priority, cap, paused)| Change::ProcessShare {
                 slot,
-                weight,
-                priority,
-                cap,
-                paused,
-                boost: Set::Keep,
-                on_full: Set::Keep,
-                evict: Set::Keep,
-                evict_after: Set::Keep,
+                share: ShareEdit {
+                    weight,
+                    priority,
+                    cap,
+                    paused,
+                    ..ShareEdit::default()
+                },
             },
         );
     let limit = quota_value().prop_map(|value| Change::DeviceLimit { uuid: GPU, value });

@@ -4,7 +4,7 @@ use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{Field, Message, Verb};
-use shm_layout::{Change, Edit, EditError, Operator, Set, SlotId, clock, procfs, text};
+use shm_layout::{Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, clock, procfs, text};
 
 use super::rights::{self, Caller};
 use crate::edit::ask::{Answer, Ask};
@@ -80,8 +80,13 @@ pub fn make(
     });
     let (answer, unlogged) = match done {
         Ok(edit) => {
-            if let (Change::ProcessShare { slot, paused, .. }, true) =
-                (&request.change, administrator)
+            if let (
+                Change::ProcessShare {
+                    slot,
+                    share: ShareEdit { paused, .. },
+                },
+                true,
+            ) = (&request.change, administrator)
             {
                 match paused {
                     // An administrator's lasting pause is back behind one that ends.

@@ -5,7 +5,7 @@
 
 use shm_layout::broker::Broker;
 use shm_layout::peer::Peer;
-use shm_layout::{Change, QuotaValue, Set, SlotId, Snapshot, clock, snapshot};
+use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Snapshot, clock, snapshot};
 
 use super::standpoint::Standpoint;
 
@@ -56,14 +56,17 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
         }
         Change::ProcessShare {
             slot,
-            weight: Set::Keep,
-            priority: Set::Keep,
-            cap: Set::Keep,
-            boost: Set::Keep,
-            on_full: Set::Keep,
-            evict_after: Set::Keep,
-            evict,
-            paused,
+            share:
+                ShareEdit {
+                    weight: Set::Keep,
+                    priority: Set::Keep,
+                    cap: Set::Keep,
+                    boost: Set::Keep,
+                    on_full: Set::Keep,
+                    evict_after: Set::Keep,
+                    evict,
+                    paused,
+                },
         } => {
             own(broker, caller, *slot)?;
             match (paused, evict) {
@@ -86,9 +89,12 @@ pub fn check(broker: &Broker, caller: &Caller, change: &Change) -> Result<(), De
 pub fn narrowed(broker: &Broker, mut change: Change) -> Change {
     if let Change::ProcessShare {
         slot,
-        paused: Set::To(true),
-        evict: evict @ Set::Inherit,
-        ..
+        share:
+            ShareEdit {
+                paused: Set::To(true),
+                evict: evict @ Set::Inherit,
+                ..
+            },
     } = &mut change
         && broker.held_until(*slot) > clock::now()
     {

@@ -3,14 +3,13 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use shm_layout::{Boost, SegmentDir, Set};
+use shm_layout::{Boost, SegmentDir, Set, ShareEdit};
 
 use super::edits;
 use super::{Done, json, note, segments};
 use crate::advice::{self, Advice, Evidence, LOOK_BACK_NS};
 use crate::edit::audit::Place;
 use crate::edit::quota::parse_until;
-use crate::edit::share::ShareEdit;
 use crate::edit::{EditRequest, policy};
 use crate::sample::keys::object;
 use crate::sample::{SCHEMA_VERSION, Sample};

@@ -4,15 +4,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, QuotaValue, SegmentDir, Segments, Set, settings};
+use shm_layout::{Change, QuotaValue, SegmentDir, Segments, Set, ShareEdit, settings};
 
 use super::{Done, edits, note, segments};
 use crate::edit::audit::Place;
 use crate::edit::device_memory::MemoryEdit;
 use crate::edit::manifest::{Manifest, Process, Value};
-use crate::edit::share::ShareEdit;
 use crate::edit::targets::{self, Target};
-use crate::edit::{EditRequest, group, policy, quota, rule, standing};
+use crate::edit::{EditRequest, group, policy, quota, rule, share, standing};
 use crate::sample::Sample;
 use crate::text::exit::{Exit, Failure};
 use crate::text::uuids;
@@ -237,7 +236,7 @@ fn of_process(
         ("cap", &process.cap),
     ];
     for word in words(&named) {
-        share.read(&word)?;
+        share::read(&mut share, &word)?;
     }
     let chosen = match target.resolve(sample) {
         Err(failure) if process.optional && failure.exit == Exit::NoSuchTarget => {

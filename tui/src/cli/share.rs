@@ -2,14 +2,13 @@
 
 use std::io::Write;
 
-use shm_layout::{Change, Set, SlotId};
+use shm_layout::{Change, Set, ShareEdit, SlotId};
 
 use super::edits::EditOptions;
 use super::{Done, evictions, segments};
 use crate::edit::audit::Place;
-use crate::edit::share::ShareEdit;
 use crate::edit::targets::Target;
-use crate::edit::{EditRequest, quota};
+use crate::edit::{EditRequest, quota, share};
 use crate::text::exit::{Exit, Failure};
 
 /// Change weight, priority or cap of a running process, what it does when memory is refused, or when it is evicted
@@ -108,7 +107,7 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
         .iter()
         .filter(|value| !value.starts_with("name="))
     {
-        share.read(value)?;
+        share::read(&mut share, value)?;
     }
     if args.duration.is_some() && name.is_some() {
         return Err(Failure::usage("--for does not go with name=, which stays"));
@@ -130,7 +129,7 @@ pub fn set(args: &SetArgs, out: &mut dyn Write) -> Done {
 /// The same for a while, where that is asked for.
 fn share_for(share: ShareEdit, duration: Option<&str>) -> Result<ShareEdit, Failure> {
     match duration {
-        Some(duration) => share.until(quota::parse_until(duration)?),
+        Some(duration) => share::until(share, quota::parse_until(duration)?),
         None => Ok(share),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use shm_layout::{Change, OneQuota, Set, Until};
+use shm_layout::{Change, OneQuota, Set, ShareEdit, Until};
 
 use crate::text::edits::A_WHILE;
 
@@ -15,14 +15,18 @@ pub fn summary(change: &Change) -> String {
         }
         Change::ProcessQuotas { quotas, .. } => all(quotas),
         Change::ProcessShare {
-            weight,
-            priority,
-            cap,
-            paused,
-            boost,
-            on_full,
-            evict,
-            evict_after,
+            share:
+                ShareEdit {
+                    weight,
+                    priority,
+                    cap,
+                    paused,
+                    boost,
+                    on_full,
+                    evict,
+                    evict_after,
+                    ..
+                },
             ..
         } => {
             // The end is on the segments' clock, which means nothing to a reader.
@@ -142,14 +146,17 @@ fn parts(change: &Change) -> Vec<Option<Option<u64>>> {
     match change {
         Change::ProcessShare {
             slot: _,
-            weight,
-            priority,
-            cap,
-            paused,
-            boost,
-            on_full,
-            evict,
-            evict_after,
+            share:
+                ShareEdit {
+                    weight,
+                    priority,
+                    cap,
+                    paused,
+                    boost,
+                    on_full,
+                    evict,
+                    evict_after,
+                },
         } => {
             let boost = match boost {
                 Set::To(boost) => Some(Some(boost.until_ns)),
@@ -244,17 +251,17 @@ mod tests {
             },
             Change::ProcessShare {
                 slot,
-                weight: Set::To(200),
-                priority: Set::Inherit,
-                cap: Set::Keep,
-                paused: Set::To(true),
-                boost: Set::To(Boost {
-                    priority: -3,
-                    until_ns: 99,
-                }),
-                on_full: Set::To(OnFull::WaitFor(600_000_000_000)),
-                evict: Set::Keep,
-                evict_after: Set::Keep,
+                share: ShareEdit {
+                    weight: Set::To(200),
+                    priority: Set::Inherit,
+                    paused: Set::To(true),
+                    boost: Set::To(Boost {
+                        priority: -3,
+                        until_ns: 99,
+                    }),
+                    on_full: Set::To(OnFull::WaitFor(600_000_000_000)),
+                    ..ShareEdit::default()
+                },
             },
             Change::Policy {
                 device: None,

@@ -1,9 +1,8 @@
 //! Groups as they are typed: `memory=16GiB weight=200 cap=30%`.
 
-use shm_layout::{Change, Set};
+use shm_layout::{Change, Set, ShareEdit};
 
-use super::quota;
-use super::share::ShareEdit;
+use super::{quota, share};
 use crate::text::exit::Failure;
 use crate::text::names::check_group;
 
@@ -18,7 +17,7 @@ pub fn change(name: &str, values: &[String], until_ns: Option<u64>) -> Result<Ch
             Some("inherit") => memory = Set::Inherit,
             Some(text) => memory = Set::To(quota::parse(text)?),
             None if value.starts_with("weight=") || value.starts_with("cap=") => {
-                share.read(value)?
+                share::read(&mut share, value)?
             }
             None => {
                 return Err(Failure::usage(format!(
@@ -28,7 +27,7 @@ pub fn change(name: &str, values: &[String], until_ns: Option<u64>) -> Result<Ch
         }
     }
     if let Some(ns) = until_ns {
-        (memory, share) = (memory.until(ns), share.until(ns)?);
+        (memory, share) = (memory.until(ns), share::until(share, ns)?);
     }
     Ok(Change::Group {
         name: name.into(),

@@ -2,11 +2,10 @@
 
 use std::fmt::Display;
 
-use shm_layout::{Change, MAX_RULES, Rule, RuleLimits, Settings};
+use shm_layout::{Change, MAX_RULES, Rule, RuleLimits, Settings, ShareEdit};
 
 use super::manifest::{RuleEntry, Value};
-use super::quota;
-use super::share::ShareEdit;
+use super::{quota, share};
 use crate::text::exit::Failure;
 use crate::text::users::Users;
 
@@ -44,9 +43,7 @@ pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
         ("evict-after", &entry.evict_after),
     ] {
         if let Some(value) = value {
-            share
-                .read(&format!("{key}={}", value.text()))
-                .map_err(named)?;
+            share::read(&mut share, &format!("{key}={}", value.text())).map_err(named)?;
         }
     }
     if let Some(value) = &entry.memory {

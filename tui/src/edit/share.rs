@@ -1,129 +1,81 @@
 //! A process's settings as they are typed: `weight=200`, `priority=5`, `cap=30%`, `on-full=wait`,
 //! `evict-after=15m`.
 
-use shm_layout::{Boost, Change, EvictAfter, OnFull, Set, SlotId};
+use shm_layout::{Boost, Set, ShareEdit};
 
 use super::quota::INHERIT;
 use crate::text::exit::Failure;
 use crate::text::units::{TextError, parse_integer, parse_percent};
 
-/// What an edit changes of a process's share of the device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ShareEdit {
-    /// 1 to 1000.
-    pub weight: Set<u32>,
-    /// -20 to 19.
-    pub priority: Set<i32>,
-    /// 1 to 100 per cent.
-    pub cap: Set<u32>,
-    /// Whether it may use the device at all.
-    pub paused: Set<bool>,
-    /// A priority that ends by itself.
-    pub boost: Set<Boost>,
-    /// What it does when memory is refused.
-    pub on_full: Set<OnFull>,
-    /// Whether its memory leaves its devices while it is paused.
-    pub evict: Set<bool>,
-    /// After which idle time it is evicted.
-    pub evict_after: Set<EvictAfter>,
-}
-
 /// The keys, as a message names them.
 const KEYS: &str = "weight=, priority=, cap=, on-full=, evict-after= or name=";
 
-impl ShareEdit {
-    /// The edit for one process.
-    pub fn change(self, slot: SlotId) -> Change {
-        let Self {
-            weight,
+/// The same until a time: then the lasting settings below it are back. A priority becomes a boost.
+pub fn until(share: ShareEdit, ns: u64) -> Result<ShareEdit, Failure> {
+    let boost = match share.priority {
+        Set::Keep => share.boost,
+        Set::To(priority) => Set::To(Boost {
             priority,
-            cap,
-            paused,
-            boost,
-            on_full,
-            evict,
-            evict_after,
-        } = self;
-        Change::ProcessShare {
-            slot,
-            weight,
-            priority,
-            cap,
-            paused,
-            boost,
-            on_full,
-            evict,
-            evict_after,
+            until_ns: ns,
+        }),
+        Set::Inherit | Set::For(..) => {
+            return Err(Failure::usage(
+                "--for makes a boost of priority=N; give it a number from -20 to 19",
+            ));
         }
-    }
+    };
+    Ok(ShareEdit {
+        weight: share.weight.until(ns),
+        priority: Set::Keep,
+        cap: share.cap.until(ns),
+        paused: share.paused.until(ns),
+        boost,
+        on_full: share.on_full.until(ns),
+        evict: share.evict.until(ns),
+        evict_after: share.evict_after.until(ns),
+    })
+}
 
-    /// The same until a time: then the lasting settings below it are back. A priority becomes a boost.
-    pub fn until(self, ns: u64) -> Result<Self, Failure> {
-        let boost = match self.priority {
-            Set::Keep => self.boost,
-            Set::To(priority) => Set::To(Boost {
-                priority,
-                until_ns: ns,
-            }),
-            Set::Inherit | Set::For(..) => {
-                return Err(Failure::usage(
-                    "--for makes a boost of priority=N; give it a number from -20 to 19",
-                ));
-            }
-        };
-        Ok(Self {
-            weight: self.weight.until(ns),
-            priority: Set::Keep,
-            cap: self.cap.until(ns),
-            paused: self.paused.until(ns),
-            boost,
-            on_full: self.on_full.until(ns),
-            evict: self.evict.until(ns),
-            evict_after: self.evict_after.until(ns),
-        })
+/// Reads one `KEY=VALUE`; a key given twice is refused.
+pub fn read(share: &mut ShareEdit, text: &str) -> Result<(), Failure> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| Failure::usage(format!("{text:?} has no value; use {KEYS}")))?;
+    let before = *share;
+    set(share, key, value).map_err(Failure::usage)?;
+    let twice = match key {
+        "weight" => before.weight != Set::Keep,
+        "priority" => before.priority != Set::Keep,
+        "on-full" => before.on_full != Set::Keep,
+        "evict-after" => before.evict_after != Set::Keep,
+        _ => before.cap != Set::Keep,
+    };
+    if twice {
+        return Err(Failure::usage(format!("{key}= is given twice")));
     }
+    Ok(())
+}
 
-    /// Reads one `KEY=VALUE`; a key given twice is refused.
-    pub fn read(&mut self, text: &str) -> Result<(), Failure> {
-        let (key, value) = text
-            .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("{text:?} has no value; use {KEYS}")))?;
-        let before = *self;
-        self.set(key, value).map_err(Failure::usage)?;
-        let twice = match key {
-            "weight" => before.weight != Set::Keep,
-            "priority" => before.priority != Set::Keep,
-            "on-full" => before.on_full != Set::Keep,
-            "evict-after" => before.evict_after != Set::Keep,
-            _ => before.cap != Set::Keep,
-        };
-        if twice {
-            return Err(Failure::usage(format!("{key}= is given twice")));
+/// Sets one value by its key; `inherit` unsets it, and a cap of `none` allows the whole device.
+pub fn set(share: &mut ShareEdit, key: &str, text: &str) -> Result<(), String> {
+    match key {
+        "weight" => {
+            share.weight = value(key, text, |text| {
+                Ok(u32::try_from(parse_integer(text, 1, 1000)?).unwrap_or(u32::MAX))
+            })?;
         }
-        Ok(())
-    }
-
-    /// Sets one value by its key; `inherit` unsets it, and a cap of `none` allows the whole device.
-    pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
-        match key {
-            "weight" => {
-                self.weight = value(key, text, |text| {
-                    Ok(u32::try_from(parse_integer(text, 1, 1000)?).unwrap_or(u32::MAX))
-                })?;
-            }
-            "priority" => {
-                self.priority = value(key, text, |text| {
-                    Ok(i32::try_from(parse_integer(text, -20, 19)?).unwrap_or(0))
-                })?;
-            }
-            "cap" if text == "none" => self.cap = Set::To(100),
-            "cap" => self.cap = value(key, text, parse_percent)?,
-            "on-full" => self.on_full = value(key, text, str::parse)?,
-            "evict-after" => self.evict_after = value(key, text, str::parse)?,
-            _ => return Err(format!("{key:?} is unknown; use {KEYS}")),
+        "priority" => {
+            share.priority = value(key, text, |text| {
+                Ok(i32::try_from(parse_integer(text, -20, 19)?).unwrap_or(0))
+            })?;
         }
-        Ok(())
+        "cap" if text == "none" => share.cap = Set::To(100),
+        "cap" => share.cap = value(key, text, parse_percent)?,
+        "on-full" => share.on_full = value(key, text, str::parse)?,
+        "evict-after" => share.evict_after = value(key, text, str::parse)?,
+        _ => return Err(format!("{key:?} is unknown; use {KEYS}")),
     }
+    Ok(())
 }
 
 fn value<T>(
@@ -141,11 +93,15 @@ fn value<T>(
 
 #[cfg(test)]
 mod tests {
+    use shm_layout::OnFull;
+
     use super::*;
 
     fn read(texts: &[&str]) -> Result<ShareEdit, Failure> {
         let mut share = ShareEdit::default();
-        texts.iter().try_for_each(|text| share.read(text))?;
+        texts
+            .iter()
+            .try_for_each(|text| super::read(&mut share, text))?;
         Ok(share)
     }
 

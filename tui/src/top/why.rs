@@ -1,11 +1,10 @@
 //! Why is it slow? One sentence for each job of a device, from what it waited for, its limits and the device's policy; and
 //! where an edit would help, that edit, for ten minutes.
 
-use shm_layout::{Boost, Change, Order, PolicyKind, QuotaValue, Set, Until};
+use shm_layout::{Boost, Change, Order, PolicyKind, QuotaValue, Set, ShareEdit, Until};
 
 use super::data::Data;
 use crate::edit::audit::Place;
-use crate::edit::share::ShareEdit;
 use crate::edit::{EditRequest, policy};
 use crate::sample::{Holding, ProcessSample, ProcessState, Who};
 use crate::text::units::{human_size, short_size};

@@ -4,7 +4,7 @@ use gpushare_tui::sample::{Sample, Who};
 use gpushare_tui::top::app::Next;
 use gpushare_tui::top::operator::Task;
 use gpushare_tui::top::state::{Screen, State};
-use shm_layout::{Change, Set};
+use shm_layout::{Change, Set, ShareEdit};
 
 use crate::hands::{notice, press, select, title};
 use crate::support::{state, story};
@@ -64,7 +64,11 @@ fn a_pause_is_asked_about_by_name_and_only_yes_means_yes() {
     let Next::Do(Task::Edit(request)) = press(&mut state, "Py") else {
         panic!("it is not paused");
     };
-    let Change::ProcessShare { slot, paused, .. } = request.change else {
+    let Change::ProcessShare {
+        slot,
+        share: ShareEdit { paused, .. },
+    } = request.change
+    else {
         panic!("not a share");
     };
     assert_eq!((slot.index, paused), (2, Set::To(true)));

@@ -8,7 +8,7 @@ use gpushare_tui::top::dialog::Verdict;
 use gpushare_tui::top::operator::{News, Task};
 use gpushare_tui::top::overlay::Overlay;
 use gpushare_tui::top::state::State;
-use shm_layout::{Change, QuotaValue, Set, SlotId, Until};
+use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Until};
 
 use crate::hands::{S, notice, press, screen, select, tap, title};
 use crate::support::{state, story};
@@ -232,8 +232,12 @@ fn a_boost_is_a_priority_that_ends_by_itself() {
         panic!("no edit");
     };
     let Change::ProcessShare {
-        boost: Set::To(boost),
-        priority,
+        share:
+            ShareEdit {
+                boost: Set::To(boost),
+                priority,
+                ..
+            },
         ..
     } = request.change
     else {

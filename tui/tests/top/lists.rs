@@ -4,7 +4,7 @@ use gpushare_tui::sample::columns;
 use gpushare_tui::top::app::Next;
 use gpushare_tui::top::operator::Task;
 use gpushare_tui::top::overlay::Overlay;
-use shm_layout::{Change, QuotaValue, Set};
+use shm_layout::{Change, QuotaValue, Set, ShareEdit};
 
 use crate::hands::{notice, press, screen, select, title};
 use crate::support::state;
@@ -39,7 +39,11 @@ fn marked_processes_are_paused_together_and_named_before() {
     let changes = edits(press(&mut state, "y"));
     assert_eq!(changes.len(), 2);
     for change in changes {
-        let Change::ProcessShare { paused, .. } = change else {
+        let Change::ProcessShare {
+            share: ShareEdit { paused, .. },
+            ..
+        } = change
+        else {
             panic!("{change:?}");
         };
         assert_eq!(paused, Set::To(true));

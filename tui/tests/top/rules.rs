@@ -11,7 +11,7 @@ use gpushare_tui::top::operator::{News, Operator, Task};
 use gpushare_tui::top::rules::act::{Actor, Signs};
 use gpushare_tui::top::rules::deed::Deed;
 use gpushare_tui::top::state::State;
-use shm_layout::{Change, Set};
+use shm_layout::{Change, Set, ShareEdit};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::support::{sample, story};
@@ -122,7 +122,10 @@ fn a_remedy_ends_by_itself_and_is_bounded() {
     let done = deeds(&mut watching(settings), nothing);
     let edit = done[0].1.edit.as_ref().unwrap().as_ref().unwrap();
     let Change::ProcessShare {
-        boost: Set::To(boost),
+        share: ShareEdit {
+            boost: Set::To(boost),
+            ..
+        },
         ..
     } = &edit.change
     else {

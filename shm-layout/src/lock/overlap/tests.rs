@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Change, Entry, Identity, LaunchLimits, LockPolicy, Operator, PolicyKind, Registration, Set,
-    register,
+    ShareEdit, register,
 };
 
 const AHEAD: u64 = 2 * MS;
@@ -73,14 +73,11 @@ impl World {
     fn share(&self, who: usize, weight: Set<u32>, cap: Set<u32>) {
         let change = Change::ProcessShare {
             slot: self.processes[who].0.slot(),
-            weight,
-            priority: Set::Keep,
-            cap,
-            paused: Set::Keep,
-            boost: Set::Keep,
-            on_full: Set::Keep,
-            evict: Set::Keep,
-            evict_after: Set::Keep,
+            share: ShareEdit {
+                weight,
+                cap,
+                ..ShareEdit::default()
+            },
         };
         self.operator.edit(None, &change, self.now).expect("edited");
     }

@@ -9,7 +9,7 @@
 //! same end, afterwards the value that followed it comes back.
 
 use shm_layout::text::PathText as _;
-use shm_layout::{Change, EditError, Set, clock, snapshot};
+use shm_layout::{Change, EditError, Set, ShareEdit, clock, snapshot};
 
 use super::{Applied, EditFailure, EditRequest, Editor};
 use crate::edit::audit::{Entry, History, Outcome, Place};
@@ -188,7 +188,10 @@ impl Editor {
 /// have says itself what follows it.
 fn restore(entry: &Entry, now_ns: u64) -> Option<Change> {
     let mut change = entry.record.restore.clone()?;
-    if let Change::ProcessShare { boost, .. } = &mut change
+    if let Change::ProcessShare {
+        share: ShareEdit { boost, .. },
+        ..
+    } = &mut change
         && matches!(boost, Set::To(boost) if boost.until_ns <= now_ns)
     {
         *boost = Set::Inherit;

@@ -1,12 +1,12 @@
 //! The weight, priority and cap of one process, and what it does when memory is full.
 
-use shm_layout::{Boost, EvictAfter, Set};
+use shm_layout::{Boost, EvictAfter, Set, ShareEdit};
 
 use super::{Check, Dialog, Field, Progress, Subject, effect};
 use crate::edit::EditRequest;
 use crate::edit::audit::Place;
 use crate::edit::quota::INHERIT;
-use crate::edit::share::ShareEdit;
+use crate::edit::share;
 use crate::sample::Who;
 use crate::sample::{Holding, Order, PolicyKind, ProcessSample, SlotId};
 use crate::text::units::format_duration;
@@ -139,7 +139,7 @@ impl ShareSubject {
 
     fn boosted(&self, dialog: &Dialog, now_ns: u64) -> Result<ShareEdit, String> {
         let mut typed = ShareEdit::default();
-        typed.set("priority", dialog.value("Priority"))?;
+        share::set(&mut typed, "priority", dialog.value("Priority"))?;
         let Set::To(priority) = typed.priority else {
             return Err("a boost wants a number from -20 to 19".into());
         };
@@ -202,7 +202,11 @@ impl ShareSubject {
             ("Evict after", "evict-after"),
         ] {
             let value = dialog.value(label);
-            share.set(key, if value.is_empty() { INHERIT } else { value })?;
+            share::set(
+                &mut share,
+                key,
+                if value.is_empty() { INHERIT } else { value },
+            )?;
         }
         Ok(share)
     }

@@ -1,10 +1,9 @@
 //! What a rule does about one process on one device, with all that is known of it at that moment.
 
-use shm_layout::{Boost, Change, Set, Until};
+use shm_layout::{Boost, Change, Set, ShareEdit, Until};
 
 use super::{Command, Edit, Remedy, Rule};
 use crate::edit::audit::Place;
-use crate::edit::share::ShareEdit;
 use crate::edit::{EditRequest, quota};
 use crate::sample::Who;
 use crate::sample::columns::{COLUMNS, Row};
