@@ -115,12 +115,19 @@ pub(super) fn forget_the_gone(sample: &mut Sample) {
     }
 }
 
-/// Joins NVML's process lists to the managed ones; what is left over is unmanaged.
-pub(super) fn add_nvml_processes(sample: &mut Sample, look: &nvml::Look) {
+/// Joins NVML's process lists to the managed ones; what is left over is unmanaged, if it is still there.
+pub(super) fn add_nvml_processes(
+    sample: &mut Sample,
+    look: &nvml::Look,
+    has_left: impl Fn(u32) -> bool,
+) {
     let processes = &mut sample.processes;
     for (gpu, device) in look.devices.iter().enumerate() {
         for seen in &device.processes {
             let known = processes.iter().position(|p| p.pid == Some(seen.pid));
+            if known.is_none() && has_left(seen.pid) {
+                continue;
+            }
             let at = known.unwrap_or_else(|| {
                 processes.push(ProcessSample {
                     pid: Some(seen.pid),

@@ -11,25 +11,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use rustc_hash::FxHashMap;
-use shm_layout::{
-    Identity, OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of,
-};
+use rustc_hash::{FxHashMap, FxHashSet};
+use shm_layout::{OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of};
 
 use super::edits::Edits;
 use super::events::Tail;
-use super::{Source, join, nvml};
+use super::{Source, join, nvml, strangers};
 use crate::host::artifacts;
 use crate::host::pids::{self, HostPids};
 use crate::sample::{
-    DELETED, DeviceSample, Holding, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment,
-    SlotId,
+    DeviceSample, Holding, Nvml, Origin, ProcessSample, ProcessState, Sample, Segment, SlotId,
 };
-use crate::text::cgroups;
 use crate::text::users::Users;
 
 /// How long an answer of `/proc` about a process is believed.
 const BELIEVED_NS: u64 = 5_000_000_000;
+/// NVML may list a process for this long after it has left.
+const LAG_NS: u64 = 2_000_000_000;
 /// How often NVML is asked.
 const NVML_PACE: Duration = Duration::from_millis(500);
 
@@ -44,6 +42,8 @@ pub struct Live {
     users: Users,
     pids: HostPids,
     known: FxHashMap<SlotId, Known>,
+    /// The pids of those that have left, and when that was seen.
+    left: Vec<(u32, u64)>,
     /// Of a sample that is no longer needed: the next one takes their memory.
     spare: Vec<ProcessSample>,
     strangers: HashMap<u32, ProcessSample>,
@@ -93,6 +93,7 @@ impl Live {
             users: Users::of_this_machine(),
             pids: HostPids::new(),
             known: FxHashMap::default(),
+            left: Vec::new(),
             spare: Vec::new(),
             strangers: HashMap::new(),
         }
@@ -135,8 +136,8 @@ impl Live {
             return Ok(());
         }
         self.open = None;
-        let segments = Segments::open_viewer(&self.dir)?;
         self.known.clear();
+        let segments = Segments::open_viewer(&self.dir)?;
         self.open = Some(Open {
             tail: Tail::new(&segments),
             edits: Edits::of(&self.dir),
@@ -184,7 +185,9 @@ impl Live {
             ..Sample::default()
         };
         join::forget_the_gone(&mut sample);
-        join::add_nvml_processes(&mut sample, &look);
+        self.notice_who_left(&sample);
+        let has_left = |pid| self.left.iter().any(|(left, _)| *left == pid);
+        join::add_nvml_processes(&mut sample, &look, has_left);
         self.introduce_strangers(&mut sample);
         if sample.devices.iter().any(DeviceSample::is_sim) {
             sample.origin = Origin::Sim;
@@ -248,11 +251,19 @@ impl Live {
             known.stopped = !ticks && known.pid.is_some_and(pids::is_stopped);
             known.looked_ns = if ticks { known.looked_ns } else { now_ns };
         }
-        if self.known.len() > 2 * shm_layout::MAX_PROCESSES {
-            self.known.clear();
-        }
         self.known.insert(view.slot, known);
         known
+    }
+
+    /// NVML's answer may be from before they left: they are no strangers.
+    fn notice_who_left(&mut self, sample: &Sample) {
+        let now_ns = sample.time_ns;
+        self.left
+            .retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < LAG_NS);
+        let present: FxHashSet<SlotId> = sample.processes.iter().filter_map(|p| p.slot()).collect();
+        let gone = self.known.extract_if(|slot, _| !present.contains(slot));
+        self.left
+            .extend(gone.filter_map(|(_, known)| Some((known.pid?, now_ns))));
     }
 
     /// What `/proc` says about processes that no shim reports; asked once for each.
@@ -264,7 +275,7 @@ impl Live {
                 pids::start_time(&PathBuf::from(format!("/proc/{pid}")))
                     == Some(known.identity.start_time)
             });
-            let stranger = known.unwrap_or_else(|| stranger(pid, &self.users));
+            let stranger = known.unwrap_or_else(|| strangers::introduced(pid, &self.users));
             process.identity = stranger.identity.clone();
             process.user.clone_from(&stranger.user);
             process.container.clone_from(&stranger.container);
@@ -291,66 +302,8 @@ impl Source for Live {
     }
 }
 
-/// How the files of the library are called, also where the tools unpacked it.
-const LIBRARY: &[u8] = b"libgpushare";
-
 /// How the programs of MPS servers are called: NVIDIA's, as much as the kernel keeps of its name, and the simulator's.
 const MPS_SERVERS: [&str; 2] = ["nvidia-cuda-mps", artifacts::SIM_MPS];
-
-fn stranger(pid: u32, users: &Users) -> ProcessSample {
-    let dir = PathBuf::from(format!("/proc/{pid}"));
-    let exe = fs::read_link(dir.join("exe"))
-        .map(|path| path.display().to_string())
-        .or_else(|_| {
-            procfs::text(dir.join("comm")).map(|name| name.trim_end_matches('\n').to_owned())
-        })
-        .unwrap_or_default();
-    let uid = fs::metadata(&dir).ok().map(|meta| meta.uid());
-    let cgroup = procfs::text(dir.join("cgroup")).unwrap_or_default();
-    let cgroup = cgroup
-        .lines()
-        .last()
-        .and_then(|line| line.splitn(3, ':').nth(2));
-    let identity = Identity {
-        pid,
-        start_time: pids::start_time(&dir).unwrap_or(0),
-        uid: uid.unwrap_or(u32::MAX),
-        exe,
-        cgroup: cgroup.unwrap_or_default().to_owned(),
-        ..Identity::default()
-    };
-    ProcessSample {
-        user: uid.map(|uid| users.name(uid)).unwrap_or_default(),
-        container: cgroups::container(&identity.cgroup),
-        elsewhere: segments_of(&dir),
-        view: ProcessView {
-            identity,
-            ..ProcessView::default()
-        },
-        ..ProcessSample::default()
-    }
-}
-
-/// The directory of the segments that a process has mapped beside the library, if `/proc` shows it to us.
-fn segments_of(proc: &Path) -> Option<String> {
-    let maps = fs::read(proc.join("maps")).ok()?;
-    let name = |path: &Path| {
-        path.file_name()
-            .map(|name| name.as_encoded_bytes().to_owned())
-    };
-    let loaded = |path: &Path| name(path).is_some_and(|name| name.starts_with(LIBRARY));
-    if !procfs::mapped_files(&maps).any(loaded) {
-        return None;
-    }
-    procfs::mapped_files(&maps).find_map(|path| {
-        let path = path.to_string_lossy();
-        let (file, end) = match path.strip_suffix(DELETED) {
-            Some(file) => (file, DELETED),
-            None => (&*path, ""),
-        };
-        Some(format!("{}{end}", file.strip_suffix("/state")?))
-    })
-}
 
 pub(super) fn host() -> String {
     let name = procfs::text("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -366,6 +319,8 @@ fn unix_ms() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use shm_layout::Identity;
+
     use super::*;
 
     #[test]
@@ -411,6 +366,34 @@ mod tests {
     }
 
     #[test]
+    fn one_that_has_left_is_no_stranger_though_nvml_still_lists_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let segments = Segments::open_workload(dir.path()).unwrap();
+        let seen = |pid| crate::sample::nvml::Process {
+            pid,
+            ..Default::default()
+        };
+        let look = nvml::Look {
+            state: Nvml::Ready("1".into()),
+            devices: vec![nvml::Device {
+                processes: vec![seen(std::process::id()), seen(1)],
+                ..Default::default()
+            }],
+        };
+        let mut live = Live::with(dir.path(), nvml::Watch::told(look));
+        let identity = Identity::of_self("worker");
+        let limits = shm_layout::LaunchLimits::default();
+        let registered = shm_layout::register(&segments, &identity, &limits).unwrap();
+        let mut pids = || -> Vec<Option<u32>> {
+            let sample = live.look().unwrap();
+            sample.processes.iter().map(|process| process.pid).collect()
+        };
+        assert_eq!(pids(), [Some(std::process::id()), Some(1)]);
+        drop(registered);
+        assert_eq!(pids(), [Some(1)]);
+    }
+
+    #[test]
     fn a_sample_in_the_memory_of_another_has_nothing_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let segments = Segments::open_workload(dir.path()).unwrap();
@@ -431,28 +414,5 @@ mod tests {
         other.processes.push(one_more);
         live.reuse(other);
         assert_eq!(live.look().unwrap().processes, first.processes);
-    }
-
-    #[test]
-    fn a_process_of_other_segments_is_known_by_what_it_has_mapped() {
-        let proc = tempfile::tempdir().unwrap();
-        let found = |maps: &str| {
-            fs::write(proc.path().join("maps"), maps).unwrap();
-            segments_of(proc.path())
-        };
-        let library = "7f00-7f01 r-xp 00000000 08:01 7   /tmp/libgpushare-0011.so\n";
-        let line = |path: &str| format!("7f02-7f03 rw-s 00000000 00:19 9   {path}\n");
-        let moved = line("/dev/shm/moved here/state");
-        assert_eq!(
-            found(&moved),
-            None,
-            "without the library it is another's file"
-        );
-        let moved = format!("{library}{moved}");
-        assert_eq!(found(&moved).as_deref(), Some("/dev/shm/moved here"));
-        let removed = format!("{library}{}", line("/dev/shm/gpushare-0/state (deleted)"));
-        let removed = found(&removed).unwrap();
-        assert_eq!(removed.strip_suffix(DELETED), Some("/dev/shm/gpushare-0"));
-        assert_eq!(found(library), None);
     }
 }
