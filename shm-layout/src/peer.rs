@@ -7,8 +7,12 @@
 )]
 
 use std::{
+    fs::File,
     io,
-    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
 };
 
 use rustix::{
@@ -19,6 +23,9 @@ use rustix::{
 // The kernel's ABI (asm-generic/socket.h); not all libcs name them.
 const SO_PEERGROUPS: i32 = 59;
 const SO_PEERPIDFD: i32 = 77;
+// The same of nsfs (linux/nsfs.h).
+const NS_GET_PARENT: libc::Ioctl = 0xb702;
+const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
 
 /// The process that connected.
 #[derive(Debug)]
@@ -66,6 +73,40 @@ impl Peer {
     pub fn has_ended(&self) -> bool {
         has_ended(&self.process)
     }
+}
+
+/// The user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where it is in ours.
+/// An error where the kernel does not tell.
+pub fn namespace_owner(pid: u32) -> io::Result<Option<u32>> {
+    let inode = |file: &File| file.metadata().map(|meta| meta.ino());
+    let ours = std::fs::metadata("/proc/self/ns/user")?.ino();
+    let path = format!("/proc/{pid}/ns/user");
+    if std::fs::metadata(&path)?.ino() == ours {
+        return Ok(None);
+    }
+    let mut namespace = File::open(path)?;
+    // The kernel nests no deeper than 32.
+    for _ in 0..64 {
+        // SAFETY: takes a descriptor that is open, and makes one.
+        let parent = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_PARENT) };
+        if parent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel made this descriptor for us just now.
+        let parent = File::from(unsafe { OwnedFd::from_raw_fd(parent) });
+        if inode(&parent)? != ours {
+            namespace = parent;
+            continue;
+        }
+        let mut owner: libc::uid_t = 0;
+        // SAFETY: the place is ours and what the kernel writes.
+        let told = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_OWNER_UID, &raw mut owner) };
+        return match told {
+            0 => Ok(Some(owner)),
+            _ => Err(io::Error::last_os_error()),
+        };
+    }
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Whether the process of a pidfd has ended.

@@ -2,7 +2,7 @@
 //! takes any user's and any group's number: a number alone says little of who is in there.
 
 use shm_layout::broker::Account;
-use shm_layout::peer::Peer;
+use shm_layout::peer::{Peer, namespace_owner};
 use shm_layout::{Identity, Vouched, procfs};
 
 use super::household;
@@ -50,8 +50,13 @@ impl Standpoint {
 }
 
 /// Who a process's slot counts for: a user, wherever it is, but for the root of a container, which shares its number with the
-/// machine's.
+/// machine's. Who made a user namespace has many numbers in it, and all of them count for its maker.
 pub fn account(pid: u32, uid: u32, container: &str) -> Account {
+    if let Ok(Some(owner)) = namespace_owner(pid)
+        && owner != 0
+    {
+        return Account::User(owner);
+    }
     let at_home = || Place::of(&pid.to_string()).is_some_and(|place| Some(&place) == Place::ours());
     match uid {
         0 if !at_home() => in_container(Account::RootOf(String::new()), container),

@@ -331,6 +331,28 @@ pub fn filler(once: bool) {
     }
 }
 
+/// In a child: asks for a slot by a message of its own, and says what it got.
+pub fn asker() {
+    let path = rustix::net::SocketAddrUnix::new(dir().join("socket")).expect("short");
+    let kind = rustix::net::SocketType::SEQPACKET;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("room");
+    rustix::net::connect(&socket, &path).expect("it serves");
+    let open = Message::new(Verb::Open)
+        .with(Field::Abi, ABI_VERSION)
+        .with(Field::Access, "workload")
+        .with(Field::Label, "inside");
+    send(socket.as_fd(), &open.encode(), &[]).expect("heard");
+    let mut bytes = [0; 4096];
+    let flags = rustix::net::RecvFlags::empty();
+    let (got, _) = rustix::net::recv(&socket, &mut bytes[..], flags).expect("answered");
+    let answer = Message::decode(&bytes[..got]).expect("a message");
+    match answer.text(Field::Slot) {
+        Some(slot) => say(format_args!("slot {slot}")),
+        None => say(answer.text(Field::Why).unwrap_or_default()),
+    }
+    sleep_on();
+}
+
 /// In a child: has the broker give places to as many devices as one process may use, that there are not.
 pub fn namer(first: u8) {
     let limits = shm_layout::LaunchLimits::default();

@@ -68,6 +68,35 @@ fn no_user_takes_all_slots() {
 }
 
 #[test]
+fn all_numbers_of_a_users_own_namespaces_count_for_that_user() {
+    let Some(machine) = Machine::serving(&["--per-user", "2"]) else {
+        return;
+    };
+    // As a rootless container has numbers besides its user's.
+    let as_number = |number: u32| {
+        let script = format!(
+            "setpriv --reuid {MALLORY} --regid {USERS} --clear-groups unshare --user sleep 60 & \
+             inside=/proc/$!; \
+             until [ \"$(readlink $inside/ns/user)\" != \"$(readlink /proc/self/ns/user)\" ]; do sleep 0.01; done; \
+             printf '0 {MALLORY} 1\\n1 7000000 10' > $inside/uid_map; echo 0 {USERS} 1 > $inside/gid_map; \
+             exec nsenter --target $! --user --setuid {number} --setgid 0 \"$@\""
+        );
+        machine.plays_through(&["sh", "-c", &script, "sh"], "asker")
+    };
+    let both = [as_number(3), as_number(4)];
+    for one in &both {
+        let said = one.hear();
+        assert!(said.starts_with("slot "), "{said}");
+    }
+    let third = as_number(5).hear();
+    assert!(
+        third.contains(&format!("user {MALLORY} has 2 slots")),
+        "{third}"
+    );
+    assert!(machine.tenant(ALICE, "d").hear().starts_with("slot "));
+}
+
+#[test]
 fn the_root_of_a_container_takes_no_slots_from_the_machines_root() {
     let Some(mut machine) = Machine::serving(&["--per-user", "2"]) else {
         return;

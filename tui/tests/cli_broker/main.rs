@@ -36,6 +36,7 @@ fn plays_a_role() {
         ["claimer"] => hostile::claimer(),
         ["filler", how, ..] => hostile::filler(how == "once"),
         ["raiser"] => hostile::raiser(),
+        ["asker"] => hostile::asker(),
         ["namer", first] => hostile::namer(first.parse().expect("a number")),
         ["meddler"] => hostile::meddler(),
         ["pulser", slot] => turns::pulser(slot.parse().expect("a number")),
