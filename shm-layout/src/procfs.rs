@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::mpsc::sync_channel,
     time::Duration,
 };
@@ -29,7 +29,7 @@ pub fn record(path: impl AsRef<Path>) -> io::Result<String> {
 /// What a look at the memory of another process finds, unless that takes too long: who keeps the lock of its own memory (by a file
 /// system of its own that does not answer) has every reader of its `maps`, `map_files` and `cmdline` wait. Such a look is left to end by
 /// itself. When several do, the next ones get less time.
-pub fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     const FEW: u32 = 8;
     static STUCK: AtomicU32 = AtomicU32::new(0);
     let patience = match STUCK.fetch_add(1, Ordering::Relaxed) {
@@ -48,6 +48,17 @@ pub fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> 
         return None;
     }
     found.recv_timeout(patience).ok()
+}
+
+/// So many bytes, at most, of a file that says what a process has in its memory: `maps`, `cmdline`, `environ`.
+pub fn of_memory(path: PathBuf, most: u64) -> io::Result<Vec<u8>> {
+    let read = move || {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(path)?;
+        file.take(most).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "it keeps whoever asks waiting");
+    in_time(read).unwrap_or_else(|| Err(late()))
 }
 
 fn read(path: &Path, in_one_piece: bool) -> io::Result<String> {
@@ -130,6 +141,13 @@ mod tests {
             again = in_time(|| 7);
         }
         assert_eq!(again, Some(7));
+    }
+
+    #[test]
+    fn of_what_a_process_has_in_memory_no_more_is_read_than_was_asked_for() {
+        let maps = |most| of_memory("/proc/self/maps".into(), most).expect("our own");
+        assert_eq!(maps(64).len(), 64);
+        assert!(mapped_files(&maps(u64::MAX)).count() > 0);
     }
 
     #[test]

@@ -74,8 +74,8 @@ fn monitor(pid: u32, id: &str, may_be: impl Fn(&str) -> bool) -> Option<(u32, St
         let stat = procfs::record(format!("/proc/{pid}/stat")).ok()?;
         // Its own memory is looked at only where it may be one.
         stat.contains("(conmon)").then_some(())?;
-        let read = move || procfs::text(format!("/proc/{pid}/cmdline"));
-        let arguments = procfs::in_time(read)?.ok()?;
+        let arguments = procfs::of_memory(format!("/proc/{pid}/cmdline").into(), u64::MAX).ok()?;
+        let arguments = String::from_utf8_lossy(&arguments);
         let mut arguments = arguments.split('\0');
         arguments.next()?.ends_with("conmon").then_some(())?;
         let cgroups = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;

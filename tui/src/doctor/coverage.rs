@@ -1,7 +1,6 @@
 //! What the driver can do that the library does not know: newer functions, which pass through.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use shm_layout::procfs;
@@ -93,7 +92,7 @@ fn plain(name: &str) -> &str {
 
 /// The file the process has mapped as its driver.
 fn driver_of(pid: u32) -> Option<PathBuf> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let maps = procfs::of_memory(format!("/proc/{pid}/maps").into(), u64::MAX).ok()?;
     let mut paths = procfs::mapped_files(&maps);
     let is_driver = |path: &&Path| {
         path.file_name()

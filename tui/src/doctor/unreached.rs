@@ -21,7 +21,10 @@ pub(super) fn check(snapshot: Option<&Snapshot>) -> Option<Finding> {
         .collect();
     let pids: Vec<String> = own_processes()
         .filter(|pid| own_pid(*pid).is_some_and(|own| !managed.contains(&own)))
-        .filter(|pid| fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| uses_a_gpu(&maps)))
+        .filter(|pid| {
+            let maps = procfs::of_memory(format!("/proc/{pid}/maps").into(), u64::MAX);
+            maps.is_ok_and(|maps| uses_a_gpu(&maps))
+        })
         .map(|pid| pid.to_string())
         .collect();
     (!pids.is_empty()).then(|| {

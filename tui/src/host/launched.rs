@@ -1,8 +1,10 @@
 //! How a process was started: its command, directory and environment, as the kernel tells its own user and root.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use shm_layout::procfs;
 
 use super::pids;
 
@@ -73,8 +75,7 @@ fn shown(name: &str, value: &str) -> String {
 
 /// The parts of a file whose ends are zero bytes.
 fn words(path: &Path) -> io::Result<Vec<String>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    let bytes = procfs::of_memory(path.to_owned(), MOST_BYTES)?;
     let words = bytes.split(|byte| *byte == 0);
     let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
     Ok(words.filter(|word| !word.is_empty()).collect())

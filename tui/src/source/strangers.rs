@@ -51,7 +51,7 @@ pub(super) fn introduced(pid: u32, users: &Users) -> ProcessSample {
 
 /// The directory of the segments that a process has mapped beside the library, if `/proc` shows it to us.
 fn segments_of(proc: &Path) -> Option<String> {
-    let maps = fs::read(proc.join("maps")).ok()?;
+    let maps = procfs::of_memory(proc.join("maps"), u64::MAX).ok()?;
     let name = |path: &Path| {
         path.file_name()
             .map(|name| name.as_encoded_bytes().to_owned())
