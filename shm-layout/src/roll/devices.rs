@@ -66,3 +66,41 @@ impl Roll {
         places.position(|device| device.uuid() == Some(uuid))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn who_names_a_device_and_finds_its_place_keeps_it_however_the_broker_takes_it_back_meanwhile()
+    {
+        const DEVICE: [u64; 2] = [7, 9];
+        let place = RollDevice {
+            taken: AtomicU64::new(0),
+            uuid: [AtomicU64::new(0), AtomicU64::new(0)],
+        };
+        assert_eq!(place.uuid(), None);
+        let (named, both) = (AtomicU64::new(0), Barrier::new(2));
+        for _ in 0..5000 {
+            place.take(DEVICE);
+            named.store(0, Ordering::SeqCst);
+            let (found, taken_back) = std::thread::scope(|scope| {
+                let process = scope.spawn(|| {
+                    both.wait();
+                    // As Page::name does.
+                    named.store(1, Ordering::Relaxed);
+                    fence(Ordering::SeqCst);
+                    place.uuid() == Some(DEVICE)
+                });
+                both.wait();
+                let is_used = |of| of == DEVICE && named.load(Ordering::Relaxed) == 1;
+                let taken_back = place.take_back(is_used);
+                (process.join().expect("no panic"), taken_back)
+            });
+            assert!(!(found && taken_back));
+            assert_eq!(place.uuid().is_none(), taken_back);
+        }
+    }
+}

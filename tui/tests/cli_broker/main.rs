@@ -6,6 +6,7 @@ mod cli_support;
 mod containers;
 mod death;
 mod descriptors;
+mod devices;
 mod edits;
 mod hostile;
 mod identity;
@@ -34,10 +35,10 @@ fn plays_a_role() {
         ["liar"] => hostile::liar(),
         ["mugger"] => hostile::mugger(),
         ["claimer"] => hostile::claimer(),
-        ["filler", how, ..] => hostile::filler(how == "once"),
+        ["filler", how, ..] => devices::filler(how == "once"),
         ["raiser"] => hostile::raiser(),
         ["asker"] => hostile::asker(),
-        ["namer", first] => hostile::namer(first.parse().expect("a number")),
+        ["namer", first] => devices::namer(first.parse().expect("a number")),
         ["meddler"] => hostile::meddler(),
         ["pulser", slot] => turns::pulser(slot.parse().expect("a number")),
         ["thief", how] => turns::thief(how),
