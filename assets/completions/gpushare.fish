@@ -285,7 +285,7 @@ complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -l sim -d 
 complete -c gpushare -n "__fish_gpushare_using_subcommand experiment" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l group -d 'Whose members may have their programs managed; without it root\'s alone are' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l admin-group -d 'Whose members may change every setting, as root may' -r
-complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l per-user -d 'The most processes one user may have managed at a time' -r
+complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l per-user -d 'The most processes one user, or one container that root made, may have managed at a time' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l launch-priority -d 'The highest priority that a program has by its launch; administrators, and their rules, can set more' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l launch-weight -d 'The highest weight that a program has by its launch; administrators, and their rules, can set more' -r
 complete -c gpushare -n "__fish_gpushare_using_subcommand serve" -l metrics -d 'Serve http://ADDRESS/metrics to Prometheus as well; gpushare metrics --help says what and to whom' -r

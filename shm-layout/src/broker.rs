@@ -58,18 +58,18 @@ use crate::{
 pub enum Account {
     /// A user of the machine.
     User(u32),
-    /// The root of a container, which is not the machine's; without a name, all of those that no container's tool has named.
-    RootOf(String),
+    /// A container that root made, whose root has any number; without a name, the roots of those that no container's tool has named.
+    Container(String),
 }
 
 impl std::fmt::Display for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::User(uid) => write!(f, "user {uid}"),
-            Self::RootOf(container) if container.is_empty() => {
+            Self::Container(name) if name.is_empty() => {
                 f.write_str("root in namespaces of its own")
             }
-            Self::RootOf(container) => write!(f, "root of container {container}"),
+            Self::Container(name) => write!(f, "container {name}"),
         }
     }
 }
@@ -77,7 +77,7 @@ impl std::fmt::Display for Account {
 /// How many slots one user may have, and how much of turns a launch may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most for one user, and for the root of one container.
+    /// The most for one user, and for one container that root made.
     pub per_user: usize,
     /// The highest priority and weight that a process has by its launch.
     pub launch: (i32, u32),

@@ -31,7 +31,7 @@ const REFUSALS: Allowance = Allowance {
 pub struct Client {
     pub socket: OwnedFd,
     pub peer: Arc<Peer>,
-    /// Whose connections it is one of: a container's root takes none from the machine's.
+    /// Whose connections it is one of: a container's root takes none from the machine's. Its container is known once it has a slot.
     pub of: Account,
     /// The slot that it was given on this connection.
     pub given: Option<SlotId>,

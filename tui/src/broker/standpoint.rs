@@ -49,30 +49,30 @@ impl Standpoint {
     }
 }
 
-/// Who a process's slot counts for: a user, wherever it is, but for the root of a container, which shares its number with the
-/// machine's. Who made a user namespace has many numbers in it, and all of them count for its maker.
+/// Who a process's slot counts for: a user, but for what is in a container that root made, where there is a root who takes any
+/// number. Who made a user namespace has many numbers in it, and all of them count for its maker.
 pub fn account(pid: u32, uid: u32, container: &str) -> Account {
-    if let Ok(Some(owner)) = namespace_owner(pid)
-        && owner != 0
-    {
-        return Account::User(owner);
-    }
-    let at_home = || Place::of(&pid.to_string()).is_some_and(|place| Some(&place) == Place::ours());
-    match uid {
-        0 if !at_home() => in_container(Account::RootOf(String::new()), container),
+    let of = match namespace_owner(pid) {
+        Ok(Some(owner)) if owner != 0 => Account::User(owner),
+        _ if uid == 0 && !is_at_home(pid) => Account::Container(String::new()),
         _ => Account::User(uid),
+    };
+    in_container(of, pid, container)
+}
+
+/// The same where its container is known only now. Namespaces alone name no container, since who has some makes more.
+pub fn in_container(account: Account, pid: u32, container: &str) -> Account {
+    // A user's own has the user's name before its own.
+    let by_root = !container.is_empty() && !container.contains('/');
+    match account {
+        Account::User(_) if !by_root || is_at_home(pid) => account,
+        _ if by_root => Account::Container(container.to_owned()),
+        _ => Account::Container(String::new()),
     }
 }
 
-/// The same where it is known whether it is the root of a container, and of which. Namespaces alone name no container, since who has
-/// some makes more.
-pub fn in_container(account: Account, container: &str) -> Account {
-    match account {
-        // A user's own container has the user's name before its own.
-        Account::RootOf(_) if container.contains('/') => Account::RootOf(String::new()),
-        Account::RootOf(_) => Account::RootOf(container.to_owned()),
-        user => user,
-    }
+fn is_at_home(pid: u32) -> bool {
+    Place::of(&pid.to_string()).is_some_and(|place| Some(&place) == Place::ours())
 }
 
 /// What a process may do, of what root may.

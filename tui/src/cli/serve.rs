@@ -30,7 +30,7 @@ pub struct Args {
     /// Whose members may change every setting, as root may
     #[arg(long, value_name = "GROUP")]
     admin_group: Option<String>,
-    /// The most processes one user may have managed at a time
+    /// The most processes one user, or one container that root made, may have managed at a time
     #[arg(long, value_name = "N", default_value_t = 192,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     per_user: u16,

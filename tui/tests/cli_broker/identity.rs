@@ -128,6 +128,42 @@ fn the_root_of_a_container_takes_no_slots_from_the_machines_root() {
 }
 
 #[test]
+fn all_numbers_in_a_container_that_root_made_count_for_the_container() {
+    let Some(mut machine) = Machine::serving(&["--per-user", "2"]) else {
+        return;
+    };
+    let Some(tree) = Tree::of(0) else {
+        eprintln!("skipped: no cgroup can be made here");
+        return;
+    };
+    // Its root takes one number after another.
+    let as_number = |machine: &Machine, number: u32| {
+        let script = format!(
+            "mkdir -p {0} && echo $$ > {0}/cgroup.procs && exec unshare --pid --fork --kill-child --mount-proc \
+             setpriv --reuid {number} --regid {USERS} --clear-groups \"$@\"",
+            tree.0
+                .join(format!("docker-{}.scope", "9f3c".repeat(16)))
+                .display()
+        );
+        machine.plays_through(&["sh", "-c", &script, "sh"], "asker")
+    };
+    let both = [10_001, 10_002].map(|number| as_number(&machine, number));
+    for one in &both {
+        let said = one.hear();
+        assert!(said.starts_with("slot "), "{said}");
+    }
+    let full = "container 9f3c9f3c9f3c has 2 slots";
+    let third = as_number(&machine, 10_003).hear();
+    assert!(third.contains(full), "{third}");
+    assert!(machine.tenant(ALICE, "d").hear().starts_with("slot "));
+    // The next broker knows whose they are.
+    machine.kill_broker();
+    machine.serve(&["--per-user", "2"]);
+    let third = as_number(&machine, 10_004).hear();
+    assert!(third.contains(full), "{third}");
+}
+
+#[test]
 fn who_names_a_cgroup_as_a_container_or_a_job_is_neither() {
     let Some(machine) = Machine::new() else {
         return;

@@ -275,11 +275,11 @@ impl Drop for Machine {
 }
 
 /// A cgroup that is removed, with those in it, when it is done with.
-pub struct Tree(PathBuf);
+pub struct Tree(pub PathBuf);
 
 impl Tree {
     /// Of this user's; `None` where there are no cgroups to make.
-    fn of(uid: u32) -> Option<Self> {
+    pub fn of(uid: u32) -> Option<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
         let unified = Path::new("/sys/fs/cgroup/unified");

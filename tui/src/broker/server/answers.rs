@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use shm_layout::broker::Account;
 use shm_layout::wire::{self, Field, Message, Verb};
 use shm_layout::{ABI_VERSION, SlotId, parse_uuid, socket::DESCRIPTORS};
 
@@ -100,16 +99,7 @@ impl Server {
         let Some(client) = self.clients.get(number) else {
             return Message::refused("the client has gone");
         };
-        let peer = &client.peer;
-        let look = |account: &Account| match account {
-            Account::RootOf(_) => household::look(peer.pid, peer.uid, peer.gid),
-            Account::User(_) => None,
-        };
-        let account = match look(&client.of) {
-            Some((_, vouched)) => in_container(client.of.clone(), &vouched.container),
-            None => client.of.clone(),
-        };
-        match self.broker.enter_device(&account, uuid) {
+        match self.broker.enter_device(&client.of, uuid) {
             Ok(()) => Message::new(Verb::Done),
             Err(why) => Message::refused(why),
         }
@@ -135,7 +125,7 @@ impl Server {
         let who = household::look(pid, uid, peer.gid);
         let account = who
             .as_ref()
-            .map(|(_, vouched)| in_container(client.of.clone(), &vouched.container));
+            .map(|(_, vouched)| in_container(client.of.clone(), pid, &vouched.container));
         // What was read of its number is its own as long as it has not ended.
         let process = peer.process.try_clone();
         let (Some((mut who, vouched)), Some(account), Ok(process), false) =
@@ -147,7 +137,7 @@ impl Server {
         self.clear_earlier(pid);
         let (slot, member) = self
             .broker
-            .assign(account, &who, &vouched, group.as_deref())
+            .assign(account.clone(), &who, &vouched, group.as_deref())
             .map_err(|why| why.0)?;
         self.watch(slot, pid, process);
         let accounts = self.broker.accounts(slot);
@@ -155,6 +145,7 @@ impl Server {
             accounts.map_err(|error| format!("the broker has no descriptor left: {error}"))?;
         if let Some(client) = self.clients.get(number) {
             client.given = Some(slot);
+            client.of = account;
         }
         let given = Given {
             slot,
