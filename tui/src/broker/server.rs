@@ -101,6 +101,7 @@ struct Server {
 /// Serves until it is killed, or another broker takes over.
 pub fn serve(options: Options, ready: impl FnOnce(&str)) -> Result<(), Failure> {
     let mut server = Server::start(options)?;
+    server.broker.prepare();
     let resumed = match server.broker.resumed() {
         true => "; found the memory of the earlier broker",
         false => "",
