@@ -137,6 +137,8 @@ struct Mover {
     began_ns: u64,
     /// When it is tried again to bring it back, at the earliest.
     not_before: u64,
+    /// Who has slots, as last seen, and when that changed.
+    goings: (u64, u64),
     /// Held while the driver answers nothing but our own calls.
     asking: Option<MutexGuard<'static, ()>>,
 }
@@ -149,6 +151,7 @@ impl Mover {
             cause: guest.residence.cause(),
             began_ns: clock::now(),
             not_before: 0,
+            goings: (guest.registration.comings_and_goings(), 0),
             asking: None,
         }
     }

@@ -64,6 +64,9 @@ static void ask_in_callback(void *context) {
     if (!asked.code) asked.code = CALL(cuMemAlloc_v2, &asked.address, (size_t)asked.bytes);
 }
 
+static useconds_t linger_us;
+static void linger(void) { usleep(linger_us); }
+
 struct words { int argc; char **argv, *more; int code; };
 static int run(int argc, char **argv, char *more);
 
@@ -77,6 +80,7 @@ static int run(int argc, char **argv, char *more) {
     size_t one = 0, two = 0;
     int code;
     (void)argc;
+    if (IS("linger")) return linger_us = NUM(1) * 1000, atexit(linger); /* before init: it runs when the library has left */
     if (IS("init")) return CALL(cuInit, 0);
     if (IS("device")) {
         void *context;

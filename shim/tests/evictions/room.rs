@@ -31,6 +31,27 @@ fn a_card_is_filled_twice_and_who_comes_back_waits_until_there_is_room() {
 }
 
 #[test]
+fn who_comes_back_waits_until_those_before_it_have_left_the_card_and_not_only_the_accounts() {
+    let (_file, bed) = world(CARD);
+    let mut one = Client::start(&bed, &[]);
+    // What it does at its end takes a second and a half, after the account is given up.
+    let mut two = Client::start_bare(&bed, &[]);
+    two.ok("linger 1500");
+    two.ok("init");
+    two.ok("device 0");
+    one.ok(&format!("alloc a {}", 800 * MIB));
+    one.ok("write a 5 1000");
+    one.evict(&bed);
+    two.ok(&format!("alloc a {}", 800 * MIB));
+    one.wish(&bed, Wish::Resume);
+    one.watched.say("read a 1000");
+    one.reaches(Phase::Returning);
+    two.watched.say("quit");
+    assert_eq!(one.watched.line(), "0 5 5");
+    assert_eq!(one.residence().phase, Phase::Resident);
+}
+
+#[test]
 fn a_quota_of_the_group_is_kept_on_the_way_back_and_a_lowered_one_of_its_own_is_not_asked() {
     let bed = Testbed::new();
     let operator = shm_layout::Operator::open(bed.dir()).expect("made at need");

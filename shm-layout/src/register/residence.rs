@@ -6,6 +6,7 @@ use super::Registration;
 use crate::{
     clock,
     primitive::Ordering,
+    protocol::claim,
     residence::view,
     value::{DEVICES_PER_PROCESS, Event, EventKind, Phase, Why},
 };
@@ -71,6 +72,23 @@ impl Registration {
     /// Says when the application last called the driver.
     pub fn say_used(&self, at_ns: u64) {
         self.seat.words().used_ns.store(at_ns, Ordering::Relaxed);
+    }
+
+    /// A number that is another one when a process has got a slot or given one back since.
+    pub fn comings_and_goings(&self) -> u64 {
+        let claims = self.segments().state().slots.iter();
+        let words = claims.map(|slot| slot.claim.load(Ordering::Relaxed));
+        words.fold(0, u64::wrapping_add)
+    }
+
+    /// Whether a process that has given its slot back has not ended yet: what it held may still be on its devices.
+    pub fn is_anyone_ending(&self) -> bool {
+        let Ok(probe) = self.segments().probe() else {
+            return false;
+        };
+        let slots = self.segments().state().slots.iter().enumerate();
+        let mut left = slots.filter(|(_, slot)| claim::is_free(&slot.claim));
+        left.any(|(index, _)| matches!(probe.is_gone(index), Ok(false)))
     }
 
     /// Says what its way out and back took.

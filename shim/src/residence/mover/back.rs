@@ -29,6 +29,14 @@ const BACK: u64 = 5_000_000_000;
 /// NVML is a second behind; what it says of the time after a step is read so much later.
 const BEHIND: u64 = 1_500_000_000;
 
+/// The account of a process ends before its memory has left the devices: by its last calls, and by so much more, as far as was
+/// seen (25 GiB on an H200, 580.159.04).
+const TEARDOWN: u64 = 2_000_000_000;
+/// Who has ended their account and lives on is waited for so long.
+const ENDING: u64 = 10_000_000_000;
+/// Between two looks at who is ending.
+const NAP: Duration = Duration::from_millis(20);
+
 /// A place in a device's line, and the bytes that it was for.
 type Room = (Place<'static>, Reservation<'static>);
 
@@ -53,6 +61,7 @@ impl Mover {
             if residence.ended.load(Relaxed) {
                 return;
             }
+            self.watch_goings();
             // A call that is there at one look may be one of NVML's, or on its way to the door.
             stuck = if self.is_stuck() { stuck + 1 } else { 0 };
             if stuck >= STUCK_LOOKS {
@@ -161,7 +170,7 @@ impl Mover {
     }
 
     /// Waits in line for room on one device: what the limits that are shared with others leave, and what the card has.
-    fn reserve(&self, footprint: &Footprint<'static>) -> Result<Room, Return> {
+    fn reserve(&mut self, footprint: &Footprint<'static>) -> Result<Room, Return> {
         let ledger = &footprint.device.ledger;
         let bytes = ledger.evicted().saturating_add(footprint.besides);
         // What it had whole must fit again, however little was beside it.
@@ -183,25 +192,62 @@ impl Mover {
         let mut seen = (0, 0);
         let place = ledger.line_up(want, denial, clock::now());
         loop {
-            if self.guest.residence.ended.load(Relaxed) {
-                return Err(Return::Leaving);
-            }
-            if !self.may_come_back() {
-                return Err(Return::NotNow);
-            }
+            self.is_still_on_its_way()?;
             let free = self.free_bytes(footprint.device, &mut seen);
+            self.watch_goings();
             let now = clock::now();
             // Where the device is overcommitted, it asks others to go as they asked it.
             place.make_room(now);
             if let Look::Granted(reservation) = place.look(now) {
                 // Programs that we do not manage are in no account. Where NVML does not answer, what was outside must do.
-                if free.is_none_or(|free| free >= bytes.saturating_add(margin)) {
-                    return Ok((place, reservation));
+                match free {
+                    Some(free) if free < bytes.saturating_add(margin) => {
+                        place.refused_by_device(now);
+                        drop(reservation);
+                    }
+                    Some(_) => return Ok((place, reservation)),
+                    None => {
+                        self.let_them_end()?;
+                        return Ok((place, reservation));
+                    }
                 }
-                place.refused_by_device(now);
-                drop(reservation);
             }
             place.sleep(now);
+        }
+    }
+
+    fn is_still_on_its_way(&self) -> Result<(), Return> {
+        if self.guest.residence.ended.load(Relaxed) {
+            return Err(Return::Leaving);
+        }
+        if !self.may_come_back() {
+            return Err(Return::NotNow);
+        }
+        Ok(())
+    }
+
+    fn watch_goings(&mut self) {
+        let now_seen = self.guest.registration.comings_and_goings();
+        if self.goings.0 != now_seen {
+            self.goings = (now_seen, clock::now());
+        }
+    }
+
+    /// There is room by the accounts, and the device does not say whether it has it: waits until who has given up an account is
+    /// off the devices. Who goes from now on only makes more room.
+    fn let_them_end(&mut self) -> Result<(), Return> {
+        let until = clock::now().saturating_add(ENDING);
+        let mut gone_ns = self.goings.1;
+        loop {
+            self.is_still_on_its_way()?;
+            let now = clock::now();
+            if now < until && self.guest.registration.is_anyone_ending() {
+                gone_ns = now;
+            }
+            if now >= gone_ns.saturating_add(TEARDOWN) {
+                return Ok(());
+            }
+            futex::nap(NAP);
         }
     }
 }
