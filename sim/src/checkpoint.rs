@@ -72,8 +72,10 @@ pub enum Refused {
     NotSupported,
     /// The step failed, for good.
     Failed,
-    /// There is no room for its memory; it is away still.
+    /// There is no room for its memory, which is away for good.
     NoRoom,
+    /// Its restore failed before; nothing brings it back.
+    Lost,
 }
 
 fn find(world: &World, pid: u32) -> Result<&'static Process, Refused> {
@@ -167,7 +169,7 @@ pub fn checkpoint(world: &World, pid: u32) -> Result<(), Refused> {
 pub fn restore(world: &World, pid: u32) -> Result<(), Refused> {
     let process = find(world, pid)?;
     if process.checkpoint.load(SeqCst) == LOST {
-        return Err(Refused::NoRoom);
+        return Err(Refused::Lost);
     }
     step(process, CHECKPOINTED, RETURNING)?;
     if fails(world, Step::Restore) || process.imported.load(SeqCst) != 0 {
@@ -288,7 +290,7 @@ mod tests {
         other.take_memory(0, 32 << 20).expect("fits now");
         assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
         other.give_memory(0, 32 << 20);
-        assert_eq!(restore(&world, pid), Err(Refused::NoRoom));
+        assert_eq!(restore(&world, pid), Err(Refused::Lost));
         assert_eq!(state(&world, pid), Ok(State::Checkpointed));
         assert_eq!(unlock(&world, pid), Err(Refused::State));
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use gpushare_abi::errors::{
     CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY,
-    CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, CUerror, CUresult,
+    CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_OUT_OF_MEMORY,
+    CUDA_ERROR_UNKNOWN, CUerror, CUresult,
 };
 use gpushare_sim::World;
 use gpushare_sim::checkpoint::{self, Refused, State};
@@ -29,6 +30,7 @@ fn code(refused: Refused) -> CUerror {
         Refused::NotSupported => CUDA_ERROR_NOT_SUPPORTED,
         Refused::Failed => CUDA_ERROR_UNKNOWN,
         Refused::NoRoom => CUDA_ERROR_OUT_OF_MEMORY,
+        Refused::Lost => CUDA_ERROR_OPERATING_SYSTEM,
     }
 }
 

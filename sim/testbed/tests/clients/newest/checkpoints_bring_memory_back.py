@@ -103,6 +103,21 @@ other.say()
 assert other.line() == "77"
 other.end()
 
+# Without room for it, it is away for good, also when there is room again (H200, 580.159.04).
+other = Other("plain")
+done(driver.cuCheckpointProcessLock(other.pid, None))
+done(driver.cuCheckpointProcessCheckpoint(other.pid, None))
+filler = done(driver.cuMemAlloc(done(driver.cuMemGetInfo())[0] - 64 * MIB))
+assert driver.cuCheckpointProcessRestore(other.pid, None) == (driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY,)
+lost = (driver.CUresult.CUDA_ERROR_OPERATING_SYSTEM,)
+assert driver.cuCheckpointProcessRestore(other.pid, None) == lost
+done(driver.cuMemFree(filler))
+assert driver.cuCheckpointProcessRestore(other.pid, None) == lost
+assert driver.cuCheckpointProcessUnlock(other.pid, None) == illegal
+assert state(other.pid) == STATES.CU_PROCESS_STATE_CHECKPOINTED
+other.process.kill()
+other.process.wait()
+
 # Oneself, from a second thread, while the first one works.
 memory = done(driver.cuMemAlloc(64 * MIB))
 rounds, ends = [], threading.Event()
