@@ -9,7 +9,9 @@ use gpushare_testbed::{Testbed, Watched, eventually};
 use serde_json::Value;
 
 use crate::cli_support::Said;
-use crate::support::{LIMIT, check, events, export, gpushare, launches, of_call, spin, start};
+use crate::support::{
+    LIMIT, check, events, export, gpushare, launches, of_call, operators, spin, start,
+};
 
 #[test]
 fn a_running_workload_is_traced_exported_and_let_go() {
@@ -97,16 +99,8 @@ fn two_that_contend_are_in_one_document_with_their_holds_and_waits() {
     let file = bed.dir().join("both.json");
     let (document, _) = export(&bed, "all", &file);
     check(&document);
-    let edits = events(&document)
-        .iter()
-        .filter(|event| event["cat"] == "operator");
-    let told = |event: &Value| {
-        event["name"]
-            .as_str()
-            .is_some_and(|name| name.contains("trace off"))
-    };
     assert!(
-        edits.into_iter().any(told),
+        operators(&document).any(|name| name.contains("trace off")),
         "the edit that ended the first is within the second"
     );
     let pids: HashSet<u64> = of_call(&document, "cuLaunchKernel")
@@ -160,6 +154,29 @@ fn two_that_contend_are_in_one_document_with_their_holds_and_waits() {
         .done()
         .out;
     assert!(table.contains("cuLaunchKernel"), "{table}");
+}
+
+#[test]
+fn an_edit_after_the_last_call_is_in_the_document_for_the_trace_went_on() {
+    let bed = Testbed::with_scenario("one-gpu");
+    let mut workload = start(&bed, "w");
+    gpushare(&bed, &["trace", "start", "all"]).done();
+    assert!(workload.ask("launch 10 3").starts_with("ok"));
+    assert!(workload.ask("sync").starts_with("ok"));
+    gpushare(&bed, &["quota", "set", "name:w", "7GiB"]).done();
+    gpushare(&bed, &["trace", "stop", "all"]).done();
+    gpushare(&bed, &["quota", "set", "name:w", "6GiB"]).done();
+    let (document, _) = export(&bed, "all", &bed.dir().join("t.json"));
+    check(&document);
+    let told: Vec<&str> = operators(&document).collect();
+    assert!(
+        told.iter().any(|name| name.ends_with("quota 7GiB")),
+        "{told:?}"
+    );
+    assert!(
+        !told.iter().any(|name| name.ends_with("quota 6GiB")),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -112,6 +112,14 @@ pub fn check(document: &Value) {
     }
 }
 
+/// What the document says that an operator did.
+pub fn operators(document: &Value) -> impl Iterator<Item = &str> {
+    let events = events(document).iter();
+    events
+        .filter(|event| event["cat"] == "operator")
+        .filter_map(|event| event["name"].as_str())
+}
+
 pub fn of_call<'d>(document: &'d Value, call: &str) -> Vec<&'d Value> {
     events(document)
         .iter()

@@ -37,7 +37,7 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Writes all; returns from when to when.
+    /// Writes all; returns from when to when it was traced.
     pub(super) fn write<E>(
         &mut self,
         reader: &'a Reader,
@@ -52,7 +52,12 @@ impl<'a> Lanes<'a> {
             };
             put(meta("process_labels", self.pid, 0, args))?;
         }
-        let (mut from, mut to) = (u64::MAX, 0);
+        // As long as it was traced, also where nothing was called at the end.
+        let header = reader.header();
+        let (mut from, mut to) = match header.started_ns {
+            0 => (u64::MAX, 0),
+            started => (started, header.stopped_ns.max(header.seen_ns)),
+        };
         for record in reader.records() {
             from = from.min(record.start_ns);
             to = to.max(record.start_ns.saturating_add(record.duration_ns));
