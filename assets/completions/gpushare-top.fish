@@ -10,7 +10,7 @@ complete -c gpushare-top -l record -d 'Write every snapshot to a file, for --rep
 complete -c gpushare-top -l replay -d 'Play a recording instead of watching this machine; last is the last hour, which is always recorded' -r -F
 complete -c gpushare-top -l at -d 'Start at this moment of it: 03:00, "2026-01-31 03:00", -10m (before its end) or +90s' -r
 complete -c gpushare-top -l export -d 'Write one moment to a file that ends in .txt, .json or .svg, and exit' -r -F
-complete -c gpushare-top -l screencast -d 'Write the recording as an animated SVG, and exit' -r -F
+complete -c gpushare-top -l screencast -d 'Write the recording as an animated SVG, and exit. It shows made-up names of the machine and of the segments\' directory' -r -F
 complete -c gpushare-top -l size -d 'Columns and rows of what --export and --screencast write' -r
 complete -c gpushare-top -l speed -d 'Play it so many times as fast as it was made' -r
 complete -c gpushare-top -l color -d 'When to use colours' -r -f -a "auto\t'If the terminal has them and NO_COLOR is not set'

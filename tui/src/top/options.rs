@@ -93,7 +93,7 @@ pub struct Options {
     /// Write one moment to a file that ends in .txt, .json or .svg, and exit.
     #[arg(long, value_name = "F", conflicts_with_all = ["once", "batch", "screencast"])]
     pub export: Option<PathBuf>,
-    /// Write the recording as an animated SVG, and exit.
+    /// Write the recording as an animated SVG, and exit. It shows made-up names of the machine and of the segments' directory.
     #[arg(long, value_name = "F", requires = "replay", conflicts_with_all = ["once", "batch"])]
     pub screencast: Option<PathBuf>,
     /// Columns and rows of what --export and --screencast write.

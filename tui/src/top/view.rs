@@ -130,7 +130,7 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
         rest.height -= height;
         part
     };
-    header::draw(&mut Pen::new(buffer, part(1), palette), state, look);
+    header::draw(&mut Pen::new(buffer, part(1), palette), state, look, false);
     for gpu in 0..data.sample.devices.len() {
         device::two_lines(&mut Pen::new(buffer, part(2), palette), state, gpu);
         if let Some(sentence) = waits::sentence(data, gpu) {
@@ -156,13 +156,19 @@ pub fn text(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     alerts::draw(
         &mut Pen::new(buffer, part(data.alerts.len()), palette),
         state,
+        false,
     );
 }
 
 fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     let parts = layout::main(area, state);
     let palette = &look.palette;
-    header::draw(&mut Pen::new(buffer, parts.header, palette), state, look);
+    header::draw(
+        &mut Pen::new(buffer, parts.header, palette),
+        state,
+        look,
+        true,
+    );
     device::draw(
         &mut Pen::new(buffer, parts.device, palette),
         state,
@@ -179,6 +185,6 @@ fn main(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) {
     }
     history::draw(&mut Pen::new(buffer, parts.history, palette), state);
     events::draw(&mut Pen::new(buffer, parts.events, palette), state, look);
-    alerts::draw(&mut Pen::new(buffer, parts.alerts, palette), state);
+    alerts::draw(&mut Pen::new(buffer, parts.alerts, palette), state, true);
     footer::draw(&mut Pen::new(buffer, parts.footer, palette), state);
 }

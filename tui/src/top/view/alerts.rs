@@ -11,7 +11,8 @@ use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
-pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
+/// `keys` says whether there are keys to press: not where it is printed.
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, keys: bool) {
     let alerts = &state.data().alerts;
     let lines = usize::from(pen.height());
     let hidden = alerts.len().saturating_sub(lines);
@@ -23,13 +24,13 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
             pen.put_before(right, y, &text, pen.style(Role::Warn));
             right = right.saturating_sub(width(&text));
         }
-        line(pen, y, right, alert, state);
+        line(pen, y, right, alert, state, keys);
     }
 }
 
 /// One alert up to column `right`: its word, since when, what is wrong, and at the right what helps. The sentence gives way
 /// first, because who reads it wants to know what to do.
-fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, state: &State) {
+fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, state: &State, keys: bool) {
     let now_ns = state.data().sample.time_ns;
     let letter = |key| state.choices.keymap.letter(key);
     let (mark, role) = sign(alert.severity);
@@ -40,11 +41,15 @@ fn line(pen: &mut Pen<'_>, y: u16, right: u16, alert: &Alert, state: &State) {
             x = pen.put(x, y, &text, pen.style(Role::Dim));
         }
     }
-    let remedy = alert.remedy.as_ref().map(|remedy| remedy.shown(letter));
+    let remedy = alert.remedy.as_ref().map(|remedy| match keys {
+        true => remedy.shown(letter),
+        false => remedy.text.clone(),
+    });
     let wanted = remedy.as_ref().map_or(0, |text| width(text) + 2);
     let room = right.saturating_sub(x);
     // With no room for half of the sentence, only the key that helps is left of the remedy.
-    let (remedy, wanted) = match (&remedy, alert.remedy.as_ref().and_then(|r| r.key)) {
+    let key = alert.remedy.as_ref().and_then(|remedy| remedy.key);
+    let (remedy, wanted) = match (&remedy, key.filter(|_| keys)) {
         (Some(_), Some(key)) if wanted > room / 2 => (Some(format!("[{}]", letter(key))), 5),
         (Some(_), None) if wanted > room / 2 => (None, 0),
         _ => (remedy, wanted),

@@ -10,7 +10,8 @@ use crate::top::keys::Action;
 use crate::top::palette::Role;
 use crate::top::state::State;
 
-pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
+/// `keys` says whether there are keys to press: not where it is printed.
+pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look, keys: bool) {
     let data = state.data();
     let sample = &data.sample;
     let managed = sample.processes.iter().filter(|p| p.is_managed()).count();
@@ -47,7 +48,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
         flags.push(("read-only", Role::Warn));
     }
     let help = state.choices.keymap.key_of(Action::Help);
-    let end = help.len() + " help ".len();
+    let end = if keys { help.len() + " help ".len() } else { 0 };
     let flags_width = flags.iter().map(|(word, _)| word.len() + 2).sum::<usize>() + end;
     let mut x = pen
         .width()
@@ -56,7 +57,9 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State, look: &Look) {
     for (word, role) in flags {
         x = pen.put(x, 0, word, pen.style(role)) + 2;
     }
-    pen.pieces(x, 0, &[(&help, Role::Key), (" help", Role::Dim)]);
+    if keys {
+        pen.pieces(x, 0, &[(&help, Role::Key), (" help", Role::Dim)]);
+    }
 
     let more = |count: usize, what: &str| match count {
         0 => String::new(),

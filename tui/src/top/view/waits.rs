@@ -39,7 +39,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, look: &Look) 
     ])
     .areas(area);
     let palette = &look.palette;
-    header::draw(&mut Pen::new(buffer, top, palette), state, look);
+    header::draw(&mut Pen::new(buffer, top, palette), state, look, true);
     self::matrix(&mut Pen::new(buffer, matrix, palette), state, &waits);
     if let Some(device) = state.data().sample.devices.get(state.choices.gpu) {
         let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(u16::from(wide))]);
