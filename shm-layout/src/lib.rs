@@ -75,6 +75,7 @@
 //! meaning    codec
 //! mapped     segment
 //! views      pages
+//! users      beside                         what programs put beside the segments
 //! files      create, locate
 //! access     dir, footprint, liveness, readonly, peer
 //! way        socket
@@ -103,6 +104,7 @@
 //! `segment.rs`, `pages.rs` and `trace/mapped.rs` (the casts from mapped bytes); `futex.rs`, `liveness.rs`, `create.rs`,
 //! `create/header.rs`, `footprint.rs`, `peer.rs` and `readonly.rs` (system calls). All other files are written as if it did not exist.
 
+pub mod beside;
 mod book;
 pub mod broker;
 pub mod clock;

@@ -1,7 +1,7 @@
 //! The driver calls of a process, recorded while a trace is requested.
 //!
 //! A *trace buffer* is one file per process, beside the segments: `trace-SLOT-EPOCH`; where a broker serves, in the directory of the
-//! process's user (`folder`). The operator's tool makes it at
+//! process's user (`beside`). The operator's tool makes it at
 //! its full size, so that a full file system is a sentence there and never a SIGBUS in a guest, and then edits the
 //! slot's record ([`Change::Trace`](crate::Change::Trace)). The process's keeper opens the file, checks all of it,
 //! switches its hooks over and acknowledges. A process whose launch asked for a trace makes the file itself, in the
@@ -32,7 +32,6 @@ mod buffer;
 pub mod claim;
 mod create;
 mod error;
-mod folder;
 mod layout;
 mod mapped;
 mod progress;
@@ -50,10 +49,10 @@ pub use self::{
     reader::{Header, Reader, Stat},
     record::{Kind, Record},
 };
-use crate::value::SlotId;
 pub use crate::value::{
     DEFAULT_RECORDS, Progress, RECORDS, TraceOrder as Order, TraceState, TraceView,
 };
+use crate::{beside, value::SlotId};
 
 /// The buffer's version; grows whenever an offset of it moves.
 pub const VERSION: u32 = 1;
@@ -62,7 +61,7 @@ pub const CALLS: usize = 1024;
 
 /// Where the buffer of one life of a slot is.
 pub fn path(dir: &Path, slot: SlotId) -> PathBuf {
-    folder::path(dir).join(name_of(slot))
+    beside::path(dir).join(name_of(slot))
 }
 
 fn name_of(slot: SlotId) -> String {

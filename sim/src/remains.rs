@@ -22,6 +22,9 @@ pub(crate) const PLACE: &str = "/dev/shm";
 /// How the name of a world that belongs to a directory begins, and how many hexadecimal digits follow.
 const OF_DIRECTORY: (&str, usize) = ("dir-", 16);
 
+/// How the name of a directory begins that a demonstration or an experiment made for itself. Its world has that name.
+pub const STAGE: &str = "gpushare-stage-";
+
 /// The name of the world that belongs to a directory.
 pub(crate) fn of_directory(hash: u64) -> String {
     format!("{}{hash:016x}", OF_DIRECTORY.0)

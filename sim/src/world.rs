@@ -130,8 +130,16 @@ pub fn name() -> String {
         return name;
     }
     match std::env::var("GPUSHARE_DIR") {
-        Ok(dir) => remains::of_directory(hash(dir.as_bytes(), 0)),
+        Ok(dir) => of_directory(&dir),
         Err(_) => "default".into(),
+    }
+}
+
+fn of_directory(dir: &str) -> String {
+    let name = Path::new(dir).file_name().and_then(|name| name.to_str());
+    match name.filter(|name| name.starts_with(remains::STAGE)) {
+        Some(stage) => stage.to_owned(),
+        None => remains::of_directory(hash(dir.as_bytes(), 0)),
     }
 }
 
@@ -357,6 +365,15 @@ fn hash(bytes: &[u8], seed: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::process::tests::Private;
+
+    #[test]
+    fn who_looks_at_a_demonstration_from_elsewhere_by_its_directory_sees_its_world() {
+        let stage = "gpushare-stage-4711-0";
+        for dir in [format!("/dev/shm/{stage}"), format!("/dev/shm/{stage}/")] {
+            assert_eq!(of_directory(&dir), stage);
+        }
+        assert!(remains::is_of_directory(&of_directory("/dev/shm/mine")));
+    }
 
     #[test]
     fn uuids_belong_to_world_and_index() {

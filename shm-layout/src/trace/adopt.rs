@@ -9,11 +9,11 @@ use rustix::{
 };
 
 use super::{
-    Buffer, CALLS, Line, RECORDS, TraceError, VERSION, create::moment, folder, layout::MAGIC,
+    Buffer, CALLS, Line, RECORDS, TraceError, VERSION, create::moment, layout::MAGIC,
     mapped::Mapped, name_of, size,
 };
 use crate::{
-    clock, codec,
+    beside, clock, codec,
     crash::crash_point,
     create::boot_id,
     primitive::Ordering,
@@ -46,7 +46,7 @@ impl Buffer {
     /// Takes over the buffer that was made for this life of a slot. Everything about the file is checked
     /// first; what it holds already stays.
     pub fn adopt(dir: &Path, slot: SlotId, guest: Guest<'_>) -> Result<Buffer, TraceError> {
-        let dir = folder::open(dir)?;
+        let dir = beside::open(dir).map_err(TraceError::Dir)?;
         let path = dir.path().join(name_of(slot));
         let foreign = |why| TraceError::Foreign {
             path: path.clone(),

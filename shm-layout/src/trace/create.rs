@@ -15,12 +15,12 @@ use std::{
 };
 
 use super::{
-    RECORDS, Reader, TraceError, VERSION, folder,
+    RECORDS, Reader, TraceError, VERSION,
     layout::{EXE_WORDS, Head, LABEL_WORDS, MAGIC},
     name_of, size,
 };
 use crate::{
-    clock, codec,
+    beside, clock, codec,
     crash::crash_point,
     create::{self, Kind},
     dir::{Dir, Mode},
@@ -45,7 +45,7 @@ pub fn create(
         return Err(TraceError::Records { asked: records });
     }
     let brokered = Dir::open(dir).map_err(TraceError::Dir)?.mode() == Mode::System;
-    let dir = folder::open_or_make(dir)?;
+    let dir = beside::open_or_make(dir).map_err(TraceError::Dir)?;
     forget_earlier_lives(&dir, slot);
     let path = dir.path().join(name_of(slot));
     let scratch = dir
@@ -160,7 +160,7 @@ pub(super) fn moment() -> (u64, u64) {
 
 /// The buffers in a directory, by slot and epoch.
 pub fn list(dir: &Path) -> Result<Vec<(SlotId, PathBuf)>, TraceError> {
-    let dir = folder::open(dir)?;
+    let dir = beside::open(dir).map_err(TraceError::Dir)?;
     let slots = slots(&dir).map_err(TraceError::io(dir.path(), "list"))?;
     let path = |slot| dir.path().join(name_of(slot));
     Ok(slots.into_iter().map(|slot| (slot, path(slot))).collect())
@@ -189,7 +189,7 @@ fn slot_of(name: &str) -> Option<SlotId> {
 
 /// Removes a buffer. A process that writes it continues, and its records are lost.
 pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
-    let dir = folder::open(dir)?;
+    let dir = beside::open(dir).map_err(TraceError::Dir)?;
     let path = dir.path().join(name_of(slot));
     dir.remove(&name_of(slot))
         .map_err(TraceError::io(&path, "remove"))
@@ -198,7 +198,7 @@ pub fn remove(dir: &Path, slot: SlotId) -> Result<(), TraceError> {
 /// Removes what processes left that have ended more than `keep` ago, and buffers without a process. Returns how many
 /// files it removed.
 pub fn sweep(segments: &Segments, keep: Duration, now_ns: u64) -> usize {
-    let Ok(dir) = folder::open(segments.dir()) else {
+    let Ok(dir) = beside::open(segments.dir()) else {
         return 0;
     };
     let mut removed = 0;

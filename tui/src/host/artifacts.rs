@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use shm_layout::beside;
 use shm_layout::dir::Dir;
 use shm_layout::text::PathText as _;
 
@@ -29,9 +30,9 @@ pub const SIM_DRIVER: &str = "libcuda.so";
 pub const SIM_NVML: &str = "libnvidia_ml.so";
 /// The simulated control program of MPS.
 pub const SIM_MPS: &str = "gpushare-sim-mps";
-/// Folder of the segment directory under which programs find the simulator by its real names.
+/// Folder beside the segments under which programs find the simulator by its real names.
 pub const SIM_FOLDER: &str = "sim-lib";
-/// Folder of the segment directory with links to libraries that `LD_PRELOAD` cannot name.
+/// Folder beside the segments with links to libraries that `LD_PRELOAD` cannot name.
 const PRELOAD_FOLDER: &str = "preload";
 
 /// The links a simulated machine needs: the name programs ask for, and the artifact that answers.
@@ -104,7 +105,7 @@ fn places(name: &str) -> Vec<PathBuf> {
 }
 
 /// The library as `LD_PRELOAD` can name it: by its path, or where the dynamic linker does not take that as it is, by a
-/// link in the segment directory. The error says why there is no such name.
+/// link beside the segments. The error says why there is no such name.
 pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> {
     if PRELOAD.takes(&library) {
         return Ok(library);
@@ -131,7 +132,7 @@ pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> 
     let mut hasher = DefaultHasher::new();
     library.hash(&mut hasher);
     let name = format!("libgpushare-{:016x}.so", hasher.finish());
-    let made = Dir::open(&whole)
+    let made = beside::open_or_make(&whole)
         .and_then(|dir| dir.inner_or_make(PRELOAD_FOLDER))
         .map_err(|error| error.to_string())
         .and_then(|folder| {
@@ -143,8 +144,8 @@ pub fn preload(library: PathBuf, dir: Option<&Path>) -> Result<PathBuf, String> 
     })
 }
 
-/// Makes `<dir>/sim-lib` hold the simulator under the names programs ask for, and returns it. Programs load what is in
-/// it, so it must be ours as the segments are.
+/// Makes `sim-lib` beside the segments hold the simulator under the names programs ask for, and returns it. Programs load what
+/// is in it, so it must be ours; where a broker serves, it is in a directory of this user.
 pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
     let whole = std::path::absolute(dir)?;
     if !LIBRARY_PATH.takes(&whole) {
@@ -155,7 +156,7 @@ pub fn sim_folder(dir: &Path) -> Result<PathBuf, Failure> {
             variables::DIR
         )));
     }
-    let folder = Dir::open(dir)
+    let folder = beside::open_or_make(dir)
         .and_then(|dir| dir.inner_or_make(SIM_FOLDER))
         .map_err(Failure::from)?;
     for (name, artifact) in SIM_LINKS {
@@ -182,9 +183,11 @@ fn link(folder: &Dir, name: &str, target: &Path) -> io::Result<()> {
     folder.rename(&fresh, name)
 }
 
-/// A library of `<dir>/sim-lib`, if the simulator was used; never one that another user put there.
+/// A library of that folder, if the simulator was used; never one that another user put there.
 pub fn in_sim_folder(dir: &Path, name: &str) -> Option<PathBuf> {
-    let folder = Dir::open(dir).and_then(|dir| dir.inner(SIM_FOLDER)).ok()?;
+    let folder = beside::open(dir)
+        .and_then(|dir| dir.inner(SIM_FOLDER))
+        .ok()?;
     let library = folder.path().join(name);
     library.exists().then_some(library)
 }

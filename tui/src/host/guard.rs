@@ -24,6 +24,7 @@ use rustix::process::{
 };
 use shm_layout::procfs;
 
+use super::wait;
 use crate::text::plain::Plain;
 
 /// The first argument that makes our executable a guard; the program and its arguments follow. It is no option of
@@ -84,10 +85,8 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         self.dismiss();
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE + MARGIN && matches!(self.guard.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let guard = &mut self.guard;
+        wait::until(PATIENCE + MARGIN, || !matches!(guard.try_wait(), Ok(None)));
         let _ = self.guard.kill();
         let _ = self.guard.wait();
     }
@@ -138,10 +137,7 @@ impl Tail {
 
     /// Waits until the program's end of the pipe is closed, at most `limit`: something else may keep it open.
     pub fn settle(&self, limit: Duration) {
-        let start = Instant::now();
-        while !self.lock().closed && start.elapsed() < limit {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait::until(limit, || self.lock().closed);
     }
 }
 
@@ -200,10 +196,7 @@ fn look(child: Pid, options: WaitIdOptions) -> Option<WaitIdStatus> {
 
 fn end(child: Pid) {
     let _ = kill_process_group(child, Signal::TERM);
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE && look(child, WaitIdOptions::NOHANG).is_none() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait::until(PATIENCE, || look(child, WaitIdOptions::NOHANG).is_some());
     let _ = kill_process_group(child, Signal::KILL);
 }
 

@@ -1,9 +1,11 @@
 //! Children of our own: ended politely first, and always ended.
 
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::wait;
 
 /// How long a child may take after SIGTERM before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,11 +44,10 @@ impl Children {
             // Not yet waited for, so the number is still the child's own.
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
-        let start = Instant::now();
-        for child in &mut self.running {
-            while start.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+        let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        let running = &mut self.running;
+        wait::until(PATIENCE, || !running.iter_mut().any(is_running));
+        for child in running {
             let _ = child.kill();
             let _ = child.wait();
         }

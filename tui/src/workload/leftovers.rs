@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use gpushare_sim::remains::STAGE;
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat,
 };
@@ -27,8 +28,6 @@ const LEFTOVER: Duration = Duration::from_secs(2 * 3600);
 const ALIVE: &str = "alive";
 /// Where all of it lies.
 const SHM: &str = "/dev/shm";
-/// A stage's name: this, the pid of its program, `-`, and a number.
-const STAGE: &str = "gpushare-stage-";
 
 /// A directory in memory that only we may enter, and the simulated world of its name. Both are removed when this is
 /// dropped; if we are killed, the next one removes them.
@@ -52,6 +51,7 @@ impl Private {
     fn in_place(parent: &Path) -> Result<Self, Failure> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        // `pid_of_stage` reads it.
         let world = format!("{STAGE}{}-{number}", std::process::id());
         let path = parent.join(&world);
         let made = DirBuilder::new().mode(0o700).create(&path);

@@ -12,6 +12,7 @@ mod hostile;
 mod identity;
 mod metrics;
 mod rules;
+mod simulated;
 mod support;
 mod traces;
 mod turns;
@@ -26,6 +27,7 @@ fn plays_a_role() {
     match words[..] {
         ["tenant", label] => support::tenant(label, None),
         ["tenant", label, group] => support::tenant(label, Some(group)),
+        ["dies", at] => death::dies(at),
         ["renamer"] => hostile::renamer(),
         ["spoiler"] => turns::spoiler(),
         ["vandal"] => hostile::vandal(),

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use gpushare_testbed::artifact;
 use serde_json::Value;
 use shm_layout::{
     Entry, Identity, LaunchLimits, Reason, Registration, Segments, clock, control_bell, register,
@@ -78,6 +79,12 @@ impl Machine {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
+    }
+
+    /// Has an artifact of the build where all users may have it.
+    pub fn bring(&self, name: &str, to: &str) {
+        let from = artifact(name).display().to_string();
+        copy(&from, &self.path(to), "755");
     }
 
     /// Where the socket is.
@@ -325,6 +332,23 @@ pub fn said(command: &mut Command) -> Said {
     gpushare_testbed::Watched::spawn(command)
         .wait_output()
         .into()
+}
+
+/// A user's own directory, gone when it is done with.
+pub struct Own(pub PathBuf);
+
+impl Own {
+    pub fn of(uid: u32) -> Self {
+        let own = Self(format!("/dev/shm/gpushare-{uid}").into());
+        let _ = fs::remove_dir_all(&own.0);
+        own
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A process that plays a role.

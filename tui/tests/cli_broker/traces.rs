@@ -2,12 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
 use std::process::Command;
 
-use gpushare_testbed::{Testbed, Watched, artifact};
+use gpushare_testbed::{Testbed, Watched};
 
-use crate::cli_support::{Said, copy};
+use crate::cli_support::Said;
 use crate::support::*;
 
 /// A machine with the simulated GPU, for real programs under the real library.
@@ -19,15 +18,11 @@ struct Simulated {
 impl Simulated {
     fn new() -> Option<Self> {
         let machine = Machine::new()?;
-        let lib = machine.path("lib");
-        fs::create_dir(&lib).expect("ours");
-        let take = |name: &str, to: PathBuf| {
-            copy(&artifact(name).display().to_string(), &to, "755");
-        };
-        take("libgpushare.so", machine.path("libgpushare.so"));
-        take("gpushare-workload", machine.path("gpushare-workload"));
-        take("libcuda.so", lib.join("libcuda.so.1"));
-        take("libnvidia_ml.so", lib.join("libnvidia-ml.so.1"));
+        fs::create_dir(machine.path("lib")).expect("ours");
+        machine.bring("libgpushare.so", "libgpushare.so");
+        machine.bring("gpushare-workload", "gpushare-workload");
+        machine.bring("libcuda.so", "lib/libcuda.so.1");
+        machine.bring("libnvidia_ml.so", "lib/libnvidia-ml.so.1");
         // What users write.
         let out = machine.path("out");
         fs::create_dir(&out).expect("ours");
@@ -52,23 +47,6 @@ impl Simulated {
 
     fn path(&self, name: &str) -> String {
         self.machine.path(name).display().to_string()
-    }
-}
-
-/// A user's own directory, gone when it is done with.
-struct Own(PathBuf);
-
-impl Own {
-    fn of(uid: u32) -> Self {
-        let own = Self(format!("/dev/shm/gpushare-{uid}").into());
-        let _ = fs::remove_dir_all(&own.0);
-        own
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,0 +1,21 @@
+//! The simulated GPU under a broker: what it needs beside the segments is the user's own.
+
+use crate::support::*;
+
+/// Whose own directory no other test uses.
+const VISITOR: u32 = 61_306;
+
+#[test]
+fn a_user_of_a_broker_runs_the_simulator_out_of_a_directory_of_their_own() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    for name in ["libgpushare.so", "libcuda.so", "libnvidia_ml.so"] {
+        machine.bring(name, name);
+    }
+    let own = Own::of(VISITOR);
+    let words = ["run", "--sim", "--", "printenv", "LD_LIBRARY_PATH"];
+    let said = machine.run(VISITOR, &words).done();
+    let folder = own.0.join("machine/sim-lib");
+    assert_eq!(said.out.trim(), folder.display().to_string());
+}
