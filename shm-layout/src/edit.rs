@@ -254,8 +254,8 @@ impl Operator {
         };
         let index = match segments.roll() {
             Some(roll) => {
-                segments.ask_for_place(uuid).ok()?;
-                roll.device(codec::uuid_words(&uuid).into())?
+                let words = codec::uuid_words(&uuid).into();
+                segments.place_in(roll, uuid, words).ok()??
             }
             None => state.enter_device(&known)?,
         };

@@ -75,11 +75,10 @@ impl Peer {
     }
 }
 
-/// The user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where it is in ours.
-/// An error where the kernel does not tell.
-pub fn namespace_owner(pid: u32) -> io::Result<Option<u32>> {
+/// The user who made the user namespace that a process is in, or the outermost around it that is not ours. `None` where it is in ours,
+/// which has the inode `ours`. An error where the kernel does not tell.
+pub fn namespace_owner(pid: u32, ours: u64) -> io::Result<Option<u32>> {
     let inode = |file: &File| file.metadata().map(|meta| meta.ino());
-    let ours = std::fs::metadata("/proc/self/ns/user")?.ino();
     let path = format!("/proc/{pid}/ns/user");
     if std::fs::metadata(&path)?.ino() == ours {
         return Ok(None);

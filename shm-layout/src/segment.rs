@@ -22,6 +22,7 @@ use std::{
 
 pub use crate::{control::Control, state::State};
 use crate::{
+    crash::crash_point,
     create::{self, Access, Kind, Mapped, Pair, Want},
     dir::Dir,
     error::OpenError,
@@ -145,9 +146,12 @@ impl Segments {
     /// What a broker hands out.
     fn of_broker(dir: &Path, question: Message, state_rw: bool) -> Result<Segments, OpenError> {
         let (answer, mut handed, connection) = socket::ask_and_stay(dir, &question)?;
+        crash_point!("page:handed");
         let page = own_page(dir, &answer, &mut handed)?;
+        crash_point!("page:mapped");
         // It tells the broker that the accounts are mapped.
         drop(connection);
+        crash_point!("page:told");
         let three = three(dir, handed, state_rw)?;
         let admission = question.text(Field::Label).is_some().then(|| Admission {
             question,
@@ -211,10 +215,19 @@ impl Segments {
         let _ = socket::ask(&self.0.dir, &pages::asking(&[slot]));
     }
 
-    /// Has the broker give a device its place in the roll.
-    pub(crate) fn ask_for_place(&self, uuid: Uuid) -> Result<(), OpenError> {
+    /// The place that a device, with these words, has in the roll; where it has none yet, the broker is asked to give it one.
+    pub(crate) fn place_in(
+        &self,
+        roll: &Roll,
+        uuid: Uuid,
+        words: [u64; 2],
+    ) -> Result<Option<usize>, OpenError> {
+        if let Some(place) = roll.device(words) {
+            return Ok(Some(place));
+        }
         let question = Message::new(Verb::Device).with(Field::Uuid, format_uuid(uuid, false));
-        socket::ask(&self.0.dir, &question).map(drop)
+        socket::ask(&self.0.dir, &question)?;
+        Ok(roll.device(words))
     }
 
     /// Whether they come from a broker.

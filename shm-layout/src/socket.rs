@@ -18,7 +18,7 @@ use rustix::{
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
         SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-        SocketType, connect, recvmsg, sendmsg, socket_with,
+        SocketType, connect, recv, recvmsg, sendmsg, socket_with,
         sockopt::{self, Timeout},
     },
 };
@@ -51,11 +51,13 @@ pub(crate) fn ask_and_stay(
     dir: &Path,
     question: &Message,
 ) -> Result<(Message, Vec<OwnedFd>, Connection), OpenError> {
+    // What is said is ready before the broker wakes up for the connection, or it would go to sleep again.
+    let question = question.encode();
     let mut attempts = 0;
     loop {
         attempts += 1;
         let connection = Connection::to(dir)?;
-        match connection.ask(question) {
+        match connection.hear(&question) {
             Err(OpenError::NoBroker { source, .. }) if went(&source) && attempts < 3 => {}
             answer => return answer.map(|(answer, handed)| (answer, handed, connection)),
         }
@@ -81,27 +83,31 @@ impl Connection {
         let path = dir.join(SOCKET);
         match Self::connect(&path) {
             Ok(socket) => Ok(Self { socket, path }),
-            Err(errno) => Err(no_broker(&path, errno.into())),
+            Err(error) => Err(no_broker(&path, error)),
         }
     }
 
-    fn connect(path: &Path) -> rustix::io::Result<OwnedFd> {
+    fn connect(path: &Path) -> io::Result<OwnedFd> {
         let address = SocketAddrUnix::new(path)?;
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let until = Instant::now() + PATIENCE;
-        loop {
-            allow(&socket, Timeout::Send, until)?;
-            match connect(&socket, &address) {
-                Err(Errno::INTR) => {}
-                Err(Errno::ISCONN) => return Ok(socket),
-                done => return done.map(|()| socket),
-            }
+        for which in [Timeout::Send, Timeout::Recv] {
+            sockopt::set_socket_timeout(&socket, which, Some(PATIENCE))?;
         }
+        let connected = || match connect(&socket, &address) {
+            Err(Errno::ISCONN) => Ok(()),
+            done => Ok(done?),
+        };
+        patiently(&socket, Timeout::Send, connected)?;
+        Ok(socket)
     }
 
     /// Asks, and waits for the answer and its descriptors.
     pub fn ask(&self, question: &Message) -> Result<(Message, Vec<OwnedFd>), OpenError> {
+        self.hear(&question.encode())
+    }
+
+    fn hear(&self, question: &[u8]) -> Result<(Message, Vec<OwnedFd>), OpenError> {
         let heard = self.exchange(question);
         let (answer, descriptors) = heard.map_err(|error| no_broker(&self.path, error))?;
         if answer.verb == Verb::Done {
@@ -115,39 +121,44 @@ impl Connection {
         })
     }
 
-    fn exchange(&self, question: &Message) -> io::Result<(Message, Vec<OwnedFd>)> {
-        let until = Instant::now() + PATIENCE;
-        let bytes = question.encode();
-        loop {
-            allow(&self.socket, Timeout::Send, until)?;
-            match send(self.socket.as_fd(), &bytes, &[]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // One who was turned away at once is told why.
-                Err(error) if went(&error) => break,
-                sent => break sent?,
-            }
+    fn exchange(&self, question: &[u8]) -> io::Result<(Message, Vec<OwnedFd>)> {
+        let socket = self.socket.as_fd();
+        match patiently(socket, Timeout::Send, || send(socket, question, &[])) {
+            // One who was turned away at once is told why.
+            Err(error) if went(&error) => {}
+            sent => sent?,
         }
-        loop {
-            allow(&self.socket, Timeout::Recv, until)?;
-            match receive(self.socket.as_fd()) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                heard => {
-                    let (bytes, descriptors) = heard?;
-                    let answer = Message::decode(&bytes).map_err(io::Error::other)?;
-                    return Ok((answer, descriptors));
-                }
-            }
-        }
+        let (bytes, descriptors) = patiently(socket, Timeout::Recv, || receive(socket))?;
+        let answer = Message::decode(&bytes).map_err(io::Error::other)?;
+        Ok((answer, descriptors))
     }
 }
 
-/// What is left until then is how long the next call may block.
-fn allow(socket: &OwnedFd, which: Timeout, until: Instant) -> rustix::io::Result<()> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left < Duration::from_micros(1) {
-        return Err(Errno::TIMEDOUT);
+/// Calls again what a signal interrupted, for [`PATIENCE`] in all: the socket's own time limit is for one call.
+fn patiently<T>(
+    socket: impl AsFd,
+    which: Timeout,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let began = Instant::now();
+    let mut interrupted = false;
+    let done = loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                interrupted = true;
+                let left = PATIENCE.saturating_sub(began.elapsed());
+                if left < Duration::from_micros(1) {
+                    break Err(io::ErrorKind::TimedOut.into());
+                }
+                sockopt::set_socket_timeout(&socket, which, Some(left))?;
+            }
+            done => break done,
+        }
+    };
+    if interrupted {
+        sockopt::set_socket_timeout(&socket, which, Some(PATIENCE))?;
     }
-    sockopt::set_socket_timeout(socket, which, Some(left))
+    done
 }
 
 fn no_broker(path: &Path, source: io::Error) -> OpenError {
@@ -183,7 +194,9 @@ pub fn send(
 
 /// Receives a packet whole, and the descriptors that come with it.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
-    let mut bytes = vec![0; wire::MOST];
+    // Most answers are short: room for the longest one is 64 KiB that the kernel would have to find.
+    let (_, length) = recv(socket, &mut [0; 0], RecvFlags::PEEK | RecvFlags::TRUNC)?;
+    let mut bytes = vec![0; length.min(wire::MOST)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use shm_layout::{Identity, LaunchLimits, Segments, register};
 
 /// In a child: registers, says how long that took, and stays until its input ends.
 const ROLE: &str = "GPUSHARE_BENCH_ROLE";
+/// Whose processes register.
+const USER: u32 = 65_534;
 const ONE_BY_ONE: usize = 100;
 const AT_ONCE: usize = 200;
 
@@ -27,11 +30,14 @@ fn main() {
     }
     let place = tempfile::tempdir_in("/dev/shm").expect("there is room");
     let (own, served) = (place.path().join("own"), place.path().join("run"));
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(place.path(), mode(0o755)).expect("ours");
     std::fs::create_dir(&own).expect("ours");
-    std::fs::set_permissions(&own, mode).expect("ours");
+    std::fs::set_permissions(&own, mode(0o700)).expect("ours");
+    std::os::unix::fs::chown(&own, Some(USER), Some(USER)).expect("we are root");
     let mut broker = Command::new(env!("CARGO_BIN_EXE_gpushare"))
-        .args(["serve", "--per-user", "256"])
+        .args(["serve", "--per-user", "256", "--group"])
+        .arg(USER.to_string())
         .env("GPUSHARE_DIR", &served)
         .stdout(Stdio::piped())
         .spawn()
@@ -83,6 +89,7 @@ fn role(dir: &Path) {
 fn spawn(dir: &Path) -> Child {
     let this = std::env::current_exe().expect("our own path");
     let mut command = Command::new(this);
+    command.uid(USER).gid(USER);
     command
         .env(ROLE, dir)
         .stdin(Stdio::piped())

@@ -175,6 +175,7 @@ fn rules_hold_for_who_starts_later_and_are_shown_as_the_source() {
             .contains("rule 1 trainings: label=train-*: memory=8GiB weight=50"),
         "{said:?}"
     );
+    assert!(said.out.contains("\nrule 2: all: memory=2GiB"), "{said:?}");
     apply(&["--reason", "a new machine"]).done();
     let (train, other) = (world.actor("train-7b"), world.actor("notebook"));
     let (on, off) = (train.enter(0), other.enter(0));

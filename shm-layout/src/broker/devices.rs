@@ -8,6 +8,7 @@ use crate::{
     codec,
     page::Page,
     primitive::Ordering,
+    register::NoDevice,
     state::Device,
     value::{DEVICES_PER_PROCESS, MAX_DEVICES, MAX_PROCESSES, SlotId, Uuid},
 };
@@ -37,9 +38,10 @@ impl Broker {
         let devices = &roll_of(&self.segments).devices;
         let (mut taken, mut alone) = (0, 0);
         for uuid in devices.iter().filter_map(|device| device.uuid()) {
-            taken += usize::from(users(uuid).next().is_some());
-            let is_theirs = users(uuid).all(|user| user == account);
-            alone += usize::from(is_theirs && users(uuid).next().is_some());
+            let mut users = users(uuid).peekable();
+            let is_used = users.peek().is_some();
+            taken += usize::from(is_used);
+            alone += usize::from(is_used && users.all(|user| user == account));
         }
         let free = MAX_DEVICES - taken;
         if free <= RESERVED && alone >= FEW {
@@ -54,11 +56,7 @@ impl Broker {
             let is_used = |uuid| self.named().iter().any(|(_, named)| named.contains(&uuid));
             devices.iter().find(|device| device.take_back(is_used))
         });
-        let place = place.ok_or_else(|| {
-            format!(
-                "programs use {MAX_DEVICES} other devices and there is room for no more; end some of them"
-            )
-        })?;
+        let place = place.ok_or_else(|| NoDevice::Machine.to_string())?;
         place.take(words);
         Ok(())
     }
@@ -81,9 +79,8 @@ impl Broker {
             if let (None, Some(entry)) = (&self.accounts[index], roll.entry(index))
                 && let Some(epoch) = entry.live()
             {
-                let index_of = index as u16;
                 let slot = SlotId {
-                    index: index_of,
+                    index: index as u16,
                     epoch,
                 };
                 self.accounts[index] = inherited(entry, slot);

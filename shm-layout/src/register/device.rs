@@ -93,18 +93,19 @@ impl Registration {
             let why = "the broker of this machine has not heard that we are there; start the program again";
             return Err(NoDevice::Refused(why.to_owned()));
         }
+        crash_point!("page:begun");
+        let roll = segments.roll().ok_or(NoDevice::Machine)?;
         let words = codec::uuid_words(uuid).into();
         page.name(entry, words);
-        let look = || segments.roll().and_then(|roll| roll.device(words));
-        let asked = || {
-            let asked = segments.ask_for_place(*uuid);
-            asked.map_err(|error| NoDevice::Refused(error.to_string()))?;
-            look().ok_or(NoDevice::Machine)
+        crash_point!("page:named");
+        let place = match segments.place_in(roll, *uuid, words) {
+            Ok(place) => place.ok_or(NoDevice::Machine),
+            Err(error) => Err(NoDevice::Refused(error.to_string())),
         };
-        let place = look().map_or_else(asked, Ok);
         if place.is_err() {
             page.name(entry, [0; 2]);
         }
+        crash_point!("page:placed");
         place
     }
 

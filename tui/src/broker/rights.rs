@@ -9,6 +9,9 @@ use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Snapshot, clock, sn
 
 use super::standpoint::Standpoint;
 
+/// What nobody may do with a quota of their own.
+const RAISES: &str = "you may lower a quota and not raise it; ask an administrator";
+
 /// Why an edit is not permitted, as the end of a sentence.
 pub type Denied = String;
 
@@ -138,7 +141,7 @@ fn is_within(value: QuotaValue, said: QuotaValue) -> Result<(), Denied> {
     };
     match within {
         true => Ok(()),
-        false => Err("you may lower a quota and not raise it; ask an administrator".into()),
+        false => Err(RAISES.into()),
     }
 }
 
@@ -168,7 +171,7 @@ fn lowers(
         let on = now.devices.iter().find(|on| on.index == entry.device);
         let wanted = on.and_then(|on| value.of_device(on.total_bytes).flatten());
         if wanted.is_none_or(|wanted| wanted > has) {
-            return Err("you may lower a quota and not raise it; ask an administrator".into());
+            return Err(RAISES.into());
         }
     }
     Ok(())

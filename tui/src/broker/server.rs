@@ -19,7 +19,7 @@ use rustix::process::{
 use sd_notify::NotifyState;
 use shm_layout::broker::{Broker, Limits};
 use shm_layout::peer::has_ended;
-use shm_layout::socket::{Connection, send};
+use shm_layout::socket::{Connection, DESCRIPTORS, send};
 use shm_layout::text::PathText as _;
 use shm_layout::wire::{self, Message, Verb};
 use shm_layout::{OpenError, SlotId, locate::SYSTEM_DIR};
@@ -92,6 +92,10 @@ struct Server {
     log: AuditLog,
     buffer: Vec<u8>,
     descriptors: Descriptors,
+    /// What answers carried, to be closed.
+    handed: Vec<OwnedFd>,
+    /// Someone was answered since the last sleep.
+    answered: bool,
     /// While no process has a slot no rounds are made: what was written since the last one left, the next one would find.
     look_soon: bool,
     /// Another broker has taken over.
@@ -177,6 +181,8 @@ impl Server {
             log,
             buffer: Vec::with_capacity(wire::MOST),
             descriptors: Descriptors::new(),
+            handed: Vec::new(),
+            answered: false,
             look_soon: false,
             over: false,
             options,
@@ -240,7 +246,7 @@ impl Server {
                 // Rounded up: a sleep that ends too early is a turn for nothing.
                 Timespec::try_from(left + Duration::from_millis(1)).ok()
             });
-            self.broker.prepare();
+            self.tidy();
             events.clear();
             match epoll::wait(&self.poll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) => {}
@@ -303,10 +309,23 @@ impl Server {
         };
         let handed: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
         let sent = send(client.socket.as_fd(), &answer.encode(), &handed);
+        self.answered = true;
+        self.handed.extend(files);
+        if self.handed.len() >= DESCRIPTORS {
+            self.handed.clear();
+        }
         if sent.is_err() || answer.verb == Verb::Refused {
             self.clients.let_go(number);
         }
         self.over = over && sent.is_ok();
+    }
+
+    /// What can wait until whoever was answered runs: the kernel may have woken it on our own processor.
+    fn tidy(&mut self) {
+        if !std::mem::take(&mut self.answered) {
+            self.handed.clear();
+            self.broker.prepare();
+        }
     }
 
     /// The accounts of those who have let go of the connection that they got a slot on count from now on.

@@ -52,8 +52,9 @@ impl Standpoint {
 /// Who a process's slot counts for: a user, but for what is in a container that root made, where there is a root who takes any
 /// number. Who made a user namespace has many numbers in it, and all of them count for its maker.
 pub fn account(pid: u32, uid: u32, container: &str) -> Account {
-    let of = match namespace_owner(pid) {
-        Ok(Some(owner)) if owner != 0 => Account::User(owner),
+    let owner = Place::ours().and_then(|ours| namespace_owner(pid, ours.user_ns).ok()?);
+    let of = match owner {
+        Some(owner) if owner != 0 => Account::User(owner),
         _ if uid == 0 && !is_at_home(pid) => Account::Container(String::new()),
         _ => Account::User(uid),
     };

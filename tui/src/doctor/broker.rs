@@ -90,7 +90,8 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
             "systemctl restart gpushare; programs that run go on meanwhile, and new ones run unmanaged",
         )],
     };
-    if dir == system && !unit {
+    // What starts it where there is no systemd is not to be seen from here.
+    if dir == system && !unit && sd_notify::booted().unwrap_or(false) {
         findings.push(Finding::warn(
             CHECK,
             "no gpushare.service is installed: after a reboot there is no broker",

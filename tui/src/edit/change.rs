@@ -25,7 +25,6 @@ pub fn summary(change: &Change) -> String {
                     on_full,
                     evict,
                     evict_after,
-                    ..
                 },
             ..
         } => {

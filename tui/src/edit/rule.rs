@@ -11,10 +11,7 @@ use crate::text::users::Users;
 
 /// A rule out of an entry; `place` counts from 1, for one that has no name.
 pub fn read(entry: &RuleEntry, place: usize) -> Result<Rule, Failure> {
-    let name = entry
-        .name
-        .clone()
-        .unwrap_or_else(|| format!("rule {place}"));
+    let name = entry.name.clone().unwrap_or_else(|| unnamed(place));
     let named = |failure: Failure| Failure {
         sentence: format!("[[rule]] {name:?}: {}", failure.sentence),
         ..failure
@@ -114,10 +111,24 @@ pub fn changes(wanted: &[Rule], present: &Settings) -> Result<Vec<(Change, Strin
                 index,
                 rule: wanted.cloned(),
             };
-            (change, format!("rule {} {name}", at + 1))
+            (change, title(at, name))
         })
     });
     Ok(places.collect())
+}
+
+/// What the log calls the rule that stands there, which may be one without a name of its own.
+fn title(at: usize, name: &str) -> String {
+    let place = unnamed(at + 1);
+    match name == place {
+        true => place,
+        false => format!("{place} {name}"),
+    }
+}
+
+/// What a rule without a name is called; `place` counts from 1.
+fn unnamed(place: usize) -> String {
+    format!("rule {place}")
 }
 
 /// In few words: who, and what holds for them.

@@ -1,6 +1,86 @@
 //! The broker ends, and another one comes.
 
+use std::os::unix::process::ExitStatusExt as _;
+
 use crate::support::*;
+
+/// The steps of who gets a slot, its accounts, a device and memory on it.
+const STEPS: [&str; 11] = [
+    "page:handed",
+    "page:mapped",
+    "page:told",
+    "register:claimed",
+    "register:filled",
+    "register:published",
+    "page:begun",
+    "page:named",
+    "page:placed",
+    "device:entered",
+    "reserve:done",
+];
+
+/// A machine with a group that may hold 4 GiB together.
+fn with_a_team() -> Option<Machine> {
+    let machine = Machine::new()?;
+    machine
+        .run(0, &["group", "create", "team", "memory=4GiB"])
+        .done();
+    Some(machine)
+}
+
+/// One of that group, once it has its slot.
+fn member(machine: &Machine, label: &str) -> Tenant {
+    let tenant = machine.plays(ALICE, "tenant", &[label, "team"]);
+    let said = tenant.hear();
+    assert!(said.starts_with("slot "), "{said}");
+    tenant
+}
+
+/// In a child: a member of a group that comes as far as this step.
+pub fn dies(at: &str) {
+    shm_layout::crash::arm(at);
+    tenant("gone", Some("team"));
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn who_dies_at_any_step_of_the_way_in_keeps_nothing_whichever_broker_is_there_then() {
+    let Some(mut machine) = with_a_team() else {
+        return;
+    };
+    // Without one who lives there would be no memory to find again.
+    let mut witness = machine.joined(ALICE, "witness");
+    for (step, also_the_broker) in STEPS
+        .iter()
+        .flat_map(|step| [(*step, false), (*step, true)])
+    {
+        let mut gone = machine.plays(MALLORY, "dies", &[step]);
+        if step.starts_with("reserve") {
+            assert!(gone.hear().starts_with("slot "));
+            gone.tell("take 3GiB");
+        }
+        let mut status = None;
+        eventually(step, || {
+            status = gone.child.try_wait().expect("ours");
+            status.is_some()
+        });
+        assert_eq!(status.and_then(|status| status.signal()), Some(9), "{step}");
+        if also_the_broker {
+            machine.kill_broker();
+            let line = machine.serve(&[]);
+            assert!(line.contains("found the memory"), "{step}: {line}");
+        }
+        let mut member = member(&machine, "member");
+        eventually("the group has its memory", || {
+            member.ask("take 4GiB") == "granted"
+        });
+        assert_eq!(member.ask("take 1MiB"), "denied", "{step}");
+        drop(member);
+        eventually("all slots but one are given back", || {
+            witness.ask("look") == "1 []"
+        });
+    }
+}
 
 #[test]
 fn a_killed_broker_is_missed_by_nobody_and_the_next_one_finds_everything() {
@@ -35,16 +115,8 @@ fn a_killed_broker_is_missed_by_nobody_and_the_next_one_finds_everything() {
 
 #[test]
 fn a_group_keeps_its_limit_over_the_death_of_its_broker_whoever_writes() {
-    let Some(mut machine) = Machine::new() else {
+    let Some(mut machine) = with_a_team() else {
         return;
-    };
-    machine
-        .run(0, &["group", "create", "team", "memory=4GiB"])
-        .done();
-    let member = |machine: &Machine, label: &str| {
-        let tenant = machine.plays(ALICE, "tenant", &[label, "team"]);
-        assert!(tenant.hear().starts_with("slot "));
-        tenant
     };
     let (mut first, mut second) = (member(&machine, "first"), member(&machine, "second"));
     assert_eq!(first.ask("take 1GiB"), "granted");

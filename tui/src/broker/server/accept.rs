@@ -21,7 +21,7 @@ use super::{CLIENT, LISTENER, Server, add};
 /// How long nobody is taken in when the machine has no descriptors.
 const DEAF: Duration = Duration::from_millis(100);
 /// So many descriptors are for answers: segments to hand out, now and next, files of `/proc`, the log.
-const FOR_ANSWERS: usize = 28 + DESCRIPTORS;
+const FOR_ANSWERS: usize = 28 + 2 * DESCRIPTORS;
 
 /// What one is told for whom there is no descriptor.
 const CROWDED: &str = "the broker of this machine has no descriptors left for one more process; end some programs, or raise LimitNOFILE \
@@ -84,7 +84,8 @@ impl Server {
             if matches!(added, Some(Err(_))) {
                 self.clients.let_go(number);
             }
-            if self.over {
+            // Who waits still is told of again, after who was answered has gone on.
+            if self.over || self.answered {
                 return;
             }
         }
