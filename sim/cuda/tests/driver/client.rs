@@ -203,3 +203,11 @@ pub fn in_a_process(testbed: &Testbed, test: &str) -> Command {
     ]);
     command
 }
+
+/// A test of its own process passes in a scenario.
+pub fn holds_in(scenario: &str, test: &str) {
+    let testbed = Testbed::with_scenario(scenario);
+    let output = in_a_process(&testbed, test).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}

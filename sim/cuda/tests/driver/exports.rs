@@ -2,10 +2,8 @@
 
 use std::ffi::{CString, c_void};
 
-use gpushare_testbed::Testbed;
-
 use crate::client::{
-    INVALID_VALUE, NO_DEVICE, NOT_FOUND, NULL, call_at, in_a_process, primary, symbol,
+    INVALID_VALUE, NO_DEVICE, NOT_FOUND, NULL, call_at, holds_in, primary, symbol,
 };
 use crate::{cu, ok};
 
@@ -148,14 +146,6 @@ fn nvidias_private_tables_are_not_answered() {
     let mut table = 1u64;
     assert_ne!(cu!(cuGetExportTable(&mut table, &[0u8; 16])), 0);
     assert_eq!(table, 0);
-}
-
-/// A test of its own process passes in a scenario.
-fn holds_in(scenario: &str, test: &str) {
-    let testbed = Testbed::with_scenario(scenario);
-    let output = in_a_process(&testbed, test).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
 }
 
 #[test]
