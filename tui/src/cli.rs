@@ -71,7 +71,9 @@ pub struct Cli {
     verb: Verb,
 }
 
+// Who asks for one verb does not wait for the arguments of all: they are half of what a start takes.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Verb {
     Run(run::Args),
     Ps(ps::Args),
@@ -117,7 +119,21 @@ enum Verb {
 
 /// The command line as help, manual and completions show it. To read one it need not have the examples: they cost half of that.
 fn command() -> clap::Command {
-    examples::add(Cli::command())
+    examples::add(whole(Cli::command()))
+}
+
+/// With the arguments of each verb, which clap else makes for the one that is called.
+fn whole(mut command: clap::Command) -> clap::Command {
+    let names = command
+        .get_subcommands()
+        .map(|verb| verb.get_name().to_owned());
+    let names: Vec<String> = names.collect();
+    if names.is_empty() {
+        command.build();
+    }
+    names
+        .iter()
+        .fold(command, |command, name| command.mut_subcommand(name, whole))
 }
 
 /// Does what the command line says.

@@ -13,6 +13,7 @@ use crate::text::exit::{Exit, Failure};
 
 /// Let podman, docker and containerd give containers a share of a GPU
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     Generate(Args),
 }

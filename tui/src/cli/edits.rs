@@ -14,7 +14,7 @@ use crate::sample::Sample;
 use crate::text::exit::Failure;
 use crate::text::plain::plain;
 
-/// The options of every edit.
+// The options of every edit.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct EditOptions {
     /// Why, for the audit log

@@ -20,6 +20,7 @@ use crate::text::units::short_time;
 
 /// Create, change, remove or show groups of processes that share a quota
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     /// Define a group; programs join it with gpushare run --group NAME
     Create(EditArgs),
@@ -29,7 +30,7 @@ pub enum Verb {
     Show(ShowArgs),
 }
 
-/// A group and its settings.
+// Its verbs say what it is for.
 #[derive(Debug, clap::Args)]
 pub struct EditArgs {
     /// Name of the group, 1 to 31 bytes

@@ -21,6 +21,7 @@ pub use status::Document;
 /// without. --cap N is also the most of the SMs. A program that joins without gpushare run has the normal priority.
 /// What CUDA_MPS_CLIENT_PRIORITY, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and CUDA_MPS_PIPE_DIRECTORY say takes precedence.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     Start(start::Args),
     Stop(stop::Args),

@@ -18,6 +18,7 @@ use shm_layout::PolicyKind;
 
 /// Set or show lock policies
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     Set(SetArgs),
     Show(ShowArgs),

@@ -18,6 +18,7 @@ use crate::text::units::{format_size, short_size, short_time};
 
 /// Set or show memory quotas
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     Set(SetArgs),
     Show(ShowArgs),

@@ -22,6 +22,7 @@ mod task_prolog;
 /// and salloc) or as TaskProlog and Epilog. They always exit with 0, so that no node is drained because of them, and say on
 /// standard error what they could not do.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     Install(install::Args),
     Check(check::Args),

@@ -20,6 +20,7 @@ pub use stats::Document as Stats;
 
 /// Record driver calls, and show them in Perfetto, as a table or as Alnair's logs
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     Start(start::Args),
     Stop(stop::Args),

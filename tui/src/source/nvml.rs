@@ -15,7 +15,7 @@ mod library;
 mod read;
 mod sleep;
 
-pub use library::choose;
+pub use library::Grounds;
 
 use super::locked;
 use crate::sample::Nvml;
@@ -72,7 +72,7 @@ impl Watch {
         watch
     }
 
-    /// Asks every `pace` from now on, using the library that [`choose`] finds for the segment directory.
+    /// Asks every `pace` from now on, using the library that the segment directory is for.
     pub fn start(segment: &Path, pace: Duration) -> Self {
         let shared = Arc::new(Shared::default());
         shared.lock().state = Nvml::Starting;
@@ -119,7 +119,7 @@ fn watch(segment: &Path, pace: Duration, shared: &Shared, stopped: &mpsc::Receiv
     }
     let nvml = loop {
         // Chosen anew each time: a simulated world may have been made since the last.
-        match library::open(choose(segment).as_deref()) {
+        match library::open(Grounds::of(segment).choose().as_deref()) {
             Ok(nvml) => break nvml,
             Err(why) => shared.store(missing(why)),
         }

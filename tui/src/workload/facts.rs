@@ -5,7 +5,7 @@
 //! library or from the future is not there.
 
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use shm_layout::clock;
 use shm_layout::dir::Dir;
 
 use crate::sample::Nvml;
-use crate::source::nvml::{Look, Watch, choose};
+use crate::source::nvml::{Grounds, Look, Watch};
 
 /// Its name.
 const FILE: &str = "pick.json";
@@ -45,8 +45,8 @@ impl Default for Bounds {
 pub struct Facts {
     taken_ns: u64,
     uses: u32,
-    /// By which library; one GPU's figures are nothing to another's.
-    library: Option<PathBuf>,
+    /// What the library was chosen by; one GPU's figures are nothing to another's.
+    grounds: Grounds,
     /// What NVML said.
     pub look: Look,
 }
@@ -54,9 +54,9 @@ pub struct Facts {
 impl Facts {
     /// Those in the file if they still hold, else NVML's own.
     pub fn get(dir: &Path, bounds: Bounds) -> Self {
-        let library = choose(dir).map(PathBuf::from);
+        let grounds = Grounds::of(dir);
         let kept = Self::kept(dir).filter(|facts| {
-            facts.library == library
+            facts.grounds == grounds
                 && facts.age() <= bounds.age
                 && facts.uses < bounds.uses
                 && facts.taken_ns <= clock::now()
@@ -67,7 +67,7 @@ impl Facts {
             Self {
                 taken_ns: clock::now(),
                 uses: 0,
-                library,
+                grounds,
                 look: watch.latest(),
             }
         });

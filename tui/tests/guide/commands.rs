@@ -268,7 +268,8 @@ fn what_is_only_read_is_still_on_a_page() {
 
 #[test]
 fn every_verb_and_option_in_the_text_exists() {
-    let (control, top) = (Cli::command(), Options::command());
+    let (mut control, top) = (Cli::command(), Options::command());
+    control.build();
     let mut options = Vec::new();
     gather(&control, &mut options);
     gather(&top, &mut options);
