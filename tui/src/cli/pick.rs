@@ -137,7 +137,7 @@ pub fn pick(dir: &SegmentDir, request: &Request<'_>) -> Result<Picked, Failure> 
     let _turn = take_turn(&dir.path);
     let taken = Taken::look(&dir.path);
     let facts = Facts::get(&dir.path, request.choice.bounds);
-    let mut live = Live::with(&dir.path, Watch::told(facts.look.clone())).without_events();
+    let mut live = Live::with(&dir.path, Watch::told(facts.look.clone())).of_devices();
     let sample = segments::look(&mut live)?;
     if sample.devices.is_empty() {
         let nvml = match &sample.nvml {

@@ -67,6 +67,11 @@ impl HostPids {
         Some(seen)
     }
 
+    /// The pid that a process of our namespace says it has.
+    pub fn told(&self, identity: &Identity) -> Option<u32> {
+        (self.pid_ns == Some(identity.pid_ns)).then_some(identity.pid)
+    }
+
     fn find(&self, identity: &Identity) -> Option<Seen> {
         if self.pid_ns == Some(identity.pid_ns) || identity.pid_ns == 0 {
             return self.seen(identity.pid, identity);
@@ -84,7 +89,7 @@ impl HostPids {
     /// What `/proc` shows of this pid, if it is the process.
     fn seen(&self, pid: u32, identity: &Identity) -> Option<Seen> {
         let dir = self.proc.join(pid.to_string());
-        let stat = procfs::text(dir.join("stat")).ok()?;
+        let stat = procfs::record(dir.join("stat")).ok()?;
         let same_time = self.time_ns.is_none()
             || self.time_ns == Some(identity.time_ns)
             || identity.time_ns == 0;

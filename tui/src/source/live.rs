@@ -37,6 +37,8 @@ pub struct Live {
     open: Option<Open>,
     /// Whether a sample tells what happened.
     tells_events: bool,
+    /// Whether `/proc` is asked of a process that says who it is.
+    asks_proc: bool,
     nvml: nvml::Watch,
     host: String,
     users: Users,
@@ -88,6 +90,7 @@ impl Live {
             dir: dir.to_owned(),
             open: None,
             tells_events: true,
+            asks_proc: true,
             nvml,
             host: host(),
             users: Users::of_this_machine(),
@@ -103,6 +106,13 @@ impl Live {
     pub fn without_events(mut self) -> Self {
         self.tells_events = false;
         self
+    }
+
+    /// Tells of the devices and who is on them: the same without events, and without asking `/proc` whether a process is the one
+    /// that it says, and stopped.
+    pub fn of_devices(mut self) -> Self {
+        self.asks_proc = false;
+        self.without_events()
     }
 
     /// Waits for NVML's first answer, at most `limit`. For programs that print once.
@@ -224,6 +234,7 @@ impl Live {
 
     /// What `/proc` says of a managed process. It is asked seldom: of many processes these questions cost most of a look.
     fn of_proc(&mut self, view: &ProcessView<Holding>, now_ns: u64) -> Known {
+        let told = self.pids.told(&view.identity).filter(|_| !self.asks_proc);
         let believed = |at: u64, long: u64| now_ns.saturating_sub(at) < long;
         let mut known = match self.known.get(&view.slot) {
             Some(known) if believed(known.found_ns, BELIEVED_NS) => *known,
@@ -233,6 +244,12 @@ impl Live {
                     found_ns: now_ns,
                     stopped: false,
                     looked_ns: 0,
+                },
+                None if told.is_some() => Known {
+                    pid: told,
+                    found_ns: now_ns,
+                    stopped: false,
+                    looked_ns: now_ns,
                 },
                 None => {
                     let seen = self.pids.look_for(&view.identity);
@@ -245,7 +262,7 @@ impl Live {
                 }
             },
         };
-        if !believed(known.looked_ns, STOPPED_NS) {
+        if self.asks_proc && !believed(known.looked_ns, STOPPED_NS) {
             // The keeper of a process that is stopped does not tick.
             let ticks = believed(view.heartbeat_ns, STOPPED_NS);
             known.stopped = !ticks && known.pid.is_some_and(pids::is_stopped);
