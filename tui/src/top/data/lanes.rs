@@ -170,12 +170,25 @@ impl Known<'_> {
     }
 }
 
+/// Those of one process, by the number of the device; where nothing ever happened there is none.
+#[derive(Clone, Debug, Default)]
+struct Own(Vec<Option<Lane>>);
+
+impl Own {
+    /// Its place for one of so many devices; a recording may name any number.
+    fn place(&mut self, gpu: usize, devices: usize) -> Option<&mut Option<Lane>> {
+        if gpu < devices && self.0.len() <= gpu {
+            self.0.resize_with(devices, || None);
+        }
+        self.0.get_mut(gpu)
+    }
+}
+
 /// Every lane there is.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
-    lanes: FxHashMap<(Who, usize), Lane>,
-    /// Who was there in the newest sample.
-    present: FxHashSet<Who>,
+    /// Of each process that was there in the newest sample.
+    lanes: FxHashMap<Who, Own>,
     /// From when on we know what happened.
     since_ns: Option<u64>,
     /// Up to when.
@@ -191,26 +204,35 @@ impl Lanes {
             .map_or(sample.time_ns, |event| event.time_ns);
         self.since_ns.get_or_insert(first);
         let seen_ns = std::mem::replace(&mut self.now_ns, sample.time_ns);
-        let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
+        let devices = sample.devices.len();
+        for process in &sample.processes {
+            self.lanes.entry(Who::of(process)).or_default();
+        }
+        if self.lanes.len() > sample.processes.len() {
+            let present: FxHashSet<Who> = sample.processes.iter().map(Who::of).collect();
+            self.lanes.retain(|who, _| present.contains(who));
+        }
         for event in &sample.events {
-            self.event(event, &present, seen_ns);
+            self.event(event, devices, seen_ns);
         }
         for process in &sample.processes {
-            let who = Who::of(process);
+            let Some(own) = self.lanes.get_mut(&Who::of(process)) else {
+                continue;
+            };
             for holding in &process.devices {
                 let doing = match holding.lock.state {
                     LockState::Hold | LockState::Active => Some(Doing::Hold),
                     LockState::Wait | LockState::Back => Some(Doing::Wait),
                     LockState::Idle | LockState::Paused => None,
                 };
-                let key = (who, holding.gpu);
                 let wait = holding.memory_wait;
-                let nothing = doing.is_none() && wait.is_none();
-                let lane = match self.lanes.get_mut(&key) {
-                    Some(lane) => lane,
-                    None if nothing => continue,
-                    None => self.lanes.entry(key).or_default(),
+                let Some(place) = own.place(holding.gpu, devices) else {
+                    continue;
                 };
+                if place.is_none() && doing.is_none() && wait.is_none() {
+                    continue;
+                }
+                let lane = place.get_or_insert_default();
                 if lane.doing != doing {
                     let since = holding.lock.since_ns.max(1).min(sample.time_ns);
                     lane.turn(doing, lane.when(since, seen_ns));
@@ -222,21 +244,17 @@ impl Lanes {
                 }
             }
         }
-        if self.present.iter().any(|who| !present.contains(who)) {
-            self.lanes.retain(|(who, _), _| present.contains(who));
-        }
-        self.present = present;
     }
 
-    fn event(&mut self, event: &EventLine, present: &FxHashSet<Who>, seen_ns: u64) {
+    fn event(&mut self, event: &EventLine, devices: usize, seen_ns: u64) {
         let (Some(slot), Some(gpu)) = (event.slot, event.gpu) else {
             return;
         };
-        let who = Who::Slot(slot);
-        if !present.contains(&who) {
+        let own = self.lanes.get_mut(&Who::Slot(slot));
+        let Some(place) = own.and_then(|own| own.place(gpu, devices)) else {
             return;
-        }
-        let lane = self.lanes.entry((who, gpu)).or_default();
+        };
+        let lane = place.get_or_insert_default();
         // A damaged ring may say anything; nothing happens after now.
         let at_ns = lane.when(event.time_ns.min(self.now_ns), seen_ns);
         match event.what {
@@ -254,7 +272,8 @@ impl Lanes {
 
     /// The lane of `who` on device `gpu`, if anything ever happened in it.
     pub fn get(&self, who: Who, gpu: usize) -> Option<Known<'_>> {
-        let (lane, now_ns) = (self.lanes.get(&(who, gpu))?, self.now_ns);
+        let lane = self.lanes.get(&who)?.0.get(gpu)?.as_ref()?;
+        let now_ns = self.now_ns;
         Some(Known { lane, now_ns })
     }
 
