@@ -1,6 +1,7 @@
 //! `.ci/release`: what it packs can be installed, started and removed, and is the same twice.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -251,9 +252,14 @@ fn debian(package: &Path, root: &Path) {
         let mut command = Command::new("dpkg");
         command
             .arg(format!("--root={}", root.display()))
-            .args(["--force-depends", "--log=/dev/null"]);
+            .args(["--force-depends", "--force-script-chrootless"])
+            .arg("--log=/dev/null");
         done(command.args(words));
     };
+    let unpacked = root.join("unpacked");
+    done(Command::new("dpkg").arg("-x").arg(package).arg(&unpacked));
+    let mode = fs::metadata(&unpacked).expect("unpacked").mode() & 0o7777;
+    assert_eq!(mode, 0o755, "who unpacks it over / keeps the users out");
     dpkg(&["-i", &package.display().to_string()]);
     works(&root.join("usr/bin/gpushare"));
     let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gpushare.service"));

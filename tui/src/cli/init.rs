@@ -91,7 +91,9 @@ fn system(group: &str, out: &mut dyn Write) -> Done {
     }
     for words in [
         &["daemon-reload"][..],
-        &["enable", "--now", "gpushare.service"],
+        &["enable", "gpushare.service"],
+        // One that runs may serve another group; programs go on meanwhile.
+        &["restart", "gpushare.service"],
     ] {
         let done = Command::new("systemctl").args(words).status();
         if !done.is_ok_and(|status| status.success()) {
