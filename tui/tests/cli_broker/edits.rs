@@ -231,6 +231,36 @@ fn the_log_is_roots_to_write_and_the_administrators_to_read() {
 }
 
 #[test]
+fn a_long_log_goes_on_in_a_new_part_and_the_oldest_part_ends() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    let dir = machine.path("run-private");
+    let log = dir.join("audit.jsonl");
+    let line = fs::read_to_string(&log).expect("there");
+    let long = line.repeat((8 << 20) / line.len() + 1);
+    for _ in 0..6 {
+        fs::write(&log, &long).expect("we are root");
+        machine.run(0, &["policy", "set", "all", "off"]).done();
+        let text = fs::read_to_string(&log).expect("a new part");
+        assert!(text.lines().count() == 1 && text.contains("off"), "{text}");
+    }
+    let parts = fs::read_dir(&dir).expect("ours").flatten();
+    let parts = parts.filter_map(|part| {
+        let name = part.file_name().into_string().ok()?;
+        name.starts_with("audit.jsonl")
+            .then(|| (name, part.metadata().expect("there")))
+    });
+    let parts: Vec<_> = parts.collect();
+    assert!((2..=5).contains(&parts.len()), "{parts:?}");
+    let closed = |meta: &fs::Metadata| meta.permissions().mode() & 0o007 == 0;
+    assert!(parts.iter().all(|(_, meta)| closed(meta)), "{parts:?}");
+    // What went before is still told.
+    assert!(machine.audit().len() > 1);
+}
+
+#[test]
 fn root_without_a_running_broker_gets_a_sentence() {
     let Some(mut machine) = Machine::new() else {
         return;
