@@ -59,7 +59,8 @@ mkdir -p /etc/systemd/system /run/systemd/system
 cat > "$1/systemctl" <<'END'
 #!/bin/sh
 echo "$@" >> "$LOG"
-if [ "$1" = enable ]; then
+if [ "$1" = restart ]; then
+    [ ! -e "$LOG.pid" ] || kill "$(cat "$LOG.pid")"
     $(sed -n 's/^ExecStart=//p' /etc/systemd/system/gpushare.service) > "$LOG.served" 2>&1 &
     echo $! > "$LOG.pid"
 fi
@@ -98,7 +99,7 @@ fn init_installs_and_starts_a_broker() {
     let done = said(&mut command);
     assert_eq!(done.code, 0, "{done:?}");
     let log = fs::read_to_string(place.path().join("log")).expect("systemctl was called");
-    let twice = "daemon-reload\nenable --now gpushare.service\n".repeat(2);
+    let twice = "daemon-reload\nenable gpushare.service\nrestart gpushare.service\n".repeat(2);
     assert_eq!(log, twice);
     for words in [
         "started, and will be at every boot",
