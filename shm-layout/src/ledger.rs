@@ -185,15 +185,33 @@ impl<'r> Ledger<'r> {
         let device = usize::from(self.entry.device());
         let held = self.seat.segments().state().held_together(device, None);
         let outside = self.total().saturating_sub(free).saturating_sub(held);
-        self.device.outside.store(outside, Ordering::Relaxed);
-        self.device
-            .outside_ns
-            .store(clock::now(), Ordering::Relaxed);
+        self.measure(outside);
+        self.say_outside(outside, clock::now());
+    }
+
+    fn say_outside(&self, bytes: u64, now: u64) {
+        self.device.outside.store(bytes, Ordering::Relaxed);
+        self.device.outside_ns.store(now, Ordering::Relaxed);
+    }
+
+    /// What this process has measured itself.
+    fn measured(&self) -> Option<u64> {
+        self.limits.outside.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn measure(&self, outside: u64) {
+        let word = outside.saturating_add(1);
+        self.limits.outside.store(word, Ordering::Relaxed);
     }
 
     /// Bytes of the device that are in no account, as last [said](Self::say_free): contexts, and programs that are not managed.
+    /// Where there is a broker that may be any tenant's word: it does not count for more than this process has measured.
     pub fn outside(&self) -> u64 {
-        self.device.outside.load(Ordering::Relaxed)
+        let said = self.device.outside.load(Ordering::Relaxed);
+        match self.seat.page().and_then(|_| self.measured()) {
+            Some(own) => own.min(said),
+            None => said,
+        }
     }
 
     /// Bytes that were set aside and committed, as a reservation once more.
@@ -275,6 +293,9 @@ impl<'r> Ledger<'r> {
         self.words.evicted.store(bytes, Ordering::Relaxed);
         crash_point!("evict:noted");
         account::release(&self.device.outside, besides);
+        if let Some(own) = self.measured() {
+            self.measure(own.saturating_sub(besides));
+        }
         self.release(bytes);
         crash_point!("evict:left");
         bytes
@@ -290,6 +311,9 @@ impl<'r> Ledger<'r> {
         self.words.evicted.store(0, Ordering::Relaxed);
         crash_point!("evict:returned");
         self.device.outside.fetch_add(besides, Ordering::Relaxed);
+        if let Some(own) = self.measured() {
+            self.measure(own.saturating_add(besides));
+        }
         self.release(besides);
     }
 
@@ -303,9 +327,12 @@ impl<'r> Ledger<'r> {
             *seen = (held, now);
         }
         let outside = self.total().saturating_sub(free).saturating_sub(held);
-        if now.saturating_sub(seen.1) >= late_ns || outside > self.outside() {
-            self.device.outside.store(outside, Ordering::Relaxed);
-            self.device.outside_ns.store(now, Ordering::Relaxed);
+        let stands = now.saturating_sub(seen.1) >= late_ns;
+        if stands || self.measured().is_none_or(|own| outside > own) {
+            self.measure(outside);
+        }
+        if stands || outside > self.device.outside.load(Ordering::Relaxed) {
+            self.say_outside(outside, now);
         }
     }
 

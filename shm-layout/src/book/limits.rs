@@ -36,6 +36,8 @@ pub(crate) struct CachedLimits {
     pub(super) order: AtomicU64,
     /// The device's memory, as its process entered it.
     pub(crate) total: AtomicU64,
+    /// What this process has measured to be in no account there, and one byte; 0 before it has.
+    pub(crate) outside: AtomicU64,
     /// Whether the process goes without turns there.
     pub(crate) apart: Apart,
     /// Whether it is held back there.

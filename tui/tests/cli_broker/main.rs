@@ -11,6 +11,7 @@ mod edits;
 mod hostile;
 mod identity;
 mod metrics;
+mod room;
 mod rules;
 mod simulated;
 mod support;
@@ -30,6 +31,7 @@ fn plays_a_role() {
         ["dies", at] => death::dies(at),
         ["renamer"] => hostile::renamer(),
         ["spoiler"] => turns::spoiler(),
+        ["crowder"] => room::crowder(),
         ["vandal"] => hostile::vandal(),
         ["locker"] => hostile::locker(),
         ["scribbler", seconds] => hostile::scribbler(seconds.parse().expect("a number")),

@@ -581,6 +581,15 @@ pub fn tenant(label: &str, group: Option<&str>) {
                         Err(_) => "denied",
                     });
                 }
+                ["back", size] => {
+                    let bytes = text::parse_size(size).expect("a size");
+                    say(crate::room::comes_back(process, entry, bytes));
+                }
+                ["free", size] => {
+                    let bytes = text::parse_size(size).expect("a size");
+                    process.ledger(entry).say_free(bytes);
+                    say("told");
+                }
                 ["share"] => {
                     let share = process.share();
                     let words = [(share.paused, "paused"), (share.evict, "evicted")];
