@@ -182,11 +182,14 @@ impl<'r> Ledger<'r> {
 
     /// Says how much of the device is free, as the driver told just now: what is neither free nor in an account is outside.
     pub fn say_free(&self, free: u64) {
-        let device = usize::from(self.entry.device());
-        let held = self.seat.segments().state().held_together(device, None);
-        let outside = self.total().saturating_sub(free).saturating_sub(held);
+        let outside = self.outside_by(free, self.held_together(None));
         self.measure(outside);
         self.say_outside(outside, clock::now());
+    }
+
+    /// What is neither free nor held.
+    fn outside_by(&self, free: u64, held: u64) -> u64 {
+        self.total().saturating_sub(free).saturating_sub(held)
     }
 
     fn say_outside(&self, bytes: u64, now: u64) {
@@ -202,6 +205,13 @@ impl<'r> Ledger<'r> {
     fn measure(&self, outside: u64) {
         let word = outside.saturating_add(1);
         self.limits.outside.store(word, Ordering::Relaxed);
+    }
+
+    /// What was measured, as this step of our own changes it.
+    fn adjust(&self, step: impl FnOnce(u64) -> u64) {
+        if let Some(own) = self.measured() {
+            self.measure(step(own));
+        }
     }
 
     /// Bytes of the device that are in no account, as last [said](Self::say_free): contexts, and programs that are not managed.
@@ -293,9 +303,7 @@ impl<'r> Ledger<'r> {
         self.words.evicted.store(bytes, Ordering::Relaxed);
         crash_point!("evict:noted");
         account::release(&self.device.outside, besides);
-        if let Some(own) = self.measured() {
-            self.measure(own.saturating_sub(besides));
-        }
+        self.adjust(|own| own.saturating_sub(besides));
         self.release(bytes);
         crash_point!("evict:left");
         bytes
@@ -311,9 +319,7 @@ impl<'r> Ledger<'r> {
         self.words.evicted.store(0, Ordering::Relaxed);
         crash_point!("evict:returned");
         self.device.outside.fetch_add(besides, Ordering::Relaxed);
-        if let Some(own) = self.measured() {
-            self.measure(own.saturating_add(besides));
-        }
+        self.adjust(|own| own.saturating_add(besides));
         self.release(besides);
     }
 
@@ -321,12 +327,11 @@ impl<'r> Ledger<'r> {
     /// still for that time, what is outside may turn out more, but not less. `seen` is kept from one call to the next.
     pub fn say_free_late(&self, free: u64, late_ns: u64, seen: &mut (u64, u64)) {
         let now = clock::now();
-        let device = usize::from(self.entry.device());
-        let held = self.seat.segments().state().held_together(device, None);
+        let held = self.held_together(None);
         if seen.0 != held {
             *seen = (held, now);
         }
-        let outside = self.total().saturating_sub(free).saturating_sub(held);
+        let outside = self.outside_by(free, held);
         let stands = now.saturating_sub(seen.1) >= late_ns;
         if stands || self.measured().is_none_or(|own| outside > own) {
             self.measure(outside);

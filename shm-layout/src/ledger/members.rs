@@ -65,7 +65,7 @@ impl Ledger<'_> {
     }
 
     /// Bytes held on the device by all processes, or by those of one group.
-    pub(super) fn held_together(&self, group: Option<u32>) -> u64 {
+    pub(crate) fn held_together(&self, group: Option<u32>) -> u64 {
         let mut held = 0u64;
         self.each_account(group, &mut |account| {
             held = held.saturating_add(account.held());
@@ -142,14 +142,5 @@ impl State {
                 }
             }
         }
-    }
-
-    /// Bytes held on a device by all processes, or by one group.
-    pub(crate) fn held_together(&self, device: usize, group: Option<u32>) -> u64 {
-        let mut held = 0u64;
-        self.each_account(device, group, &mut |account| {
-            held = held.saturating_add(account.held());
-        });
-        held
     }
 }

@@ -146,8 +146,7 @@ impl<'r> Place<'r> {
     }
 
     pub(super) fn held_by_all(&self) -> u64 {
-        let state = self.ledger.seat.segments().state();
-        state.held_together(usize::from(self.ledger.entry.device()), None)
+        self.ledger.held_together(None)
     }
 
     fn blocked_by(&self, blocked: Blocked) {

@@ -1,21 +1,20 @@
 //! A tenant that lies about the room on a device, and who comes back to it.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-
 use shm_layout::{Denial, Entry, Limit, Look, Registration, Want, WantKind, clock};
 
-use crate::hostile::{handed, offset};
 use crate::support::*;
+use crate::turns::Words;
 
-/// In a child: says, when it is told to, that programs without an account have so many bytes of the first device.
+/// In a child: writes, when it is told to, how much of the first device is in no account, or what the second slot's process has there.
 pub fn crowder() {
-    let [state, ..] = handed().map(File::from);
-    let at = offset("State", "devices").0 + offset("Device", "outside").0;
+    let words = Words::of_state();
     for order in orders() {
-        let bytes: u64 = order.parse().expect("a number");
-        let written = state.write_all_at(&bytes.to_ne_bytes(), at);
-        written.expect("a tenant may write");
+        let (what, bytes) = order.split_once(' ').expect("a word and a number");
+        let at = match what {
+            "outside" => words.of_device(what),
+            _ => words.of_entry(1, what),
+        };
+        words.write(at, bytes.parse().expect("a number"));
         say("written");
     }
 }
@@ -49,12 +48,21 @@ fn who_comes_back_finds_the_room_that_its_driver_tells_of_whatever_others_say() 
     let mut alice = machine.joined(ALICE, "away");
     let mut mallory = machine.plays(MALLORY, "crowder", &[]);
     // Before it has asked its driver it believes what is said.
-    assert_eq!(mallory.ask(&(4 * GIB).to_string()), "written");
+    assert_eq!(mallory.ask(&format!("outside {}", 4 * GIB)), "written");
     assert_eq!(alice.ask("back 13GiB"), "waits");
     assert_eq!(alice.ask("free 15GiB"), "told");
     for said in [u64::MAX, 4 * GIB] {
-        assert_eq!(mallory.ask(&said.to_string()), "written");
+        assert_eq!(mallory.ask(&format!("outside {said}")), "written");
         assert_eq!(alice.ask("back 14GiB"), "granted");
         assert_eq!(alice.ask("back 16GiB"), "waits");
+    }
+    // Nor does it matter what another one shows of its account: what it has stands where nobody else writes.
+    let mut bob = machine.joined(ALICE, "there");
+    assert_eq!(bob.ask("take 2GiB"), "granted");
+    for shown in [0, 12 * GIB] {
+        assert_eq!(mallory.ask(&format!("used {shown}")), "written");
+        assert_eq!(alice.ask("free 13GiB"), "told");
+        assert_eq!(alice.ask("back 13GiB"), "granted");
+        assert_eq!(alice.ask("back 14GiB"), "waits");
     }
 }

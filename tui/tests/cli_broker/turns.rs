@@ -14,8 +14,8 @@ use crate::support::*;
 /// How long an attack lasts.
 const SECONDS: u64 = 4;
 
-/// The words that say whose turn it is.
-struct Words {
+/// The words of `state`, which tenants may write.
+pub struct Words {
     state: File,
     device: u64,
     slots: u64,
@@ -23,7 +23,18 @@ struct Words {
 }
 
 impl Words {
-    fn write(&self, at: u64, word: u64) {
+    pub fn of_state() -> Self {
+        let [state, ..] = handed().map(File::from);
+        let (slots, all) = offset("State", "slots");
+        Self {
+            state,
+            device: offset("State", "devices").0,
+            slots,
+            slot: all / 256,
+        }
+    }
+
+    pub fn write(&self, at: u64, word: u64) {
         let written = self.state.write_all_at(&word.to_ne_bytes(), at);
         written.expect("a tenant may write");
     }
@@ -33,12 +44,12 @@ impl Words {
         written.expect("a tenant may write");
     }
 
-    fn of_device(&self, field: &str) -> u64 {
+    pub fn of_device(&self, field: &str) -> u64 {
         self.device + offset("Device", field).0
     }
 
     /// Of the first entry of a slot.
-    fn of_entry(&self, slot: u64, field: &str) -> u64 {
+    pub fn of_entry(&self, slot: u64, field: &str) -> u64 {
         let entry = offset("Slot", "entries").0 + offset("DeviceEntry", field).0;
         self.slots + slot * self.slot + entry
     }
@@ -46,14 +57,7 @@ impl Words {
 
 /// In a child: writes once that the first slot's process has had all the time there is.
 pub fn spoiler() {
-    let [state, ..] = handed().map(File::from);
-    let (slots, all) = offset("State", "slots");
-    let words = Words {
-        state,
-        device: offset("State", "devices").0,
-        slots,
-        slot: all / 256,
-    };
+    let words = Words::of_state();
     words.write(words.of_entry(0, "vtime"), u64::MAX >> 1);
     say("spoilt");
     sleep_on();
@@ -75,14 +79,7 @@ pub fn pulser(slot: u64) {
 
 /// In a child: a tenant with a slot of its own that takes turns which are not its own, by what it writes.
 pub fn thief(how: &str) {
-    let [state, ..] = handed().map(File::from);
-    let (slots, all) = offset("State", "slots");
-    let words = Words {
-        state,
-        device: offset("State", "devices").0,
-        slots,
-        slot: all / 256,
-    };
+    let words = Words::of_state();
     let segments = Segments::open_workload(&dir()).expect("it serves");
     let (identity, limits) = (Identity::of_self("thief"), LaunchLimits::default());
     let process = register(&segments, &identity, &limits).expect("a slot");
