@@ -67,9 +67,12 @@ impl HostPids {
         Some(seen)
     }
 
-    /// The pid that a process of our namespace says it has.
-    pub fn told(&self, identity: &Identity) -> Option<u32> {
-        (self.pid_ns == Some(identity.pid_ns)).then_some(identity.pid)
+    /// A process of our namespace, by its own word.
+    pub fn told(&self, identity: &Identity) -> Option<Seen> {
+        (self.pid_ns == Some(identity.pid_ns)).then_some(Seen {
+            pid: identity.pid,
+            stopped: false,
+        })
     }
 
     fn find(&self, identity: &Identity) -> Option<Seen> {

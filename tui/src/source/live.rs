@@ -234,7 +234,6 @@ impl Live {
 
     /// What `/proc` says of a managed process. It is asked seldom: of many processes these questions cost most of a look.
     fn of_proc(&mut self, view: &ProcessView<Holding>, now_ns: u64) -> Known {
-        let told = self.pids.told(&view.identity).filter(|_| !self.asks_proc);
         let believed = |at: u64, long: u64| now_ns.saturating_sub(at) < long;
         let mut known = match self.known.get(&view.slot) {
             Some(known) if believed(known.found_ns, BELIEVED_NS) => *known,
@@ -245,14 +244,13 @@ impl Live {
                     stopped: false,
                     looked_ns: 0,
                 },
-                None if told.is_some() => Known {
-                    pid: told,
-                    found_ns: now_ns,
-                    stopped: false,
-                    looked_ns: now_ns,
-                },
                 None => {
-                    let seen = self.pids.look_for(&view.identity);
+                    let identity = &view.identity;
+                    let told = match self.asks_proc {
+                        true => None,
+                        false => self.pids.told(identity),
+                    };
+                    let seen = told.or_else(|| self.pids.look_for(identity));
                     Known {
                         pid: seen.map(|seen| seen.pid),
                         found_ns: now_ns,

@@ -90,10 +90,11 @@ impl Track {
     /// Makes the bin with this number the newest.
     fn reach(&mut self, number: u64, keep: usize) {
         let end = self.first + self.sums.len() as u64;
-        if number < end && !self.sums.is_empty() {
+        let is_empty = self.sums.is_empty();
+        if number < end && !is_empty {
             return;
         }
-        if self.sums.is_empty() || number >= end + keep as u64 {
+        if is_empty || number >= end + keep as u64 {
             self.base = self.newest();
             self.sums.clear();
             self.first = number;
