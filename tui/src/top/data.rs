@@ -148,7 +148,8 @@ impl Data {
                 let who = Who::of(process);
                 let pulse = self.pulses.entry((who, gpu)).or_default();
                 pulse.update(process, holding, || self.lanes.lately(who, gpu), now_ns);
-                if contends(process, self.lanes.spent(who, gpu)) {
+                pulse.spent = self.lanes.spent(who, gpu);
+                if contends(process, pulse.spent) {
                     *weights = weights.saturating_add(process.share.weight);
                 }
             }
@@ -332,7 +333,8 @@ impl Data {
 
     /// How a process spent its recent time on one device's lock.
     pub fn spent(&self, who: Who, gpu: usize) -> Cell {
-        self.lanes.spent(who, gpu)
+        let measured = self.pulse(who, gpu).map(|pulse| pulse.spent);
+        measured.unwrap_or_else(|| self.lanes.spent(who, gpu))
     }
 
     /// Waits and blockers on a device, in the last seconds if `lately`.

@@ -1,7 +1,7 @@
 //! Lock lanes: for each process and device, how much of each moment went to holding, to waiting, and to waiting for memory.
 //!
-//! Events paint exact spans; the state in each sample corrects what lost events left wrong. Two minutes are kept in bins
-//! of [`BIN_NS`], and the last seconds in [`FINE_NS`] as well, to see short slices turn by turn.
+//! Events tell of changes; the state in each sample corrects what lost events left wrong. The changes of the last seconds are
+//! kept as they are, to see short slices turn by turn; what is older is painted into bins of [`BIN_NS`], two minutes of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,17 +16,17 @@ use crate::sample::{EventLine, LockState, Sample, What, Who};
 pub const WINDOW_NS: u64 = 20_000_000_000;
 /// The width of a bin.
 pub const BIN_NS: u64 = 125_000_000;
-/// The width of a bin for looking closely.
+/// The narrowest column for looking closely.
 pub const FINE_NS: u64 = 5_000_000;
-const COARSE: Scale = Scale {
+const SCALE: Scale = Scale {
     bin_ns: BIN_NS,
     keep: 1024,
 };
-const FINE: Scale = Scale {
-    bin_ns: FINE_NS,
-    keep: 512,
-};
-const _: () = assert!(COARSE.is_even() && FINE.is_even());
+const _: () = assert!(SCALE.is_even());
+/// What changed within this time is known to the moment.
+const CLOSE_NS: u64 = 2_500_000_000;
+/// At most so many changes of a lane are: a device that is handed on 800 times a second between two.
+const CHANGES: usize = 2048;
 /// Refused allocations kept for each lane.
 const DENIALS: usize = 256;
 
@@ -43,72 +43,114 @@ pub struct Cell {
     pub denied: bool,
 }
 
-/// What a process does with a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
-    Hold,
-    Wait,
+/// What a process does: a bit for each of its tracks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Does(u8);
+
+impl Does {
+    const NOTHING: Self = Self(0);
+    const HOLD: Self = Self(1);
+    const WAIT: Self = Self(2);
+    const MEMORY: Self = Self(4);
+
+    /// The same for memory, and this with the lock.
+    fn and_lock(self, lock: Self) -> Self {
+        Self(self.0 & Self::MEMORY.0 | lock.0)
+    }
+
+    /// The same with the lock, and waits for memory or does not.
+    fn and_memory(self, waits: bool) -> Self {
+        let lock = self.0 & !Self::MEMORY.0;
+        Self(lock | if waits { Self::MEMORY.0 } else { 0 })
+    }
+
+    /// How much of the time goes to each track meanwhile.
+    #[inline]
+    fn shares(self) -> [f32; 3] {
+        const SHARES: [f32; 2] = [0.0, 1.0];
+        let [hold, wait, memory] = [self.0 & 1, self.0 >> 1 & 1, self.0 >> 2 & 1];
+        [hold, wait, memory].map(|bit| SHARES[usize::from(bit)])
+    }
+
+    /// Which tracks are painted meanwhile.
+    fn tracks(self) -> [bool; 3] {
+        [0, 1, 2].map(|track| self.0 >> track & 1 == 1)
+    }
 }
 
-/// How much went to holding, to waiting and to waiting for memory.
-type Tracks = [Track; 3];
+/// From when on a process does what.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    since_ns: u64,
+    does: Does,
+}
 
 /// One process on one device.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// The past in wide bins and in narrow ones. It lies elsewhere, because each sample asks every lane for what it does now.
-    past: Box<Past>,
-    denied_ns: VecDeque<u64>,
-    doing: Option<Doing>,
-    /// An allocation waits for memory, whatever the lock.
-    wants_memory: bool,
-    /// Up to where the tracks are painted; what is older is never painted again. Since then it does the same thing.
+    /// What it does now.
+    does: Does,
+    /// What it did before the first of the changes, which is painted up to `painted_ns`.
+    did: Does,
     painted_ns: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Past {
-    coarse: Tracks,
-    fine: Tracks,
+    /// What it did since then, oldest first.
+    changes: VecDeque<Change>,
+    /// How much went to holding, to waiting and to waiting for memory. It lies elsewhere, because each sample asks every lane
+    /// for what it does now.
+    past: Box<[Track; 3]>,
+    denied_ns: VecDeque<u64>,
 }
 
 impl Lane {
-    /// What it does now, in the order of the tracks.
-    fn does(&self) -> [bool; 3] {
-        let locks = |doing| self.doing == Some(doing);
-        [locks(Doing::Hold), locks(Doing::Wait), self.wants_memory]
-    }
-
     /// When a change happened that is told of now. What earlier samples showed stands, up to `seen_ns`.
     fn when(&self, at_ns: u64, seen_ns: u64) -> u64 {
-        match self.painted_ns {
+        match self.last_ns() {
             0 => at_ns,
             _ => at_ns.max(seen_ns),
         }
     }
 
-    /// Paints what it did up to `now_ns`. Only a change asks for it: a process that goes on as it did costs nothing.
-    fn extend(&mut self, now_ns: u64) {
-        if now_ns <= self.painted_ns {
+    /// When it changed last.
+    fn last_ns(&self) -> u64 {
+        let last = self.changes.back();
+        last.map_or(self.painted_ns, |change| change.since_ns)
+    }
+
+    /// Takes in a change; what was before the last one stands. A process that goes on as it did costs nothing.
+    fn change(&mut self, does: Does, at_ns: u64) {
+        if does == self.does {
             return;
         }
-        let does = self.does();
-        let Past { coarse, fine } = &mut *self.past;
-        for (scale, tracks) in [(COARSE, coarse), (FINE, fine)] {
-            let active = tracks.iter_mut().zip(does).filter(|(_, does)| *does);
-            active.for_each(|(track, _)| track.paint(scale, self.painted_ns, now_ns));
+        let since_ns = at_ns.max(self.last_ns());
+        self.does = does;
+        match self.changes.back_mut().filter(|c| c.since_ns == since_ns) {
+            Some(change) => change.does = does,
+            None => self.changes.push_back(Change { since_ns, does }),
         }
-        self.painted_ns = now_ns;
+        self.settle(since_ns);
     }
 
-    fn turn(&mut self, doing: Option<Doing>, at_ns: u64) {
-        self.extend(at_ns);
-        self.doing = doing;
-    }
-
-    fn want_memory(&mut self, wants: bool, at_ns: u64) {
-        self.extend(at_ns);
-        self.wants_memory = wants;
+    /// Paints what is too old to be kept to the moment, many changes at once: bins lie far apart in memory.
+    fn settle(&mut self, now_ns: u64) {
+        let is_old = |change: &Change| now_ns.saturating_sub(change.since_ns) > 2 * CLOSE_NS;
+        let until = match self.changes.front() {
+            Some(first) if is_old(first) => now_ns - CLOSE_NS,
+            _ if self.changes.len() < CHANGES => return,
+            _ => self.changes[CHANGES / 2].since_ns,
+        };
+        while let Some(change) = self
+            .changes
+            .front()
+            .copied()
+            .filter(|c| c.since_ns <= until)
+        {
+            self.changes.pop_front();
+            let painted = self.past.iter_mut().zip(self.did.tracks());
+            for (track, _) in painted.filter(|(_, does)| *does) {
+                track.paint(SCALE, self.painted_ns, change.since_ns);
+            }
+            (self.did, self.painted_ns) = (change.does, change.since_ns);
+        }
     }
 
     fn deny(&mut self, at_ns: u64) {
@@ -126,47 +168,120 @@ pub struct Known<'a> {
     now_ns: u64,
 }
 
-impl Known<'_> {
-    /// What happened in `from_ns..to_ns`. A span shorter than [`BIN_NS`] is known for the last seconds only.
-    pub fn cell(&self, from_ns: u64, to_ns: u64) -> Cell {
-        let [hold, wait, memory] = [0, 1, 2].map(|track| self.share(track, from_ns, to_ns));
-        let mut denials = self.lane.denied_ns.iter();
-        Cell {
+impl<'a> Known<'a> {
+    /// What happened in `columns` spans one after the other. Such as are shorter than [`BIN_NS`] are known for the last seconds
+    /// only.
+    pub fn cells(
+        self,
+        from_ns: u64,
+        column_ns: u64,
+        columns: usize,
+    ) -> impl Iterator<Item = Cell> + 'a {
+        let denied = &self.lane.denied_ns;
+        let cell = move |(from_ns, [hold, wait, memory]): (u64, [f32; 3])| Cell {
             hold,
             wait,
             memory,
-            denied: denials.any(|at| (from_ns..to_ns).contains(at)),
+            denied: denied
+                .iter()
+                .any(|at| (from_ns..from_ns + column_ns).contains(at)),
+        };
+        let walk = self.walk(0..3, from_ns, column_ns);
+        walk.take(columns).map(cell)
+    }
+
+    /// How much of each of them went to waiting.
+    pub fn waits(
+        self,
+        from_ns: u64,
+        column_ns: u64,
+        columns: usize,
+    ) -> impl Iterator<Item = f32> + 'a {
+        let walk = self.walk(1..2, from_ns, column_ns);
+        walk.take(columns).map(|(_, [_, wait, _])| wait)
+    }
+
+    fn walk(self, tracks: Range<usize>, from_ns: u64, column_ns: u64) -> Walk<'a> {
+        let lane = self.lane;
+        let mut sums = [0; 3];
+        for track in tracks.clone() {
+            sums[track] = lane.past[track].before(from_ns / BIN_NS);
+        }
+        Walk {
+            known: self,
+            tracks,
+            from_ns,
+            column_ns,
+            sums,
+            next: 0,
+            does: lane.did,
         }
     }
+}
 
-    /// How much of it went to waiting.
-    pub fn wait(&self, from_ns: u64, to_ns: u64) -> f32 {
-        self.share(1, from_ns, to_ns)
-    }
+/// Goes along a lane, column by column: where each begins, and how much of it went to what the tracks are about.
+struct Walk<'a> {
+    known: Known<'a>,
+    /// Those that are asked for.
+    tracks: Range<usize>,
+    from_ns: u64,
+    column_ns: u64,
+    /// What is painted up to here.
+    sums: [u16; 3],
+    /// The first change that is ahead, and what is done up to it.
+    next: usize,
+    does: Does,
+}
 
-    /// How much of it went to what one of the tracks is about.
-    fn share(&self, track: usize, from_ns: u64, to_ns: u64) -> f32 {
-        match to_ns.saturating_sub(from_ns) {
-            0..BIN_NS => self.of_scale(FINE, &self.lane.past.fine, track, from_ns..to_ns),
-            _ => self.of_scale(COARSE, &self.lane.past.coarse, track, from_ns..to_ns),
-        }
-    }
+impl Iterator for Walk<'_> {
+    type Item = (u64, [f32; 3]);
 
-    /// Inlined, so that the widths of the bins are numbers of the program: a frame asks for thousands of these.
+    /// Inlined and without closures: a frame asks for thousands of these.
     #[inline]
-    fn of_scale(&self, scale: Scale, tracks: &Tracks, track: usize, span: Range<u64>) -> f32 {
-        let does = self.lane.does()[track];
-        if !does && tracks[track].is_empty() {
-            return 0.0;
+    fn next(&mut self) -> Option<Self::Item> {
+        let Known { lane, now_ns } = self.known;
+        let begin = self.from_ns;
+        self.from_ns += self.column_ns;
+        let (mut from, mut to) = (begin, self.from_ns);
+        let mut spent = [0; 3];
+        if self.column_ns >= BIN_NS {
+            let bins = SCALE.bins(from, to);
+            (from, to) = (bins.start * BIN_NS, bins.end * BIN_NS);
+            if from < lane.painted_ns {
+                for track in self.tracks.clone() {
+                    let sum = lane.past[track].before(bins.end);
+                    let steps = sum.wrapping_sub(self.sums[track]);
+                    spent[track] = u64::from(steps) * SCALE.step_ns();
+                    self.sums[track] = sum;
+                }
+            }
         }
-        let bins = scale.bins(span.start, span.end);
-        let [from, to] = [bins.start, bins.end].map(|bin| bin * scale.bin_ns);
-        let whole = to.saturating_sub(from).max(scale.bin_ns) as f32;
-        // What goes on is not painted yet.
-        let open = to.min(self.now_ns);
-        let open = open.saturating_sub(from.max(self.lane.painted_ns));
-        let painted = tracks[track].steps(bins) * scale.step_ns();
-        ((painted + if does { open } else { 0 }) as f32 / whole).min(1.0)
+        let mut ahead = lane.changes.get(self.next);
+        if from >= lane.painted_ns && to <= now_ns && ahead.is_none_or(|c| c.since_ns >= to) {
+            // Most columns: all of it went to the same.
+            return Some((begin, self.does.shares()));
+        }
+        // The rest is not painted, and what goes on ends now.
+        let (mut at, end) = (from.max(lane.painted_ns), to.min(now_ns));
+        loop {
+            ahead = ahead.filter(|change| change.since_ns < end);
+            let until = ahead.map_or(end, |change| change.since_ns);
+            if until > at {
+                for track in self.tracks.clone() {
+                    spent[track] += (until - at) * u64::from(self.does.0 >> track & 1);
+                }
+                at = until;
+            }
+            let Some(change) = ahead else { break };
+            (self.does, self.next) = (change.does, self.next + 1);
+            ahead = lane.changes.get(self.next);
+        }
+        let whole = to.saturating_sub(from).max(1) as f32;
+        let mut shares = [0.0; 3];
+        for track in self.tracks.clone() {
+            shares[track] = (spent[track] as f32 / whole).min(1.0);
+        }
+        Some((begin, shares))
     }
 }
 
@@ -220,28 +335,30 @@ impl Lanes {
                 continue;
             };
             for holding in &process.devices {
-                let doing = match holding.lock.state {
-                    LockState::Hold | LockState::Active => Some(Doing::Hold),
-                    LockState::Wait | LockState::Back => Some(Doing::Wait),
-                    LockState::Idle | LockState::Paused => None,
+                let lock = match holding.lock.state {
+                    LockState::Hold | LockState::Active => Does::HOLD,
+                    LockState::Wait | LockState::Back => Does::WAIT,
+                    LockState::Idle | LockState::Paused => Does::NOTHING,
                 };
                 let wait = holding.memory_wait;
                 let Some(place) = own.place(holding.gpu, devices) else {
                     continue;
                 };
-                if place.is_none() && doing.is_none() && wait.is_none() {
+                let does = lock.and_memory(wait.is_some());
+                if place.is_none() && does == Does::NOTHING {
                     continue;
                 }
                 let lane = place.get_or_insert_default();
-                if lane.doing != doing {
-                    let since = holding.lock.since_ns.max(1).min(sample.time_ns);
-                    lane.turn(doing, lane.when(since, seen_ns));
+                if lane.does == does {
+                    continue;
                 }
-                if lane.wants_memory != wait.is_some() {
-                    let since = wait.map_or(sample.time_ns, |wait| wait.since_ns);
-                    let since = since.max(1).min(sample.time_ns);
-                    lane.want_memory(wait.is_some(), lane.when(since, seen_ns));
-                }
+                let did = lane.does;
+                let mut change = |does, since_ns: u64| {
+                    let since_ns = since_ns.max(1).min(sample.time_ns);
+                    lane.change(does, lane.when(since_ns, seen_ns));
+                };
+                change(did.and_lock(lock), holding.lock.since_ns);
+                change(does, wait.map_or(sample.time_ns, |wait| wait.since_ns));
             }
         }
     }
@@ -257,17 +374,18 @@ impl Lanes {
         let lane = place.get_or_insert_default();
         // A damaged ring may say anything; nothing happens after now.
         let at_ns = lane.when(event.time_ns.min(self.now_ns), seen_ns);
-        match event.what {
-            What::Wait | What::Back { .. } => lane.turn(Some(Doing::Wait), at_ns),
-            What::Hold { .. } | What::Active { .. } => lane.turn(Some(Doing::Hold), at_ns),
+        let does = match event.what {
+            What::Wait | What::Back { .. } => lane.does.and_lock(Does::WAIT),
+            What::Hold { .. } | What::Active { .. } => lane.does.and_lock(Does::HOLD),
             What::Release { .. } | What::Rest { .. } | What::Forced { .. } | What::Takeover => {
-                lane.turn(None, at_ns);
+                lane.does.and_lock(Does::NOTHING)
             }
-            What::Denial { .. } => lane.deny(at_ns),
-            What::MemoryWait { .. } => lane.want_memory(true, at_ns),
-            What::MemoryDone { .. } => lane.want_memory(false, at_ns),
-            _ => {}
-        }
+            What::MemoryWait { .. } => lane.does.and_memory(true),
+            What::MemoryDone { .. } => lane.does.and_memory(false),
+            What::Denial { .. } => return lane.deny(at_ns),
+            _ => return,
+        };
+        lane.change(does, at_ns);
     }
 
     /// The lane of `who` on device `gpu`, if anything ever happened in it.
@@ -303,8 +421,8 @@ impl Lanes {
 
     fn of_last(&self, window_ns: u64, who: Who, gpu: usize) -> Cell {
         let (from_ns, to_ns) = self.window(window_ns);
-        let lane = self.get(who, gpu);
-        lane.map_or(Cell::default(), |lane| lane.cell(from_ns, to_ns))
+        let cell = |lane: Known<'_>| lane.cells(from_ns, to_ns - from_ns, 1).next();
+        self.get(who, gpu).and_then(cell).unwrap_or_default()
     }
 }
 
@@ -319,13 +437,17 @@ mod tests {
         Known { lane, now_ns }
     }
 
+    fn cell(lane: Known<'_>, from_ns: u64, to_ns: u64) -> Cell {
+        lane.cells(from_ns, to_ns - from_ns, 1).next().unwrap()
+    }
+
     #[test]
     fn a_hold_is_painted_where_it_was_and_nowhere_else() {
         let mut lane = Lane::default();
-        lane.turn(Some(Doing::Wait), 10 * S);
-        lane.turn(Some(Doing::Hold), 11 * S);
-        lane.turn(None, 12 * S);
-        let second = |s: u64| at(&lane, 20 * S).cell(s * S, (s + 1) * S);
+        lane.change(Does::WAIT, 10 * S);
+        lane.change(Does::HOLD, 11 * S);
+        lane.change(Does::NOTHING, 12 * S);
+        let second = |s: u64| cell(at(&lane, 20 * S), s * S, (s + 1) * S);
         assert_eq!((second(10).hold, second(10).wait), (0.0, 1.0));
         assert_eq!((second(11).hold, second(11).wait), (1.0, 0.0));
         assert_eq!((second(12).hold, second(12).wait), (0.0, 0.0));
@@ -334,11 +456,11 @@ mod tests {
     #[test]
     fn waiting_for_memory_is_painted_beside_what_the_lock_does() {
         let mut lane = Lane::default();
-        lane.turn(Some(Doing::Hold), 10 * S);
-        lane.want_memory(true, 11 * S);
-        lane.turn(None, 12 * S);
-        lane.want_memory(false, 13 * S);
-        let second = |s: u64| at(&lane, 20 * S).cell(s * S, (s + 1) * S);
+        lane.change(Does::HOLD, 10 * S);
+        lane.change(lane.does.and_memory(true), 11 * S);
+        lane.change(lane.does.and_lock(Does::NOTHING), 12 * S);
+        lane.change(lane.does.and_memory(false), 13 * S);
+        let second = |s: u64| cell(at(&lane, 20 * S), s * S, (s + 1) * S);
         let shares = |cell: Cell| (cell.hold, cell.memory);
         assert_eq!(shares(second(10)), (1.0, 0.0));
         assert_eq!(shares(second(11)), (1.0, 1.0));
@@ -349,37 +471,89 @@ mod tests {
     #[test]
     fn short_slices_add_up_to_their_share_and_are_seen_closely() {
         let mut lane = Lane::default();
-        for slice in 0..100 {
-            lane.turn(Some(Doing::Hold), 10 * S + slice * 10 * MS);
-            lane.turn(Some(Doing::Wait), 10 * S + slice * 10 * MS + 5 * MS);
+        for slice in 0..2000 {
+            lane.change(Does::HOLD, 10 * S + slice * 10 * MS);
+            lane.change(Does::WAIT, 10 * S + slice * 10 * MS + 5 * MS);
         }
-        let known = at(&lane, 11 * S);
-        let cell = known.cell(10 * S, 11 * S);
-        assert!((cell.hold - 0.5).abs() < 0.01, "{cell:?}");
-        let close = |ms: u64| known.cell(10 * S + ms * MS, 10 * S + (ms + 5) * MS);
-        assert_eq!((close(500).hold, close(500).wait), (1.0, 0.0));
-        assert_eq!((close(505).hold, close(505).wait), (0.0, 1.0));
+        let known = at(&lane, 30 * S);
+        for second in 10..30 {
+            let cell = cell(known, second * S, (second + 1) * S);
+            assert!((cell.hold - 0.5).abs() < 0.01, "{second}: {cell:?}");
+        }
+        let close: Vec<Cell> = known.cells(28 * S, 5 * MS, 4).collect();
+        let of = |of: fn(&Cell) -> f32| close.iter().map(of).collect::<Vec<f32>>();
+        assert_eq!(of(|cell| cell.hold), [1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(of(|cell| cell.wait), [0.0, 1.0, 0.0, 1.0]);
     }
 
     #[test]
-    fn an_event_older_than_what_is_painted_changes_nothing() {
+    fn changes_beyond_all_measure_take_a_bounded_room_and_add_up() {
         let mut lane = Lane::default();
-        lane.turn(Some(Doing::Hold), 10 * S);
-        lane.extend(12 * S);
-        lane.turn(None, 11 * S);
-        lane.turn(Some(Doing::Wait), 11 * S);
-        let cell = at(&lane, 12 * S).cell(10 * S, 12 * S);
+        for change in 0..200_000 {
+            let does = [Does::HOLD, Does::WAIT][change as usize % 2];
+            lane.change(does, 10 * S + change * 10_000);
+        }
+        assert!(lane.changes.len() <= CHANGES);
+        let cell = cell(at(&lane, 12 * S), 10 * S, 12 * S);
+        assert!(
+            (cell.hold - 0.5).abs() < 0.01 && (cell.wait - 0.5).abs() < 0.01,
+            "{cell:?}"
+        );
+    }
+
+    #[test]
+    fn an_event_older_than_what_is_known_changes_nothing() {
+        let mut lane = Lane::default();
+        lane.change(Does::HOLD, 10 * S);
+        let seen_ns = 12 * S;
+        lane.change(Does::NOTHING, lane.when(11 * S, seen_ns));
+        lane.change(Does::WAIT, lane.when(11 * S, seen_ns));
+        let cell = cell(at(&lane, 12 * S), 10 * S, 12 * S);
         assert_eq!((cell.hold, cell.wait), (1.0, 0.0));
     }
 
     #[test]
     fn what_goes_on_counts_up_to_now_and_not_beyond() {
         let mut lane = Lane::default();
-        lane.turn(Some(Doing::Wait), 10 * S);
-        let second = |s: u64| at(&lane, 12 * S + S / 2).cell(s * S, (s + 1) * S).wait;
+        lane.change(Does::WAIT, 10 * S);
+        let second = |s: u64| cell(at(&lane, 12 * S + S / 2), s * S, (s + 1) * S).wait;
         assert_eq!([9, 10, 11, 12, 13].map(second), [0.0, 1.0, 1.0, 0.5, 0.0]);
-        lane.turn(Some(Doing::Hold), 1000 * S);
-        let second = |s: u64| at(&lane, 1001 * S).cell(s * S, (s + 1) * S);
+        lane.change(Does::HOLD, 1000 * S);
+        let second = |s: u64| cell(at(&lane, 1001 * S), s * S, (s + 1) * S);
         assert_eq!((second(999).wait, second(1000).hold), (1.0, 1.0));
+    }
+
+    #[test]
+    fn any_changes_are_shown_as_those_of_which_each_moment_is_asked() {
+        // A sequence of a small generator, longer than what is kept to the moment.
+        let mut seed = 7_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let (mut lane, mut spans, mut time) = (Lane::default(), Vec::new(), 10 * S);
+        for _ in 0..400 {
+            let does = Does(next(8) as u8).and_lock(Does(next(3) as u8));
+            lane.change(does, time);
+            let end = time + next(200) * MS;
+            spans.push((does, time..end));
+            time = end;
+        }
+        let columns = (time - 10 * S).div_ceil(2 * BIN_NS) as usize;
+        let begin = 10 * S;
+        for (column, cell) in (0..).zip(at(&lane, time).cells(begin, 2 * BIN_NS, columns)) {
+            let from = begin + column * 2 * BIN_NS;
+            let to = from + 2 * BIN_NS;
+            let wanted = [0, 1, 2].map(|track: usize| {
+                let of = spans.iter().filter(|(does, _)| does.tracks()[track]);
+                let ns: u64 = of
+                    .map(|(_, span)| span.end.min(to).saturating_sub(span.start.max(from)))
+                    .sum();
+                ns as f32 / (2 * BIN_NS) as f32
+            });
+            for (seen, wanted) in [cell.hold, cell.wait, cell.memory].into_iter().zip(wanted) {
+                assert!((seen - wanted).abs() < 0.03, "{column}: {cell:?}, {wanted}");
+            }
+        }
     }
 }

@@ -50,6 +50,8 @@ pub struct Pulse {
     late_drains: u64,
     /// Kernels and graphs launched in a second.
     pub launches_per_s: f64,
+    /// How it spent its recent time on the lock.
+    pub spent: Cell,
     /// When it last gave the lock up with work still running, as far as we saw.
     pub late_ns: Option<u64>,
     /// Its memory and its dealings with the lock.

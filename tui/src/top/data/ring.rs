@@ -120,8 +120,8 @@ impl Track {
         self.sums.back().copied().unwrap_or(self.base)
     }
 
-    /// The sum where the bin with this number begins.
-    fn before(&self, number: u64) -> u16 {
+    /// The sum where the bin with this number begins; it wraps. The difference of two is how many steps between them were painted.
+    pub(super) fn before(&self, number: u64) -> u16 {
         let Some(at) = number.checked_sub(self.first + 1) else {
             return self.base;
         };
@@ -129,23 +129,11 @@ impl Track {
         self.sums.get(at).copied().unwrap_or(self.newest())
     }
 
-    /// Was nothing ever painted?
-    pub(super) fn is_empty(&self) -> bool {
-        self.sums.is_empty()
-    }
-
-    /// How many steps of these bins were painted.
-    pub(super) fn steps(&self, bins: Range<u64>) -> u64 {
-        if self.is_empty() {
-            return 0;
-        }
-        let end = self.before(bins.end.max(bins.start));
-        end.wrapping_sub(self.before(bins.start)).into()
-    }
-
     #[cfg(test)]
     fn painted_ns(&self, scale: Scale, from_ns: u64, to_ns: u64) -> u64 {
-        self.steps(scale.bins(from_ns, to_ns)) * scale.step_ns()
+        let bins = scale.bins(from_ns, to_ns);
+        let steps = self.before(bins.end).wrapping_sub(self.before(bins.start));
+        u64::from(steps) * scale.step_ns()
     }
 
     /// How many bins are kept now.

@@ -255,9 +255,8 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     if let Some(lane) = data.lanes.get(who, gpu) {
         let bad = pen.style(Role::Bad);
         let mut denied_before = false;
-        for column in 0..axis.width {
-            let (from, to) = axis.at(column);
-            let cell = lane.cell(from, to);
+        let cells = lane.cells(axis.from_ns, axis.column_ns, axis.width.into());
+        for (column, cell) in (0..axis.width).zip(cells) {
             // A row of denials is marked where it begins; after that the holds are seen again, in its colour.
             let begins = cell.denied && !denied_before;
             denied_before = cell.denied;
@@ -350,9 +349,9 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
         .there(gpu)
         .filter_map(|(p, _)| data.lanes.get(Who::of(p), gpu))
     {
-        for (column, depth) in (0..axis.width).zip(&mut depths) {
-            let (from, to) = axis.at(column);
-            *depth += lane.wait(from, to);
+        let waits = lane.waits(axis.from_ns, axis.column_ns, depths.len());
+        for (depth, wait) in depths.iter_mut().zip(waits) {
+            *depth += wait;
         }
     }
     let most = depths.iter().copied().fold(0.0, f32::max);
