@@ -1,7 +1,9 @@
-//! What is drawn goes to the terminal through a thread of its own: a terminal that does not read blocks that thread and
-//! not the loop, which goes on hearing keys and signals.
+//! What is drawn goes to the terminal at once as far as it takes it, and the rest through a thread of its own: a terminal
+//! that does not read blocks that thread and not the loop, which goes on hearing keys and signals.
 
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Out {
     buffer: Vec<u8>,
+    /// The terminal, opened by us so that a write that would block fails; that of others who have it is as it was.
+    direct: Option<File>,
     pipe: Arc<Pipe>,
 }
 
@@ -34,6 +38,13 @@ struct State {
     over: bool,
 }
 
+impl State {
+    /// Was all that was handed over taken?
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && !self.busy
+    }
+}
+
 impl Pipe {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change is a single assignment: a panic leaves nothing half done.
@@ -51,9 +62,22 @@ impl Out {
             .stack_size(64 << 10)
             .spawn(move || write(&theirs))?;
         let drain = Drain(Arc::clone(&pipe));
-        let buffer = Vec::new();
-        Ok((Self { buffer, pipe }, drain))
+        let out = Self {
+            buffer: Vec::new(),
+            direct: direct(),
+            pipe,
+        };
+        Ok((out, drain))
     }
+}
+
+/// Standard output if it is a terminal that we may open, as who has become another user may not.
+fn direct() -> Option<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(flags.bits() as i32);
+    let is_terminal = io::stdout().is_terminal();
+    is_terminal.then(|| options.open("/proc/self/fd/1").ok())?
 }
 
 /// How far the terminal has come.
@@ -63,8 +87,7 @@ pub struct Drain(Arc<Pipe>);
 impl Drain {
     /// Has the terminal taken all that was drawn?
     pub fn is_ready(&self) -> bool {
-        let state = self.0.lock();
-        state.waiting.is_empty() && !state.busy
+        self.0.lock().is_idle()
     }
 
     /// From now on what is written is dropped, or is not.
@@ -80,8 +103,7 @@ impl Drain {
     /// Waits until the terminal has taken all, at most `limit`; whether it has.
     pub fn settle(&self, limit: Duration) -> bool {
         let state = self.0.lock();
-        let unfinished =
-            |state: &mut State| (!state.waiting.is_empty() || state.busy) && !state.lost;
+        let unfinished = |state: &mut State| !state.is_idle() && !state.lost;
         let waited = self.0.changed.wait_timeout_while(state, limit, unfinished);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -111,6 +133,14 @@ impl Write for Out {
         }
         if state.held {
             return Ok(());
+        }
+        if let (Some(direct), true) = (&mut self.direct, state.is_idle()) {
+            // Who can be told at once is told without waking another thread. Whatever is wrong, the thread finds it too.
+            let taken = direct.write(&self.buffer).unwrap_or(0);
+            self.buffer.drain(..taken);
+            if self.buffer.is_empty() {
+                return Ok(());
+            }
         }
         if state.waiting.is_empty() {
             // The two take turns, so that nothing is allocated for each frame.
