@@ -17,7 +17,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 pub use crate::{control::Control, state::State};
@@ -46,6 +46,8 @@ struct Inner {
     pair: Pair,
     may_write: bool,
     broker: Option<Brokered>,
+    /// To see who is gone, of one who only looks: a dashboard asks all day. A guest keeps no descriptor for it.
+    looks: OnceLock<Bytes>,
 }
 
 /// An identity segment, mapped.
@@ -95,6 +97,8 @@ pub(crate) struct Three {
 pub(crate) enum Probe<'s> {
     /// By the bytes that they have locked.
     Bytes(Bytes),
+    /// By the same, of one who asks often.
+    Kept(&'s Bytes),
     /// By the broker's roll.
     Roll(&'s Segments),
 }
@@ -139,6 +143,7 @@ impl Segments {
             dir: dir.path().to_path_buf(),
             pair,
             may_write: state_rw,
+            looks: OnceLock::new(),
             broker: None,
         })))
     }
@@ -178,6 +183,7 @@ impl Segments {
                 set_aside: None,
             },
             may_write,
+            looks: OnceLock::new(),
             broker: Some(Brokered {
                 roll: three.roll,
                 pages: Pages::new(),
@@ -319,10 +325,20 @@ impl Segments {
 
     /// A look at who is gone.
     pub(crate) fn probe(&self) -> io::Result<Probe<'_>> {
-        match self.is_brokered() {
-            true => Ok(Probe::Roll(self)),
-            false => self.slot_bytes(false).map(Probe::Bytes),
+        if self.is_brokered() {
+            return Ok(Probe::Roll(self));
         }
+        if self.0.may_write {
+            return self.slot_bytes(false).map(Probe::Bytes);
+        }
+        let kept = match self.0.looks.get() {
+            Some(kept) => kept,
+            None => {
+                let bytes = self.slot_bytes(false)?;
+                self.0.looks.get_or_init(|| bytes)
+            }
+        };
+        Ok(Probe::Kept(kept))
     }
 
     /// The slots' bytes, to lock (`write`) or only to look at them. A broker's clients have none.
@@ -350,6 +366,7 @@ impl Probe<'_> {
     pub(crate) fn is_gone(&self, index: usize) -> io::Result<bool> {
         match self {
             Probe::Bytes(bytes) => bytes.is_locked(index).map(|locked| !locked),
+            Probe::Kept(bytes) => bytes.is_locked(index).map(|locked| !locked),
             Probe::Roll(segments) => {
                 let entry = segments.roll().and_then(|roll| roll.entry(index));
                 Ok(entry.and_then(|entry| entry.live()).is_none())

@@ -111,6 +111,11 @@ struct Reading<'s> {
     damaged: Vec<u16>,
 }
 
+/// Whose byte is asked for changes so often (about a second), and each has its turn once in so many: that of a process
+/// that was seen to live by the same reader.
+const TURN_BITS: u32 = 30;
+const TURNS: u64 = 3;
+
 /// A time so far ahead was written by no clock of this machine.
 const FUTURE_NS: u64 = 60_000_000_000;
 
@@ -239,15 +244,16 @@ impl<'s> Reading<'s> {
             count += 1;
         }
         devices.truncate(count);
-        *its_slot = id;
         *is_forged = forged;
         *registered_ns = slot.registered_ns.load(Ordering::Relaxed);
         *heartbeat_ns = slot.heartbeat_ns.load(Ordering::Relaxed);
+        let was_live = *its_slot == id && *alive == Liveness::Live;
         *alive = match forged && is_alone {
-            false => self.liveness(slot, index),
+            false => self.liveness(slot, index, was_live),
             // No process of ours: there is nothing to be dead.
             true => Liveness::Unknown,
         };
+        *its_slot = id;
         *its_share = share;
         *its_vouched = vouched;
         *its_group = name.map(|name| codec::text_of(&name));
@@ -351,8 +357,13 @@ impl<'s> Reading<'s> {
             || slot.entries.iter().any(entry)
     }
 
-    fn liveness(&self, slot: &Slot, index: usize) -> Liveness {
+    fn liveness(&self, slot: &Slot, index: usize, was_live: bool) -> Liveness {
         let keeper = liveness::mark_of(&slot.keeper);
+        // The kernel marks who died; the byte says the same, and to ask for it costs as much as to read the rest of a slot.
+        let asks = self.now_ns >> TURN_BITS & TURNS == index as u64 & TURNS;
+        if was_live && keeper == Mark::Alive && !asks {
+            return Liveness::Live;
+        }
         match self.probe.as_ref().map(|probe| probe.is_gone(index)) {
             Some(Ok(true)) => Liveness::Dead,
             // Any tenant may write the mark; the broker sees a death by itself.
@@ -425,5 +436,43 @@ mod tests {
             [broken.slot().index]
         );
         drop(sound);
+    }
+
+    #[test]
+    fn who_was_seen_to_live_is_asked_again_within_seconds() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let launch = LaunchLimits::default();
+        let own = register(&segments, &Identity::default(), &launch).expect("a slot");
+        let slots = &segments.state().slots;
+        // A slot with the mark of a life and without its byte.
+        let (index, sound) = (9, &slots[usize::from(own.slot().index)]);
+        let claim = sound.claim.load(Ordering::Relaxed);
+        slots[index].claim.store(claim, Ordering::Relaxed);
+        slots[index].keeper.store(1, Ordering::Relaxed);
+        let look = |turn: u64, earlier: Vec<ProcessView>| {
+            let now_ns = clock::now() + (turn << TURN_BITS);
+            let mut all = snapshot_of(&segments, now_ns, earlier).processes;
+            all.retain(|process| usize::from(process.slot.index) == index);
+            all
+        };
+        for turn in 0..8 {
+            assert_eq!(
+                look(turn, Vec::new())[0].alive,
+                Liveness::Dead,
+                "the first look asks"
+            );
+        }
+        let again = (0..=TURNS).map(|turn| {
+            let mut earlier = look(turn, Vec::new());
+            earlier[0].alive = Liveness::Live;
+            // The slots before it take the memory of the first.
+            let earlier = [vec![ProcessView::default()], earlier].concat();
+            look(turn, earlier)[0].alive
+        });
+        let again: Vec<Liveness> = again.collect();
+        let dead = again.iter().filter(|alive| **alive == Liveness::Dead);
+        assert_eq!(dead.count(), 1, "{again:?}");
+        slots[index].claim.store(0, Ordering::Relaxed);
     }
 }

@@ -24,8 +24,10 @@ use crate::sample::{
 };
 use crate::text::users::Users;
 
-/// How long an answer of `/proc` about a process is believed.
-const BELIEVED_NS: u64 = 5_000_000_000;
+/// How long it is believed that a process was not found in `/proc`.
+const MISSED_NS: u64 = 5_000_000_000;
+/// How long it is believed which it is there: as long as it has its slot, that does not change.
+const FOUND_NS: u64 = 60_000_000_000;
 /// NVML may list a process for this long after it has left.
 const LAG_NS: u64 = 2_000_000_000;
 /// How often NVML is asked.
@@ -60,6 +62,15 @@ struct Known {
     stopped: bool,
     /// When that was looked at.
     looked_ns: u64,
+}
+
+impl Known {
+    fn lasts_ns(&self) -> u64 {
+        match self.pid {
+            Some(_) => FOUND_NS,
+            None => MISSED_NS,
+        }
+    }
 }
 
 /// A process that was stopped is seen to be after this long.
@@ -236,7 +247,7 @@ impl Live {
     fn of_proc(&mut self, view: &ProcessView<Holding>, now_ns: u64) -> Known {
         let believed = |at: u64, long: u64| now_ns.saturating_sub(at) < long;
         let mut known = match self.known.get(&view.slot) {
-            Some(known) if believed(known.found_ns, BELIEVED_NS) => *known,
+            Some(known) if believed(known.found_ns, known.lasts_ns()) => *known,
             _ => match &view.vouched {
                 Some(vouched) => Known {
                     pid: Some(vouched.pid),
