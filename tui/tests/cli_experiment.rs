@@ -321,12 +321,12 @@ fn the_mps_of_an_experiment_that_was_killed_is_stopped_by_the_next_one() {
     let plan = plan(&bed, &text);
     let killed = Watched::spawn(command(&bed, &[&plan, "--only", "long"]).env("PATH", &path));
     eventually("it runs", LIMIT, || running("sleep\x0086451") >= 2);
+    let daemon = || running(&bin.display().to_string());
+    // From the kill on, each experiment of a test beside this one may be the next and stop it.
+    assert!(daemon() > 0);
     killed.signal(Signal::KILL);
     killed.wait_output();
-    let daemon = || running(&bin.display().to_string());
-    assert!(daemon() > 0);
     eventually("its programs end", LIMIT, || running("86451") == 0);
-    // A test beside this one may be the next.
     let next = command(&bed, &[&plan, "--only", "short"])
         .env("PATH", &path)
         .output();
