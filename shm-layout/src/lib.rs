@@ -171,8 +171,8 @@ pub use residence::ask_to_evict;
 pub use segment::{Control, Segments, State};
 pub use settings::{DeviceSet, GroupSet, Settings, settings};
 pub use snapshot::{
-    DeviceView, GroupView, Liveness, LockState, LockView, ProcessDeviceView, ProcessView, Snapshot,
-    last_identity, snapshot, snapshot_of,
+    DeviceView, GroupView, Liveness, Lives, LockState, LockView, ProcessDeviceView, ProcessView,
+    Snapshot, last_identity, snapshot, snapshot_of,
 };
 pub use value::{
     ABI_VERSION, ALL_REASONS, Blocked, Boost, Change, DEVICE_MIG, DEVICE_SIM, DEVICES_PER_PROCESS,

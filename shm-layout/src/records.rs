@@ -71,6 +71,12 @@ impl Control {
         })
     }
 
+    /// Whether a record was ever written: most were not, and those are not copied.
+    pub(crate) fn is_written(&self, id: RecordId) -> bool {
+        let record = self.record(id);
+        record.is_some_and(|(seq, _)| seq.load(Ordering::Relaxed) != 0)
+    }
+
     /// A record's words: as they are, or as the journal has them if an operator died in the middle; `None` if
     /// neither could be read whole.
     pub(crate) fn read<const N: usize>(&self, id: RecordId) -> Option<[u64; N]> {
@@ -112,7 +118,11 @@ impl Control {
 
     /// What the operator set for one life of a slot.
     pub(crate) fn slot_settings(&self, slot: SlotId) -> Option<SlotSettings> {
-        let words = self.read::<SLOT_WORDS>(RecordId::Slot(usize::from(slot.index)))?;
+        let id = RecordId::Slot(usize::from(slot.index));
+        if !self.is_written(id) {
+            return Some(SlotSettings::default());
+        }
+        let words = self.read::<SLOT_WORDS>(id)?;
         let settings = SlotSettings::decode(&words);
         Some(if settings.epoch == slot.epoch {
             settings
@@ -153,10 +163,19 @@ impl Control {
         self.written_rules().next().is_some()
     }
 
-    /// The places of rules that were ever written: most were not, and those are not copied.
+    /// The places of rules that were ever written.
     fn written_rules(&self) -> impl Iterator<Item = usize> {
-        let rules = self.rules.iter().enumerate();
-        rules.filter_map(|(index, rule)| (rule.seq.load(Ordering::Relaxed) != 0).then_some(index))
+        (0..self.rules.len()).filter(|index| self.is_written(RecordId::Rule(*index)))
+    }
+
+    /// The groups that the operator defined; an error for one that cannot be read whole.
+    pub(crate) fn defined_groups(&self) -> impl Iterator<Item = Result<GroupSettings, Unread>> {
+        let ids = (0..self.groups.len()).map(RecordId::Group);
+        let written = ids.filter(|id| self.is_written(*id));
+        let settings = written.map(|id| self.read::<SMALL_WORDS>(id).ok_or(Unread));
+        settings
+            .map(|words| Ok(GroupSettings::decode(&words?)))
+            .filter(|settings| settings.as_ref().map_or(true, |settings| settings.present))
     }
 
     /// The first rule that matches. Where one before it cannot be read, that one might match: an error.
@@ -171,10 +190,9 @@ impl Control {
 
     /// What the operator set for a group; the default (not present) if nothing.
     pub(crate) fn group_settings(&self, name: &NameWords) -> Option<GroupSettings> {
-        for index in 0..self.groups.len() {
-            let settings =
-                GroupSettings::decode(&self.read::<SMALL_WORDS>(RecordId::Group(index))?);
-            if settings.present && settings.name == *name {
+        for settings in self.defined_groups() {
+            let settings = settings.ok()?;
+            if settings.name == *name {
                 return Some(settings);
             }
         }

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-pub use read::{last_identity, snapshot, snapshot_of};
+pub use read::{Lives, last_identity, snapshot, snapshot_of};
 
 #[cfg(feature = "serde")]
 use crate::value::uuid_text;
@@ -147,10 +147,12 @@ impl<D> ProcessView<D> {
     }
 }
 
-/// One process on one device.
+/// One process on one device. As it is written here it lies in memory, what is asked for most first: a dashboard looks through
+/// hundreds of these with each sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
+#[repr(C)]
 pub struct ProcessDeviceView {
     /// Its entry in the slot.
     pub entry: u8,
@@ -158,35 +160,35 @@ pub struct ProcessDeviceView {
     pub ordinal: u8,
     /// The device's index in the segment.
     pub device: u8,
-    /// The device's UUID.
-    #[cfg_attr(feature = "serde", serde(with = "uuid_text"))]
-    pub uuid: Uuid,
+    /// Whether its contexts are MPS's, as the driver said; `None` where it did not.
+    pub mps: Option<bool>,
     /// Bytes held.
     #[cfg_attr(feature = "serde", serde(rename = "used_bytes"))]
     pub used: u64,
-    /// Bytes that are its own and not on the device: evicted.
-    #[cfg_attr(feature = "serde", serde(rename = "evicted_bytes"))]
-    pub evicted: u64,
     /// The most it ever held.
     #[cfg_attr(feature = "serde", serde(rename = "peak_bytes"))]
     pub peak: u64,
+    /// What it waits for, while it waits for memory.
+    pub memory_wait: Option<MemoryWait>,
+    /// Its dealings with the lock.
+    pub lock: LockView,
+    /// How its context was lost, if it was.
+    pub loss: Option<Loss>,
+    /// What it did.
+    pub counters: CounterView,
+    /// Bytes that are its own and not on the device: evicted.
+    #[cfg_attr(feature = "serde", serde(rename = "evicted_bytes"))]
+    pub evicted: u64,
     /// Its quota in force.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub quota: Quota,
     /// When the quota reverts by itself.
     pub quota_until_ns: Option<u64>,
-    /// What it did.
-    pub counters: CounterView,
-    /// Its dealings with the lock.
-    pub lock: LockView,
     /// The policy that holds for it.
     pub policy: (LockPolicy, Source),
-    /// What it waits for, while it waits for memory.
-    pub memory_wait: Option<MemoryWait>,
-    /// Whether its contexts are MPS's, as the driver said; `None` where it did not.
-    pub mps: Option<bool>,
-    /// How its context was lost, if it was.
-    pub loss: Option<Loss>,
+    /// The device's UUID.
+    #[cfg_attr(feature = "serde", serde(with = "uuid_text"))]
+    pub uuid: Uuid,
 }
 
 /// Where a process stands with a device's lock.
@@ -223,10 +225,12 @@ impl LockState {
     }
 }
 
-/// A process's lock statistics on one device. A hold or wait under way is included in the sums.
+/// A process's lock statistics on one device, in the order of [`ProcessDeviceView`]. A hold or wait under way is included in the
+/// sums.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
+#[repr(C)]
 pub struct LockView {
     /// Holds, waits or neither.
     pub state: LockState,

@@ -12,7 +12,9 @@ use jiff::tz::TimeZone;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use rustix::time::{ClockId, clock_gettime};
-use shm_layout::{DEVICE_SIM, Identity, LaunchLimits, Reason, Registration, Segments, register};
+use shm_layout::{
+    DEVICE_SIM, Identity, KeeperMark, LaunchLimits, Reason, Registration, Segments, register,
+};
 
 use gpushare_tui::sample::{
     DeviceSample, EventLine, Holding, LockState, Nvml, PolicyKind, ProcessSample, ProcessState,
@@ -57,9 +59,10 @@ fn main() -> Result<()> {
         stage.heartbeat();
         cool(&mut other);
         let start = cpu_us();
+        live.reuse(state.newest());
         let sample = live.look()?;
         let seen = cpu_us();
-        live.reuse(state.replace(sample));
+        state.update(sample);
         let taken = cpu_us();
         terminal.draw(|frame| view::draw(frame, &state, &look))?;
         looked += seen - start;
@@ -114,7 +117,7 @@ fn metrics(devices: usize) -> (f64, usize, usize) {
 }
 
 /// A made-up machine: every process uses all devices.
-struct Stage(Vec<Registration>);
+struct Stage(Vec<(KeeperMark, Registration)>);
 
 impl Stage {
     fn new(dir: &Path) -> Result<Self> {
@@ -127,7 +130,7 @@ impl Stage {
                 let _ =
                     registration.add_device([gpu; 16], gpu, "Made-up GPU", 141 << 30, DEVICE_SIM);
             }
-            registrations.push(registration);
+            registrations.push((registration.attach_keeper()?, registration));
         }
         Ok(Self(registrations))
     }
@@ -135,7 +138,7 @@ impl Stage {
     /// Hands every device on.
     fn hand_over(&self, turn: u64) {
         for gpu in 0..DEVICES as u8 {
-            let of = |turn: u64| &self.0[(turn as usize + usize::from(gpu)) % self.0.len()];
+            let of = |turn: u64| &self.0[(turn as usize + usize::from(gpu)) % self.0.len()].1;
             for (registration, begins) in [(of(turn), false), (of(turn + 1), true)] {
                 let Some(entry) = registration.entry(gpu) else {
                     continue;
@@ -151,7 +154,7 @@ impl Stage {
 
     fn heartbeat(&self) {
         let now = shm_layout::clock::now();
-        self.0.iter().for_each(|one| one.heartbeat(now));
+        self.0.iter().for_each(|(_, one)| one.heartbeat(now));
     }
 }
 

@@ -29,8 +29,8 @@ pub trait Source {
     /// The next sample; `None` when there are no more. An error is final and its sentence is for the user.
     fn next(&mut self) -> Result<Option<Sample>>;
 
-    /// Takes back a sample that is no longer needed, for its memory.
-    fn reuse(&mut self, _earlier: Sample) {}
+    /// Takes the memory of the sample before, for the next one: what is left of it shows nothing.
+    fn reuse(&mut self, _before: &mut Sample) {}
 
     /// Goes so many nanoseconds on, or back, and yields the samples on the way there; `None` where time cannot be wound.
     fn wind(&mut self, _by_ns: i64) -> Result<Option<Vec<Sample>>> {

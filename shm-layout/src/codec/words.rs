@@ -42,7 +42,7 @@ pub(crate) fn text_into(words: &[u64], text: &mut String) {
     for word in words {
         let word = word.to_le_bytes();
         let end = word.iter().position(|byte| *byte == 0);
-        bytes.extend(&word[..end.unwrap_or(word.len())]);
+        bytes.extend_from_slice(&word[..end.unwrap_or(word.len())]);
         if end.is_some() {
             break;
         }

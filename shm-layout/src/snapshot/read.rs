@@ -29,17 +29,24 @@ use crate::{
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
 pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
-    snapshot_of::<_, ProcessDeviceView>(segments, now_ns, Vec::new())
+    let mut lives = Lives::default();
+    snapshot_of::<_, ProcessDeviceView>(segments, now_ns, Vec::new(), &mut lives)
 }
 
 /// The same with a tool's own types around what is read of a process and of what it has of a device, in the memory of
 /// `earlier` ones: views are large, and there are many. What a tool adds to the views is as it was, perhaps of another process.
-pub fn snapshot_of<P, E>(segments: &Segments, now_ns: u64, earlier: Vec<P>) -> Snapshot<P>
+/// `lives` is what this reader's snapshots of these segments found.
+pub fn snapshot_of<P, E>(
+    segments: &Segments,
+    now_ns: u64,
+    earlier: Vec<P>,
+    lives: &mut Lives,
+) -> Snapshot<P>
 where
     P: BorrowMut<ProcessView<E>> + Default,
     E: BorrowMut<ProcessDeviceView> + Default,
 {
-    let mut reading = Reading::new(segments, now_ns);
+    let mut reading = Reading::new(segments, now_ns, lives);
     let state = segments.state();
     let mut processes = earlier;
     let mut count = 0;
@@ -97,10 +104,39 @@ pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
     is_it().then(|| Identity::decode(&words))
 }
 
+/// Who was seen to live, and when: a reader asks the kernel for each process seldom. A reader that looks once has an empty one.
+#[derive(Clone, Debug, Default)]
+pub struct Lives(Vec<(SlotId, u64)>);
+
+impl Lives {
+    /// Whether this process was seen to live so short a time ago that it need not be asked for again.
+    fn lives(&self, id: SlotId, now_ns: u64) -> bool {
+        let seen = self.0.get(usize::from(id.index));
+        // Not all at once.
+        let lasts_ns = LIVES_NS + u64::from(id.index % 8) * LIVES_NS / 8;
+        seen.is_some_and(|(of, at)| *of == id && now_ns.saturating_sub(*at) < lasts_ns)
+    }
+
+    fn note(&mut self, id: SlotId, now_ns: u64) {
+        let index = usize::from(id.index);
+        if self.0.len() <= index {
+            self.0.resize(index + 1, (SlotId::default(), 0));
+        }
+        self.0[index] = (id, now_ns);
+    }
+
+    fn forget(&mut self, id: SlotId) {
+        if let Some(seen) = self.0.get_mut(usize::from(id.index)) {
+            *seen = (SlotId::default(), 0);
+        }
+    }
+}
+
 /// What one snapshot needs of the records, read once.
 struct Reading<'s> {
     segments: &'s Segments,
     now_ns: u64,
+    lives: &'s mut Lives,
     /// To see who is gone; `None` where it cannot be seen.
     probe: Option<Probe<'s>>,
     common: DeviceSettings,
@@ -111,16 +147,14 @@ struct Reading<'s> {
     damaged: Vec<u16>,
 }
 
-/// Whose byte is asked for changes so often (about a second), and each has its turn once in so many: that of a process
-/// that was seen to live by the same reader.
-const TURN_BITS: u32 = 30;
-const TURNS: u64 = 3;
+/// For how long it is believed that a process lives, at least, as long as the kernel has not marked its death.
+const LIVES_NS: u64 = 2_000_000_000;
 
 /// A time so far ahead was written by no clock of this machine.
 const FUTURE_NS: u64 = 60_000_000_000;
 
 impl<'s> Reading<'s> {
-    fn new(segments: &'s Segments, now_ns: u64) -> Self {
+    fn new(segments: &'s Segments, now_ns: u64, lives: &'s mut Lives) -> Self {
         let control = segments.control();
         let mut warnings = Vec::new();
         let common = control.common_settings().unwrap_or_else(|| {
@@ -141,6 +175,7 @@ impl<'s> Reading<'s> {
         Reading {
             segments,
             now_ns,
+            lives,
             probe,
             common,
             devices,
@@ -247,9 +282,8 @@ impl<'s> Reading<'s> {
         *is_forged = forged;
         *registered_ns = slot.registered_ns.load(Ordering::Relaxed);
         *heartbeat_ns = slot.heartbeat_ns.load(Ordering::Relaxed);
-        let was_live = *its_slot == id && *alive == Liveness::Live;
         *alive = match forged && is_alone {
-            false => self.liveness(slot, index, was_live),
+            false => self.liveness(slot, id),
             // No process of ours: there is nothing to be dead.
             true => Liveness::Unknown,
         };
@@ -357,21 +391,26 @@ impl<'s> Reading<'s> {
             || slot.entries.iter().any(entry)
     }
 
-    fn liveness(&self, slot: &Slot, index: usize, was_live: bool) -> Liveness {
+    fn liveness(&mut self, slot: &Slot, id: SlotId) -> Liveness {
         let keeper = liveness::mark_of(&slot.keeper);
         // The kernel marks who died; the byte says the same, and to ask for it costs as much as to read the rest of a slot.
-        let asks = self.now_ns >> TURN_BITS & TURNS == index as u64 & TURNS;
-        if was_live && keeper == Mark::Alive && !asks {
+        if keeper == Mark::Alive && self.lives.lives(id, self.now_ns) {
             return Liveness::Live;
         }
-        match self.probe.as_ref().map(|probe| probe.is_gone(index)) {
+        let index = usize::from(id.index);
+        let found = match self.probe.as_ref().map(|probe| probe.is_gone(index)) {
             Some(Ok(true)) => Liveness::Dead,
             // Any tenant may write the mark; the broker sees a death by itself.
             _ if keeper == Mark::Dead && !self.segments.is_brokered() => Liveness::Dead,
             Some(Ok(false)) if keeper == Mark::None => Liveness::NoKeeper,
             Some(Ok(false)) => Liveness::Live,
             _ => Liveness::Unknown,
+        };
+        match found {
+            Liveness::Live => self.lives.note(id, self.now_ns),
+            _ => self.lives.forget(id),
         }
+        found
     }
 }
 
@@ -450,29 +489,32 @@ mod tests {
         let claim = sound.claim.load(Ordering::Relaxed);
         slots[index].claim.store(claim, Ordering::Relaxed);
         slots[index].keeper.store(1, Ordering::Relaxed);
-        let look = |turn: u64, earlier: Vec<ProcessView>| {
-            let now_ns = clock::now() + (turn << TURN_BITS);
-            let mut all = snapshot_of(&segments, now_ns, earlier).processes;
-            all.retain(|process| usize::from(process.slot.index) == index);
-            all
+        let start = clock::now();
+        let look = |seconds: u64, lives: &mut Lives| {
+            let now_ns = start + seconds * 1_000_000_000;
+            let all: Snapshot = snapshot_of(&segments, now_ns, Vec::new(), lives);
+            let mut here = all.processes.iter();
+            let process = here.find(|process| usize::from(process.slot.index) == index);
+            process.expect("the slot is in use").alive
         };
-        for turn in 0..8 {
-            assert_eq!(
-                look(turn, Vec::new())[0].alive,
-                Liveness::Dead,
-                "the first look asks"
-            );
-        }
-        let again = (0..=TURNS).map(|turn| {
-            let mut earlier = look(turn, Vec::new());
-            earlier[0].alive = Liveness::Live;
-            // The slots before it take the memory of the first.
-            let earlier = [vec![ProcessView::default()], earlier].concat();
-            look(turn, earlier)[0].alive
-        });
-        let again: Vec<Liveness> = again.collect();
-        let dead = again.iter().filter(|alive| **alive == Liveness::Dead);
-        assert_eq!(dead.count(), 1, "{again:?}");
+        let mut lives = Lives::default();
+        assert_eq!(look(0, &mut lives), Liveness::Dead, "the first look asks");
+        assert_eq!(look(0, &mut lives), Liveness::Dead, "who is dead stays so");
+        let id = SlotId {
+            index: index as u16,
+            epoch: claim::parse(claim).0,
+        };
+        lives.note(id, start);
+        assert_eq!(look(1, &mut lives), Liveness::Live);
+        assert_eq!(look(4, &mut lives), Liveness::Dead);
+        assert_eq!(look(4, &mut lives), Liveness::Dead, "and is not forgotten");
+        // Another life of the slot.
+        let other = SlotId {
+            epoch: id.epoch + 1,
+            ..id
+        };
+        lives.note(other, start);
+        assert_eq!(look(1, &mut lives), Liveness::Dead);
         slots[index].claim.store(0, Ordering::Relaxed);
     }
 }

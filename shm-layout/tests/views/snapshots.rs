@@ -88,14 +88,13 @@ fn a_snapshot_in_the_memory_of_another_has_nothing_of_it() {
     let [of_rich, of_poor] = [busy.viewer(), quiet.viewer()];
     let again = |segments: &Segments, earlier: &Segments| {
         let earlier = snapshot(earlier, now).processes;
-        snapshot_of::<_, ProcessDeviceView>(segments, now, earlier)
+        snapshot_of::<_, ProcessDeviceView>(segments, now, earlier, &mut Lives::default())
     };
     assert_eq!(again(&of_poor, &of_rich), snapshot(&of_poor, now));
     assert_eq!(again(&of_rich, &of_poor), snapshot(&of_rich, now));
     drop(holder);
     // What is left moves into the place of another.
-    let left =
-        snapshot_of::<_, ProcessDeviceView>(&of_rich, now, snapshot(&of_rich, now).processes);
+    let left = again(&of_rich, &of_rich);
     assert_eq!(left, snapshot(&of_rich, now));
     assert_eq!(
         left.processes[0].identity.label,

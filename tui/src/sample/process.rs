@@ -178,16 +178,17 @@ impl ProcessState {
     }
 }
 
-/// What one process holds and did on one device.
+/// What one process holds and did on one device. As it is written here it lies in memory: each sample looks through hundreds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[repr(C)]
 pub struct Holding {
     /// Position of the device in [`Snapshot::devices`](super::Snapshot::devices).
     pub gpu: usize,
-    /// What its slot says. Of an unmanaged process it has the memory in use, by NVML's count.
-    pub view: ProcessDeviceView,
     /// What NVML says.
     pub nvml: nvml::Process,
+    /// What its slot says. Of an unmanaged process it has the memory in use, by NVML's count.
+    pub view: ProcessDeviceView,
 }
 
 impl Deref for Holding {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
-use shm_layout::{OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of};
+use shm_layout::{Lives, OpenError, ProcessView, Segments, Snapshot, clock, procfs, snapshot_of};
 
 use super::edits::Edits;
 use super::events::Tail;
@@ -81,6 +81,7 @@ struct Open {
     files: [Option<(u64, u64)>; 2],
     tail: Tail,
     edits: Edits,
+    lives: Lives,
 }
 
 impl Live {
@@ -162,6 +163,7 @@ impl Live {
         self.open = Some(Open {
             tail: Tail::new(&segments),
             edits: Edits::of(&self.dir),
+            lives: Lives::default(),
             segments,
             files,
         });
@@ -176,7 +178,12 @@ impl Live {
                     true => open.tail.take(&open.segments),
                     false => Vec::new(),
                 },
-                snapshot_of(&open.segments, clock::now(), mem::take(&mut self.spare)),
+                snapshot_of(
+                    &open.segments,
+                    clock::now(),
+                    mem::take(&mut self.spare),
+                    &mut open.lives,
+                ),
             ),
             None => (
                 Vec::new(),
@@ -323,8 +330,8 @@ impl Source for Live {
         Ok(Some(self.look()?))
     }
 
-    fn reuse(&mut self, earlier: Sample) {
-        self.spare = earlier.snapshot.processes;
+    fn reuse(&mut self, before: &mut Sample) {
+        self.spare = mem::take(&mut before.snapshot.processes);
     }
 }
 
@@ -438,7 +445,7 @@ mod tests {
         process.devices[0].nvml.pid = 7;
         let one_more = process.clone();
         other.processes.push(one_more);
-        live.reuse(other);
+        live.reuse(&mut other);
         assert_eq!(live.look().unwrap().processes, first.processes);
     }
 }

@@ -76,8 +76,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// Takes in the next sample and gives back the one before.
-    pub fn update(&mut self, mut sample: Sample) -> Sample {
+    /// Takes in the next sample.
+    pub fn update(&mut self, mut sample: Sample) {
         if sample.time_ns < self.sample.time_ns {
             self.forget_times();
         }
@@ -114,9 +114,8 @@ impl Data {
         while self.edits.len() > EDITS_KEPT {
             self.edits.pop_first();
         }
-        let before = std::mem::replace(&mut self.sample, sample);
+        self.sample = sample;
         self.advice.update(&self.sample);
-        before
     }
 
     /// The clock went back (another recording, a machine restored from an image): what was measured on it is void.

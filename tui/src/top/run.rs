@@ -262,14 +262,14 @@ impl Dashboard {
 
     /// Takes the next sample; false when there are no more.
     fn sample(&mut self) -> Result<bool> {
+        self.source.reuse(self.state.newest());
         let Some(sample) = self.source.next()? else {
             return Ok(false);
         };
         let recorded = self.recorder.as_mut().map(|recorder| recorder.add(&sample));
         let earlier = self.state.log().newest(Showing::All, None);
         let kept = self.ring.as_mut().map(|ring| ring.add(&sample, earlier));
-        let before = self.state.replace(sample);
-        self.source.reuse(before);
+        self.state.update(sample);
         if let Some(Err(why)) = recorded {
             // What is watched matters more than what is kept.
             self.recorder = None;

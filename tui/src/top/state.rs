@@ -44,13 +44,13 @@ pub struct State {
 }
 
 impl State {
-    /// Takes in a sample. While frozen it is remembered and not shown.
-    pub fn update(&mut self, sample: Sample) {
-        self.replace(sample);
+    /// The newest sample, whatever is shown, for what the next one can use of it.
+    pub fn newest(&mut self) -> &mut Sample {
+        &mut self.live.sample
     }
 
-    /// The same, and gives back the sample before.
-    pub fn replace(&mut self, sample: Sample) -> Sample {
+    /// Takes in a sample. While frozen it is remembered and not shown.
+    pub fn update(&mut self, sample: Sample) {
         let fresh = sample.time_ns.saturating_sub(FRESH_NS);
         let mut others = sample
             .edits
@@ -59,7 +59,7 @@ impl State {
         let news = others
             .next_back()
             .map(|edit| format!("edited: {}", edit.told(sample.time_ns, "to")));
-        let before = self.live.update(sample);
+        self.live.update(sample);
         if let Some(news) = news {
             self.choices.say(news, false, &self.live);
         }
@@ -68,7 +68,6 @@ impl State {
         }
         self.choices
             .settle(self.frozen.as_deref().unwrap_or(&self.live));
-        before
     }
 
     /// Looks for what is wrong.

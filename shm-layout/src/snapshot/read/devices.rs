@@ -8,11 +8,9 @@ use super::{
 };
 use crate::{
     book,
-    codec::{self, DeviceSettings, GroupSettings},
-    control::SMALL_WORDS,
+    codec::{self, DeviceSettings},
     primitive::Ordering,
-    protocol::turn::who,
-    records::RecordId,
+    protocol::turn::{BITMAP, who},
     value::{EvictAfter, SlotId},
 };
 
@@ -25,27 +23,23 @@ impl Reading<'_> {
         let (device, uuid) = self.segments.device(index)?;
         let settings = self.devices.get(index).copied().unwrap_or_default();
         let total_bytes = device.total_bytes.load(Ordering::Relaxed);
-        let bits = device.turn().waiting();
-        let mut waiters: Vec<(u64, SlotId)> = processes
-            .iter()
-            .map(P::borrow)
-            .filter(|process| {
-                let (at, bit) = process.slot.bit();
+        // Those with a bit alone: what processes have of devices lies far apart.
+        let of = |bits: [u64; BITMAP]| {
+            let has = move |slot: SlotId| {
+                let (at, bit) = slot.bit();
                 bits.get(at).is_some_and(|word| word & bit != 0)
-            })
-            .filter_map(|process| {
-                let entry = entry_of(process, index)?;
-                Some((entry.lock.since_ns, process.slot))
-            })
+            };
+            let there = processes.iter().map(P::borrow);
+            let there = there.filter(move |process| has(process.slot));
+            there.filter_map(move |process| Some((process.slot, entry_of(process, index)?)))
+        };
+        let mut waiters: Vec<(u64, SlotId)> = of(device.turn().waiting())
+            .map(|(slot, entry)| (entry.lock.since_ns, slot))
             .collect();
         waiters.sort_unstable();
-        let mut memory_line: Vec<(u64, SlotId)> = processes
-            .iter()
-            .map(P::borrow)
-            .filter_map(|process| {
-                let entry = entry_of(process, index)?;
-                Some((entry.memory_wait?.ticket, process.slot))
-            })
+        let line = std::array::from_fn(|at| device.line[at].load(Ordering::Relaxed));
+        let mut memory_line: Vec<(u64, SlotId)> = of(line)
+            .filter_map(|(slot, entry)| Some((entry.memory_wait?.ticket, slot)))
             .collect();
         memory_line.sort_unstable();
         let owner = SlotId::from_word(who(device.turn().owner()));
@@ -114,12 +108,8 @@ impl Reading<'_> {
             .iter()
             .filter_map(|group| group.name())
             .collect();
-        for index in 0..control.groups.len() {
-            let words = control.read::<SMALL_WORDS>(RecordId::Group(index));
-            let settings = words
-                .map(|words| GroupSettings::decode(&words))
-                .filter(|settings| settings.present);
-            if let Some(settings) = settings.filter(|settings| !names.contains(&settings.name)) {
+        for settings in control.defined_groups().flatten() {
+            if !names.contains(&settings.name) {
                 names.push(settings.name);
             }
         }
