@@ -4,7 +4,6 @@
 //! kept as they are, to see short slices turn by turn; what is older is painted into bins of [`BIN_NS`], two minutes of them.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -43,6 +42,19 @@ pub struct Cell {
     pub denied: bool,
 }
 
+impl Cell {
+    /// Of shares that rounding may have taken beyond the whole.
+    fn new(shares: [f32; 3], denied: bool) -> Self {
+        let [hold, wait, memory] = shares.map(|share| share.min(1.0));
+        Self {
+            hold,
+            wait,
+            memory,
+            denied,
+        }
+    }
+}
+
 /// What a process does: a bit for each of its tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Does(u8);
@@ -64,17 +76,9 @@ impl Does {
         Self(lock | if waits { Self::MEMORY.0 } else { 0 })
     }
 
-    /// How much of the time goes to each track meanwhile.
-    #[inline]
-    fn shares(self) -> [f32; 3] {
-        const SHARES: [f32; 2] = [0.0, 1.0];
-        let [hold, wait, memory] = [self.0 & 1, self.0 >> 1 & 1, self.0 >> 2 & 1];
-        [hold, wait, memory].map(|bit| SHARES[usize::from(bit)])
-    }
-
-    /// Which tracks are painted meanwhile.
-    fn tracks(self) -> [bool; 3] {
-        [0, 1, 2].map(|track| self.0 >> track & 1 == 1)
+    /// Is this track painted meanwhile?
+    fn paints(self, track: usize) -> bool {
+        self.0 >> track & 1 == 1
     }
 }
 
@@ -145,12 +149,24 @@ impl Lane {
             .filter(|c| c.since_ns <= until)
         {
             self.changes.pop_front();
-            let painted = self.past.iter_mut().zip(self.did.tracks());
-            for (track, _) in painted.filter(|(_, does)| *does) {
-                track.paint(SCALE, self.painted_ns, change.since_ns);
+            for (track, past) in self.past.iter_mut().enumerate() {
+                if self.did.paints(track) {
+                    past.paint(SCALE, self.painted_ns, change.since_ns);
+                }
             }
             (self.did, self.painted_ns) = (change.does, change.since_ns);
         }
+    }
+
+    /// What it did when, as far as that is not painted; what goes on ends now.
+    #[inline]
+    fn runs(&self, now_ns: u64, mut each: impl FnMut(Does, u64, u64)) {
+        let (mut from_ns, mut does) = (self.painted_ns, self.did);
+        for change in &self.changes {
+            each(does, from_ns, change.since_ns.min(now_ns));
+            (from_ns, does) = (change.since_ns, change.does);
+        }
+        each(does, from_ns, now_ns);
     }
 
     fn deny(&mut self, at_ns: u64) {
@@ -168,120 +184,126 @@ pub struct Known<'a> {
     now_ns: u64,
 }
 
-impl<'a> Known<'a> {
-    /// What happened in `columns` spans one after the other. Such as are shorter than [`BIN_NS`] are known for the last seconds
-    /// only.
-    pub fn cells(
-        self,
-        from_ns: u64,
-        column_ns: u64,
-        columns: usize,
-    ) -> impl Iterator<Item = Cell> + 'a {
+/// Spans of time one after the other. Such as are shorter than [`BIN_NS`] are known for the last seconds only; others begin
+/// where a bin does.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// Where the first begins.
+    pub from_ns: u64,
+    /// How long each is.
+    pub column_ns: u64,
+}
+
+impl Columns {
+    /// Where a column begins.
+    fn begin(self, column: usize) -> u64 {
+        let begin = self.from_ns + self.column_ns * column as u64;
+        match self.column_ns >= BIN_NS {
+            true => begin / BIN_NS * BIN_NS,
+            false => begin,
+        }
+    }
+
+    /// The column of a moment that is not before the first.
+    fn of(self, at_ns: u64) -> usize {
+        let column = at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1);
+        let column = usize::try_from(column).unwrap_or(usize::MAX - 1);
+        column + usize::from(self.begin(column + 1) <= at_ns)
+    }
+
+    /// Adds how much of each column lies in a span.
+    fn add(self, from_ns: u64, to_ns: u64, shares: &mut [f32]) {
+        let first = self.of(from_ns);
+        let mut begin = self.begin(first);
+        for (column, share) in shares.iter_mut().enumerate().skip(first) {
+            if begin >= to_ns {
+                break;
+            }
+            let end = self.begin(column + 1);
+            let ns = end.min(to_ns).saturating_sub(begin.max(from_ns));
+            *share += ns as f32 / (end - begin).max(1) as f32;
+            begin = end;
+        }
+    }
+}
+
+impl Known<'_> {
+    /// What happened in so many columns.
+    pub fn cells(self, columns: Columns, count: usize) -> impl Iterator<Item = Cell> {
         let denied = &self.lane.denied_ns;
-        let cell = move |(from_ns, [hold, wait, memory]): (u64, [f32; 3])| Cell {
-            hold,
-            wait,
-            memory,
-            denied: denied
-                .iter()
-                .any(|at| (from_ns..from_ns + column_ns).contains(at)),
+        let tracks = [0, 1, 2].map(|track| {
+            let mut shares = vec![0.0; count];
+            self.add(track, columns, &mut shares);
+            shares
+        });
+        let is_denied = move |column: usize| {
+            let from_ns = columns.from_ns + columns.column_ns * column as u64;
+            let span = from_ns..from_ns + columns.column_ns;
+            denied.iter().any(|at| span.contains(at))
         };
-        let walk = self.walk(0..3, from_ns, column_ns);
-        walk.take(columns).map(cell)
+        (0..count).map(move |column| {
+            let [hold, wait, memory] = [0, 1, 2].map(|track: usize| tracks[track][column]);
+            Cell::new([hold, wait, memory], is_denied(column))
+        })
     }
 
-    /// How much of each of them went to waiting.
-    pub fn waits(
-        self,
-        from_ns: u64,
-        column_ns: u64,
-        columns: usize,
-    ) -> impl Iterator<Item = f32> + 'a {
-        let walk = self.walk(1..2, from_ns, column_ns);
-        walk.take(columns).map(|(_, [_, wait, _])| wait)
-    }
-
-    fn walk(self, tracks: Range<usize>, from_ns: u64, column_ns: u64) -> Walk<'a> {
-        let lane = self.lane;
-        let mut sums = [0; 3];
-        for track in tracks.clone() {
-            sums[track] = lane.past[track].before(from_ns / BIN_NS);
-        }
-        Walk {
-            known: self,
-            tracks,
-            from_ns,
-            column_ns,
-            sums,
-            next: 0,
-            does: lane.did,
-        }
-    }
-}
-
-/// Goes along a lane, column by column: where each begins, and how much of it went to what the tracks are about.
-struct Walk<'a> {
-    known: Known<'a>,
-    /// Those that are asked for.
-    tracks: Range<usize>,
-    from_ns: u64,
-    column_ns: u64,
-    /// What is painted up to here.
-    sums: [u16; 3],
-    /// The first change that is ahead, and what is done up to it.
-    next: usize,
-    does: Does,
-}
-
-impl Iterator for Walk<'_> {
-    type Item = (u64, [f32; 3]);
-
-    /// Inlined and without closures: a frame asks for thousands of these.
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let Known { lane, now_ns } = self.known;
-        let begin = self.from_ns;
-        self.from_ns += self.column_ns;
-        let (mut from, mut to) = (begin, self.from_ns);
+    /// What happened in one span of time, from one bin's begin to another's.
+    fn cell(self, from_ns: u64, to_ns: u64) -> Cell {
+        let Known { lane, now_ns } = self;
         let mut spent = [0; 3];
-        if self.column_ns >= BIN_NS {
-            let bins = SCALE.bins(from, to);
-            (from, to) = (bins.start * BIN_NS, bins.end * BIN_NS);
-            if from < lane.painted_ns {
-                for track in self.tracks.clone() {
-                    let sum = lane.past[track].before(bins.end);
-                    let steps = sum.wrapping_sub(self.sums[track]);
-                    spent[track] = u64::from(steps) * SCALE.step_ns();
-                    self.sums[track] = sum;
-                }
+        let [first, end] = [from_ns, to_ns].map(|ns| ns / BIN_NS);
+        if from_ns < lane.painted_ns {
+            for (past, ns) in lane.past.iter().zip(&mut spent) {
+                let steps = past.before(end).wrapping_sub(past.before(first));
+                *ns = u64::from(steps) * SCALE.step_ns();
             }
         }
-        let mut ahead = lane.changes.get(self.next);
-        if from >= lane.painted_ns && to <= now_ns && ahead.is_none_or(|c| c.since_ns >= to) {
-            // Most columns: all of it went to the same.
-            return Some((begin, self.does.shares()));
-        }
-        // The rest is not painted, and what goes on ends now.
-        let (mut at, end) = (from.max(lane.painted_ns), to.min(now_ns));
-        loop {
-            ahead = ahead.filter(|change| change.since_ns < end);
-            let until = ahead.map_or(end, |change| change.since_ns);
-            if until > at {
-                for track in self.tracks.clone() {
-                    spent[track] += (until - at) * u64::from(self.does.0 >> track & 1);
-                }
-                at = until;
+        lane.runs(now_ns, |does, begin_ns, end_ns| {
+            let ns = end_ns.min(to_ns).saturating_sub(begin_ns.max(from_ns));
+            for (track, all) in spent.iter_mut().enumerate() {
+                *all += ns * u64::from(does.paints(track));
             }
-            let Some(change) = ahead else { break };
-            (self.does, self.next) = (change.does, self.next + 1);
-            ahead = lane.changes.get(self.next);
+        });
+        let whole = (to_ns - from_ns).max(1) as f32;
+        let shares = spent.map(|ns| ns as f32 / whole);
+        let denied = &lane.denied_ns;
+        Cell::new(
+            shares,
+            denied.iter().any(|at| (from_ns..to_ns).contains(at)),
+        )
+    }
+
+    /// Adds how much of each column went to waiting.
+    pub fn add_waits(self, columns: Columns, shares: &mut [f32]) {
+        self.add(1, columns, shares);
+    }
+
+    /// Adds how much of each column went to what a track is about. A frame asks for thousands of columns.
+    fn add(self, track: usize, columns: Columns, shares: &mut [f32]) {
+        let Known { lane, now_ns } = self;
+        let begin = columns.begin(0);
+        if begin < lane.painted_ns && columns.column_ns >= BIN_NS {
+            let past = &lane.past[track];
+            let mut bin = begin / BIN_NS;
+            let mut sum = past.before(bin);
+            let is_bare = sum == past.before(lane.painted_ns / BIN_NS + 1);
+            for (column, share) in shares.iter_mut().enumerate() {
+                if is_bare || bin * BIN_NS >= lane.painted_ns {
+                    break;
+                }
+                let next = columns.begin(column + 1) / BIN_NS;
+                let (before, after) = (sum, past.before(next));
+                let steps = after.wrapping_sub(before);
+                *share +=
+                    f32::from(steps) * SCALE.step_ns() as f32 / ((next - bin) * BIN_NS) as f32;
+                (bin, sum) = (next, after);
+            }
         }
-        let whole = to.saturating_sub(from).max(1) as f32;
-        let mut shares = [0.0; 3];
-        for track in self.tracks.clone() {
-            shares[track] = (spent[track] as f32 / whole).min(1.0);
-        }
-        Some((begin, shares))
+        lane.runs(now_ns, |does, from_ns, until_ns| {
+            if does.paints(track) && until_ns > from_ns.max(begin) {
+                columns.add(from_ns.max(begin), until_ns, shares);
+            }
+        });
     }
 }
 
@@ -421,8 +443,9 @@ impl Lanes {
 
     fn of_last(&self, window_ns: u64, who: Who, gpu: usize) -> Cell {
         let (from_ns, to_ns) = self.window(window_ns);
-        let cell = |lane: Known<'_>| lane.cells(from_ns, to_ns - from_ns, 1).next();
-        self.get(who, gpu).and_then(cell).unwrap_or_default()
+        let lane = self.get(who, gpu);
+        lane.map(|lane| lane.cell(from_ns, to_ns))
+            .unwrap_or_default()
     }
 }
 
@@ -438,7 +461,11 @@ mod tests {
     }
 
     fn cell(lane: Known<'_>, from_ns: u64, to_ns: u64) -> Cell {
-        lane.cells(from_ns, to_ns - from_ns, 1).next().unwrap()
+        lane.cell(from_ns, to_ns)
+    }
+
+    fn cells(lane: Known<'_>, from_ns: u64, column_ns: u64, count: usize) -> Vec<Cell> {
+        lane.cells(Columns { from_ns, column_ns }, count).collect()
     }
 
     #[test]
@@ -480,7 +507,7 @@ mod tests {
             let cell = cell(known, second * S, (second + 1) * S);
             assert!((cell.hold - 0.5).abs() < 0.01, "{second}: {cell:?}");
         }
-        let close: Vec<Cell> = known.cells(28 * S, 5 * MS, 4).collect();
+        let close = cells(known, 28 * S, 5 * MS, 4);
         let of = |of: fn(&Cell) -> f32| close.iter().map(of).collect::<Vec<f32>>();
         assert_eq!(of(|cell| cell.hold), [1.0, 0.0, 1.0, 0.0]);
         assert_eq!(of(|cell| cell.wait), [0.0, 1.0, 0.0, 1.0]);
@@ -541,11 +568,11 @@ mod tests {
         }
         let columns = (time - 10 * S).div_ceil(2 * BIN_NS) as usize;
         let begin = 10 * S;
-        for (column, cell) in (0..).zip(at(&lane, time).cells(begin, 2 * BIN_NS, columns)) {
+        for (column, cell) in (0..).zip(cells(at(&lane, time), begin, 2 * BIN_NS, columns)) {
             let from = begin + column * 2 * BIN_NS;
             let to = from + 2 * BIN_NS;
             let wanted = [0, 1, 2].map(|track: usize| {
-                let of = spans.iter().filter(|(does, _)| does.tracks()[track]);
+                let of = spans.iter().filter(|(does, _)| does.paints(track));
                 let ns: u64 = of
                     .map(|(_, span)| span.end.min(to).saturating_sub(span.start.max(from)))
                     .sum();

@@ -5,7 +5,6 @@
 //! painted takes no memory.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// Sums are kept in so many steps altogether, so that a difference of any two that are kept fits their words.
 const STEPS: u64 = 51_200;
@@ -26,11 +25,6 @@ impl Scale {
     /// Whether a bin is a whole number of steps, as it must be.
     pub(super) const fn is_even(self) -> bool {
         self.bin_ns.is_multiple_of(self.step_ns())
-    }
-
-    /// The bins of a span; each end is taken down to where one begins.
-    pub(super) const fn bins(self, from_ns: u64, to_ns: u64) -> Range<u64> {
-        from_ns / self.bin_ns..to_ns / self.bin_ns
     }
 }
 
@@ -131,8 +125,8 @@ impl Track {
 
     #[cfg(test)]
     fn painted_ns(&self, scale: Scale, from_ns: u64, to_ns: u64) -> u64 {
-        let bins = scale.bins(from_ns, to_ns);
-        let steps = self.before(bins.end).wrapping_sub(self.before(bins.start));
+        let [start, end] = [from_ns, to_ns].map(|ns| self.before(ns / scale.bin_ns));
+        let steps = end.wrapping_sub(start);
         u64::from(steps) * scale.step_ns()
     }
 

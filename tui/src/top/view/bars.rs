@@ -76,7 +76,8 @@ pub(super) fn memory(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, state: &Stat
     let data = state.data();
     let glyphs = pen.glyphs();
     let fill = |pen: &mut Pen<'_>, columns: Range<u16>, glyph, style| {
-        columns.for_each(|column| pen.glyph(x + column, y, glyph, style));
+        let count = columns.end.saturating_sub(columns.start);
+        pen.fill(x + columns.start, y, count, glyph, style);
     };
     let empty = pen.style(Role::Dim);
     let parts = parts(state, gpu, width);

@@ -7,7 +7,7 @@ use super::pen::Pen;
 use crate::sample::Who;
 use crate::sample::{LockState, ProcessSample, ProcessState};
 use crate::text::units::short_time;
-use crate::top::data::lanes::Cell;
+use crate::top::data::lanes::{Cell, Columns};
 use crate::top::palette::Role;
 use crate::top::state::{Hit, State};
 
@@ -15,9 +15,7 @@ use crate::top::state::{Hit, State};
 struct Axis {
     left: u16,
     width: u16,
-    /// When the first column begins, and how long each is.
-    from_ns: u64,
-    column_ns: u64,
+    time: Columns,
     wide: bool,
 }
 
@@ -49,20 +47,23 @@ impl Axis {
         Self {
             left,
             width,
-            from_ns: end.saturating_sub(columns * column_ns),
-            column_ns,
+            time: Columns {
+                from_ns: end.saturating_sub(columns * column_ns),
+                column_ns,
+            },
             wide,
         }
     }
 
     /// When a column begins and ends.
     fn at(&self, column: u16) -> (u64, u64) {
-        let from = self.from_ns + u64::from(column) * self.column_ns;
-        (from, from + self.column_ns)
+        let Columns { from_ns, column_ns } = self.time;
+        let from = from_ns + u64::from(column) * column_ns;
+        (from, from + column_ns)
     }
 
     fn span_ns(&self) -> u64 {
-        u64::from(self.width) * self.column_ns
+        u64::from(self.width) * self.time.column_ns
     }
 }
 
@@ -83,7 +84,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, state: &State) {
         "Lock lanes GPU{}{some}  last {}  {}/column",
         state.choices.gpu,
         short_time(axis.span_ns()),
-        short_time(axis.column_ns)
+        short_time(axis.time.column_ns)
     );
     let glyphs = pen.glyphs();
     let waited = |who: &Who| {
@@ -180,7 +181,7 @@ pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
         let (_, end) = axis.at(to.saturating_sub(area.x + axis.left));
         return signed(end).saturating_sub(signed(state.data().sample.time_ns));
     }
-    (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.column_ns))
+    (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.time.column_ns))
 }
 
 /// The lane in line `y` of the screen. `area` is what is inside the pane.
@@ -194,13 +195,11 @@ pub(super) fn hit(area: Rect, state: &State, y: u16) -> Option<Hit> {
 
 fn ruler(pen: &mut Pen<'_>, state: &State, axis: &Axis) {
     let dim = pen.style(Role::Dim);
-    for column in 0..axis.width {
-        pen.glyph(axis.left + column, 0, pen.glyphs().line, dim);
-    }
-    let back_ns = state.choices.pan * axis.column_ns;
+    pen.fill(axis.left, 0, axis.width, pen.glyphs().line, dim);
+    let back_ns = state.choices.pan * axis.time.column_ns;
     for third in 0..3_u16 {
         let column = axis.width * third / 3;
-        let ago = u64::from(axis.width - column) * axis.column_ns + back_ns;
+        let ago = u64::from(axis.width - column) * axis.time.column_ns + back_ns;
         pen.put(axis.left + column, 0, &format!("-{}", seconds(ago)), dim);
     }
     let end = if back_ns == 0 {
@@ -255,7 +254,7 @@ fn lane(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis, who: Who) {
     if let Some(lane) = data.lanes.get(who, gpu) {
         let bad = pen.style(Role::Bad);
         let mut denied_before = false;
-        let cells = lane.cells(axis.from_ns, axis.column_ns, axis.width.into());
+        let cells = lane.cells(axis.time, axis.width.into());
         for (column, cell) in (0..axis.width).zip(cells) {
             // A row of denials is marked where it begins; after that the holds are seen again, in its colour.
             let begins = cell.denied && !denied_before;
@@ -349,10 +348,7 @@ fn queue(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
         .there(gpu)
         .filter_map(|(p, _)| data.lanes.get(Who::of(p), gpu))
     {
-        let waits = lane.waits(axis.from_ns, axis.column_ns, depths.len());
-        for (depth, wait) in depths.iter_mut().zip(waits) {
-            *depth += wait;
-        }
+        lane.add_waits(axis.time, &mut depths);
     }
     let most = depths.iter().copied().fold(0.0, f32::max);
     let scale = most.max(data.on(gpu).len() as f32 - 1.0).max(1.0);

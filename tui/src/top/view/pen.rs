@@ -1,10 +1,10 @@
 //! A pen that writes into one part of the frame and never beside it.
 
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::symbols::border;
-use ratatui::widgets::{Block, Widget};
+use ratatui::widgets::Widget;
 use unicode_width::UnicodeWidthStr;
 
 use crate::text::plain::plain;
@@ -94,40 +94,58 @@ impl<'a> Pen<'a> {
             }
             false => text,
         };
-        // What was under it shows through no more, not even as dim or bold.
-        let style = Style::reset().patch(style.into());
         let room = (self.area.width - x).min(width);
         let (left, top) = (self.area.x + x, self.area.y + y);
-        let end = match text.is_ascii() {
+        let style = style.into();
+        let (end, fits) = match text.is_ascii() {
             // Nearly all text is this, and each byte of it takes a column.
             true => {
-                let mut end = left;
-                for byte in text.bytes().take(room.into()) {
-                    let cell = &mut self.buffer[(end, top)];
-                    cell.set_char(char::from(byte)).set_style(style);
-                    end += 1;
+                let ground = ground(style);
+                let line = self.line(x, y).iter_mut().take(room.into());
+                for (cell, byte) in line.zip(text.bytes()) {
+                    cell.clone_from(&ground);
+                    cell.set_char(char::from(byte));
                 }
-                end
+                let width = u16::try_from(text.len()).unwrap_or(u16::MAX);
+                (left + width.min(room), width <= room)
             }
             false => {
-                let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), style);
-                end
+                let whole = Style::reset().patch(style);
+                let (end, _) = self.buffer.set_stringn(left, top, text, room.into(), whole);
+                (end, text.width() <= usize::from(room))
             }
         };
-        if room > 1 && text.width() > usize::from(room) {
-            self.buffer
-                .set_stringn(left + room - 1, top, self.palette.glyphs.cut, 1, style);
+        if room > 1 && !fits {
+            self.glyph(x + room - 1, y, self.palette.glyphs.cut, style);
         }
         end - self.area.x
     }
 
+    /// The cells of a line from a column on.
+    fn line(&mut self, x: u16, y: u16) -> &mut [Cell] {
+        if x >= self.area.width || y >= self.area.height {
+            return &mut [];
+        }
+        let width = usize::from(self.area.width - x);
+        let start = self.buffer.index_of(self.area.x + x, self.area.y + y);
+        self.buffer
+            .content
+            .get_mut(start..start + width)
+            .unwrap_or_default()
+    }
+
     /// Writes one glyph of one column. Charts are made of thousands of these.
     pub(super) fn glyph(&mut self, x: u16, y: u16, glyph: &'static str, style: Style) {
-        if x < self.area.width && y < self.area.height {
-            let cell = &mut self.buffer[(self.area.x + x, self.area.y + y)];
-            cell.set_symbol(glyph)
-                .set_style(Style::reset().patch(style));
-        }
+        self.fill(x, y, 1, glyph, style);
+    }
+
+    /// Writes the same glyph in so many columns.
+    pub(super) fn fill(&mut self, x: u16, y: u16, count: u16, glyph: &'static str, style: Style) {
+        let mut all = ground(style);
+        all.set_symbol(glyph);
+        let line = self.line(x, y).iter_mut();
+        line.take(count.into())
+            .for_each(|cell| cell.clone_from(&all));
     }
 
     /// Writes `text` so that it ends at column `end`.
@@ -160,7 +178,7 @@ impl<'a> Pen<'a> {
         if self.open {
             let (line, border) = (self.palette.glyphs.frame.horizontal_top, Role::Border);
             let style = self.style(border);
-            (0..self.width()).for_each(|x| self.glyph(x, 0, line, style));
+            self.fill(0, 0, u16::MAX, line, style);
             self.heading(title, note);
             return Pen::new(self.buffer, self.inside(), self.palette);
         }
@@ -180,11 +198,27 @@ impl<'a> Pen<'a> {
         set: border::Set<'static>,
         role: Role,
     ) -> Pen<'_> {
-        let block = Block::bordered()
-            .border_set(set)
-            .border_style(self.palette.style(role));
-        let inside = block.inner(self.area);
-        block.render(self.area, self.buffer);
+        let style = self.style(role);
+        let (right, bottom) = (
+            self.width().saturating_sub(1),
+            self.height().saturating_sub(1),
+        );
+        for y in 0..self.height() {
+            self.glyph(0, y, set.vertical_left, style);
+            self.glyph(right, y, set.vertical_right, style);
+        }
+        for (y, [left, line, end]) in [
+            (
+                bottom,
+                [set.bottom_left, set.horizontal_bottom, set.bottom_right],
+            ),
+            (0, [set.top_left, set.horizontal_top, set.top_right]),
+        ] {
+            self.fill(0, y, u16::MAX, line, style);
+            self.glyph(0, y, left, style);
+            self.glyph(right, y, end, style);
+        }
+        let inside = inside(self.area, false);
         self.heading(title, note);
         Pen::new(self.buffer, inside, self.palette)
     }
@@ -211,6 +245,13 @@ impl<'a> Pen<'a> {
             }
         }
     }
+}
+
+/// A blank of this style: what was there shows through no more, not even as dim or bold.
+fn ground(style: Style) -> Cell {
+    let mut ground = Cell::EMPTY;
+    ground.set_style(style);
+    ground
 }
 
 /// What a pane leaves for what is in it.
