@@ -1,7 +1,7 @@
 //! The last hour, always: a recording in parts, of which the oldest is removed as time goes on.
 //!
 //! It is written by a thread of its own, and a disk that is slow, full or gone costs samples and not frames. A sample is
-//! taken each second, or less often where it would take more than a two-thousandth of a core to write them. The files are
+//! taken each second, or less often where it would take more than a four-thousandth of a core to write them. The files are
 //! their user's alone (0600, in a directory 0700) and take at most [`MOST`] together.
 
 use std::env;
@@ -32,7 +32,7 @@ const PART: u64 = MOST / 12;
 /// The least time between two samples.
 const PACE_NS: u64 = 1_000_000_000;
 /// A sample may cost the time until the next one divided by this.
-const SHARE: u64 = 2_000;
+const SHARE: u64 = 4_000;
 /// So many events are kept of those between two samples, the newest.
 const EVENTS: usize = 400;
 /// How parts are called, behind the time at which they begin.
