@@ -36,6 +36,7 @@ mod seek;
 pub mod state;
 pub mod terminal;
 pub mod theme;
+mod ticks;
 pub mod view;
 pub mod why;
 

@@ -10,7 +10,7 @@ use crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use ratatui::layout::Rect;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::app::{self, Next};
 use super::data::log::Showing;
@@ -21,6 +21,7 @@ use super::seek::{self, Found};
 use super::state::{Pulled, State};
 use super::terminal::{self, hangup};
 use super::theme;
+use super::ticks::Ticks;
 use super::view::{self, Look};
 use crate::sample::Origin;
 use crate::source::Source;
@@ -156,9 +157,7 @@ impl Dashboard {
         let Some((mut screen, mut terminal)) = terminal::take(&mut hangup)? else {
             return Ok(LOST);
         };
-        let mut ticks = interval(self.pace);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.reset();
+        let ticks = Ticks::new(self.pace)?;
         let played = self.state.data().sample.origin == Origin::Replay;
         let mut next_frame = Instant::now();
         let mut dirty = true;
@@ -175,7 +174,7 @@ impl Dashboard {
                 () = sleep_until(next_frame), if dirty => Woken::Frame,
                 event = terminal.next() => Woken::Terminal(event),
                 Some(news) = news.recv() => Woken::News(Box::new(news)),
-                _ = ticks.tick(), if goes_on => Woken::Tick,
+                came = ticks.tick(), if goes_on => came.map(|()| Woken::Tick)?,
             };
             match woken {
                 Woken::Frame if !screen.is_ready() => {
@@ -197,7 +196,7 @@ impl Dashboard {
                         app::over(&mut self.state);
                     }
                     if let Some(pace) = self.source.pace() {
-                        ticks.reset_after(pace);
+                        ticks.reset_after(pace)?;
                     }
                     dirty |= !self.state.is_frozen();
                     let may_edit = !self.state.choices.read_only;
@@ -227,7 +226,7 @@ impl Dashboard {
                         Some(passed) => {
                             over &= passed.is_empty();
                             app::wound(&mut self.state, passed);
-                            ticks.reset_after(self.source.pace().unwrap_or(self.pace));
+                            ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
                         }
                         None => self.step(by_ns),
                     },
@@ -244,7 +243,7 @@ impl Dashboard {
                             self.state.toggle_freeze();
                         }
                         over = played && self.source.pace().is_none();
-                        ticks.reset_after(self.source.pace().unwrap_or(self.pace));
+                        ticks.reset_after(self.source.pace().unwrap_or(self.pace))?;
                         self.found(found);
                     }
                     Next::Export => self.export(&operator)?,
