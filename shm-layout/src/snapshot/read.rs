@@ -2,6 +2,7 @@
 
 mod devices;
 mod entries;
+mod lives;
 
 use std::borrow::BorrowMut;
 
@@ -26,6 +27,8 @@ use crate::{
         Vouched,
     },
 };
+
+pub use lives::Lives;
 
 /// Copies the segments out. Never panics and never waits, whatever their bytes.
 pub fn snapshot(segments: &Segments, now_ns: u64) -> Snapshot {
@@ -104,34 +107,6 @@ pub fn last_identity(segments: &Segments, id: SlotId) -> Option<Identity> {
     is_it().then(|| Identity::decode(&words))
 }
 
-/// Who was seen to live, and when: a reader asks the kernel for each process seldom. A reader that looks once has an empty one.
-#[derive(Clone, Debug, Default)]
-pub struct Lives(Vec<(SlotId, u64)>);
-
-impl Lives {
-    /// Whether this process was seen to live so short a time ago that it need not be asked for again.
-    fn lives(&self, id: SlotId, now_ns: u64) -> bool {
-        let seen = self.0.get(usize::from(id.index));
-        // Not all at once.
-        let lasts_ns = LIVES_NS + u64::from(id.index % 8) * LIVES_NS / 8;
-        seen.is_some_and(|(of, at)| *of == id && now_ns.saturating_sub(*at) < lasts_ns)
-    }
-
-    fn note(&mut self, id: SlotId, now_ns: u64) {
-        let index = usize::from(id.index);
-        if self.0.len() <= index {
-            self.0.resize(index + 1, (SlotId::default(), 0));
-        }
-        self.0[index] = (id, now_ns);
-    }
-
-    fn forget(&mut self, id: SlotId) {
-        if let Some(seen) = self.0.get_mut(usize::from(id.index)) {
-            *seen = (SlotId::default(), 0);
-        }
-    }
-}
-
 /// What one snapshot needs of the records, read once.
 struct Reading<'s> {
     segments: &'s Segments,
@@ -146,9 +121,6 @@ struct Reading<'s> {
     warnings: Vec<String>,
     damaged: Vec<u16>,
 }
-
-/// For how long it is believed that a process lives, at least, as long as the kernel has not marked its death.
-const LIVES_NS: u64 = 2_000_000_000;
 
 /// A time so far ahead was written by no clock of this machine.
 const FUTURE_NS: u64 = 60_000_000_000;

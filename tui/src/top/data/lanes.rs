@@ -3,6 +3,8 @@
 //! Events tell of changes; the state in each sample corrects what lost events left wrong. The changes of the last seconds are
 //! kept as they are, to see short slices turn by turn; what is older is painted into bins of [`BIN_NS`], two minutes of them.
 
+mod columns;
+
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::ring::{Scale, Track};
 use super::timeline::POINT_NS;
 use crate::sample::{EventLine, LockState, Sample, What, Who};
+pub use columns::Columns;
 
 /// Shares of the lock are counted over this long.
 pub const WINDOW_NS: u64 = 20_000_000_000;
@@ -182,49 +185,6 @@ impl Lane {
 pub struct Known<'a> {
     lane: &'a Lane,
     now_ns: u64,
-}
-
-/// Spans of time one after the other. Such as are shorter than [`BIN_NS`] are known for the last seconds only; others begin
-/// where a bin does.
-#[derive(Clone, Copy, Debug)]
-pub struct Columns {
-    /// Where the first begins.
-    pub from_ns: u64,
-    /// How long each is.
-    pub column_ns: u64,
-}
-
-impl Columns {
-    /// Where a column begins.
-    fn begin(self, column: usize) -> u64 {
-        let begin = self.from_ns + self.column_ns * column as u64;
-        match self.column_ns >= BIN_NS {
-            true => begin / BIN_NS * BIN_NS,
-            false => begin,
-        }
-    }
-
-    /// The column of a moment that is not before the first.
-    fn of(self, at_ns: u64) -> usize {
-        let column = at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1);
-        let column = usize::try_from(column).unwrap_or(usize::MAX - 1);
-        column + usize::from(self.begin(column + 1) <= at_ns)
-    }
-
-    /// Adds how much of each column lies in a span.
-    fn add(self, from_ns: u64, to_ns: u64, shares: &mut [f32]) {
-        let first = self.of(from_ns);
-        let mut begin = self.begin(first);
-        for (column, share) in shares.iter_mut().enumerate().skip(first) {
-            if begin >= to_ns {
-                break;
-            }
-            let end = self.begin(column + 1);
-            let ns = end.min(to_ns).saturating_sub(begin.max(from_ns));
-            *share += ns as f32 / (end - begin).max(1) as f32;
-            begin = end;
-        }
-    }
 }
 
 impl Known<'_> {

@@ -1,0 +1,48 @@
+//! The spans of time that a lane is shown in.
+
+use super::BIN_NS;
+
+/// Spans of time one after the other. Such as are shorter than [`BIN_NS`] are known for the last seconds only; others begin
+/// where a bin does.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// Where the first begins.
+    pub from_ns: u64,
+    /// How long each is.
+    pub column_ns: u64,
+}
+
+impl Columns {
+    /// Where a column begins.
+    pub(super) fn begin(self, column: usize) -> u64 {
+        // A recording may name any time.
+        let after_ns = self.column_ns.saturating_mul(column as u64);
+        let begin = self.from_ns.saturating_add(after_ns);
+        match self.column_ns >= BIN_NS {
+            true => begin / BIN_NS * BIN_NS,
+            false => begin,
+        }
+    }
+
+    /// The column of a moment that is not before the first.
+    fn of(self, at_ns: u64) -> usize {
+        let column = at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1);
+        let column = usize::try_from(column).unwrap_or(usize::MAX - 1);
+        column + usize::from(self.begin(column + 1) <= at_ns)
+    }
+
+    /// Adds how much of each column lies in a span.
+    pub(super) fn add(self, from_ns: u64, to_ns: u64, shares: &mut [f32]) {
+        let first = self.of(from_ns);
+        let mut begin = self.begin(first);
+        for (column, share) in shares.iter_mut().enumerate().skip(first) {
+            if begin >= to_ns {
+                break;
+            }
+            let end = self.begin(column + 1);
+            let ns = end.min(to_ns).saturating_sub(begin.max(from_ns));
+            *share += ns as f32 / (end - begin).max(1) as f32;
+            begin = end;
+        }
+    }
+}
