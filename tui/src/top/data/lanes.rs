@@ -197,8 +197,7 @@ impl Known<'_> {
             shares
         });
         let is_denied = move |column: usize| {
-            let from_ns = columns.from_ns + columns.column_ns * column as u64;
-            let span = from_ns..from_ns + columns.column_ns;
+            let span = columns.span(column);
             denied.iter().any(|at| span.contains(at))
         };
         (0..count).map(move |column| {

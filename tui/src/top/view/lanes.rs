@@ -55,13 +55,6 @@ impl Axis {
         }
     }
 
-    /// When a column begins and ends.
-    fn at(&self, column: u16) -> (u64, u64) {
-        let Columns { from_ns, column_ns } = self.time;
-        let from = from_ns + u64::from(column) * column_ns;
-        (from, from + column_ns)
-    }
-
     fn span_ns(&self) -> u64 {
         u64::from(self.width) * self.time.column_ns
     }
@@ -178,7 +171,8 @@ pub(super) fn pulled(area: Rect, state: &State, from: u16, to: u16) -> i64 {
     let axis = Axis::of(area.width, state);
     let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
     if from == to {
-        let (_, end) = axis.at(to.saturating_sub(area.x + axis.left));
+        let column = to.saturating_sub(area.x + axis.left);
+        let end = axis.time.span(column.into()).end;
         return signed(end).saturating_sub(signed(state.data().sample.time_ns));
     }
     (i64::from(from) - i64::from(to)).saturating_mul(signed(axis.time.column_ns))
@@ -378,8 +372,8 @@ fn utilisation(pen: &mut Pen<'_>, y: u16, state: &State, axis: &Axis) {
     let gpu = state.choices.gpu;
     label(pen, y, axis, "GPU util");
     for column in 0..axis.width {
-        let (from, to) = axis.at(column);
-        if let Some(percent) = data.utilisation(gpu, from, to) {
+        let span = axis.time.span(column.into());
+        if let Some(percent) = data.utilisation(gpu, span.start, span.end) {
             rise(
                 pen,
                 axis.left + column,

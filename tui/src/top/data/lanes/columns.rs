@@ -1,5 +1,7 @@
 //! The spans of time that a lane is shown in.
 
+use std::ops::Range;
+
 use super::BIN_NS;
 
 /// Spans of time one after the other. Such as are shorter than [`BIN_NS`] are known for the last seconds only; others begin
@@ -13,11 +15,17 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Where a column begins.
-    pub(super) fn begin(self, column: usize) -> u64 {
+    /// When a column begins and ends.
+    pub fn span(self, column: usize) -> Range<u64> {
         // A recording may name any time.
         let after_ns = self.column_ns.saturating_mul(column as u64);
         let begin = self.from_ns.saturating_add(after_ns);
+        begin..begin.saturating_add(self.column_ns)
+    }
+
+    /// Where what is known of a column begins.
+    pub(super) fn begin(self, column: usize) -> u64 {
+        let begin = self.span(column).start;
         match self.column_ns >= BIN_NS {
             true => begin / BIN_NS * BIN_NS,
             false => begin,
