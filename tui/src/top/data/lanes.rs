@@ -201,8 +201,8 @@ impl Known<'_> {
             denied.iter().any(|at| span.contains(at))
         };
         (0..count).map(move |column| {
-            let [hold, wait, memory] = [0, 1, 2].map(|track: usize| tracks[track][column]);
-            Cell::new([hold, wait, memory], is_denied(column))
+            let shares = [0, 1, 2].map(|track: usize| tracks[track][column]);
+            Cell::new(shares, is_denied(column))
         })
     }
 
@@ -241,18 +241,18 @@ impl Known<'_> {
     fn add(self, track: usize, columns: Columns, shares: &mut [f32]) {
         let Known { lane, now_ns } = self;
         let begin = columns.begin(0);
-        if begin < lane.painted_ns && columns.column_ns >= BIN_NS {
-            let past = &lane.past[track];
-            let mut bin = begin / BIN_NS;
-            let mut sum = past.before(bin);
-            let is_bare = sum == past.before(lane.painted_ns / BIN_NS + 1);
+        let past = &lane.past[track];
+        let (mut bin, end) = (begin / BIN_NS, lane.painted_ns.div_ceil(BIN_NS));
+        let mut sum = past.before(bin);
+        // Most are bare.
+        if bin < end && columns.column_ns >= BIN_NS && sum != past.before(end) {
             for (column, share) in shares.iter_mut().enumerate() {
-                if is_bare || bin * BIN_NS >= lane.painted_ns {
+                if bin >= end {
                     break;
                 }
                 let next = columns.begin(column + 1) / BIN_NS;
-                let (before, after) = (sum, past.before(next));
-                let steps = after.wrapping_sub(before);
+                let after = past.before(next);
+                let steps = after.wrapping_sub(sum);
                 *share +=
                     f32::from(steps) * SCALE.step_ns() as f32 / ((next - bin) * BIN_NS) as f32;
                 (bin, sum) = (next, after);
