@@ -208,7 +208,10 @@ fn make_guest() -> Option<Guest> {
     let registration = match register(&segments, &identity, &environment.limits) {
         Ok(registration) => Box::leak(Box::new(registration)),
         Err(error) => {
-            let broker = matches!(error, RegisterError::Refused(_));
+            let broker = matches!(
+                error,
+                RegisterError::Refused(_) | RegisterError::NoGroup { .. }
+            );
             unmanaged(
                 Cause::SlotsFull,
                 &error,

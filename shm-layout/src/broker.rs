@@ -311,6 +311,7 @@ impl Broker {
         group: Option<&str>,
     ) -> Result<(SlotId, u32), NoSlot> {
         let index = self.room_for(&account)?;
+        let group = group.map(|name| self.group(name)).transpose()?;
         let made = self.next.1.take().map_or_else(accounts::make, Ok);
         let (memory, inode) = made.map_err(|error| {
             NoSlot(format!(
@@ -331,12 +332,20 @@ impl Broker {
         claim::begin(&slot.claim, epoch);
         liveness::disown_word(&slot.keeper);
         entry.take(epoch, &encode_vouched(who, vouched), inode);
-        let name = group.and_then(codec::name_words);
-        let member = groups::enter(roll, state, id, name.as_ref());
+        let member = groups::enter(roll, state, id, group);
         self.owners[index] = Some(account);
         self.accounts[index] = Some(memory);
         slot.group.store(member, Ordering::Relaxed);
         Ok((id, member))
+    }
+
+    /// The place of a group and its name. Who would be in no group would not have its limits, so it gets no slot either.
+    fn group(&self, name: &str) -> Result<(usize, codec::NameWords), NoSlot> {
+        let found = codec::name_words(name).and_then(|words| {
+            let place = groups::place(roll_of(&self.segments), &words)?;
+            Some((place, words))
+        });
+        found.ok_or_else(|| NoSlot(format!("there is no place for a group {name:?}")))
     }
 
     /// A free slot for a user, if that user may have one more.

@@ -11,7 +11,7 @@ use crate::{
     primitive::{AtomicU64, Ordering},
     protocol::{seqlock, turn::BITMAP},
     state::Header,
-    value::{MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES, SlotId},
+    value::{MAX_DEVICES, MAX_PROCESSES, SlotId},
 };
 
 /// Words of an entry.
@@ -19,7 +19,7 @@ pub(crate) const ROLL_WORDS: usize = 112;
 
 shared! {
     /// The identity segment: only the broker writes it.
-    pub(crate) struct Roll: 268032 align 64 {
+    pub(crate) struct Roll: 280320 align 64 {
         0 header: Header,
         /// The inode of the state segment that belongs to it: a new one was made when all who had the old one were gone.
         128 state: AtomicU64,
@@ -31,8 +31,9 @@ shared! {
         176 launch: AtomicU64,
         184 _reserved: [AtomicU64; 9],
         256 entries: [RollEntry; MAX_PROCESSES],
-        262400 groups: [RollGroup; MAX_GROUPS],
-        266496 devices: [RollDevice; MAX_DEVICES],
+        /// A process is in one group at most, so each finds a place for its own.
+        262400 groups: [RollGroup; MAX_PROCESSES],
+        278784 devices: [RollDevice; MAX_DEVICES],
     }
 }
 

@@ -4,7 +4,7 @@
 //! are its process's, and a reaper's once the process is dead.
 
 use crate::{
-    DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_GROUPS, MAX_PROCESSES,
+    DEVICES_PER_PROCESS, EVENT_RING, HISTOGRAM, MAX_DEVICES, MAX_PROCESSES,
     counters::Counters,
     layout::shared,
     primitive::{AtomicU8, AtomicU32, AtomicU64},
@@ -42,7 +42,7 @@ shared! {
 
 shared! {
     /// The state segment: workloads and tools write it.
-    pub struct State: 7893312 align 64 {
+    pub struct State: 7905600 align 64 {
         0 header: Header,
         /// Processes that found no slot. Any process adds.
         128 unmanaged: AtomicU64,
@@ -52,9 +52,10 @@ shared! {
         144 unmanaged_ns: AtomicU64,
         152 _reserved: [AtomicU64; 13],
         256 devices: [Device; MAX_DEVICES],
-        41216 groups: [Group; MAX_GROUPS],
-        45312 slots: [Slot; MAX_PROCESSES],
-        4747520 ring: Ring,
+        /// A process is in one group at most, so each finds a place for its own.
+        41216 groups: [Group; MAX_PROCESSES],
+        57600 slots: [Slot; MAX_PROCESSES],
+        4759808 ring: Ring,
     }
 }
 

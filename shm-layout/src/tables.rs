@@ -172,16 +172,13 @@ fn hold(segments: &Segments, byte: usize) -> Option<Bytes> {
     None
 }
 
-/// Enters a slot's group, written where there is room: its index + 1, or 0 if there is none.
-pub(crate) fn join_group(segments: &Segments, slot: &Slot, name: &NameWords) -> u32 {
-    let Some(_alone) = hold(segments, GROUPS) else {
-        return 0;
-    };
-    let entered = segments.state().enter_group(name);
-    let entered = entered.map_or(0, |index| index as u32 + 1);
+/// Enters a slot's group: its index + 1. `None` where another process is entering one and does not go on.
+pub(crate) fn join_group(segments: &Segments, slot: &Slot, name: &NameWords) -> Option<u32> {
+    let _alone = hold(segments, GROUPS)?;
+    let entered = segments.state().enter_group(name)? as u32 + 1;
     crash_point!("group:entered");
     slot.group.store(entered, Ordering::Relaxed);
-    entered
+    Some(entered)
 }
 
 impl State {
@@ -274,5 +271,38 @@ impl Group {
         // ORDER: pairs with the Release fence in enter_group; a newer word makes the look below fail.
         fence(Ordering::Acquire);
         (self.ready.load(Ordering::Relaxed) == 1).then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Identity, LaunchLimits, RegisterError, clock, register, snapshot};
+
+    #[test]
+    fn who_is_kept_from_its_group_gets_no_slot_and_one_without_a_group_does() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let segments = Segments::open_workload(dir.path()).expect("segments");
+        let asks = |group: Option<&str>| {
+            let limits = LaunchLimits {
+                group: group.map(str::to_owned),
+                ..LaunchLimits::default()
+            };
+            register(&segments, &Identity::default(), &limits)
+        };
+        // As one that is stopped while it enters a group.
+        let stopped = segments.slot_bytes(true).expect("ours");
+        assert!(stopped.try_lock(GROUPS).expect("ours"));
+        let refused = asks(Some("prod")).err();
+        assert!(
+            matches!(&refused, Some(RegisterError::NoGroup { name }) if name == "prod"),
+            "{refused:?}"
+        );
+        let other = asks(None).expect("a slot");
+        assert_eq!(other.slot().index, 0, "the refused one keeps none");
+        drop(stopped);
+        let member = asks(Some("prod")).expect("a slot");
+        let view = snapshot(&segments, clock::now());
+        assert_eq!(view.groups[0].members, [member.slot()]);
     }
 }

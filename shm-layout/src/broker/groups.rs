@@ -8,20 +8,29 @@ use crate::{
     value::SlotId,
 };
 
-/// Enters a slot, in the group of this name: the group's index + 1; 0 for none, or where there is no room for one more.
-pub(super) fn enter(roll: &Roll, state: &State, slot: SlotId, name: Option<&NameWords>) -> u32 {
-    let found = name.and_then(|name| {
-        let is_it = |group: &RollGroup| group.is_used() && group.name() == *name;
-        let known = roll.groups.iter().position(is_it);
-        let index = known.or_else(|| roll.groups.iter().position(|group| !group.is_used()))?;
-        roll.groups[index].rename(name);
-        Some(index)
-    });
-    let member = found.map_or(0, |index| index as u32 + 1);
+/// The place of the group of this name, whether it has members or not. There are as many places as slots, so a slot that is
+/// in no group finds one.
+pub(super) fn place(roll: &Roll, name: &NameWords) -> Option<usize> {
+    let is_it = |group: &RollGroup| group.is_used() && group.name() == *name;
+    let known = roll.groups.iter().position(is_it);
+    known.or_else(|| roll.groups.iter().position(|group| !group.is_used()))
+}
+
+/// Enters a slot in the group of this name at its place, or in none: the group's index + 1, or 0.
+pub(super) fn enter(
+    roll: &Roll,
+    state: &State,
+    slot: SlotId,
+    group: Option<(usize, NameWords)>,
+) -> u32 {
+    let Some((index, name)) = group else {
+        roll.enter(slot, 0);
+        return 0;
+    };
+    roll.groups[index].rename(&name);
+    let member = index as u32 + 1;
     roll.enter(slot, member);
-    if let Some(index) = found {
-        write(roll, state, index);
-    }
+    write(roll, state, index);
     member
 }
 

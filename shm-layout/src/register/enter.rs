@@ -43,18 +43,27 @@ pub fn register(
         Some(roll) => ask_broker(segments, roll, identity, limits)?,
     };
     // The broker may know better what group a process is in.
-    let group_name = given.as_ref().or(limits.group.as_ref());
-    let group_name = group_name.and_then(|name| codec::name_words(name));
+    let asked_group = given.as_ref().or(limits.group.as_ref());
+    let group_name = asked_group.and_then(|name| codec::name_words(name));
     let slot = &state.slots[usize::from(id.index)];
     crash_point!("register:claimed");
     slot.clear();
-    let group = match member {
-        Some(member) => {
+    let group = match (member, group_name) {
+        (None, Some(name)) => tables::join_group(segments, slot, &name).unwrap_or(0),
+        (member, _) => {
+            let member = member.unwrap_or(0);
             slot.group.store(member, Ordering::Relaxed);
             member
         }
-        None => group_name.map_or(0, |name| tables::join_group(segments, slot, &name)),
     };
+    if let (Some(name), 0) = (asked_group, group) {
+        if alive.is_some() {
+            // Nothing was published: the slot is as free as before. One that a broker gave is its to take back.
+            claim::free(&slot.claim, id.epoch);
+        }
+        let name = name.clone();
+        return Err(RegisterError::NoGroup { name });
+    }
     let asked = LaunchShare {
         weight: limits.weight,
         priority: limits.priority,
@@ -72,7 +81,7 @@ pub fn register(
         false => limits.policy_source,
     };
     let words = launch.encode();
-    let invalid = limits.invalid || bad_policy || (limits.group.is_some() && group == 0);
+    let invalid = limits.invalid || bad_policy;
     slot.launch_share.store(words[0], Ordering::Relaxed);
     slot.launch_priority.store(words[1], Ordering::Relaxed);
     slot.launch_on_full.store(words[2], Ordering::Relaxed);

@@ -14,6 +14,11 @@ pub enum RegisterError {
     },
     /// The broker of the machine refused, or did not answer.
     Refused(String),
+    /// It could not enter its group, and without it the group's limits would not hold for it.
+    NoGroup {
+        /// The group's name.
+        name: String,
+    },
     /// The system refused.
     Io(io::Error),
 }
@@ -26,6 +31,11 @@ impl fmt::Display for RegisterError {
                 "all {capacity} process slots are taken; end another process and start this one again"
             ),
             Self::Refused(why) => f.write_str(why),
+            Self::NoGroup { name } => write!(
+                f,
+                "cannot enter the group {name}: another process that was entering a group did not go on; continue or end \
+                 stopped programs and start this one again"
+            ),
             Self::Io(error) => write!(f, "cannot register: {error}"),
         }
     }

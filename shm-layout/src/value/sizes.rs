@@ -5,7 +5,7 @@
 /// meaning that an older program would get wrong (a new kind, flag or state that it would take for another), and when a
 /// protocol on the words changes. A new word in reserved space that an older program may go on leaving at zero does not
 /// count. The trace buffers have a version of their own.
-pub const ABI_VERSION: u32 = 8;
+pub const ABI_VERSION: u32 = 9;
 
 /// Process slots in a segment.
 pub const MAX_PROCESSES: usize = 256;
@@ -13,7 +13,7 @@ pub const MAX_PROCESSES: usize = 256;
 pub const DEVICES_PER_PROCESS: usize = 16;
 /// Devices in a segment.
 pub const MAX_DEVICES: usize = 64;
-/// Groups in a segment.
+/// Groups that have settings.
 pub const MAX_GROUPS: usize = 64;
 /// Rules in a segment.
 pub const MAX_RULES: usize = 64;

@@ -285,7 +285,7 @@ fn groups_come_and_go_with_their_members() {
         register(&segments, &Identity::default(), &limits).expect("a slot")
     };
     let stays = member("stays");
-    for index in 0..3 * MAX_GROUPS {
+    for index in 0..2 * MAX_PROCESSES {
         let _passing = member(&format!("job {index}"));
         let view = look(&segments);
         assert!(
@@ -296,19 +296,40 @@ fn groups_come_and_go_with_their_members() {
         );
         assert_eq!(view.groups.len(), 2);
     }
-    let all: Vec<_> = (1..MAX_GROUPS)
-        .map(|index| member(&format!("group {index}")))
+    drop(stays);
+}
+
+#[test]
+fn each_process_finds_a_place_for_a_group_of_its_own() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let member = |name: &str| {
+        let limits = LaunchLimits {
+            group: Some(name.to_owned()),
+            ..LaunchLimits::default()
+        };
+        register(&segments, &Identity::default(), &limits).expect("a slot")
+    };
+    let idle: Vec<_> = (1..MAX_PROCESSES)
+        .map(|index| member(&format!("idle {index}")))
         .collect();
-    let late = member("one too many");
+    let operator = dir.operator();
+    let prod = Change::Group {
+        name: "prod".to_owned(),
+        memory: Set::To(QuotaValue::Bytes(2)),
+        weight: Set::Keep,
+        cap: Set::Keep,
+        remove: false,
+    };
+    operator.edit(None, &prod, clock::now()).expect("edited");
+    let late = member("prod");
     let view = look(&segments);
-    assert_eq!(view.groups.len(), MAX_GROUPS);
-    let seen = view
-        .processes
-        .iter()
-        .find(|one| one.slot == late.slot())
-        .expect("it lives");
-    assert_eq!((seen.group.as_deref(), seen.invalid), (None, true));
-    drop((stays, all));
+    assert_eq!(view.processes.len(), MAX_PROCESSES);
+    assert!(view.processes.iter().all(|one| one.group.is_some()));
+    let entry = late.add_device([1; 16], 0, "GPU", 1 << 30, 0);
+    let ledger = late.ledger(entry.expect("an entry"));
+    assert!(ledger.reserve(3).is_err(), "the group may have 2 bytes");
+    drop(idle);
 }
 
 fn timeslice(ns: u64) -> Option<LockPolicy> {

@@ -310,8 +310,8 @@ fn may_edit(change: &Change) -> bool {
     connection.ask(&edit).is_ok()
 }
 
-/// In a child: asks for a slot by a message of its own, and says what it got.
-pub fn asker() {
+/// In a child: asks for a slot, in this group, by a message of its own, and says what it got.
+pub fn asker(group: Option<&str>) {
     let path = rustix::net::SocketAddrUnix::new(dir().join("socket")).expect("short");
     let kind = rustix::net::SocketType::SEQPACKET;
     let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("room");
@@ -320,6 +320,10 @@ pub fn asker() {
         .with(Field::Abi, ABI_VERSION)
         .with(Field::Access, "workload")
         .with(Field::Label, "inside");
+    let open = match group {
+        Some(group) => open.with(Field::Group, group),
+        None => open,
+    };
     send(socket.as_fd(), &open.encode(), &[]).expect("heard");
     let mut bytes = [0; 4096];
     let flags = rustix::net::RecvFlags::empty();
@@ -337,8 +341,8 @@ pub fn renamer() {
     let [state, ..] = handed().map(File::from);
     let (groups, all) = offset("State", "groups");
     let (name, length) = offset("Group", "name");
-    for index in 0..64 {
-        let at = groups + index * (all / 64) + name;
+    for index in 0..256 {
+        let at = groups + index * (all / 256) + name;
         state
             .write_all_at(&vec![0x41 + index as u8 % 26; length as usize], at)
             .expect("a tenant may write");
@@ -827,4 +831,33 @@ fn a_broker_that_hangs_holds_up_a_start_for_a_second_and_a_limit_is_not_lost() {
     assert_ne!(limited.code, 0, "{limited:?}");
     rustix::process::kill_process(pid, Signal::CONT).expect("ours");
     machine.joined(ALICE, "now");
+}
+
+#[test]
+fn groups_that_a_tenant_makes_up_take_no_place_from_an_administrators() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    // More than an operator may define.
+    let crowd: Vec<_> = (0..70)
+        .map(|index| machine.plays(MALLORY, "asker", &[&format!("made-up-{index}")]))
+        .collect();
+    for one in &crowd {
+        let said = one.hear();
+        assert!(said.starts_with("slot "), "{said}");
+    }
+    machine
+        .run(0, &["group", "create", "prod", "memory=2GiB"])
+        .done();
+    let members = ["first", "second"].map(|label| {
+        let tenant = machine.plays(ALICE, "tenant", &[label, "prod"]);
+        assert!(tenant.hear().starts_with("slot "));
+        tenant
+    });
+    let [mut first, mut second] = members;
+    assert_eq!(first.ask("take 3GiB"), "denied");
+    assert_eq!(first.ask("take 1GiB"), "granted");
+    assert_eq!(second.ask("take 2GiB"), "denied");
+    assert_eq!(second.ask("take 1GiB"), "granted");
+    assert_eq!(machine.process("second")["group"], "prod");
 }
