@@ -10,7 +10,7 @@ use shm_layout::SlotId;
 use shm_layout::broker::Account;
 use shm_layout::peer::Peer;
 
-use super::standpoint::account;
+use super::standpoint::{account, user};
 
 /// How long a client may say nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,6 +34,8 @@ pub struct Client {
     /// Whose connections it is one of: a container's root takes none from the machine's. Its container is known once it has a slot.
     pub of: Account,
     /// The slot that it was given on this connection.
+    /// The user that it is, whatever number it has.
+    pub user: u32,
     pub given: Option<SlotId>,
     until: Instant,
 }
@@ -88,7 +90,8 @@ struct Budgets {
 impl Clients {
     /// Takes one in: its number. A user who has too many loses the oldest.
     pub fn take_in(&mut self, socket: OwnedFd, peer: Peer, now: Instant) -> u64 {
-        let of = account(peer.pid, peer.uid, "");
+        let user = user(peer.pid, peer.uid);
+        let of = account(peer.pid, user, "");
         let theirs = self.open.iter().filter(|(_, one)| one.of == of);
         let (oldest, has) = theirs.fold((None, 0), |(oldest, has), (number, _)| {
             (oldest.or(Some(*number)), has + 1)
@@ -108,6 +111,7 @@ impl Clients {
         self.open.insert(number, client);
         number
     }
+            user,
 
     /// How many there are.
     pub fn count(&self) -> usize {

@@ -62,7 +62,8 @@ pub fn make(
         place: ask.place,
         expected_generation: ask.expected_generation,
     };
-    let mut record = Record::of(&request, peer.uid, name_of(peer), ask.undoes);
+    let who = name_of(peer, caller.user);
+    let mut record = Record::of(&request, caller.user, who, ask.undoes);
     let administrator = caller.administrator;
     let done = permitted(broker, caller, &request).and_then(|()| {
         let operator = broker.operator();
@@ -193,15 +194,15 @@ fn concerned(change: &Change) -> Option<SlotId> {
 }
 
 /// The caller's name, and behind `sudo` the person's who logged in, by the kernel's account.
-fn name_of(peer: &Peer) -> String {
+fn name_of(peer: &Peer, user: u32) -> String {
     let users = Users::of_this_machine();
-    let name = users.name(peer.uid);
+    let name = users.name(user);
     let login = procfs::text(format!("/proc/{}/loginuid", peer.pid)).unwrap_or_default();
     let login = login
         .trim()
         .parse()
         .ok()
-        .filter(|uid| *uid != u32::MAX && *uid != peer.uid);
+        .filter(|uid| *uid != u32::MAX && *uid != user);
     match login.filter(|_| !peer.has_ended()) {
         Some(login) => format!("{name}({})", users.name(login)),
         None => name,

@@ -3,7 +3,7 @@
 //! Root and the administrators' group may make any. Everyone may make theirs smaller: lower a quota of their own processes,
 //! pause them, resume what they paused themselves, name and trace them.
 
-use shm_layout::broker::Broker;
+use shm_layout::broker::{Account, Broker};
 use shm_layout::peer::Peer;
 use shm_layout::{Change, QuotaValue, Set, ShareEdit, SlotId, Snapshot, clock, snapshot};
 
@@ -17,9 +17,12 @@ pub type Denied = String;
 
 /// Who asks, and from where.
 pub struct Caller {
-    uid: u32,
+    /// The user that it is, whatever number it has.
+    pub user: u32,
     /// May make any edit.
     pub administrator: bool,
+    /// Whose allowance its edits take from.
+    pub account: Account,
     from: Standpoint,
 }
 
@@ -32,7 +35,8 @@ impl Caller {
         let member = |group| peer.gid == group || peer.groups.contains(&group);
         let root = peer.uid == 0 && from.rules_the_machine;
         Some(Self {
-            uid: peer.uid,
+            user: from.user,
+            account: from.account(peer),
             administrator: root || from.at_home && admins.is_some_and(member),
             from,
         })
@@ -111,7 +115,7 @@ const YOURS: &str = "you may lower the quota of your own processes, pause, resum
 /// That the process of a slot is this user's: in a container, of this container.
 fn own(broker: &Broker, caller: &Caller, slot: SlotId) -> Result<(), Denied> {
     let (who, vouched) = broker.who(slot).ok_or("the process has ended")?;
-    if who.uid != caller.uid {
+    if who.uid != caller.user {
         return Err(format!("the process belongs to another user; {YOURS}"));
     }
     match caller.from.reaches(&who, &vouched) {

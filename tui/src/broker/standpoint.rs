@@ -14,10 +14,14 @@ const SYS_ADMIN: u64 = 1 << 21;
 /// Where a client stands.
 #[derive(Debug)]
 pub struct Standpoint {
+    /// The user that it is, and whose processes are its own: see [`user`].
+    pub user: u32,
     /// It may do what makes root root (CAP_SYS_ADMIN, in the broker's user namespace).
     pub rules_the_machine: bool,
     /// It is in no container: it has the broker's user and pid namespace and the broker's root directory.
     pub at_home: bool,
+    /// It is in a user namespace that a user made.
+    is_users: bool,
     pid_ns: u64,
     container: String,
 }
@@ -25,7 +29,8 @@ pub struct Standpoint {
 impl Standpoint {
     /// `None` where the client is gone.
     pub fn of(peer: &Peer) -> Option<Self> {
-        let (who, vouched) = household::look(peer.pid, peer.uid, peer.gid)?;
+        let user = user(peer.pid, peer.uid);
+        let (who, vouched) = household::look(peer.pid, user, peer.gid)?;
         let process = peer.pid.to_string();
         let (theirs, ours) = (Place::of(&process)?, Place::ours()?);
         let (their_rights, our_rights) = (rights(&process)?, rights("self")?);
@@ -35,12 +40,24 @@ impl Standpoint {
         }
         let same_users = theirs.user_ns == ours.user_ns;
         Some(Self {
+            user,
             // A broker that lacks the right itself cannot ask for it.
             rules_the_machine: same_users && their_rights & SYS_ADMIN >= our_rights & SYS_ADMIN,
             at_home: theirs == *ours,
+            is_users: maker(peer.pid).is_some(),
             pid_ns: who.pid_ns,
             container: vouched.container,
         })
+    }
+
+    /// Whose allowance it takes from. Where it is in namespaces that root made, its root has all numbers.
+    pub fn account(&self, peer: &Peer) -> Account {
+        match account(peer.pid, self.user, &self.container) {
+            Account::User(_) if !self.at_home && !self.is_users => {
+                Account::Container(String::new())
+            }
+            account => account,
+        }
     }
 
     /// Whether a process of the same user is one that it may call its own.
@@ -49,14 +66,24 @@ impl Standpoint {
     }
 }
 
-/// Who a process's slot counts for: a user, but for what is in a container that root made, where there is a root who takes any
-/// number. Who made a user namespace has many numbers in it, and all of them count for its maker.
-pub fn account(pid: u32, uid: u32, container: &str) -> Account {
-    let owner = Place::ours().and_then(|ours| namespace_owner(pid, ours.user_ns).ok()?);
-    let of = match owner {
-        Some(owner) if owner != 0 => Account::User(owner),
-        _ if uid == 0 && !is_at_home(pid) => Account::Container(String::new()),
-        _ => Account::User(uid),
+/// The user of a process that has this number: the one who made its user namespace, for that user has many numbers in there and
+/// would pass by rules, rights and limits with one after the other. Of a namespace that root made it is the number.
+pub fn user(pid: u32, uid: u32) -> u32 {
+    maker(pid).unwrap_or(uid)
+}
+
+/// The user who made the user namespace of a process, unless that is the broker's own or root's.
+fn maker(pid: u32) -> Option<u32> {
+    let owner = namespace_owner(pid, Place::ours()?.user_ns).ok()?;
+    owner.filter(|owner| *owner != 0)
+}
+
+/// Who a process's slot counts for: its [`user`], but for what is in a container that root made, where there is a root who takes any
+/// number.
+pub fn account(pid: u32, user: u32, container: &str) -> Account {
+    let of = match user == 0 && !is_at_home(pid) {
+        true => Account::Container(String::new()),
+        false => Account::User(user),
     };
     in_container(of, pid, container)
 }

@@ -126,3 +126,35 @@ fn a_pods_processes_share_the_memory_of_its_claim_whatever_their_environment_say
     let (_hers, _tenant) = machine.in_cgroup(MALLORY, &pod, "hers").expect("another");
     assert!(machine.process("hers")["group"].is_null());
 }
+
+#[test]
+fn a_user_is_the_same_one_under_all_numbers_of_its_own_namespaces() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let rules = file(&machine, RULES);
+    machine.run(0, &["apply", &rules]).done();
+    let mut inside = machine.plays_in_namespace(MALLORY, 3, "tenant train-inside");
+    let said = inside.hear();
+    assert!(said.starts_with("slot "), "{said}");
+    assert_eq!(gib(&mut inside), format!("Some({GIB})"));
+    let seen = machine.process("train-inside");
+    assert_eq!(seen["rule"], "mallory");
+    assert_eq!(seen["user"], MALLORY.to_string());
+    // What an administrator says of the user holds for it, and it is the user's own to edit.
+    let user = format!("user:{MALLORY}");
+    machine.run(0, &["quota", "set", &user, "512MiB"]).done();
+    assert_eq!(gib(&mut inside), format!("Some({})", GIB / 2));
+    machine.run(MALLORY, &["pause", "name:train-inside"]).done();
+    machine
+        .run(ALICE, &["pause", "name:train-inside"])
+        .refused(4, &["belongs to another user"]);
+    // The log says who asked, and not which number it had.
+    let other = machine.plays_in_namespace(MALLORY, 4, "meddler");
+    assert!(other.hear().starts_with("did "));
+    let refused = machine.audit().into_iter().rev();
+    let refused = refused.into_iter().find(|edit| edit["result"] == "refused");
+    let refused = refused.expect("it asked for a policy");
+    assert_eq!(refused["uid"], MALLORY);
+    assert_eq!(refused["who"], MALLORY.to_string());
+}

@@ -230,6 +230,22 @@ impl Machine {
         Tenant::start(&mut command)
     }
 
+    /// A role with this number of a user namespace that a user made, as a rootless container has numbers besides its user's. The
+    /// machine's directory is at its usual place in there.
+    pub fn plays_in_namespace(&self, uid: u32, number: u32, role: &str) -> Tenant {
+        let script = format!(
+            "mount -t tmpfs none /run && mkdir /run/gpushare && mount --bind {dir} /run/gpushare || exit; \
+             setpriv --reuid {uid} --regid {USERS} --clear-groups unshare --user sleep 60 & \
+             inside=/proc/$!; \
+             until [ \"$(readlink $inside/ns/user)\" != \"$(readlink /proc/self/ns/user)\" ]; do sleep 0.01; done; \
+             printf '0 {uid} 1\\n1 7000000 10' > $inside/uid_map; echo 0 {USERS} 1 > $inside/gid_map; \
+             exec nsenter --target $! --user --setuid {number} --setgid 0 env GPUSHARE_DIR=/run/gpushare \"$@\"",
+            dir = self.dir().display()
+        );
+        let words = ["unshare", "--mount", "sh", "-c", &script, "sh"];
+        self.plays_through(&words, role)
+    }
+
     /// A tenant in a cgroup of this name that its user made, in a tree of that user's; `None`, with a sentence, where there are none.
     pub fn in_cgroup(&self, uid: u32, name: &str, label: &str) -> Option<(Tree, Tenant)> {
         let Some(tree) = Tree::of(uid) else {

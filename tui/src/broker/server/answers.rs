@@ -121,8 +121,7 @@ impl Server {
         };
         let peer = &client.peer;
         let pid = peer.pid;
-        let uid = peer.uid;
-        let who = household::look(pid, uid, peer.gid);
+        let who = household::look(pid, client.user, peer.gid);
         let account = who
             .as_ref()
             .map(|(_, vouched)| in_container(client.of.clone(), pid, &vouched.container));
