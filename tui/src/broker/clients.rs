@@ -16,26 +16,29 @@ use super::standpoint::{account, user};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many connections one user may have; as many as there are slots come at once when a job starts.
 const PER_USER: usize = 300;
-/// How many edits one user may ask for at once, one for each of all slots, and how fast that fills up again.
+/// How many edits one account may ask for at once, one for each of all slots, and how fast that fills up again.
 const EDITS: Allowance = Allowance {
     most: 256.0,
     a_second: 0.5,
 };
-/// How many refusals of one user are written down: one who tries all day must not drive the others' lines out of the log.
+/// How many refusals of one account are written down: one who tries all day must not drive the others' lines out of the log.
 const REFUSALS: Allowance = Allowance {
     most: 100.0,
     a_second: 0.03,
 };
 
+/// Of so many accounts is remembered what is left of their allowances.
+const MOST_ACCOUNTS: usize = 1000;
+
 /// A connection.
 pub struct Client {
     pub socket: OwnedFd,
     pub peer: Arc<Peer>,
+    /// The user that it is, whatever number it has.
+    pub user: u32,
     /// Whose connections it is one of: a container's root takes none from the machine's. Its container is known once it has a slot.
     pub of: Account,
     /// The slot that it was given on this connection.
-    /// The user that it is, whatever number it has.
-    pub user: u32,
     pub given: Option<SlotId>,
     until: Instant,
 }
@@ -47,7 +50,7 @@ pub struct Clients {
     begun: Vec<SlotId>,
     open: BTreeMap<u64, Client>,
     next: u64,
-    budgets: BTreeMap<u32, Budgets>,
+    budgets: Vec<(Account, Budgets)>,
 }
 
 /// So much at once, and so much more with time.
@@ -67,10 +70,14 @@ impl Budget {
         Self { left: of.most, at }
     }
 
-    fn take(&mut self, of: &Allowance, now: Instant) -> bool {
+    fn left(&self, of: &Allowance, now: Instant) -> f64 {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        (self.left + passed * of.a_second).min(of.most)
+    }
+
+    fn take(&mut self, of: &Allowance, now: Instant) -> bool {
+        self.left = self.left(of, now);
         self.at = now;
-        self.left = (self.left + passed * of.a_second).min(of.most);
         let may = self.left >= 1.0;
         if may {
             self.left -= 1.0;
@@ -79,7 +86,7 @@ impl Budget {
     }
 }
 
-/// A user's.
+/// An account's.
 struct Budgets {
     edits: Budget,
     refusals: Budget,
@@ -104,6 +111,7 @@ impl Clients {
         let client = Client {
             socket,
             peer: Arc::new(peer),
+            user,
             of,
             given: None,
             until: now + PATIENCE,
@@ -111,7 +119,6 @@ impl Clients {
         self.open.insert(number, client);
         number
     }
-            user,
 
     /// How many there are.
     pub fn count(&self) -> usize {
@@ -165,14 +172,14 @@ impl Clients {
         self.open.values().map(|client| client.until).min()
     }
 
-    /// Whether a user may ask for one more edit now.
-    pub fn may_ask(&mut self, uid: u32, now: Instant) -> bool {
-        self.budgets(uid, now).edits.take(&EDITS, now)
+    /// Whether one more edit may be asked for now.
+    pub fn may_ask(&mut self, account: &Account, now: Instant) -> bool {
+        self.budgets(account, now).edits.take(&EDITS, now)
     }
 
-    /// Whether one more refusal of a user is written down now, and how many before it were not.
-    pub fn may_be_told(&mut self, uid: u32, now: Instant) -> Option<u64> {
-        let budgets = self.budgets(uid, now);
+    /// Whether one more refusal is written down now, and how many before it were not.
+    pub fn may_be_told(&mut self, account: &Account, now: Instant) -> Option<u64> {
+        let budgets = self.budgets(account, now);
         if budgets.refusals.take(&REFUSALS, now) {
             return Some(std::mem::take(&mut budgets.untold));
         }
@@ -180,15 +187,28 @@ impl Clients {
         None
     }
 
-    fn budgets(&mut self, uid: u32, now: Instant) -> &mut Budgets {
-        if self.budgets.len() > 10_000 {
-            self.budgets.clear();
-        }
-        self.budgets.entry(uid).or_insert_with(|| Budgets {
-            edits: Budget::new(&EDITS, now),
-            refusals: Budget::new(&REFUSALS, now),
-            untold: 0,
-        })
+    fn budgets(&mut self, account: &Account, now: Instant) -> &mut Budgets {
+        let known = self.budgets.iter().position(|(of, _)| of == account);
+        let at = known.unwrap_or_else(|| {
+            if self.budgets.len() == MOST_ACCOUNTS {
+                // Who has most of its allowance loses least.
+                let left = |(_, one): &(Account, Budgets)| {
+                    let refusals = one.refusals.left(&REFUSALS, now) / REFUSALS.most;
+                    one.edits.left(&EDITS, now) / EDITS.most + refusals
+                };
+                let known = self.budgets.iter().enumerate();
+                let fullest = known.max_by(|(_, a), (_, b)| left(a).total_cmp(&left(b)));
+                self.budgets.swap_remove(fullest.map_or(0, |(at, _)| at));
+            }
+            let budgets = Budgets {
+                edits: Budget::new(&EDITS, now),
+                refusals: Budget::new(&REFUSALS, now),
+                untold: 0,
+            };
+            self.budgets.push((account.clone(), budgets));
+            self.budgets.len() - 1
+        });
+        &mut self.budgets[at].1
     }
 }
 
@@ -200,22 +220,33 @@ mod tests {
     fn who_asks_too_often_is_heard_again_after_a_while() {
         let mut clients = Clients::default();
         let start = Instant::now();
-        let heard = (0..1000).filter(|_| clients.may_ask(7, start)).count();
+        let one = Account::Container("web".to_owned());
+        let heard = (0..1000).filter(|_| clients.may_ask(&one, start)).count();
         assert_eq!(heard, EDITS.most as usize);
-        assert!(clients.may_ask(8, start), "another user is heard");
-        assert!(clients.may_ask(7, start + Duration::from_secs(3)));
+        assert!(
+            clients.may_ask(&Account::User(8), start),
+            "another is heard"
+        );
+        assert!(clients.may_ask(&one, start + Duration::from_secs(3)));
+        // However many others come, it is not forgotten while it goes on asking.
+        let (later, mut heard) = (start + Duration::from_secs(3), 0);
+        for uid in 0..3 * MOST_ACCOUNTS as u32 {
+            clients.may_ask(&Account::User(uid), later);
+            heard += usize::from(clients.may_ask(&one, later));
+        }
+        assert_eq!(heard, 0);
     }
 
     #[test]
     fn of_a_thousand_refusals_some_are_told_and_the_rest_is_counted() {
         let mut clients = Clients::default();
-        let start = Instant::now();
+        let (start, one) = (Instant::now(), Account::User(7));
         let told = (0..1000)
-            .filter_map(|_| clients.may_be_told(7, start))
+            .filter_map(|_| clients.may_be_told(&one, start))
             .count();
         assert_eq!(told, REFUSALS.most as usize);
         let later = start + Duration::from_secs(60);
-        assert_eq!(clients.may_be_told(7, later), Some(1000 - told as u64));
-        assert_eq!(clients.may_be_told(7, later), None);
+        assert_eq!(clients.may_be_told(&one, later), Some(1000 - told as u64));
+        assert_eq!(clients.may_be_told(&one, later), None);
     }
 }

@@ -8,13 +8,13 @@ use shm_layout::{Change, Edit, EditError, Operator, Set, ShareEdit, SlotId, cloc
 
 use super::rights::{self, Caller};
 use crate::edit::ask::{Answer, Ask};
-use crate::edit::audit::{AuditLog, Outcome, Record};
+use crate::edit::audit::{AuditLog, Book, Outcome, Record};
 use crate::edit::change::summary;
 use crate::edit::{EditFailure, EditRequest, sound};
 use crate::text::exit::Exit;
 use crate::text::users::Users;
 
-/// The log begins anew at this size.
+/// A book of the log begins anew at this size.
 const LONG: u64 = 8 << 20;
 /// The longest edit: of all a process's quotas, with a reason.
 const LONGEST: usize = 8 << 10;
@@ -65,6 +65,10 @@ pub fn make(
     let who = name_of(peer, caller.user);
     let mut record = Record::of(&request, caller.user, who, ask.undoes);
     let administrator = caller.administrator;
+    let book = |of_others| match administrator {
+        true => Book::Edits,
+        false => of_others,
+    };
     let done = permitted(broker, caller, &request).and_then(|()| {
         let operator = broker.operator();
         let made = match &request.change {
@@ -105,7 +109,7 @@ pub fn make(
                 record.restore = Some(edit.old.clone());
                 record.generation = Some(edit.generation);
             }
-            (Ok(edit), write(log, &record))
+            (Ok(edit), write(log, book(Book::Users), &record))
         }
         Err((exit, why)) => {
             record.result = Outcome::Refused;
@@ -118,7 +122,10 @@ pub fn make(
                     format!("{why}; {more} refusals of this user before it are not written down")
                 }
             });
-            (Err((exit, why)), write(log, &record))
+            if !administrator {
+                record = record.in_short();
+            }
+            (Err((exit, why)), write(log, book(Book::Refusals), &record))
         }
     };
     match answer {
@@ -210,8 +217,9 @@ fn name_of(peer: &Peer, user: u32) -> String {
 }
 
 /// Writes a line; why it could not be written, if so.
-fn write(log: &AuditLog, record: &Record) -> Option<String> {
-    let written = log.rotate(LONG).and_then(|()| log.append(record));
+fn write(log: &AuditLog, book: Book, record: &Record) -> Option<String> {
+    let rotated = log.rotate(book, LONG);
+    let written = rotated.and_then(|()| log.append_to(book, record));
     let error = written.err()?;
     Some(format!(
         "{} could not be written: {error}",

@@ -158,13 +158,9 @@ impl Server {
             let made = std::fs::create_dir_all(SYSTEM_LOGS);
             made.map_err(|error| failed("make", Path::new(SYSTEM_LOGS), error))?;
         }
-        let log = AuditLog::of_the_machine(dir);
-        let opened = log.open_to_append().and_then(|file| {
-            use std::os::unix::fs::{PermissionsExt as _, fchown};
-            file.set_permissions(std::fs::Permissions::from_mode(0o640))?;
-            fchown(&file, Some(0), options.admins.or(Some(0)))
-        });
-        opened.map_err(|error| failed("write", &log.path(), error))?;
+        let log = AuditLog::of_the_machine(dir).readable_by(options.admins.unwrap_or(0));
+        log.make()
+            .map_err(|error| failed("write", &log.path(), error))?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let reaping = Reaping::start(broker.reaper())?;
         add(&poll, &listener, LISTENER)?;

@@ -33,7 +33,7 @@ object! {
 
 object! {
     pub(super) Line<'a>(entry: &'a Entry) {
-        number: u64 = entry.number, "Its line in the log, from 1.";
+        number: u64 = entry.number, "Its place among the lines that are kept, from 1.";
         ..record: &'a Record = &entry.record;
     }
 }

@@ -1,20 +1,12 @@
 //! The audit log: one JSON object a line for each edit that was tried, refused ones too.
 //!
-//! A line is written with one `write` to a file opened for appending, so lines of several writers
-//! never mix. The log is `audit.jsonl` beside the segments, or `/var/log/gpushare/audit.jsonl` where
-//! a broker serves the machine: then the broker alone writes it, and earlier parts of it are kept beside it. A record holds what is needed to take the
-//! edit back (`undo`), and the start time of the process it was meant for: a number used again by
-//! the kernel is not the same process.
+//! A record holds what is needed to take the edit back (`undo`), and the start time of the process it was meant for: a number
+//! used again by the kernel is not the same process.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+mod log;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use shm_layout::broker::private_dir;
-use shm_layout::dir::Dir;
-use shm_layout::locate::SYSTEM_DIR;
-use shm_layout::{Change, Mode, OpenError, SegmentDir};
+use shm_layout::{Change, text};
 
 use super::change::{self, summary};
 use super::request::EditRequest;
@@ -22,21 +14,13 @@ pub use super::request::Place;
 use crate::host::signal::Signalled;
 use crate::sample::keys::{Keys, object};
 use crate::text::users;
+pub use log::{AuditLog, Book, SYSTEM_LOGS};
 
 /// Version of the record's shape.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Where the log of a system-wide installation is.
-pub const SYSTEM_LOGS: &str = "/var/log/gpushare";
-/// Its name.
-const LOG: &str = "audit.jsonl";
-/// How many earlier parts of a broker's log are kept.
-const PARTS: usize = 4;
-
-/// The name of an earlier part; the first is the newest.
-fn earlier(part: usize) -> String {
-    format!("{LOG}.{part}")
-}
+/// So many characters of each text of a refused edit are kept.
+const WORDS: usize = 100;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +51,7 @@ object! {
         refusal: Option<String>, "Why it was refused.";
         undoes: Option<u64>, "The generation of the edit that this one undoes.";
         #[serde(default)]
-        change: Option<Change>, "The edit itself; which keys it has depends on its kind. null where no setting was changed: a signal, or a program that an alert started.";
+        change: Option<Change>, "The edit itself; which keys it has depends on its kind. null where no setting was changed (a signal, or a program that an alert started), and for edits that others than administrators were refused.";
         #[serde(default, deserialize_with = "readable")]
         restore: Option<Change>, "The edit that would take it back; null where it cannot be read.";
     }
@@ -142,6 +126,21 @@ impl Record {
         Self::of_deed(place, new, signal.title.clone(), Some(signal.started))
     }
 
+    /// What is kept of one that was refused: who, what for and why, and not all that was asked for. Whoever is refused chose the words.
+    pub fn in_short(mut self) -> Self {
+        self.change = None;
+        for (text, most) in [
+            (&mut self.target, WORDS),
+            (&mut self.new, WORDS),
+            (self.reason.get_or_insert_default(), WORDS),
+            (self.refusal.get_or_insert_default(), 3 * WORDS),
+        ] {
+            *text = text::shown(text).chars().take(most).collect();
+        }
+        self.reason.take_if(|reason| reason.is_empty());
+        self
+    }
+
     /// The same, refused for this reason, if there is one.
     pub fn refused(mut self, refusal: Option<String>) -> Self {
         if refusal.is_some() {
@@ -166,158 +165,10 @@ fn readable<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Change>, D::E
     Ok(serde_json::from_value(restore).unwrap_or_default())
 }
 
-/// What is looked for in a line that is no [`Record`].
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Remains {
-    generation: Option<u64>,
-}
-
-/// A log file, which may not exist yet.
-#[derive(Debug, Clone)]
-pub struct AuditLog {
-    dir: PathBuf,
-    /// Who may write it, and who may read it.
-    bits: u32,
-}
-
-impl AuditLog {
-    /// The log that belongs to these segments.
-    pub fn of(dir: &SegmentDir) -> Self {
-        match dir.mode {
-            Mode::System => Self::of_the_machine(&dir.path),
-            Mode::User => Self {
-                dir: dir.path.clone(),
-                bits: 0o640,
-            },
-        }
-    }
-
-    /// The log that belongs to the segments in this directory.
-    pub fn of_path(path: &std::path::Path) -> Self {
-        let found = shm_layout::locate_existing().ok();
-        Self::of(
-            &found
-                .filter(|found| found.path == path)
-                .unwrap_or(SegmentDir {
-                    path: path.to_owned(),
-                    mode: Mode::User,
-                }),
-        )
-    }
-
-    /// The newest records, oldest first: those in the last `bytes` of the log.
-    pub fn newest(&self, bytes: u64) -> io::Result<Vec<Record>> {
-        let mut file = match Dir::open(&self.dir).and_then(|dir| dir.read(LOG)) {
-            Ok(file) => file,
-            Err(OpenError::Missing { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let start = file.metadata()?.len().saturating_sub(bytes);
-        file.seek(SeekFrom::Start(start))?;
-        let mut tail = Vec::new();
-        file.take(bytes).read_to_end(&mut tail)?;
-        // A line that begins before is no whole record.
-        let records = tail.split(|byte| *byte == b'\n');
-        Ok(records
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect())
-    }
-
-    /// The log of a broker: of another directory than the machine's it is beside the broker's other files.
-    pub fn of_the_machine(dir: &Path) -> Self {
-        let dir = match dir == Path::new(SYSTEM_DIR) {
-            true => SYSTEM_LOGS.into(),
-            false => private_dir(dir),
-        };
-        Self { dir, bits: 0o640 }
-    }
-
-    /// Whether a broker keeps it for the machine.
-    pub fn is_of_the_machine(&self) -> bool {
-        self.dir == Path::new(SYSTEM_LOGS)
-    }
-
-    /// Begins a new part where this one has grown long, and removes the oldest.
-    pub fn rotate(&self, most: u64) -> io::Result<()> {
-        let dir = Dir::open(&self.dir)?;
-        let long = dir
-            .read(LOG)
-            .is_ok_and(|log| log.metadata().is_ok_and(|meta| meta.len() >= most));
-        if !long {
-            return Ok(());
-        }
-        for part in (1..PARTS).rev() {
-            let _ = dir.rename(&earlier(part), &earlier(part + 1));
-        }
-        dir.rename(LOG, &earlier(1))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> PathBuf {
-        self.dir.join(LOG)
-    }
-
-    /// Adds a line.
-    pub fn append(&self, record: &Record) -> io::Result<()> {
-        let mut line = serde_json::to_vec(record)?;
-        line.push(b'\n');
-        let mut file = self.open_to_append()?;
-        // One write: O_APPEND makes it land whole behind every other writer's line.
-        let written = file.write(&line)?;
-        if written == line.len() {
-            Ok(())
-        } else {
-            Err(io::Error::from(io::ErrorKind::StorageFull))
-        }
-    }
-
-    /// Opens the log and creates it if it is missing. A file that another user put in its place is refused.
-    pub fn open_to_append(&self) -> io::Result<File> {
-        Ok(Dir::open(&self.dir)?.append(LOG, self.bits)?)
-    }
-
-    /// All records, oldest first, each with its number from 1; a damaged line is skipped and counted.
-    pub fn read(&self) -> io::Result<History> {
-        let dir = match Dir::open(&self.dir) {
-            Err(OpenError::Missing { .. }) => return Ok(History::default()),
-            found => found?,
-        };
-        let mut history = History::default();
-        let names = (1..=PARTS).rev().map(earlier).chain([LOG.to_owned()]);
-        let mut lines = Vec::new();
-        for name in names {
-            match dir.read(&name) {
-                Ok(file) => lines.extend(BufReader::new(file).split(b'\n')),
-                Err(OpenError::Missing { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        for (at, line) in lines.into_iter().enumerate() {
-            let line = line?;
-            match serde_json::from_slice(&line) {
-                Ok(record) => history.entries.push(Entry {
-                    number: at as u64 + 1,
-                    record,
-                }),
-                Err(_) if line.is_empty() => {}
-                Err(_) => {
-                    let remains: Remains = serde_json::from_slice(&line).unwrap_or_default();
-                    history.damaged.push(Damaged {
-                        number: at as u64 + 1,
-                        generation: remains.generation,
-                    });
-                }
-            }
-        }
-        Ok(history)
-    }
-}
-
-/// A record and its line number.
+/// A record and its number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The line, from 1.
+    /// Its place among all lines that are kept, from 1.
     pub number: u64,
     /// What it says.
     pub record: Record,
@@ -335,7 +186,7 @@ pub struct History {
 /// A line that is no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
-    /// The line, from 1.
+    /// Its place among all lines that are kept, from 1.
     pub number: u64,
     /// The generation it names, if it names one.
     pub generation: Option<u64>,

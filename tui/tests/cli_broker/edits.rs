@@ -3,6 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use shm_layout::Change;
+use shm_layout::socket::Connection;
+use shm_layout::wire::{Field, Message, Verb};
+
 use crate::support::*;
 
 #[test]
@@ -258,6 +262,105 @@ fn a_long_log_goes_on_in_a_new_part_and_the_oldest_part_ends() {
     assert!(parts.iter().all(|(_, meta)| closed(meta)), "{parts:?}");
     // What went before is still told.
     assert!(machine.audit().len() > 1);
+}
+
+/// In a child: asks so many times for what it may not have, with as many words as an edit may have.
+pub fn pesterer(times: u32) {
+    for _ in 0..times {
+        let ask = serde_json::json!({
+            "change": Change::Policy { device: None, policy: None, until: None },
+            "target": "\u{1}".repeat(800), "reason": "\u{1}".repeat(400), "place": "ctl",
+            "expected_generation": null, "undoes": null,
+        });
+        let edit = Message::new(Verb::Edit).with(Field::Json, ask);
+        let connection = Connection::to(&dir()).expect("it serves");
+        assert!(connection.ask(&edit).is_err());
+    }
+    say("asked");
+}
+
+#[test]
+fn all_numbers_of_a_containers_root_have_one_allowance_and_what_they_are_refused_is_short() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    let script = format!(
+        "for number in 1 2 3 4 5 6 7; do \
+         setpriv --reuid $((70000 + number)) --regid {USERS} --clear-groups \"$@\"; done"
+    );
+    let words = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        &script,
+        "sh",
+    ];
+    let root = machine.plays_through(&words, "pesterer 30");
+    for _ in 0..7 {
+        assert_eq!(root.hear(), "asked");
+    }
+    let refused = machine.path("run-private").join("audit-refused.jsonl");
+    let refused = fs::read_to_string(refused).expect("some were written down");
+    let count = refused.lines().count();
+    assert!((100..110).contains(&count), "{count}");
+    let longest = refused.lines().map(str::len).max();
+    assert!(longest < Some(2000), "{longest:?}");
+    let newest = machine.audit().pop().expect("at least one");
+    assert_eq!(newest["result"], "refused");
+}
+
+#[test]
+fn what_others_are_refused_takes_nothing_from_what_an_administrator_may_undo() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let _alice = machine.joined(ALICE, "train");
+    machine.run(0, &["policy", "set", "all", "always"]).done();
+    let refuse = |reason: &str| {
+        let words = ["policy", "set", "all", "off", "--reason", reason];
+        machine.run(MALLORY, &words).refused(4, &["administrator"]);
+    };
+    let permit = |reason: &str| {
+        let words = ["pause", "name:train", "--reason", reason];
+        machine.run(ALICE, &words).done();
+    };
+    refuse("first");
+    permit("first");
+    let dir = machine.path("run-private");
+    for (name, ask) in [
+        ("audit-refused.jsonl", &refuse as &dyn Fn(&str)),
+        ("audit-users.jsonl", &permit),
+    ] {
+        let log = dir.join(name);
+        let line = fs::read_to_string(&log).expect("there");
+        let long = line.repeat((8 << 20) / line.len() + 1);
+        for _ in 0..6 {
+            fs::write(&log, &long).expect("we are root");
+            ask("again");
+        }
+        let text = fs::read_to_string(&log).expect("a new part");
+        assert!(
+            text.lines().count() == 1 && text.contains("again"),
+            "{text}"
+        );
+        use std::os::unix::fs::MetadataExt as _;
+        assert_eq!(fs::metadata(&log).expect("there").gid(), ADMINS);
+        fs::remove_file(&log).expect("we are root");
+        for part in 1..=4 {
+            fs::remove_file(dir.join(format!("{name}.{part}"))).expect("an earlier part");
+        }
+    }
+    machine.run(ALICE, &["resume", "name:train"]).done();
+    // What is undone second is the administrator's edit.
+    machine.run(0, &["undo"]).done();
+    machine.run(0, &["undo"]).done();
+    let said = machine.run(0, &["policy", "show"]).done();
+    assert!(!said.out.contains("always"), "{said:?}");
 }
 
 #[test]

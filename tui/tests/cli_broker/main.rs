@@ -45,6 +45,7 @@ fn plays_a_role() {
         ["asker", group] => hostile::asker(Some(group)),
         ["namer", first] => devices::namer(first.parse().expect("a number")),
         ["meddler"] => hostile::meddler(),
+        ["pesterer", times] => edits::pesterer(times.parse().expect("a number")),
         ["pulser", slot] => turns::pulser(slot.parse().expect("a number")),
         ["thief", how] => turns::thief(how),
         ["forger"] => hostile::forger(),

@@ -175,14 +175,14 @@ impl Server {
             return Message::refused("the process that asked has ended");
         };
         let now = Instant::now();
-        if !caller.administrator && !self.clients.may_ask(peer.uid, now) {
+        if !caller.administrator && !self.clients.may_ask(&caller.account, now) {
             let why = "too many edits in a short time; try again in a few seconds";
             return edits::refusal(Exit::Failed, why.to_owned());
         }
         let clients = &mut self.clients;
         let told = || match caller.administrator {
             true => Some(0),
-            false => clients.may_be_told(peer.uid, now),
+            false => clients.may_be_told(&caller.account, now),
         };
         edits::make(&self.broker, &self.log, &caller, &peer, words, told)
     }
