@@ -81,7 +81,6 @@ pub(crate) fn withdraw(
     }
     turn.evict(owner);
     device.passed_ns.store(now_ns, Ordering::Relaxed);
-    device.owner_since.store(now_ns, Ordering::Relaxed);
     let settings = |settings: Option<crate::codec::DeviceSettings>| {
         settings.and_then(|settings| settings.policy.at(now_ns))
     };
@@ -103,10 +102,12 @@ pub(crate) fn withdraw(
         )
     });
     let next = match passed {
+        // A later owner has been there since when it says.
         Passed::Moved => return,
         Passed::Free => 0,
         Passed::To(next) => next,
     };
+    device.owner_since.store(now_ns, Ordering::Relaxed);
     let kind = if reason == Reason::Exit {
         EventKind::Release(Reason::Exit)
     } else {

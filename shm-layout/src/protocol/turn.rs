@@ -160,12 +160,14 @@ impl Turn<'_> {
         !waits && self.owner() == turn && self.void(turn)
     }
 
-    /// Makes sure that a turn is not taken up from here on; false if it has been.
+    /// Makes sure that a turn is not taken up from here on; false if it has been, or is over.
     fn void(&self, turn: u64) -> bool {
         loop {
-            // ORDER: Acquire pairs with the Release in exit: what was done inside is done before the next turn.
+            // ORDER: Acquire pairs with the Release in exit: what was done inside is done before the next turn. Pairs with
+            // the Release in enter as well: if a later owner is inside, its turn is seen next.
             let inside = self.inside.load(Ordering::Acquire);
-            if inside == turn {
+            // A process that comes this late must not write over what a later owner has written there.
+            if inside == turn || self.owner() != turn {
                 return false;
             }
             // ORDER: AcqRel, one chain of entries and exits with enter and exit.
@@ -184,7 +186,19 @@ impl Turn<'_> {
     /// Before passing on the turn of another: its owner is put out, or cannot come in any more. An owner that finds
     /// its turn [void](Entry::TooLate) and still its own passes it on itself: we may have died here.
     pub fn evict(&self, turn: u64) {
-        self.evicted.store(turn, Ordering::Relaxed);
+        loop {
+            let before = self.evicted.load(Ordering::Relaxed);
+            if self.owner() != turn {
+                return; // over, and a later turn may be named there
+            }
+            // Read by an owner to whom the turn was passed on behind this.
+            let named =
+                self.evicted
+                    .compare_exchange(before, turn, Ordering::Relaxed, Ordering::Relaxed);
+            if named.is_ok() {
+                break;
+            }
+        }
         if !self.void(turn) {
             self.exit(turn);
         }

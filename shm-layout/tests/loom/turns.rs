@@ -105,6 +105,16 @@ impl Gpu {
         }
     }
 
+    /// Takes the slot's turn up if it is its turn.
+    fn take_up(&self, slot: usize) {
+        let (turn, owner) = (self.turn(), self.turn().owner());
+        if who(owner) == slot as u64 + 1 && turn.enter(owner) == Entry::Alone {
+            turn.leave(slot);
+            self.work();
+            self.release(slot);
+        }
+    }
+
     fn work(&self) {
         self.work.with_mut(|work| {
             // SAFETY: we are the owner; loom checks that no other thread touches the cell meanwhile.
@@ -174,6 +184,54 @@ fn of_two_who_take_over_from_the_dead_exactly_one_does() {
         let gpu = Gpu::new(3);
         let threads = vec![contend(&gpu, 0, 3, true), contend(&gpu, 1, 3, true)];
         ends_free(&gpu, threads);
+    });
+}
+
+/// Two processes force the release of a dead holder's turn, a waiter and the reaper; the one that comes late finds the
+/// next owner inside. Both waiters are in the queue already.
+#[test]
+fn a_late_forced_release_leaves_the_next_owner_inside() {
+    const DEAD: u64 = 3;
+    explore(Some(3), || {
+        let gpu = Gpu::new(DEAD);
+        gpu.waiters[0].store(0b11, Relaxed);
+        let force = |gpu: &Gpu| {
+            gpu.turn().evict(DEAD);
+            // The second waiter takes its turn up at once, where it is given one.
+            if gpu.pass(DEAD) == Passed::To(2) {
+                gpu.take_up(1);
+            }
+        };
+        let first = {
+            let gpu = Arc::clone(&gpu);
+            thread::spawn(move || gpu.take_up(0))
+        };
+        let reaper = {
+            let gpu = Arc::clone(&gpu);
+            thread::spawn(move || force(&gpu))
+        };
+        force(&gpu);
+        first.join().expect("no panic");
+        reaper.join().expect("no panic");
+    });
+}
+
+/// A later owner compares what is named there with what it finds inside.
+#[test]
+fn a_late_forced_release_leaves_the_name_of_the_turn_that_was_taken_away() {
+    explore(None, || {
+        let gpu = Gpu::new(3);
+        let turn = gpu.turn();
+        let forced = |from: u64, to: u64| {
+            turn.evict(from);
+            assert_eq!(turn.pass(from, |_| Some(to)), Passed::To(to));
+            turn.owner()
+        };
+        gpu.waiters[0].store(0b11, Relaxed);
+        let second = forced(3, 1);
+        forced(second, 2);
+        turn.evict(3);
+        assert_eq!(gpu.evicted.load(Relaxed), second);
     });
 }
 
