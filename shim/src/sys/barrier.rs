@@ -2,10 +2,16 @@
 //!
 //! `membarrier(PRIVATE_EXPEDITED)` makes every running thread of the process pass a full barrier. Where the
 //! kernel lacks it, or a sandbox forbids it, gates stay closed under a lock policy: every submission then
-//! goes through the turn's mutex, which orders all there is to order.
+//! goes through the turn's mutex, which orders all there is to order. A program may enter such a sandbox while gates are
+//! open. From then on their closer waits until no processor keeps a store back any more.
 #![allow(unsafe_code, reason = "membarrier system call")]
 
-use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+use std::{
+    sync::atomic::{AtomicU32, Ordering::*, fence},
+    time::Duration,
+};
+
+use super::futex;
 
 const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 16;
 const PRIVATE_EXPEDITED: libc::c_int = 8;
@@ -13,6 +19,11 @@ const PRIVATE_EXPEDITED: libc::c_int = 8;
 const UNKNOWN: u32 = 0;
 const EXPEDITED: u32 = 1;
 const SLOW: u32 = 2;
+/// It was [`EXPEDITED`]: gates that were opened then may be open still.
+const FAILING: u32 = 3;
+
+/// A processor makes its stores visible within a microsecond; a thread that leaves its processor does at once.
+const STORES_ARE_SEEN: Duration = Duration::from_millis(1);
 
 static MEANS: AtomicU32 = AtomicU32::new(UNKNOWN);
 
@@ -31,8 +42,15 @@ pub fn heavy() {
     // ORDER: with the barrier every launching thread passes, orders its store of `inside` and load of the gate
     // against our store of the gate and load of `inside`.
     fence(SeqCst);
-    if is_cheap() && !membarrier(PRIVATE_EXPEDITED) {
-        MEANS.store(SLOW, Relaxed);
+    heavy_by(&MEANS, || membarrier(PRIVATE_EXPEDITED));
+}
+
+fn heavy_by(means: &AtomicU32, membarrier: impl FnOnce() -> bool) {
+    if means.load(Relaxed) == EXPEDITED && !membarrier() {
+        means.store(FAILING, Relaxed);
+    }
+    if means.load(Relaxed) == FAILING {
+        futex::nap(STORES_ARE_SEEN);
     }
 }
 
@@ -44,4 +62,24 @@ pub fn is_cheap() -> bool {
 fn membarrier(command: libc::c_int) -> bool {
     // SAFETY: takes no pointers.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_barrier_that_begins_to_fail_waits_from_then_on() {
+        let means = AtomicU32::new(EXPEDITED);
+        heavy_by(&means, || true);
+        assert_eq!(means.load(Relaxed), EXPEDITED);
+        for _ in 0..2 {
+            let began = Instant::now();
+            heavy_by(&means, || false);
+            assert!(began.elapsed() >= STORES_ARE_SEEN);
+            assert_ne!(means.load(Relaxed), EXPEDITED);
+        }
+    }
 }
