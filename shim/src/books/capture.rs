@@ -4,6 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpushare_abi::types::CU_STREAM_PER_THREAD;
 
+use crate::ask::stream::set_open_captures;
+
 /// Streams by their keys, with the number of the thread that began.
 #[derive(Default)]
 pub struct Book(Mutex<Vec<(usize, usize)>>);
@@ -13,17 +15,24 @@ impl Book {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread is about to capture a stream.
-    pub fn begin(&self, stream: usize, thread: usize) {
-        self.end(stream, thread);
-        self.lock().push((stream, thread));
+    /// Changes the list, and sets how many captures are open.
+    fn change(&self, change: impl FnOnce(&mut Vec<(usize, usize)>)) {
+        let mut all = self.lock();
+        change(&mut all);
+        set_open_captures(all.len());
     }
 
-    /// The capture has ended, or did not begin. The default streams of threads have one key.
+    /// A thread is about to capture a stream.
+    pub fn begin(&self, stream: usize, thread: usize) {
+        self.change(|all| {
+            all.retain(|of| !is_of(*of, stream, thread));
+            all.push((stream, thread));
+        });
+    }
+
+    /// The capture has ended, or did not begin.
     pub fn end(&self, stream: usize, thread: usize) {
-        let each_has_one = stream == CU_STREAM_PER_THREAD as usize;
-        let mut all = self.lock();
-        all.retain(|(other, by)| *other != stream || each_has_one && *by != thread);
+        self.change(|all| all.retain(|of| !is_of(*of, stream, thread)));
     }
 
     /// Whether any stream is being captured.
@@ -33,7 +42,7 @@ impl Book {
 
     /// The stream is about to vanish.
     pub fn forget(&self, stream: usize) {
-        self.lock().retain(|(other, _)| *other != stream);
+        self.change(|all| all.retain(|(other, _)| *other != stream));
     }
 
     /// The streams that a thread began to capture.
@@ -42,6 +51,12 @@ impl Book {
         let mine = all.iter().filter(|(_, by)| *by == thread);
         mine.map(|(stream, _)| *stream).collect()
     }
+}
+
+/// Whether a capture is of this stream; each thread has a default stream of its own.
+fn is_of((other, by): (usize, usize), stream: usize, thread: usize) -> bool {
+    let each_has_one = stream == CU_STREAM_PER_THREAD as usize;
+    other == stream && (!each_has_one || by == thread)
 }
 
 #[cfg(test)]

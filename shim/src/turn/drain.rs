@@ -2,7 +2,7 @@
 //!
 //! Every stream used since the last drain is *asked* (`cuStreamQuery`) until it has nothing left, so a kernel
 //! that never ends costs its process `grace` and not its keeper. A capturing stream is not asked: asking would
-//! break the capture. Asking is done in relaxed capture mode, because in any other mode it would break a global
+//! break the capture. Nor is the legacy stream while any capture is open or about to begin. Asking is done in relaxed capture mode, because in any other mode it would break a global
 //! capture of another thread. The per-thread default streams of other threads have no handle we could ask by:
 //! an event in the legacy stream, which waits for them all, stands for them.
 #![allow(unsafe_code, reason = "asks the driver")]
@@ -131,7 +131,7 @@ impl Item {
         if let Some(event) = &self.event {
             return event.is_pending().then_some(self);
         }
-        if stream::is_capturing(self.used.stream) {
+        if stream::is_left_alone(self.used.stream) {
             return None;
         }
         // SAFETY: a stream the application used and has not destroyed: destroying waits for us.

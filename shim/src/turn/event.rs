@@ -19,10 +19,10 @@ pub struct Event(CUevent);
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Records an event, this one or a new one, behind all that the stream known as `key` was given. `None` if it captures
-    /// or the driver refuses.
+    /// Records an event, this one or a new one, behind all that the stream known as `key` was given. `None` if that would
+    /// break a capture, or the driver refuses.
     pub fn record(spare: Option<Event>, key: usize) -> Option<Event> {
-        if stream::is_capturing(key) {
+        if stream::is_left_alone(key) {
             return None;
         }
         let event = spare.or_else(Event::make)?;

@@ -1,4 +1,4 @@
-/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | cpu [MS] | sleep MS |
+/* Launches kernels: spinner SECONDS MICROS SYNC_EVERY [ahead N | streams | ptds | graph | capture N | captures | cpu [MS] | sleep MS |
  * twodev | threads (a new one for each kernel) | exec (another program after the first kernel)]
  * Prints "ready" after the first, then one line at the end: kernels and the driver's own count of synchronisations.
  * $LAUNCHES ends it after so many, whatever the time. */
@@ -87,6 +87,14 @@ int main(int argc, char **argv) {
             one.launch = launch, one.set = set, one.context = ctx[0], one.micros = micros;
             if (from_a_thread()) return 5;
         } else if (launch(0, micros, 1, 1, 1, 1, 1, 0, count ? streams[kernels % count] : NULL, 0, 0)) return 5;
+        if (!strcmp(how, "captures")) { /* each kernel is followed by a capture of another stream */
+            if (!recorded) create(&recorded, 0);
+            if (begin(recorded, 2)) return 2;
+            usleep(2000);
+            int code = end(recorded, &graph);
+            graph = NULL;
+            if (code) { printf("capture %ld failed: %d\n", kernels, code); return 4; }
+        }
         kernels++;
         if (kernels == 1) { puts("ready"); fflush(stdout); }
         if (!strcmp(how, "exec")) return execlp("sleep", "sleep", "60", NULL);

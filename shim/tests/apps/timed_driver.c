@@ -4,6 +4,8 @@
  * of one stream run one after another: then a stream may be busy long after one used later is done.
  * With $COLLECTIVES, a file that two processes share, and $RANK, 0 or 1, a kernel of more than a second (`gx` > 1000000) is
  * one of a collective: it runs `gx` - 1000000 microseconds from when the other process's kernel of that number runs too.
+ * With $CAPTURE_NAPS a capture begins some time after it was asked for, and the answer that the legacy stream does not
+ * capture takes some time: what a caller has learnt is old by then. A stream of a context that was destroyed ends the process.
  * Built as libcuda.so.1. $DEVICES devices (1), each with a primary context and as many others as are made. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -23,12 +25,12 @@
 typedef int res;
 
 struct stream { int device; struct context *context; int64_t until; int capturing, broken, nodes; };
-struct context { int device; int64_t until; struct stream legacy, per_thread; };
+struct context { int device, gone; int64_t until; struct stream legacy, per_thread; };
 struct event { int64_t until; unsigned behind; };
 
 static struct context contexts[8];
 static int64_t device_until[8];
-static int syncs, queries, capturing_now, log_file = -1;
+static int syncs, queries, capturing_now, all_broken, log_file = -1;
 static __thread struct context *current;
 static __thread int mode;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -150,6 +152,7 @@ EXPORT res cuCtxCreate_v2(struct context **ctx, unsigned flags, int device) {
     *ctx = current = made(calloc(1, sizeof **ctx), device);
     return 0;
 }
+EXPORT res cuCtxDestroy_v2(struct context *ctx) { ctx->gone = 1; return 0; }
 EXPORT res cuCtxSetCurrent(void *ctx) { current = ctx; return 0; }
 EXPORT res cuCtxGetCurrent(void **ctx) { *ctx = current; return 0; }
 EXPORT res cuCtxGetDevice(int *out) { *out = device(); return current ? 0 : 201; }
@@ -172,10 +175,13 @@ EXPORT res cuStreamIsCapturing(void *handle, int *status) {
     if (!current) return 201;
     if (stream == &current->legacy && capturing_now) return 906;
     *status = stream->capturing;
+    if (stream == &current->legacy && getenv("CAPTURE_NAPS")) usleep(1000);
     return 0;
 }
 static res ask(struct stream *stream) {
     if (!current) return 201;
+    if (stream->context->gone) abort();
+    if (stream == &stream->context->legacy && capturing_now) { all_broken = 1; return 906; }
     if (capturing_now && mode != 2) stream->broken = 1; /* a global capture forbids it to every thread that is not relaxed */
     if (stream->capturing) { stream->broken = 1; return CAPTURE_UNSUPPORTED; }
     return stream->until > now() ? NOT_READY : 0;
@@ -197,6 +203,8 @@ EXPORT res cuCtxSynchronize(void) {
 }
 EXPORT res cuEventCreate(void **event, unsigned flags) { *event = calloc(1, sizeof(struct event)); return 0; }
 EXPORT res cuEventRecord(struct event *event, void *stream) {
+    if (of(stream, 0)->context->gone) abort();
+    if (of(stream, 0) == &current->legacy && capturing_now) { all_broken = 1; return 906; }
     event->behind = queue_tail;
     event->until = stream == (void *)1 ? current->until : of(stream, 0)->until;
     return 0;
@@ -211,8 +219,9 @@ EXPORT res cuEventSynchronize(struct event *event) { __atomic_add_fetch(&syncs, 
 EXPORT res cuEventDestroy_v2(struct event *event) { free(event); return 0; }
 EXPORT res cuStreamBeginCapture_v2(void *handle, int how) {
     struct stream *stream = of(handle, 0);
+    if (getenv("CAPTURE_NAPS")) usleep(3000);
     stream->capturing = 1;
-    stream->broken = stream->nodes = 0;
+    stream->broken = stream->nodes = all_broken = 0;
     __atomic_add_fetch(&capturing_now, 1, __ATOMIC_SEQ_CST);
     return 0;
 }
@@ -221,7 +230,7 @@ EXPORT res cuStreamEndCapture(void *handle, void **graph) {
     stream->capturing = 0;
     __atomic_sub_fetch(&capturing_now, 1, __ATOMIC_SEQ_CST);
     *graph = (void *)(intptr_t)stream->nodes;
-    return stream->broken ? 901 : 0;
+    return stream->broken || all_broken ? 901 : 0;
 }
 
 static void timeline(int device, int64_t start, int64_t end) {

@@ -61,6 +61,17 @@ fn nothing_is_drained_while_nobody_waits() {
     assert!(device.lock.acquisitions >= 1);
 }
 
+/// The legacy stream has work, so a drain asks about it again and again while captures begin.
+#[test]
+fn a_capture_that_begins_during_a_drain_is_left_alone() {
+    let stage = Stage::new();
+    let _other = stage.started("timeslice=2ms", "60 200 2");
+    let mut capturer = stage.spinner("timeslice=2ms", "0 3000 0 captures");
+    capturer.env("CAPTURE_NAPS", "1").env("LAUNCHES", "30");
+    let line = last_line(Watched::spawn(&mut capturer));
+    assert_eq!(number(&line, "kernels"), 30);
+}
+
 #[test]
 fn a_capture_is_never_synchronised_whatever_its_mode() {
     for mode in ["0", "1", "2"] {
