@@ -228,7 +228,8 @@ fn find(
 /// Which context, and so which device, the submission is for.
 fn locate(guest: &'static Guest, thread: &Thread, key: usize) -> Result<Used, Bypass> {
     let (context, ordinal) = place::settle(guest, thread)?;
-    if guest.devices.len() > 1
+    // A stream goes with its own context, so what is kept of it names that one.
+    if (guest.devices.len() > 1 || guest.memory.has_created_contexts())
         && let Some(home) = place::of_stream(guest, key).filter(|home| home.context != context)
     {
         // The stream decides, not the current context: the thread stands at its gate for as long as it submits there.

@@ -55,7 +55,7 @@ pub struct Books {
     primaries: [AtomicUsize; DEVICES_PER_PROCESS],
     /// The contexts of green contexts, and their devices.
     greens: Mutex<Vec<(CUdevice, u64)>>,
-    /// The contexts that the application has created.
+    /// The contexts that the application has created, those of green contexts among them.
     created: Mutex<Vec<usize>>,
 }
 
@@ -83,6 +83,11 @@ impl Books {
     /// The contexts that the application has created and not destroyed.
     pub fn created(&self) -> Vec<usize> {
         self.created_now().clone()
+    }
+
+    /// Whether a stream may belong to another context of its device than the current one.
+    pub fn has_created_contexts(&self) -> bool {
+        !self.created_now().is_empty()
     }
 
     fn greens(&self) -> MutexGuard<'_, Vec<(CUdevice, u64)>> {

@@ -1,6 +1,7 @@
-/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events
+/* Leaves long work behind where it was not used last: weaver SECONDS contexts|events|foreign
  * contexts: a long kernel in one context, then short ones in two others of the same device.
  * events:   a long kernel in a stream, its end an event that a second stream waits for; then short ones in a third.
+ * foreign:  a kernel in a stream of a context that is not current, and is destroyed then; and one in the current context.
  * Short rounds, so that a turn may end anywhere. Prints the number of kernels. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,6 +15,7 @@ static launch_t cuLaunchKernel;
 static int (*cuInit)(unsigned), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxCreate)(void **, unsigned, int);
 static int (*cuCtxSetCurrent)(void *), (*cuCtxSynchronize)(void), (*cuStreamCreate)(void **, unsigned);
 static int (*cuStreamWaitEvent)(void *, void *, unsigned), (*cuEventCreate)(void **, unsigned);
+static int (*cuCtxDestroy)(void *), (*cuStreamSynchronize)(void *);
 static int (*cuEventRecord)(void *, void *), (*cuEventSynchronize)(void *), (*cuEventDestroy)(void *);
 
 static void load(void) {
@@ -24,6 +26,8 @@ static void load(void) {
     cuCtxCreate = dlsym(cuda, "cuCtxCreate_v2");
     cuCtxSetCurrent = dlsym(cuda, "cuCtxSetCurrent");
     cuCtxSynchronize = dlsym(cuda, "cuCtxSynchronize");
+    cuCtxDestroy = dlsym(cuda, "cuCtxDestroy_v2");
+    cuStreamSynchronize = dlsym(cuda, "cuStreamSynchronize");
     cuStreamCreate = dlsym(cuda, "cuStreamCreate");
     cuStreamWaitEvent = dlsym(cuda, "cuStreamWaitEvent");
     cuEventCreate = dlsym(cuda, "cuEventCreate");
@@ -70,9 +74,20 @@ static void round_of_events(long round) {
     CHECK(cuEventDestroy(event));
 }
 
+static void round_of_foreign(long round) {
+    void *context, *stream;
+    CHECK(cuCtxCreate(&context, 0, 0));
+    CHECK(cuStreamCreate(&stream, 1));
+    CHECK(cuCtxSetCurrent(contexts[0]));
+    launch(stream, 100);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuCtxDestroy(context));
+    launch(NULL, 1000);
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
-    int with_contexts = !strcmp(argv[2], "contexts");
+    int with_contexts = !strcmp(argv[2], "contexts"), foreign = !strcmp(argv[2], "foreign");
     load();
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&contexts[0], 0));
@@ -82,7 +97,7 @@ int main(int argc, char **argv) {
         CHECK(cuStreamCreate(&streams[i], 1));
     }
     double until = now() + atof(argv[1]);
-    for (long round = 0; now() < until; round++) (with_contexts ? round_of_contexts : round_of_events)(round);
+    for (long round = 0; now() < until; round++) (foreign ? round_of_foreign : with_contexts ? round_of_contexts : round_of_events)(round);
     printf("kernels %ld\n", kernels);
     return 0;
 }

@@ -36,6 +36,11 @@ fn work_in_several_contexts_of_a_device_is_drained() {
 }
 
 #[test]
+fn a_stream_of_a_context_that_was_destroyed_is_not_asked() {
+    is_drained("foreign");
+}
+
+#[test]
 fn work_that_waits_for_the_applications_own_events_is_drained() {
     is_drained("events");
 }
