@@ -38,7 +38,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
         "take memory of the driver's own measure: it shows as unaccounted",
     ),
     (
-        "`cuGreenCtxCreate`, `cuGreenCtxStreamCreate`, `cuDevResource…`",
+        "`cuGreenCtxStreamCreate`, `cuDevResource…`",
         "a green context takes no memory of its own, and its streams are streams like others",
     ),
     (

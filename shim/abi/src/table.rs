@@ -61,7 +61,7 @@ macro_rules! driver_table {
             /// charged: a deeper stack for every thread that fits on the device, or a larger heap, beyond the driver's default
             "cuCtxSetLimit" 3010 call context::set_limit fn cuCtxSetLimit(limit: u32, value: usize);
             /// notes that what is allocated in it goes with the device's primary context
-            "cuCtxFromGreenCtx" 12040 call context::from_green(ctx, green) fn cuCtxFromGreenCtx(ctx: Out<CUcontext>, green: CUgreenCtx);
+            "cuGreenCtxCreate" 12040 call context::green_created(green) fn cuGreenCtxCreate(green: Out<CUgreenCtx>, desc: CUdevResourceDesc, device: CUdevice, flags: u32);
             /// waits for what was submitted, forgets its streams; gives back what the primary context held, if it was the last to keep that
             "cuGreenCtxDestroy" 12040 call context::green_destroy fn cuGreenCtxDestroy(green: CUgreenCtx);
             /// gives back what the context held, at the last release
@@ -216,6 +216,7 @@ macro_rules! driver_table {
             fn cuStreamQuery(stream: CUstream);
             fn cuStreamGetCtx(stream: CUstream, ctx: Out<CUcontext>);
             fn cuStreamGetGreenCtx(stream: CUstream, green: Out<CUgreenCtx>);
+            fn cuCtxFromGreenCtx(ctx: Out<CUcontext>, green: CUgreenCtx);
             fn cuStreamIsCapturing(stream: CUstream, status: Out<CUstreamCaptureStatus>);
             fn cuStreamIsCapturing_ptsz(stream: CUstream, status: Out<CUstreamCaptureStatus>);
             fn cuThreadExchangeStreamCaptureMode(mode: Out<CUstreamCaptureMode>);

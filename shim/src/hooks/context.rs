@@ -91,17 +91,18 @@ pub fn set_limit(real: Real<'_, impl FnOnce() -> CUresult>, limit: u32, value: u
     account::resize(real, account, key, Kind::Limit, bytes)
 }
 
-/// `cuCtxFromGreenCtx`: what is allocated in that context belongs to the primary one.
-pub fn from_green(
+/// `cuGreenCtxCreate`: what is allocated in its context belongs to the primary one; what is submitted there is its own.
+pub fn green_created(
     real: Real<'_, impl FnOnce() -> CUresult>,
-    ctx: Out<CUcontext>,
-    _green: CUgreenCtx,
+    green: Out<CUgreenCtx>,
 ) -> CUresult {
     real.call()?;
-    if let (Some(guest), Some(ctx)) = (guest(), ctx.get())
+    if let (Some(guest), Some(green)) = (guest(), green.get())
+        && let Some(ctx) = ask::context::of_green(green)
         && let Some(device) = place::ordinal_of(guest, ctx)
     {
         guest.memory.add_green(device, ctx as u64);
+        guest.memory.add_context(ctx as usize);
     }
     Ok(())
 }
@@ -125,6 +126,9 @@ pub fn green_destroy(real: Real<'_, impl FnOnce() -> CUresult>, green: CUgreenCt
             || ask::context::is_in_green(used.stream, green)
     });
     real.call()?;
+    if let Some(context) = context {
+        guest.memory.remove_context(context as usize);
+    }
     if let Some(device) = ordinal
         && !ask::context::primary_is_active(device)
     {

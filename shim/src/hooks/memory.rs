@@ -75,7 +75,11 @@ pub fn context_gone(guest: &Guest, context: CUcontext, device: CUdevice) {
     let mut all = vec![gone as u64];
     let is_primary = context.is_null();
     if is_primary {
-        all.extend(guest.memory.take_greens(device));
+        let greens = guest.memory.take_greens(device);
+        for green in &greens {
+            guest.memory.remove_context(*green as usize);
+        }
+        all.extend(greens);
     }
     all.retain(|context| *context != 0);
     if !all.is_empty() {

@@ -68,7 +68,7 @@ pub fn quiet(guest: &Guest, mut is_enough: impl FnMut() -> Option<Why>) -> Resul
     Ok(())
 }
 
-/// The contexts that there are: created ones, and primary ones in use.
+/// The contexts that there are: created ones, green ones among them, and primary ones in use.
 fn contexts(guest: &Guest) -> Vec<usize> {
     let ordinals = guest.devices.iter().map(|device| device.ordinal.into());
     let active = ordinals.filter(|ordinal| context::primary_is_active(*ordinal));
@@ -98,8 +98,7 @@ fn wait_for(context: usize, is_enough: &mut impl FnMut() -> Option<Why>) -> Resu
         }
         Err(error) => return Err(refused(error)),
     }
-    // What events of a primary context do not tell of: streams of green ones.
-    vmm::synchronize(context).map_err(refused)
+    Ok(())
 }
 
 fn refused(error: CUerror) -> Refusal {

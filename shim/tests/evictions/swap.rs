@@ -156,6 +156,23 @@ fn what_is_freed_first_after_an_eviction_is_given_back() {
 }
 
 #[test]
+fn what_runs_in_a_green_context_is_waited_for_no_longer_than_in_another() {
+    let bed = Testbed::new();
+    let sizes = [16 * MIB];
+    let mut client = holding(&bed, &[], &sizes);
+    client.ok("green g c");
+    client.ok("green-stream t g");
+    client.ok("submit a0 t");
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    client.ok("green-destroy g");
+    client.ok("device 0");
+    client.evict(&bed);
+    client.wish(&bed, Wish::Resume);
+    has_all(&mut client, &sizes);
+}
+
+#[test]
 fn memory_of_several_contexts_and_devices_comes_back() {
     let bed = Testbed::with_scenario("two-gpus");
     let mut client = holding(&bed, &[], &[16 * MIB]);

@@ -12,7 +12,7 @@ macro_rules! other_functions {
             cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint
             cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessRestore
             cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal
-            cuCtxAttach cuCtxDisablePeerAccess cuCtxGetApiVersion cuCtxGetCacheConfig
+            cuCtxAttach cuCtxDisablePeerAccess cuCtxFromGreenCtx cuCtxGetApiVersion cuCtxGetCacheConfig
             cuCtxGetCurrent cuCtxGetDevResource cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetExecAffinity cuCtxGetFlags
             cuCtxGetId cuCtxGetLimit cuCtxGetSharedMemConfig cuCtxGetStreamPriorityRange cuCtxRecordEvent
             cuCtxResetPersistingL2Cache cuCtxSetCacheConfig cuCtxSetFlags cuCtxSetSharedMemConfig cuCtxWaitEvent
@@ -64,7 +64,7 @@ macro_rules! other_functions {
             cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags
             cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources
             cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface
-            cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxGetDevResource cuGreenCtxGetId
+            cuGraphicsVDPAURegisterVideoSurface cuGreenCtxGetDevResource cuGreenCtxGetId
             cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalSemaphore
             cuKernelGetAttribute cuKernelGetFunction cuKernelGetLibrary cuKernelGetName cuKernelGetParamInfo
             cuKernelSetAttribute cuKernelSetCacheConfig cuLaunchHostFunc cuLaunchHostFunc_ptsz
