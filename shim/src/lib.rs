@@ -27,9 +27,10 @@
 //! thread      thread                one thread's record
 //! gate        gate, door            the words that a submission and any other call look at
 //! driver      driver                the driver's functions: the table, addresses, typed calls
+//! words       notice                the few lines that we say on stderr
 //! sys         sys                   the kernel, libc and the dynamic linker
 //! protocol    protocol              how threads agree by words (loom)
-//! plain       bypass, notice, primitive
+//! plain       bypass, primitive
 //! ```
 //!
 //! A file uses what stands below it; `tests/floors.rs` names a line that climbs. `shim/ARCHITECTURE.md` follows a call through

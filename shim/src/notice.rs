@@ -1,5 +1,4 @@
 //! The few things we say: one line on stderr, once per cause, and a count in the segment.
-#![allow(unsafe_code, reason = "writes to stderr past the guest's own buffers")]
 
 use std::{
     fmt::{self, Write},
@@ -7,6 +6,8 @@ use std::{
 };
 
 use shm_layout::text::is_hidden;
+
+use crate::sys::stderr;
 
 /// What there is to be said, once each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +75,9 @@ pub fn print_faults_briefly() {
     }));
 }
 
-/// In one write, so that lines of several threads and processes do not mix.
 fn say(what: fmt::Arguments<'_>) {
     let line = Line::of(what);
-    // SAFETY: the line is ours, and a closed stderr is an error we do not mind.
-    let _ = unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
+    stderr::write(&line.bytes[..line.len]);
 }
 
 /// One line, truncated rather than allocated.

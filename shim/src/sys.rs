@@ -10,4 +10,6 @@ pub mod libc_dl;
 pub mod no_cancel;
 mod old_libc;
 pub mod own_thread;
+mod signals;
+pub mod stderr;
 mod unwind;

@@ -1,11 +1,11 @@
 //! A thread of our own in the guest's process: a small stack, and none of the guest's signals.
-#![allow(
-    unsafe_code,
-    reason = "starts the thread past the guest's signal masks"
-)]
+#![allow(unsafe_code, reason = "starts the thread by libc's own call")]
 
-use std::ffi::c_void;
+use std::{ffi::c_void, mem::transmute};
 
+use super::{libc_dl, signals::Blocked};
+
+/// What a thread has for its frames; libc's own part comes on top.
 const STACK: usize = 256 * 1024;
 const LARGE_STACK: usize = 8 << 20;
 
@@ -23,16 +23,9 @@ pub fn start_large<T: Sync>(argument: &'static T, body: Body) -> bool {
 }
 
 fn start_with<T: Sync>(argument: &'static T, body: Body, stack: usize) -> bool {
-    // SAFETY: all-zero is a valid set to be filled in.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours.
-    unsafe { libc::sigfillset(&mut all) };
-    // SAFETY: both sets are ours. The new thread inherits the full mask: no signal of the guest's ever runs there.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
-    let started = spawn(std::ptr::from_ref(argument).cast_mut().cast(), body, stack);
-    // SAFETY: puts back what was there.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    started
+    // The new thread inherits the full mask: no signal of the guest's ever runs there.
+    let _blocked = Blocked::every();
+    spawn(std::ptr::from_ref(argument).cast_mut().cast(), body, stack)
 }
 
 fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
@@ -40,6 +33,7 @@ fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     // SAFETY: the attribute is ours.
     unsafe { libc::pthread_attr_init(&mut attributes) };
+    let stack = stack.saturating_add(libcs_part_of_a_stack(&attributes));
     // SAFETY: initialised above. A refusal leaves the default stack.
     unsafe { libc::pthread_attr_setstacksize(&mut attributes, stack) };
     // SAFETY: initialised above.
@@ -51,6 +45,21 @@ fn spawn(argument: *mut c_void, body: Body, stack: usize) -> bool {
     // SAFETY: initialised above, used no more.
     unsafe { libc::pthread_attr_destroy(&mut attributes) };
     error == 0
+}
+
+/// Bytes that libc takes from a thread's stack for itself: the static TLS of every loaded module, its own record and the
+/// guard page. A program with much `__thread` data would leave a small stack nothing. glibc alone says (by a name without a
+/// public version, which is why it is looked up); musl makes the room besides.
+fn libcs_part_of_a_stack(attributes: &libc::pthread_attr_t) -> usize {
+    type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    let found = libc_dl::of_libc(c"__pthread_get_minstack");
+    if found.is_null() {
+        return 0;
+    }
+    // SAFETY: glibc's function of this name has this type.
+    let min_stack = unsafe { transmute::<*mut c_void, MinStack>(found) };
+    // SAFETY: the attributes are initialised.
+    unsafe { min_stack(attributes) }
 }
 
 /// The calling thread's number, as the kernel has it; 0 when it is not told.

@@ -3,6 +3,7 @@
 
 mod behaviours;
 mod losses;
+mod quiet;
 #[path = "../lock/stage.rs"]
 #[allow(dead_code, reason = "shared with the lock's tests")]
 mod stage;
