@@ -1,31 +1,27 @@
 //! Looking a symbol up in a loaded object by reading its ELF tables.
 //!
 //! Needed once, for libc's own `dlsym`, `dlvsym` and `dlopen`: they cannot be asked for by name any more
-//! once we stand in front of them. No allocation, no TLS, no `dl*` call but `dl_iterate_phdr`: safe before
-//! constructors have run and in races at first use.
+//! once we stand in front of them. No allocation, no TLS, no `dl*` call but libc's own `dl_iterate_phdr`: safe before
+//! constructors have run and in races at first use. A sanitizer's function of that name is not: it looks names up, and so
+//! calls us, before it is ready to be called itself.
 #![allow(unsafe_code, reason = "reads the tables of loaded objects")]
+
+mod link_map;
+mod tables;
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
-    sync::atomic::{AtomicUsize, Ordering::*},
+    mem::transmute,
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*},
 };
 
-use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
+use libc::{Elf64_Phdr, dl_phdr_info};
+
+use tables::{Dyn, Tables};
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const DT_STRTAB: i64 = 5;
-const DT_SYMTAB: i64 = 6;
-const DT_SONAME: i64 = 14;
-const DT_GNU_HASH: i64 = 0x6fff_fef5;
-const STT_FUNC: u8 = 2;
-
-#[repr(C)]
-struct Dyn {
-    tag: i64,
-    value: u64,
-}
 
 /// A loaded object, as `dl_iterate_phdr` shows it. Valid while that call runs.
 #[derive(Clone, Copy)]
@@ -74,8 +70,24 @@ pub fn visit<T>(mut visit: impl FnMut(Object) -> Option<T>) -> Option<T> {
         found: None,
     };
     // SAFETY: `step` matches the type `walk` has.
-    unsafe { libc::dl_iterate_phdr(Some(step::<T>), std::ptr::from_mut(&mut walk).cast()) };
+    unsafe { libcs_own()(Some(step::<T>), std::ptr::from_mut(&mut walk).cast()) };
     walk.found
+}
+
+type Step = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
+type Iterate = unsafe extern "C" fn(Option<Step>, *mut c_void) -> c_int;
+
+/// libc's own `dl_iterate_phdr`, past any library in front of it; musl's, which has no name, is the one that we are linked with.
+fn libcs_own() -> Iterate {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let mut found = FOUND.load(Relaxed);
+    if found.is_null() {
+        found = link_map::find(c"libc.so.6", c"dl_iterate_phdr")
+            .unwrap_or(libc::dl_iterate_phdr as *mut c_void);
+        FOUND.store(found, Relaxed);
+    }
+    // SAFETY: libc's function of this name has this type.
+    unsafe { transmute::<*mut c_void, Iterate>(found) }
 }
 
 /// Whether an address lies in this library.
@@ -143,86 +155,25 @@ impl Object {
         Some(self.base.wrapping_add(header.p_vaddr as usize))
     }
 
-    /// An entry of its dynamic section.
-    fn dynamic(&self, tag: i64) -> Option<u64> {
-        let header = self
-            .headers()
-            .iter()
-            .find(|header| header.p_type == PT_DYNAMIC)?;
-        let mut entry = self.base.wrapping_add(header.p_vaddr as usize) as *const Dyn;
-        loop {
-            // SAFETY: the dynamic section is mapped and ends with a null tag.
-            let here = unsafe { &*entry };
-            match here.tag {
-                0 => return None,
-                found if found == tag => return Some(here.value),
-                _ => entry = entry.wrapping_add(1),
-            }
+    fn tables(&self) -> Tables {
+        let mut headers = self.headers().iter();
+        let header = headers.find(|header| header.p_type == PT_DYNAMIC);
+        let dynamic = header.map_or(0, |header| self.base.wrapping_add(header.p_vaddr as usize));
+        Tables {
+            base: self.base,
+            dynamic: dynamic as *const Dyn,
         }
     }
 
-    /// A table its dynamic section points to. glibc has relocated the pointer, musl has not.
-    fn table(&self, tag: i64) -> Option<usize> {
-        let value = self.dynamic(tag)? as usize;
-        Some(if value < self.base {
-            value.wrapping_add(self.base)
-        } else {
-            value
-        })
+    /// Whether its DT_SONAME is this.
+    pub fn is_called(&self, soname: &CStr) -> bool {
+        self.tables().soname() == Some(soname)
     }
 
-    /// Its DT_SONAME.
-    pub fn soname(&self) -> Option<&CStr> {
-        let offset = self.dynamic(DT_SONAME)? as usize;
-        let strings = self.table(DT_STRTAB)?;
-        // SAFETY: an offset into the object's own string table.
-        Some(unsafe { CStr::from_ptr((strings + offset) as *const c_char) })
-    }
-
-    /// A function it defines, found by its GNU hash table.
+    /// A function it defines.
     pub fn function(&self, name: &CStr) -> Option<*mut c_void> {
-        let hash = self.table(DT_GNU_HASH)?;
-        let symbols = self.table(DT_SYMTAB)?;
-        let strings = self.table(DT_STRTAB)?;
-        let word = |index: usize| {
-            // SAFETY: within the hash table, as its own header says.
-            unsafe { *(hash as *const u32).wrapping_add(index) }
-        };
-        let (buckets, first, bloom) = (word(0) as usize, word(1) as usize, word(2) as usize);
-        if buckets == 0 {
-            return None;
-        }
-        let wanted = gnu_hash(name.to_bytes());
-        let bucket_words = 4 + bloom * 2;
-        let chain_words = bucket_words + buckets;
-        let mut index = word(bucket_words + wanted as usize % buckets) as usize;
-        if index < first {
-            return None;
-        }
-        loop {
-            let chained = word(chain_words + index - first);
-            if chained | 1 == wanted | 1 {
-                // SAFETY: the chain's indices are those of the symbol table.
-                let symbol = unsafe { &*(symbols as *const Elf64_Sym).wrapping_add(index) };
-                // SAFETY: an offset into the object's own string table.
-                let found =
-                    unsafe { CStr::from_ptr((strings + symbol.st_name as usize) as *const c_char) };
-                if found == name && symbol.st_shndx != 0 && symbol.st_info & 0xf == STT_FUNC {
-                    return Some(self.base.wrapping_add(symbol.st_value as usize) as *mut c_void);
-                }
-            }
-            if chained & 1 == 1 {
-                return None;
-            }
-            index += 1;
-        }
+        self.tables().function(name)
     }
-}
-
-fn gnu_hash(name: &[u8]) -> u32 {
-    name.iter().fold(5381, |hash: u32, &byte| {
-        hash.wrapping_mul(33).wrapping_add(u32::from(byte))
-    })
 }
 
 #[cfg(test)]
@@ -231,13 +182,9 @@ mod tests {
 
     #[test]
     fn libc_and_a_function_of_it_are_found() {
-        let found = visit(|object| {
-            let ours = object.soname()?.to_bytes().starts_with(b"libc.");
-            if ours {
-                object.function(c"getpid")
-            } else {
-                None
-            }
+        let found = visit(|object| match object.is_called(c"libc.so.6") {
+            true => object.function(c"getpid"),
+            false => None,
         });
         assert_eq!(found, Some(libc::getpid as *mut c_void));
     }

@@ -56,9 +56,9 @@ fn find_all() {
 /// with that has `dl_iterate_phdr` (musl's libc has no name).
 pub fn find(name: &CStr) -> Option<*mut c_void> {
     let named = |soname: &CStr| {
-        elf::visit(|object| {
-            let ours = object.soname()? == soname;
-            if ours { object.function(name) } else { None }
+        elf::visit(|object| match object.is_called(soname) {
+            true => object.function(name),
+            false => None,
         })
     };
     let ours = libc::dl_iterate_phdr as *const () as usize;

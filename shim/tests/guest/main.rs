@@ -4,6 +4,7 @@
 mod behaviours;
 mod losses;
 mod quiet;
+mod sanitizers;
 #[path = "../lock/stage.rs"]
 #[allow(dead_code, reason = "shared with the lock's tests")]
 mod stage;

@@ -1,0 +1,89 @@
+//! Programs that were made with a sanitizer run as they do without us: its library stands in front of libc, and in the way.
+
+use std::{path::Path, process::Command};
+
+use gpushare_testbed::{Watched, artifact, cc};
+
+use super::{behaviours::told, stage::Stage};
+
+/// A program with a sanitizer in it, started with these libraries preloaded. Its own needs come first: with many random
+/// bits in addresses the thread sanitizer finds no room for its shadow.
+fn sanitized(stage: &Stage, source: &str, flags: &[&str], preload: &str) -> Command {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/apps")
+        .join(source);
+    let mut all = vec!["-w"];
+    all.extend(flags);
+    let program = cc(&path, source.trim_end_matches(".c"), &all);
+    let still = Command::new("setarch").args(["-R", "true"]).status();
+    let mut command = match still.is_ok_and(|status| status.success()) {
+        true => {
+            let mut command = stage.started_by("setarch", "timeslice=5ms");
+            command.arg("-R").arg(program);
+            command
+        }
+        false => stage.started_by(program, "timeslice=5ms"),
+    };
+    command.env("LD_PRELOAD", preload);
+    command
+}
+
+fn ours() -> String {
+    artifact("libgpushare.so").display().to_string()
+}
+
+/// The library of the compiler's own that has this name.
+fn of_the_compiler(library: &str) -> String {
+    let output = Command::new("cc")
+        .arg(format!("-print-file-name={library}"))
+        .output()
+        .expect("the C compiler");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Programs, what they are told, and what they say.
+const PROGRAMS: [(&str, &str, &str); 6] = [
+    ("peace.c", "plain", "answers 0"),
+    ("peace.c", "threads", "answers 0"),
+    ("peace.c", "fork-first", "answers 0 0"),
+    ("peace.c", "vfork", "answers 0"),
+    ("forker.c", "", "before 0\nchild 0\nparent 0"),
+    (
+        "nothing_to_do.c",
+        "",
+        "threads 8 libc's malloc found, error libc's",
+    ),
+];
+
+#[test]
+fn a_program_under_the_thread_sanitizer_runs_whether_it_uses_a_gpu_or_not() {
+    for how in [
+        &["-fsanitize=thread"][..],
+        &["-fsanitize=thread", "-static-libtsan"],
+    ] {
+        for (source, word, says) in PROGRAMS {
+            let stage = Stage::new();
+            let mut command = sanitized(&stage, source, how, &ours());
+            let said = told(source, Watched::spawn(command.arg(word)));
+            assert_eq!(said.0, says, "{source} {word} {how:?}: {}", said.1);
+            assert_eq!(said.1, "", "{source} {word} {how:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_under_the_address_sanitizer_leaks_nothing_of_ours() {
+    let (library, ours) = (of_the_compiler("libasan.so"), ours());
+    for (how, preload) in [
+        (&["-fsanitize=address", "-static-libasan"][..], ours.clone()),
+        (&["-fsanitize=address"], format!("{library}:{ours}")),
+    ] {
+        for (source, word, says) in PROGRAMS {
+            let stage = Stage::new();
+            let mut command = sanitized(&stage, source, how, &preload);
+            let said = told(source, Watched::spawn(command.arg(word)));
+            assert_eq!(said.0, says, "{source} {word} {how:?}: {}", said.1);
+            assert_eq!(said.1, "", "{source} {word} {how:?}");
+        }
+    }
+}
