@@ -9,7 +9,10 @@ use crate::{
     guest::{self, Guest, guest},
     notice::{self, Cause},
     residence,
-    sys::futex::{self, Watch},
+    sys::{
+        futex::{self, Watch},
+        no_cancel::Uncancelled,
+    },
     trace,
 };
 
@@ -35,6 +38,7 @@ pub extern "C" fn leave() {
     if guest.pid != std::process::id() {
         return;
     }
+    let _uncancelled = Uncancelled::enter();
     guest.leaving.store(true, Relaxed);
     residence::leave(guest);
     guest.ring();

@@ -23,7 +23,7 @@ use crate::{
     life, loss,
     real::{Real, Submission},
     residence,
-    sys::errno::Errno,
+    sys::{errno::Errno, no_cancel::Uncancelled},
     thread, trace,
 };
 
@@ -52,6 +52,8 @@ where
     let Some(inside) = thread::Inside::enter() else {
         return forward();
     };
+    // The boundary below would stop the unwinding of a thread that is cancelled in the driver, and libc would end the process.
+    let _uncancelled = Uncancelled::enter();
     if symbol.needs_the_device() {
         inside.thread().count_call();
         if !door::is_open() {

@@ -140,6 +140,7 @@ fn allocating_graph(
     exec: CUgraphExec,
     stream: CUstream,
 ) -> CUresult {
+    let _uncancelled = Uncancelled::enter();
     let key = stream_key(stream as usize, real.per_thread());
     let symbol = real.symbol();
     let claimed = catch_unwind(AssertUnwindSafe(|| {

@@ -6,13 +6,11 @@ use crate::{
     guest::guest,
     place,
     real::Real,
-    sys::no_cancel::Uncancelled,
     thread::{self, add},
 };
 
 /// The application waits: for a context, a stream or an event.
 pub fn wait(real: Real<'_, impl FnOnce() -> CUresult>) -> CUresult {
-    let _uncancelled = Uncancelled::enter();
     real.call()?;
     synchronised();
     Ok(())

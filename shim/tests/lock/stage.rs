@@ -34,8 +34,13 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Self {
+        Self::with_driver(&[])
+    }
+
+    /// The same with a driver that is made with these flags.
+    pub fn with_driver(flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let driver = cc_driver(&app("timed_driver.c"), &[]);
+        let driver = cc_driver(&app("timed_driver.c"), flags);
         symlink(driver, dir.path().join("libcuda.so.1")).expect("a fresh directory takes links");
         let segments = dir.path().join("segments");
         fs::create_dir(&segments).expect("a fresh directory");

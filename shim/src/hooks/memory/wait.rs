@@ -27,7 +27,6 @@ use shm_layout::{
 
 use crate::ask::{memory as ask, stream};
 use crate::driver::Symbol;
-use crate::sys::no_cancel::Uncancelled;
 use crate::{door, place, residence};
 
 use super::account::Account;
@@ -125,7 +124,6 @@ pub fn for_device(account: Account, room: Room, symbol: Symbol) -> Result<Room, 
 
 /// Waits until the bytes are charged, or it is refused for good.
 fn in_line(account: Account, mut place: Box<Place<'static>>) -> Result<Room, Denial> {
-    let _uncancelled = Uncancelled::enter();
     let (guest, ledger) = (account.guest(), account.ledger());
     let began = place.began_ns();
     let mut alone_ns = None;
