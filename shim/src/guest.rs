@@ -8,7 +8,7 @@
 
 pub mod page;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use gpushare_abi::types::CUdevice;
 use shm_layout::{Counters, Entry, Ledger, Registration, environment::Environment};
@@ -61,6 +61,8 @@ pub struct Guest {
     pub pid: u32,
     /// Control generation whose rules the turns follow.
     pub applied: AtomicU64,
+    /// In a forked child, the parent's: in reach of leak checkers.
+    pub earlier: AtomicPtr<Guest>,
 }
 
 impl Guest {

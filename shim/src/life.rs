@@ -39,7 +39,7 @@ use crate::{
     sys::{
         barrier,
         futex::{self, Watch},
-        no_cancel::Uncancelled,
+        sanitizer,
     },
     thread::{self, Inside},
     trace,
@@ -58,7 +58,7 @@ static ARRIVED_PID: AtomicU32 = AtomicU32::new(0);
 /// A limit was asked for, and the machine's broker does not manage this process: `cuInit` says so.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
-/// The last guest, never read: guests are not freed, and leak checkers look for what is in reach of a static.
+/// The last guest, which knows the one before: guests are not freed, and leak checkers look for what is in reach of a static.
 static KEPT: AtomicPtr<Guest> = AtomicPtr::new(std::ptr::null_mut());
 
 /// `cuInit`.
@@ -145,10 +145,13 @@ fn decide(page: &'static Page) {
         trace::forget_after_fork();
     }
     notice::print_faults_briefly();
-    let _uncancelled = Uncancelled::enter();
+    sanitizer::find();
     let arrived = catch_unwind(|| {
-        let guest: &'static Guest = Box::leak(Box::new(make_guest()?));
-        KEPT.store(std::ptr::from_ref(guest).cast_mut(), Relaxed);
+        let guest = Box::leak(Box::new(make_guest()?));
+        // A static that is only written is one that the compiler leaves out.
+        guest.earlier = AtomicPtr::new(KEPT.load(Relaxed));
+        KEPT.store(guest, Relaxed);
+        let guest: &'static Guest = guest;
         barrier::prepare();
         guest.tracer.start(guest);
         keeper::apply_settings(guest);
@@ -264,6 +267,7 @@ fn make_guest() -> Option<Guest> {
         keeper_gone: AtomicU32::new(0),
         pid: std::process::id(),
         applied: AtomicU64::new(u64::MAX),
+        earlier: AtomicPtr::default(),
     })
 }
 

@@ -10,6 +10,7 @@ pub mod libc_dl;
 pub mod no_cancel;
 mod old_libc;
 pub mod own_thread;
+pub mod sanitizer;
 mod signals;
 pub mod stderr;
 mod unwind;

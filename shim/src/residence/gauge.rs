@@ -57,8 +57,7 @@ pub fn free_bytes(guest: &'static Guest, device: &Device) -> Option<u64> {
 extern "C" fn body(guest: *mut c_void) -> *mut c_void {
     // SAFETY: `free_bytes` passes a guest, which is never freed.
     let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
-    // SAFETY: a C string of less than 16 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-nvml".as_ptr()) };
+    let _unwatched = own_thread::begin(c"gpushare-nvml");
     let _inside = thread::Inside::enter_as_ours();
     let gauge = &guest.residence.gauge;
     let mut seen = 0;

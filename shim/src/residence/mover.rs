@@ -61,8 +61,7 @@ pub fn start(guest: &'static Guest, cause: Cause) {
 extern "C" fn body(guest: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes a guest, which is never freed.
     let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
-    // SAFETY: a C string of less than 16 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-mover".as_ptr()) };
+    let _unwatched = own_thread::begin(c"gpushare-mover");
     let _inside = thread::Inside::enter_as_ours();
     if catch_unwind(AssertUnwindSafe(|| Mover::new(guest).run())).is_err() {
         guest::fault();

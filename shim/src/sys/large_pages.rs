@@ -94,8 +94,7 @@ fn touch(start: u64, bytes: u64) -> bool {
 }
 
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
-    // SAFETY: a C string of less than 16 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-pages".as_ptr()) };
+    let _unwatched = own_thread::begin(c"gpushare-pages");
     work();
     // ORDER: publishes what was touched.
     RUNNING.fetch_sub(1, Release);

@@ -154,6 +154,15 @@ pub fn clear_error() {
     unsafe { real() };
 }
 
+/// Whether any library, or the program, has a function of this name.
+pub fn is_there(name: &CStr) -> bool {
+    let found = dlsym(libc::RTLD_DEFAULT, name);
+    if found.is_null() {
+        clear_error();
+    }
+    !found.is_null()
+}
+
 /// A function of libc's by name, whichever of its libraries has it; NULL while none is loaded that does. A library that
 /// stands in front of libc (a sanitizer) is found first, as by any caller.
 pub fn of_libc(name: &CStr) -> *mut c_void {

@@ -1,4 +1,4 @@
-//! A stretch of our code in which the guest's thread is not cancelled.
+//! A stretch of our code in which the guest's thread is not cancelled, and not watched by a [sanitizer](super::sanitizer).
 //!
 //! `pthread_cancel` ends a thread at its next blocking libc call by unwinding its stack. That may be the driver's call,
 //! or ours: an unwinding that passes through Rust's frames ends the process, or leaves a lock taken. So where
@@ -6,6 +6,8 @@
 #![allow(unsafe_code, reason = "libc keeps the state")]
 
 use std::ffi::c_int;
+
+use super::sanitizer::Unwatched;
 
 const DISABLE: c_int = 1;
 
@@ -16,6 +18,7 @@ unsafe extern "C" {
 /// Until it is dropped.
 pub struct Uncancelled {
     before: c_int,
+    _unwatched: Unwatched,
 }
 
 impl Uncancelled {
@@ -24,7 +27,10 @@ impl Uncancelled {
         let mut before = 0;
         // SAFETY: the place is ours.
         unsafe { pthread_setcancelstate(DISABLE, &mut before) };
-        Self { before }
+        Self {
+            before,
+            _unwatched: Unwatched::enter(),
+        }
     }
 }
 

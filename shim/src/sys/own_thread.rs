@@ -1,9 +1,12 @@
 //! A thread of our own in the guest's process: a small stack, and none of the guest's signals.
 #![allow(unsafe_code, reason = "starts the thread by libc's own call")]
 
-use std::{ffi::c_void, mem::transmute};
+use std::{
+    ffi::{CStr, c_void},
+    mem::transmute,
+};
 
-use super::{libc_dl, signals::Blocked};
+use super::{libc_dl, sanitizer::Unwatched, signals::Blocked};
 
 /// What a thread has for its frames; libc's own part comes on top.
 const STACK: usize = 256 * 1024;
@@ -60,6 +63,13 @@ fn libcs_part_of_a_stack(attributes: &libc::pthread_attr_t) -> usize {
     let min_stack = unsafe { transmute::<*mut c_void, MinStack>(found) };
     // SAFETY: the attributes are initialised.
     unsafe { min_stack(attributes) }
+}
+
+/// What a thread of ours does first: gives itself a name of less than 16 bytes. Keep what it returns to the thread's end.
+pub fn begin(name: &'static CStr) -> Unwatched {
+    // SAFETY: a C string.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    Unwatched::enter()
 }
 
 /// The calling thread's number, as the kernel has it; 0 when it is not told.

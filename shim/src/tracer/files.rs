@@ -56,8 +56,7 @@ pub fn start(guest: &'static Guest) -> bool {
 extern "C" fn body(guest: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes a guest, which is never freed.
     let guest: &'static Guest = unsafe { &*guest.cast::<Guest>() };
-    // SAFETY: a C string of less than 16 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"gpushare-log".as_ptr()) };
+    let _unwatched = own_thread::begin(c"gpushare-log");
     if catch_unwind(AssertUnwindSafe(|| keep(guest))).is_err() {
         guest::fault();
     }
