@@ -19,9 +19,15 @@ use crate::{
 /// Our slot is no longer ours: another process wrote over the segment. From here on the process runs unmanaged, and threads
 /// that wait for the lock go on without it.
 pub fn step_aside(guest: &Guest) {
+    let limits = match guest.environment.limits.asks() {
+        true => ", without the limit it was started with",
+        false => "",
+    };
     notice::once(
         Cause::Overwritten,
-        format_args!("the shared segment was overwritten; this process continues unmanaged"),
+        format_args!(
+            "the shared segment was overwritten; this process continues unmanaged{limits}"
+        ),
     );
     guest.leaving.store(true, Relaxed);
     guest.tracer.end(guest);

@@ -18,7 +18,7 @@ use gpushare_abi::{
     types::CUdevice,
 };
 use shm_layout::{
-    DEVICE_MIG, DEVICE_SIM, NoDevice, OpenError, RegisterError, Registration, Segments, clock,
+    DEVICE_MIG, DEVICE_SIM, NoDevice, Registration, Segments, clock,
     environment::{Environment, Log},
     locate, register,
 };
@@ -55,7 +55,7 @@ const DECIDED: u32 = 2;
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// The process that arrived last; a child finds its parent here.
 static ARRIVED_PID: AtomicU32 = AtomicU32::new(0);
-/// A limit was asked for, and the machine's broker does not manage this process: `cuInit` says so.
+/// A limit was asked for, and nothing would enforce it: `cuInit` says so.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
 /// The last guest, which knows the one before: guests are not freed, and leak checkers look for what is in reach of a static.
@@ -111,7 +111,11 @@ fn arrive() -> Option<&'static Guest> {
     if !INITIALISED.load(Relaxed) {
         return None;
     }
-    let page = page::make()?;
+    let Some(page) = page::make() else {
+        let why = "no memory is left for a page of the library's own; raise the limit of the address space (ulimit -v)";
+        unmanaged(Cause::Segment, &why, Environment::of_self().limits.asks());
+        return None;
+    };
     loop {
         // ORDER: pairs with the Release below; what was decided is visible.
         match page
@@ -147,7 +151,7 @@ fn decide(page: &'static Page) {
     notice::print_faults_briefly();
     sanitizer::find();
     let arrived = catch_unwind(|| {
-        let guest = Box::leak(Box::new(make_guest()?));
+        let guest = Box::leak(Box::new(make_guest(Environment::of_self())?));
         // A static that is only written is one that the compiler leaves out.
         guest.earlier = AtomicPtr::new(KEPT.load(Relaxed));
         KEPT.store(guest, Relaxed);
@@ -159,12 +163,20 @@ fn decide(page: &'static Page) {
         page.guest
             .store(std::ptr::from_ref(guest).cast_mut(), Release);
         if !keeper::start(guest) {
+            guest.leaving.store(true, Relaxed);
+            guest.keeper_gone.store(1, Relaxed);
+            if guest.environment.limits.cap.is_some() {
+                page.guest.store(std::ptr::null_mut(), Release);
+                guest.registration.leave();
+                let why =
+                    "cannot start the thread that ends turns; allow more processes (ulimit -u)";
+                unmanaged(Cause::Keeper, &why, true);
+                return None;
+            }
             notice::once(
                 Cause::Keeper,
                 format_args!("cannot start a thread; this process runs without a GPU lock"),
             );
-            guest.leaving.store(true, Relaxed);
-            guest.keeper_gone.store(1, Relaxed);
         }
         if !AT_EXIT.swap(true, Relaxed) {
             // SAFETY: a plain function of this library, which is never unloaded.
@@ -172,13 +184,16 @@ fn decide(page: &'static Page) {
         }
         Some(())
     });
+    if arrived.is_err() && Environment::of_self().limits.asks() {
+        // The fault itself has its line.
+        REFUSED.store(true, Relaxed);
+    }
     if !matches!(arrived, Ok(Some(()))) {
         page.unmanaged.open(trace::is_on());
     }
 }
 
-fn make_guest() -> Option<Guest> {
-    let mut environment = Environment::of_self();
+fn make_guest(mut environment: Environment) -> Option<Guest> {
     if environment.disabled {
         return None;
     }
@@ -199,30 +214,20 @@ fn make_guest() -> Option<Guest> {
     let segments = match locate().and_then(|found| open(&found.path)) {
         Ok(segments) => segments,
         Err(error) => {
-            let broker = matches!(
-                error,
-                OpenError::NoBroker { .. } | OpenError::Refused { .. }
-            );
-            unmanaged(Cause::Segment, &error, broker && environment.limits.asks());
+            unmanaged(Cause::Segment, &error, environment.limits.asks());
             return None;
         }
     };
     let identity = shm_layout::Identity::of_self_in(&segments, label);
-    let registration = match register(&segments, &identity, &environment.limits) {
-        Ok(registration) => Box::leak(Box::new(registration)),
+    let owned = match register(&segments, &identity, &environment.limits) {
+        Ok(registration) => Box::into_raw(Box::new(registration)),
         Err(error) => {
-            let broker = matches!(
-                error,
-                RegisterError::Refused(_) | RegisterError::NoGroup { .. }
-            );
-            unmanaged(
-                Cause::SlotsFull,
-                &error,
-                broker && environment.limits.asks(),
-            );
+            unmanaged(Cause::SlotsFull, &error, environment.limits.asks());
             return None;
         }
     };
+    // SAFETY: just made, and freed only where there will be no guest.
+    let registration: &'static Registration = unsafe { &*owned };
     if let Some((priority, weight)) = registration.curbed_to() {
         notice::once(
             Cause::Curbed,
@@ -234,11 +239,12 @@ fn make_guest() -> Option<Guest> {
     }
     let (devices, refusal) = enter_devices(registration, count, environment.mps_below_normal);
     if let Some(why) = refusal {
-        // Of more devices than a process may use the first are managed.
-        let broker = registration.segments().is_brokered() && why != NoDevice::Process;
-        let asks = broker && environment.limits.asks();
+        // Without a limit the first devices are managed, as many as there is room for.
+        let asks = environment.limits.asks();
         if asks || devices.is_empty() {
-            registration.leave();
+            drop(devices);
+            // SAFETY: the devices, which alone had it, are gone. Dropping it gives the slot back.
+            drop(unsafe { Box::from_raw(owned) });
             unmanaged(Cause::DevicesFull, &why, asks);
             return None;
         }
@@ -296,18 +302,21 @@ fn complain(environment: &Environment) {
     }
 }
 
-/// Enters every device the driver shows, in its order, as far as there is room, and says why there is no more.
+/// Enters every device the driver shows, in its order, as far as it can be, and says why there is no more.
 fn enter_devices(
     registration: &'static Registration,
     count: i32,
     mps_below_normal: bool,
-) -> (Vec<Device>, Option<NoDevice>) {
+) -> (Vec<Device>, Option<String>) {
     let mut devices = Vec::new();
     for ordinal in 0..count {
         match enter_device(registration, ordinal, mps_below_normal) {
             Some(Ok(device)) => devices.push(device),
-            Some(Err(why)) => return (devices, Some(why)),
-            None => break,
+            Some(Err(why)) => return (devices, Some(why.to_string())),
+            None => {
+                let why = format!("the driver does not tell of device {ordinal}");
+                return (devices, Some(why));
+            }
         }
     }
     (devices, None)

@@ -188,6 +188,12 @@ impl fmt::Display for OpenError {
                     path.shown()
                 )
             }
+            Self::NoBroker { path, source } if is_out_of_files(source) => write!(
+                f,
+                "cannot ask the broker at {}: {source}{}",
+                path.shown(),
+                remedy(source)
+            ),
             Self::NoBroker { path, source } => write!(
                 f,
                 "the broker at {} does not answer ({source}); start it as root: systemctl restart gpushare, or gpushare serve",
@@ -195,15 +201,28 @@ impl fmt::Display for OpenError {
             ),
             Self::Refused { why, .. } => f.write_str(why),
             Self::Io { path, op, source } => {
-                write!(f, "cannot {op} {}: {source}", path.shown())?;
-                if source.kind() == io::ErrorKind::PermissionDenied {
-                    f.write_str(
-                        "; ask to join its group, or set GPUSHARE_DIR to a directory of your own",
-                    )?;
-                }
-                Ok(())
+                let remedy = remedy(source);
+                write!(f, "cannot {op} {}: {source}{remedy}", path.shown())
             }
         }
+    }
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// The rest of the sentence about an error of the system: what helps.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "; raise the limit of open files (ulimit -n), or start CUDA before they are opened"
+        }
+        Some(libc::ENFILE) => "; the whole machine has as many files open as it may (fs.file-max)",
+        _ if error.kind() == io::ErrorKind::PermissionDenied => {
+            "; ask to join its group, or set GPUSHARE_DIR to a directory of your own"
+        }
+        _ => "",
     }
 }
 

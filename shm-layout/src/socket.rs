@@ -215,6 +215,10 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     match got.bytes {
         0 => Err(io::ErrorKind::ConnectionReset.into()),
         _ if got.flags.contains(ReturnFlags::TRUNC) => Err(io::ErrorKind::InvalidData.into()),
+        // The kernel had descriptors for us, and no number for them was left.
+        _ if got.flags.contains(ReturnFlags::CTRUNC) => {
+            Err(io::Error::from_raw_os_error(libc::EMFILE))
+        }
         length => {
             bytes.truncate(length);
             Ok((bytes, descriptors))

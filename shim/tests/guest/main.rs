@@ -218,6 +218,13 @@ fn a_full_table_leaves_it_unmanaged_and_is_counted() {
     assert_eq!(complains.lines().count(), 1, "{complains}");
     assert!(complains.contains("unmanaged"), "{complains}");
     assert_eq!(stage.snapshot().unmanaged, 1);
+    // CUDA_ERROR_SYSTEM_NOT_READY: a limit is not lost.
+    let (says, complains) = run(&stage, "plain", &[("GPUSHARE_MEMORY", "1GiB")]);
+    assert_eq!(says, "answers 802\n");
+    assert!(
+        complains.contains("slots are taken") && complains.contains("not initialised"),
+        "{complains}"
+    );
     drop(taken);
 }
 

@@ -137,6 +137,100 @@ fn low_limits_leave_it_unmanaged_at_worst() {
     }
 }
 
+/// A limit that was asked for is in force, or CUDA is not initialised and one line says why; says which.
+fn keeps_the_limit(
+    stage: &Stage,
+    words: &[&str],
+    variables: &[(&str, &str)],
+    because: &str,
+) -> bool {
+    let mut command = stage.program("low_limits.c", "");
+    command.args(words).envs(variables.iter().copied());
+    let (said, complained) = told("low_limits.c", Watched::spawn(&mut command));
+    let about = format!("{words:?} {variables:?}: {said} {complained}");
+    is_at_most_one_line(&complained, &about);
+    if said == "answers 0" {
+        assert_eq!(complained, "", "{about}");
+        return true;
+    }
+    // CUDA_ERROR_SYSTEM_NOT_READY.
+    assert_eq!(said, "answers 802", "{about}");
+    let named = complained.contains(because);
+    let refused = complained.contains("a limit was asked for, so CUDA is not initialised");
+    assert!(named && refused, "{about}");
+    false
+}
+
+#[test]
+fn a_limit_is_not_lost_where_descriptors_run_short() {
+    for memory in ["GPUSHARE_MEMORY", "GPUSHARE_CAP"] {
+        let value = if memory == "GPUSHARE_CAP" {
+            "50%"
+        } else {
+            "1GiB"
+        };
+        let mut kept = 0;
+        for most in 3..=12 {
+            let words = ["nofile", &most.to_string()];
+            let limit = [(memory, value)];
+            kept += u32::from(keeps_the_limit(&Stage::new(), &words, &limit, "ulimit -n"));
+        }
+        assert!(
+            (1..10).contains(&kept),
+            "{kept} of 10: nothing was short, or all was"
+        );
+    }
+}
+
+#[test]
+fn a_limit_is_not_lost_for_any_other_want() {
+    let limit = ("GPUSHARE_MEMORY", "1GiB");
+    let refused = |words: &[&str], more: (&str, &str), because: &str| {
+        let kept = keeps_the_limit(&Stage::new(), words, &[limit, more], because);
+        assert!(!kept, "{words:?} {more:?}: it was managed");
+    };
+    let plenty = &["memlock", "0"][..];
+    refused(
+        plenty,
+        ("GPUSHARE_DIR", "/nonexistent/gpushare"),
+        "/nonexistent/gpushare: No such file",
+    );
+    refused(
+        plenty,
+        ("DEVICES", "17"),
+        "list fewer in CUDA_VISIBLE_DEVICES",
+    );
+    refused(&["fsize", "100000"], limit, "File too large");
+    refused(&["as", "1000000"], limit, "");
+    let stage = Stage::new();
+    fs::write(stage.segments().join("state"), vec![7; 9000]).expect("our own directory");
+    assert!(!keeps_the_limit(
+        &stage,
+        plenty,
+        &[limit],
+        "is not a gpushare segment"
+    ));
+}
+
+#[test]
+fn a_user_who_may_start_no_thread_has_no_cap_and_does_not_begin() {
+    let nobody = 65534;
+    let stage = Stage::new();
+    if chown(stage.segments(), Some(nobody), None).is_err() {
+        eprintln!("skipped, only root can become somebody who is bound by the limit");
+        return;
+    }
+    let around = stage
+        .segments()
+        .parent()
+        .map(Path::to_owned)
+        .expect("a temporary directory");
+    fs::set_permissions(around, fs::Permissions::from_mode(0o777)).expect("our own directory");
+    let words = ["nproc", "0", "65534"];
+    let cap = [("GPUSHARE_CAP", "50%")];
+    assert!(!keeps_the_limit(&stage, &words, &cap, "ulimit -u"));
+}
+
 #[test]
 fn a_user_who_may_start_no_thread_runs_without_a_lock() {
     let nobody = 65534;

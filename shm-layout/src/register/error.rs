@@ -2,7 +2,10 @@
 
 use std::{fmt, io};
 
-use crate::value::{DEVICES_PER_PROCESS, MAX_DEVICES};
+use crate::{
+    error::remedy,
+    value::{DEVICES_PER_PROCESS, MAX_DEVICES},
+};
 
 /// Why a process could not be registered. It runs on, unmanaged.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ impl fmt::Display for RegisterError {
                 "cannot enter the group {name}: another process that was entering a group did not go on; continue or end \
                  stopped programs and start this one again"
             ),
-            Self::Io(error) => write!(f, "cannot register: {error}"),
+            Self::Io(error) => write!(f, "cannot register: {error}{}", remedy(error)),
         }
     }
 }
