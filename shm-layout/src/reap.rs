@@ -102,6 +102,17 @@ pub(crate) fn give_back(segments: &Segments, id: SlotId, now_ns: u64, cause: Cau
     crash_point!("reap:freed");
 }
 
+/// Takes the marks of a slot's last process off every device. A thread of it may have set one after its process had given
+/// the slot back at its exit. The caller has claimed the slot.
+pub(crate) fn sweep(segments: &Segments, id: SlotId, now_ns: u64) {
+    let (at, bit) = id.bit();
+    for (index, device) in segments.state().devices.iter().enumerate() {
+        lock::withdraw(segments, id, index, Reason::Exit, now_ns);
+        line::withdraw(device, id);
+        device.members[at].fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
 impl Slot {
     /// Back to zero, all but the claim word.
     pub(crate) fn clear(&self) {
@@ -142,11 +153,16 @@ impl Slot {
 }
 
 impl DeviceEntry {
+    /// Clears an entry that is in use. Others are left alone, for a slot's entries are many pages.
     fn clear(&self) {
-        if self.device.load(Ordering::Relaxed) == 0 {
-            // Entered last and cleared last: the rest is zero, but for what a reservation never touches.
-            return;
+        if self.device.load(Ordering::Relaxed) != 0 {
+            self.clear_all();
         }
+    }
+
+    /// Back to zero. A thread of the last process may have written into an entry that was cleared: one that waited for
+    /// memory, say, and got what its own process gave back at its exit.
+    pub(crate) fn clear_all(&self) {
         for word in [
             &self.used,
             &self.trying,

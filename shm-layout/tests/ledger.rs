@@ -56,6 +56,41 @@ fn a_reservation_that_is_dropped_gives_its_bytes_back() {
     );
 }
 
+/// At the exit of a process its threads go on: one that waits for memory gets what its own process gives back.
+#[test]
+fn bytes_that_a_thread_takes_while_its_process_leaves_are_not_the_next_ones() {
+    let dir = Dir::new();
+    let segments = dir.open();
+    let (leaves, entry) = with_limits(&segments, "leaves", &quota(MIB));
+    let slot = leaves.slot();
+    let ledger = leaves.ledger(entry);
+    ledger.reserve(MIB).expect("room").commit();
+    let denial = ledger.reserve(1).err().expect("its quota is spent");
+    leaves.leave();
+    let want = Want {
+        bytes: MIB,
+        kind: WantKind::Allocation,
+    };
+    let place = ledger.line_up(want, denial, clock::now());
+    let Look::Granted(late) = place.look(clock::now()) else {
+        panic!("its own bytes have come back");
+    };
+    late.commit();
+    // The process ends here, and the thread in it.
+    std::mem::forget(place);
+    drop(leaves);
+
+    let (next, entry) = process(&segments, "next");
+    assert_eq!(next.slot().index, slot.index, "the slot is given out again");
+    assert_eq!(next.ledger(entry).used(), 0);
+    let seen = look(&segments);
+    assert_eq!(seen.devices[0].memory_line, []);
+    assert_eq!(seen.processes[0].devices[0].peak, 0);
+    let (other, entry) = process(&segments, "other");
+    let at_once = other.ledger(entry).reserve_at_once(1);
+    assert!(at_once.is_some(), "no process stands in the line");
+}
+
 #[test]
 fn freeing_more_than_is_held_never_wraps() {
     let dir = Dir::new();

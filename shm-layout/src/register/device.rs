@@ -42,6 +42,7 @@ impl Registration {
         let (state, slot) = (self.segments().state(), self.seat.words());
         state.devices[device].write(&known);
         let entry = &slot.entries[index];
+        entry.clear_all();
         let limit = self
             .memory
             .get(usize::from(ordinal))

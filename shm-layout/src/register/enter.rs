@@ -14,7 +14,7 @@ use crate::{
     pages::OwnPage,
     primitive::Ordering,
     protocol::{claim, seqlock},
-    reap::reap,
+    reap::{reap, sweep},
     roll::Roll,
     segment::Segments,
     socket::PATIENCE,
@@ -47,6 +47,7 @@ pub fn register(
     let group_name = asked_group.and_then(|name| codec::name_words(name));
     let slot = &state.slots[usize::from(id.index)];
     crash_point!("register:claimed");
+    sweep(segments, id, now);
     slot.clear();
     let group = match (member, group_name) {
         (None, Some(name)) => tables::join_group(segments, slot, &name).unwrap_or(0),
