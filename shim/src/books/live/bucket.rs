@@ -75,11 +75,13 @@ impl Bucket {
         false
     }
 
-    /// Finds a key whose record fits and claims its place: no other thread finds it any more.
+    /// Finds a key whose record fits and claims its place: no other thread finds it any more. A record that does not fit is
+    /// only read, for a claim would hide it from the thread that it does fit.
     #[inline(always)]
     pub fn claim(&self, key: u64, fits: impl Fn(&Record) -> bool) -> Option<&Place> {
         for place in &self.0 {
-            if place.key.load(Ordering::Relaxed) != key {
+            // ORDER: Acquire pairs with the Release in put; the words are this key's, or those of one that came after it.
+            if place.key.load(Ordering::Acquire) != key || !fits(&place.record()) {
                 continue;
             }
             // ORDER: Acquire pairs with the Release in put; the words read from now on are this key's.
@@ -93,7 +95,7 @@ impl Bucket {
             if fits(&place.record()) {
                 return Some(place);
             }
-            // ORDER: as in put.
+            // The key was taken out and put in again since its record was read. ORDER: as in put.
             place.key.store(key, Ordering::Release);
         }
         None
