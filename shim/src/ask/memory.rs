@@ -64,6 +64,14 @@ pub fn pool_size(pool: CUmemoryPool) -> (u64, u64) {
     (ask(RESERVED_CURRENT), ask(USED_CURRENT))
 }
 
+/// The pool that a device's allocations come from when none is named.
+pub fn current_pool(device: CUdevice) -> Option<CUmemoryPool> {
+    let mut pool = std::ptr::null_mut();
+    // SAFETY: the driver checks the device; our result outlives the call.
+    unsafe { call::cuDeviceGetMemPool(Out::to(&mut pool), device) }.ok()?;
+    (!pool.is_null()).then_some(pool)
+}
+
 /// Gives back what a pool has reserved above so many bytes, as far as it is free.
 pub fn trim(pool: CUmemoryPool, keep: u64) {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);

@@ -1,13 +1,14 @@
-//! The pools of stream-ordered memory: where each one's memory is, and which keep freed memory.
+//! The pools of stream-ordered memory: where each one's memory is, and which may keep freed memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use gpushare_abi::types::{
     CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_INVALID, CUdevice, CUmemLocation,
     CUmemoryPool,
 };
+use shm_layout::DEVICES_PER_PROCESS;
 
 /// Where a pool's memory is.
 #[derive(Clone, Copy)]
@@ -37,41 +38,71 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// The device a pool's memory is on, if it is on one.
-    pub fn device_of(&self, pool: CUmemoryPool) -> Option<CUdevice> {
-        match self.with(|homes| homes.get(&(pool as usize)).copied()) {
-            Some(Home::Device(device)) => Some(device),
-            _ => None,
-        }
-    }
-
     /// Runs `act` on the pools.
     pub fn with<T>(&self, act: impl FnOnce(&mut HashMap<usize, Home>) -> T) -> T {
         act(&mut self.homes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The pools with a release threshold, and their devices.
+/// The pools that may keep freed memory, and their devices: those that something was allocated from.
 #[derive(Default)]
 pub struct Caching {
     any: AtomicBool,
     pools: Mutex<HashMap<usize, CUdevice>>,
+    /// The pool that each device's allocations come from when none is named; 0 where that has to be asked.
+    current: [AtomicUsize; DEVICES_PER_PROCESS],
 }
 
 impl Caching {
-    /// Whether a pool keeps anything at all.
+    /// Whether a pool may keep anything at all.
     #[inline(always)]
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// The pool is no more, or keeps nothing from now on.
-    pub fn forget(&self, pool: CUmemoryPool) {
-        self.with(|pools| _ = pools.remove(&(pool as usize)));
+    /// Something is allocated from a pool on this device.
+    pub fn add(&self, pool: CUmemoryPool, device: CUdevice) {
+        self.with(|pools| _ = pools.insert(pool as usize, device));
     }
 
-    /// Runs `act` on the pools.
-    pub fn with<T>(&self, act: impl FnOnce(&mut HashMap<usize, CUdevice>) -> T) -> T {
+    /// A pool is destroyed.
+    pub fn forget(&self, pool: CUmemoryPool) {
+        self.with(|pools| _ = pools.remove(&(pool as usize)));
+        // The device's own pool is current then.
+        for current in &self.current {
+            let _ = current.compare_exchange(pool as usize, 0, Relaxed, Relaxed);
+        }
+    }
+
+    /// The device's current pool, where it is known.
+    pub fn current(&self, device: CUdevice) -> Option<CUmemoryPool> {
+        let pool = self.current_word(device)?.load(Relaxed);
+        (pool != 0).then_some(pool as CUmemoryPool)
+    }
+
+    /// A pool is the device's current one from now on.
+    pub fn set_current(&self, device: CUdevice, pool: CUmemoryPool) {
+        if let Some(word) = self.current_word(device) {
+            word.store(pool as usize, Relaxed);
+        }
+    }
+
+    fn current_word(&self, device: CUdevice) -> Option<&AtomicUsize> {
+        self.current.get(usize::try_from(device).ok()?)
+    }
+
+    /// The pools on a device, this one first.
+    pub fn on(&self, device: CUdevice, first: Option<CUmemoryPool>) -> Vec<CUmemoryPool> {
+        let first = first.map_or(0, |pool| pool as usize);
+        let mut all = self.with(|pools| {
+            let here = pools.iter().filter(|(_, on)| **on == device);
+            here.map(|(pool, _)| *pool).collect::<Vec<_>>()
+        });
+        all.sort_by_key(|pool| *pool != first);
+        all.into_iter().map(|pool| pool as CUmemoryPool).collect()
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<usize, CUdevice>) -> T) -> T {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let result = act(&mut pools);
         self.any.store(!pools.is_empty(), Relaxed);

@@ -193,6 +193,11 @@ static int run(int argc, char **argv, char *more) {
     if (IS("free-async-in")) return CALL(cuMemFreeAsync, V(1), (void *)V(2));
     if (IS("context-none")) return CALL(cuCtxSetCurrent, (void *)0);
     if (IS("pool-default")) return CALL(cuDeviceGetDefaultMemPool, OUT(1), (int)NUM(2));
+    if (IS("pool-current")) return CALL(cuDeviceSetMemPool, (int)NUM(2), (void *)V(1));
+    if (IS("pool-current-in")) { /* pool-current-in POOL KIND PLACE ID */
+        int place[2] = {(int)NUM(3), (int)NUM(4)};
+        return CALL(cuMemSetMemPool, place, (int)NUM(2), (void *)V(1));
+    }
     if (IS("pool-alloc")) return CALL(cuMemAllocFromPoolAsync, OUT(1), (size_t)NUM(3), (void *)V(2), (void *)0);
     if (IS("pool-keep")) {
         u64 threshold = NUM(2);

@@ -1,6 +1,6 @@
-use gpushare_testbed::Testbed;
+use gpushare_testbed::{Testbed, eventually};
 
-use crate::client::{Client, MIB};
+use crate::client::{Client, MIB, PATIENCE};
 
 #[test]
 fn stream_ordered_memory_is_charged_until_its_free_in_both_forms() {
@@ -75,4 +75,91 @@ fn what_a_pool_keeps_stays_within_the_quota_too() {
         64 * MIB,
         "its own allocations use what it keeps"
     );
+}
+
+/// Bytes that these pools have reserved together.
+fn reserved(client: &mut Client<'_>, pools: &[&str]) -> u64 {
+    let size = |pool| client.ok(&format!("pool-size {pool}"))[0];
+    pools.iter().map(size).sum()
+}
+
+#[test]
+fn all_pools_together_keep_no_more_than_the_quota() {
+    let bed = Testbed::new();
+    let quota = (64 * MIB).to_string();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+    let pools = ["p", "q", "r", "s"];
+    for pool in pools {
+        client.ok(&format!("pool {pool} 0 0"));
+        client.ok(&format!("pool-keep {pool} 0xffffffffffffffff"));
+    }
+    for pool in pools {
+        client.ok(&format!("pool-alloc a {pool} {}", 64 * MIB));
+        let all = reserved(&mut client, &pools);
+        assert_eq!(all, 64 * MIB, "held and kept, as {pool} allocates");
+        client.ok("free-async a");
+        client.ok("synchronize");
+    }
+    client.ok(&format!("pool-alloc a p {}", 32 * MIB));
+    client.ok(&format!("pool-alloc b s {}", 32 * MIB));
+    assert_eq!(reserved(&mut client, &pools), 64 * MIB);
+}
+
+#[test]
+fn a_pool_that_keeps_until_the_next_synchronisation_stays_within_the_quota_too() {
+    let bed = Testbed::new();
+    let quota = (64 * MIB).to_string();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+    client.ok(&format!("async a {}", 64 * MIB));
+    client.ok("free-async a");
+    client.ok("pool p 0 0");
+    client.ok("pool-default d 0");
+    // The free takes effect when its stream comes to it.
+    let within = || {
+        client.ok(&format!("pool-alloc b p {}", 64 * MIB));
+        let all = reserved(&mut client, &["d", "p"]);
+        client.ok("free-async b");
+        all == 64 * MIB
+    };
+    eventually("the default pool is trimmed", PATIENCE, within);
+}
+
+#[test]
+fn pools_stay_within_the_quota_after_a_capture_too() {
+    let bed = Testbed::new();
+    let quota = (64 * MIB).to_string();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+    client.ok("stream s");
+    client.ok("capture s");
+    client.ok("capture-end s g");
+    client.ok("pool p 0 0");
+    client.ok("pool-keep p 0xffffffffffffffff");
+    client.ok(&format!("pool-alloc a p {}", 64 * MIB));
+    client.ok("free-async a");
+    client.ok("synchronize");
+    client.ok(&format!("alloc b {}", 64 * MIB));
+    assert_eq!(reserved(&mut client, &["p"]), 0);
+}
+
+#[test]
+fn a_pool_that_was_made_current_is_known() {
+    let bed = Testbed::new();
+    let quota = (64 * MIB).to_string();
+    let mut client = Client::start(&bed, &[("GPUSHARE_MEMORY", &quota)]);
+    for pool in ["p", "q"] {
+        client.ok(&format!("pool {pool} 0 0"));
+        client.ok(&format!("pool-keep {pool} 0xffffffffffffffff"));
+        client.ok(&format!("pool-current {pool} 0"));
+        client.ok(&format!("async a {}", 64 * MIB));
+        client.ok("free-async a");
+        client.ok("synchronize");
+    }
+    assert_eq!(reserved(&mut client, &["p", "q"]), 64 * MIB);
+    client.ok("pool-current-in p 1 1 0");
+    client.ok(&format!("async a {}", 32 * MIB));
+    client.ok("free-async a");
+    client.ok("synchronize");
+    assert_eq!(reserved(&mut client, &["p"]), 32 * MIB, "the one set last");
+    client.ok(&format!("alloc b {}", 64 * MIB));
+    assert_eq!(reserved(&mut client, &["p", "q"]), 0);
 }

@@ -34,14 +34,16 @@ macro_rules! memory_rows {
             "cuMemPoolCreate" 11020 call memory::pool::create fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>);
             /// forgets the pool
             "cuMemPoolDestroy" 11020 call memory::pool::destroy fn cuMemPoolDestroy(pool: CUmemoryPool);
-            /// a pool that keeps memory is trimmed to what the quota leaves
-            "cuMemPoolSetAttribute" 11020 call memory::pool::set_attribute fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<u64>);
             /// notes the pool's device
             "cuDeviceGetDefaultMemPool" 11020 call memory::pool::of_device fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             "cuDeviceGetMemPool" 11020 call memory::pool::of_device fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice);
             /// notes the pool's device
             "cuMemGetDefaultMemPool" 13000 call memory::pool::of_location fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
             "cuMemGetMemPool" 13000 call memory::pool::of_location fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<CUmemLocation>, kind: u32);
+            /// notes which pool the device's allocations come from
+            "cuDeviceSetMemPool" 11020 call memory::pool::set_of_device fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool);
+            /// notes which pool the device's allocations come from
+            "cuMemSetMemPool" 13000 call memory::pool::set_of_location fn cuMemSetMemPool(location: In<CUmemLocation>, kind: u32, pool: CUmemoryPool);
 
             // ---- what large allocations under --swappable are told of as, and who reaches them ----
             /// of what is swappable: what was asked for, not what it is made of

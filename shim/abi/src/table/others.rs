@@ -23,7 +23,7 @@ macro_rules! other_functions {
             cuDeviceGetP2PAtomicCapabilities cuDeviceGetP2PAttribute cuDeviceGetPCIBusId cuDeviceGetProperties
             cuDeviceGetTexture1DLinearMaxWidth cuDeviceGetUuid cuDeviceGetUuid_v2 cuDevicePrimaryCtxGetState
             cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2 cuDeviceRegisterAsyncNotification
-            cuDeviceSetGraphMemAttribute cuDeviceSetMemPool cuDeviceUnregisterAsyncNotification
+            cuDeviceSetGraphMemAttribute cuDeviceUnregisterAsyncNotification
             cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags
             cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect
             cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuEventCreate
@@ -76,7 +76,7 @@ macro_rules! other_functions {
             cuMemGetAddressRange cuMemGetAllocationGranularity
             cuMemGetAllocationPropertiesFromHandle cuMemHostGetDevicePointer
             cuMemHostGetDevicePointer_v2 cuMemHostGetFlags cuMemPoolGetAccess cuMemPoolGetAttribute cuMemPoolSetAccess
-            cuMemPoolTrimTo cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetAccess cuMemSetMemPool
+            cuMemPoolSetAttribute             cuMemPoolTrimTo cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetAccess
             cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties
             cuModuleEnumerateFunctions cuModuleGetFunction cuModuleGetFunctionCount cuModuleGetGlobal
             cuModuleGetGlobal_v2 cuModuleGetLoadingMode cuModuleGetSurfRef cuModuleGetTexRef cuModuleLoad

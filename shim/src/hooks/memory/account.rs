@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use gpushare_abi::errors::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUerror, CUresult};
-use gpushare_abi::types::{CUdevice, CUstream};
+use gpushare_abi::types::{CUdevice, CUmemoryPool, CUstream};
 use shm_layout::{Counters, Denial, Event, EventKind, Ledger, Limit, Reservation, clock, reap};
 
+use crate::ask::memory as ask;
 use crate::books::live::Record;
 use crate::books::physical::Id;
 use crate::books::record::{self, Counted, Kind};
@@ -150,8 +151,23 @@ impl Account {
     #[inline(always)]
     pub(super) fn keep_pools_within_limits(self) {
         if self.guest.memory.caching.any() && !self.pooled {
-            reclaim::keep_within_limits(self.guest, self.device);
+            reclaim::keep_within_limits(self.guest, self.device, None);
         }
+    }
+
+    /// Behind an allocation from a pool: what it did not use of what pools keep is beside it now. The pool is that of its
+    /// device if none was named.
+    pub fn allocated_from(self, pool: Option<CUmemoryPool>) {
+        let (caching, ordinal) = (&self.guest.memory.caching, self.ordinal().into());
+        let known = pool.or_else(|| caching.current(ordinal));
+        let Some(pool) = known.or_else(|| ask::current_pool(ordinal)) else {
+            return;
+        };
+        if known.is_none() {
+            caching.set_current(ordinal, pool);
+        }
+        caching.add(pool, ordinal);
+        reclaim::keep_within_limits(self.guest, self.device, Some(pool));
     }
 
     /// The thread that allocates.

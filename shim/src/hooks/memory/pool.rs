@@ -1,7 +1,7 @@
 //! Stream-ordered memory and its pools.
 //!
 //! An allocation is charged when it is asked for and given back when its free is asked for, in program order. What a
-//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see `reclaim`); its
+//! pool keeps reserved beyond that shows as *unaccounted* and is trimmed within limits (see [`reclaim`](super::reclaim)); its
 //! `maxSize` is the driver's to enforce. The end of a created context leaves what was allocated in it; a reset of the
 //! primary one, or its last release, takes away what was allocated in that (driver 580.159.04).
 //!
@@ -16,7 +16,8 @@
 
 use gpushare_abi::errors::CUresult;
 use gpushare_abi::types::{
-    CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUstream,
+    CU_MEM_ALLOCATION_TYPE_MANAGED, CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps,
+    CUmemoryPool, CUstream,
 };
 use gpushare_abi::{In, Out};
 
@@ -30,9 +31,6 @@ use super::account::{self, Account};
 use super::allocate::allocate;
 use super::graph;
 
-/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
-const RELEASE_THRESHOLD: u32 = 4;
-
 /// `cuMemAllocAsync`.
 pub fn alloc(
     real: Real<'_, impl FnOnce() -> CUresult + Copy>,
@@ -41,7 +39,7 @@ pub fn alloc(
     stream: CUstream,
 ) -> CUresult {
     let account = account::of_stream(stream);
-    charge(real, account, dptr, bytes, stream)
+    charge(real, account, dptr, bytes, stream, None)
 }
 
 /// `cuMemAllocFromPoolAsync`.
@@ -59,9 +57,17 @@ pub fn alloc_from(
             .with(|homes| homes.get(&(pool as usize)).copied())
     });
     match home {
-        None => charge(real, account::of_stream(stream), dptr, bytes, stream),
+        None => charge(
+            real,
+            account::of_stream(stream),
+            dptr,
+            bytes,
+            stream,
+            Some(pool),
+        ),
         Some(Home::Device(device)) => {
-            charge(real, account::of_pool(device, stream), dptr, bytes, stream)
+            let account = account::of_pool(device, stream);
+            charge(real, account, dptr, bytes, stream, Some(pool))
         }
         Some(Home::Host) => {
             let account = account::of_stream(stream);
@@ -82,23 +88,21 @@ fn charge(
     dptr: Out<CUdeviceptr>,
     bytes: usize,
     stream: CUstream,
+    pool: Option<CUmemoryPool>,
 ) -> CUresult {
     let account = account.map(Account::out_of_pool);
-    let Some(account) = account.filter(|_| any_capturing()) else {
-        return allocate(real, account, Some(bytes as u64), Kind::Pooled, || {
-            dptr.get()
-        });
-    };
-    match ask::capturing_graph(stream, real.per_thread()) {
-        Some(graph) => graph::captured(real, account, graph, bytes, dptr),
-        None => allocate(
-            real,
-            Some(account),
-            Some(bytes as u64),
-            Kind::Pooled,
-            || dptr.get(),
-        ),
+    if let Some(account) = account.filter(|_| any_capturing())
+        && let Some(graph) = ask::capturing_graph(stream, real.per_thread())
+    {
+        return graph::captured(real, account, graph, bytes, dptr);
     }
+    allocate(real, account, Some(bytes as u64), Kind::Pooled, || {
+        dptr.get()
+    })?;
+    if let Some(account) = account {
+        account.allocated_from(pool);
+    }
+    Ok(())
 }
 
 /// `cuMemFreeAsync`. A captured free is the graph's: each launch frees anew.
@@ -144,23 +148,31 @@ pub fn destroy(real: Real<'_, impl FnOnce() -> CUresult>, pool: CUmemoryPool) ->
     })
 }
 
-/// `cuMemPoolSetAttribute`: which pools keep memory.
-pub fn set_attribute(
+/// `cuDeviceSetMemPool`.
+pub fn set_of_device(
     real: Real<'_, impl FnOnce() -> CUresult>,
+    device: CUdevice,
     pool: CUmemoryPool,
-    attribute: u32,
-    value: In<u64>,
 ) -> CUresult {
     real.call()?;
-    let Some(guest) = guest().filter(|_| attribute == RELEASE_THRESHOLD) else {
-        return Ok(());
-    };
-    let caching = &guest.memory.caching;
-    match (value.get(), guest.memory.pools.device_of(pool)) {
-        (Some(1..), Some(device)) => caching.with(|pools| _ = pools.insert(pool as usize, device)),
-        _ => caching.forget(pool),
+    if let Some(guest) = guest() {
+        guest.memory.caching.set_current(device, pool);
     }
     Ok(())
+}
+
+/// `cuMemSetMemPool`: that of a device's own memory is the one that `cuMemAllocAsync` takes from.
+pub fn set_of_location(
+    real: Real<'_, impl FnOnce() -> CUresult>,
+    location: In<CUmemLocation>,
+    kind: u32,
+    pool: CUmemoryPool,
+) -> CUresult {
+    let device = location.get().and_then(|location| location.device());
+    match device.filter(|_| kind != CU_MEM_ALLOCATION_TYPE_MANAGED) {
+        Some(device) => set_of_device(real, device, pool),
+        None => real.call(),
+    }
 }
 
 /// `cuDeviceGetDefaultMemPool`, `cuDeviceGetMemPool`.

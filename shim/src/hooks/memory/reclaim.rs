@@ -1,34 +1,37 @@
 //! Memory that is kept and not in use: given back to the driver before a limit is exceeded or an allocation is denied.
 //!
-//! A pool with a release threshold keeps freed memory reserved. It is not charged, since the application has freed it; but
-//! the device lacks it. So when a process with a limit allocates elsewhere, its pools are trimmed down to what the limit
-//! leaves: memory held and memory kept together stay within it. A process that sets no threshold never comes here, and
-//! neither does an allocation from a pool, which uses up what is kept.
+//! A pool keeps freed memory reserved: until a synchronisation, or for good where it has a release threshold. That is not
+//! charged, since the application has freed it; but the device lacks it. So when a process with a limit allocates, its pools
+//! are trimmed to what the limit leaves: memory held and memory kept together stay within it. An allocation from a pool uses
+//! up what that pool keeps first, and what is left of it is the last to go.
 
 use gpushare_abi::types::{CUdevice, CUmemoryPool};
 
-use crate::ask::{memory as ask, stream::any_capturing};
+use crate::ask::{memory as ask, stream};
 use crate::guest::{Device, Guest};
 
-/// Trims the device's pools to what the limits leave beside what is held.
+/// Trims the device's pools to what the limits leave beside what is held; `first` keeps its memory before the others.
 #[cold]
 #[inline(never)]
-pub fn keep_within_limits(guest: &Guest, device: &Device) {
-    // A capturing thread must not touch its pools, and without a limit there is nothing to keep within.
-    let Some(room) = device.ledger.room().filter(|_| !any_capturing()) else {
+pub fn keep_within_limits(guest: &Guest, device: &Device, first: Option<CUmemoryPool>) {
+    // Without a limit there is nothing to keep within.
+    let Some(mut room) = device.ledger.room() else {
         return;
     };
-    let device = CUdevice::from(device.ordinal);
-    let pools: Vec<_> = guest.memory.caching.with(|pools| {
-        pools
-            .iter()
-            .filter(|(_, on)| **on == device)
-            .map(|(pool, _)| *pool)
-            .collect()
-    });
-    let mut room = room;
-    for pool in pools {
-        room -= trim(pool as CUmemoryPool, room).min(room);
+    let pools = guest
+        .memory
+        .caching
+        .on(CUdevice::from(device.ordinal), first);
+    let trim_all = || {
+        for pool in pools {
+            room -= trim(pool, room).min(room);
+        }
+    };
+    // A trim is not for a thread that captures in another mode.
+    if guest.memory.captures.is_any() {
+        stream::relaxed(trim_all);
+    } else {
+        trim_all();
     }
 }
 
