@@ -10,7 +10,7 @@ use shm_layout::variables::{Reader, TABLE};
 /// Functions that have to do with memory or work and pass through all the same.
 const LEFT_ALONE: &[(&str, &str)] = &[
     (
-        "`cuLaunchHostFunc`, `cuStreamAddCallback`",
+        "`cuLaunchHostFunc…`, `cuStreamAddCallback`",
         "run on the host",
     ),
     (
@@ -26,7 +26,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
         "take no memory and keep none",
     ),
     (
-        "`cuLogicalEndpoint…`",
+        "other `cuLogicalEndpoint…`",
         "shown to other hosts is what `cuMemCreate` made and what is charged; what an endpoint keeps alive after its last handle is not known",
     ),
     (

@@ -15,6 +15,7 @@ pub mod types;
 pub use amount::Amount;
 pub use input::In;
 pub use out::Out;
+pub use table::{LEFT_OUT, LeftOut};
 
 /// The number by which an event names a driver function: made from the exported name, so that it means the same
 /// whichever version of the table wrote it. `u16::MAX` stays free for "no function".

@@ -28,6 +28,8 @@ mod memory;
 mod nvml;
 mod others;
 
+pub use others::{LEFT_OUT, LeftOut};
+
 /// Hands every row of the table to the macro `$with!`; see the module's docs for their form.
 #[macro_export]
 macro_rules! driver_table {
@@ -85,11 +87,12 @@ macro_rules! driver_table {
             "cuStreamBeginCapture" 10000 call stream::begin_capture(stream) fn cuStreamBeginCapture(stream: CUstream) twin cuStreamBeginCapture_ptsz;
             "cuStreamBeginCapture" 10010 call stream::begin_capture(stream) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) twin cuStreamBeginCapture_v2_ptsz;
             "cuStreamBeginCaptureToGraph" 12030 call stream::begin_capture(stream) fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) twin cuStreamBeginCaptureToGraph_ptsz;
-            "cuStreamBeginCaptureToCig" 13020 call stream::begin_capture(stream) fn cuStreamBeginCaptureToCig(stream: CUstream, params: *mut c_void) twin cuStreamBeginCaptureToCig_ptsz;
+            "cuStreamBeginCaptureToCig" 13010 call stream::begin_capture(stream) fn cuStreamBeginCaptureToCig(stream: CUstream, params: *mut c_void) twin cuStreamBeginCaptureToCig_ptsz;
             "cuStreamBeginRecaptureToGraph" 13030 call stream::begin_capture(stream) fn cuStreamBeginRecaptureToGraph(stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback: *const c_void, data: *mut c_void) twin cuStreamBeginRecaptureToGraph_ptsz;
 
             /// the capture is over
             "cuStreamEndCapture" 10000 call stream::end_capture(stream) fn cuStreamEndCapture(stream: CUstream, graph: Out<CUgraph>) twin cuStreamEndCapture_ptsz;
+            "cuStreamEndCaptureToCig" 13010 call stream::end_capture(stream) fn cuStreamEndCaptureToCig(stream: CUstream) twin cuStreamEndCaptureToCig_ptsz;
 
             // ---- explicit synchronisations: release points ----
             /// a release point of the lock
@@ -151,6 +154,8 @@ macro_rules! driver_table {
             "cuMemcpy3DBatchAsync" 12080 submit transfer::regions(stream, list, count) fn cuMemcpy3DBatchAsync(count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, fail_index: *mut usize, flags: u64, stream: CUstream) twin cuMemcpy3DBatchAsync_ptsz;
             "cuMemcpy3DBatchAsync" 13000 submit transfer::regions(stream, list, count) fn cuMemcpy3DBatchAsync_v2(count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, flags: u64, stream: CUstream) twin cuMemcpy3DBatchAsync_v2_ptsz;
             "cuMemcpyWithAttributesAsync" 13020 submit transfer::bytes(stream, bytes) fn cuMemcpyWithAttributesAsync(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, attrs: *mut CUmemcpyAttributes, stream: CUstream) twin cuMemcpyWithAttributesAsync_ptsz;
+            /// counted with its bytes, and locked
+            "cuFabricCpyBatchAsync" 13050 submit transfer::fabric(stream, list, count) fn cuFabricCpyBatchAsync(count: usize, list: In<CUDA_FABRIC_COPY_BATCH_OP>, flags: u64, stream: CUstream) twin cuFabricCpyBatchAsync_ptsz;
             "cuMemcpy3DWithAttributesAsync" 13020 submit transfer::region(stream, copy) fn cuMemcpy3DWithAttributesAsync(copy: In<CUDA_MEMCPY3D_BATCH_OP>, flags: u64, stream: CUstream) twin cuMemcpy3DWithAttributesAsync_ptsz;
             /// counted with its bytes, and locked
             "cuMemBatchDecompressAsync" 12060 submit transfer::decompressed(stream, list, count) fn cuMemBatchDecompressAsync(list: In<CUmemDecompressParams>, count: usize, flags: u32, error_index: *mut usize, stream: CUstream) twin cuMemBatchDecompressAsync_ptsz;

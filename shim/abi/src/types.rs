@@ -99,6 +99,14 @@ structs! {
         srcAccessOrder: c_uint, flags: c_uint,
     }
 
+    /// One end of a copy over a fabric: an address and where it is, or a logical endpoint and an offset.
+    CUfabricCpyOperand: 24 { type_: c_uint, at: [u64; 2], }
+
+    /// One copy of a batch over a fabric.
+    CUDA_FABRIC_COPY_BATCH_OP: 64 {
+        src: CUfabricCpyOperand, dst: CUfabricCpyOperand, size: usize, flags: c_uint,
+    }
+
     /// One decompression of a batch.
     CUmemDecompressParams: 64 {
         srcNumBytes: usize, dstNumBytes: usize, dstActBytes: *mut u32, src: *const c_void, dst: *mut c_void,

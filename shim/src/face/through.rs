@@ -19,6 +19,8 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
+use gpushare_abi::{LEFT_OUT, LeftOut};
+
 use crate::{door, driver::library, residence, sys::errno::Errno, thread};
 
 /// How many functions can have a stub. A driver exports about 500.
@@ -29,20 +31,14 @@ const STUB_BYTES: usize = 16;
 /// Where each stub leads.
 static TARGETS: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(null_mut()) }; STUBS];
 
-/// What these answer does not depend on the device, and they never wait.
-const NEVER_WAIT: [&[u8]; 5] = [
-    b"cuDriverGetVersion",
-    b"cuGetErrorName",
-    b"cuGetErrorString",
-    b"cuGetExportTable",
-    b"cuProfilerInitialize",
-];
-
 /// Whether a name is one of the driver's; `cuda…`, `cublas…` and `cudbg…` are not.
 pub fn is_drivers(name: &CStr) -> bool {
     let name = name.to_bytes();
+    let never_waits = |(left_out, why): &(&str, LeftOut)| {
+        *why == LeftOut::NeverWaits && left_out.as_bytes() == name
+    };
     matches!(name, [b'c', b'u', third, ..] if third.is_ascii_uppercase())
-        && !NEVER_WAIT.contains(&name)
+        && !LEFT_OUT.iter().any(never_waits)
 }
 
 /// What the application is given for a function of the driver that we do not hook.

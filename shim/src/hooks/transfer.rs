@@ -3,7 +3,7 @@
 use gpushare_abi::{
     Amount, In,
     errors::CUresult,
-    types::{CUDA_MEMCPY3D_BATCH_OP, CUmemDecompressParams, CUstream},
+    types::{CUDA_FABRIC_COPY_BATCH_OP, CUDA_MEMCPY3D_BATCH_OP, CUmemDecompressParams, CUstream},
 };
 
 use super::{copy::Region, launch::submit};
@@ -52,6 +52,17 @@ pub fn regions(
     count: usize,
 ) -> CUresult {
     let sizes = (0..count).map_while(|index| Some(list.nth(index)?.bytes()));
+    submit(real, stream, several(count, sizes))
+}
+
+/// Several copies over a fabric at once.
+pub fn fabric(
+    real: Submission<impl FnOnce() -> CUresult>,
+    stream: CUstream,
+    list: In<CUDA_FABRIC_COPY_BATCH_OP>,
+    count: usize,
+) -> CUresult {
+    let sizes = (0..count).map_while(|index| Some(list.nth(index)?.size));
     submit(real, stream, several(count, sizes))
 }
 

@@ -256,6 +256,11 @@ static int run(int argc, char **argv, char *more) {
         if (IS("copy-block")) return CALL(cuMemcpy3DWithAttributesAsync, blocks, (u64)0, (void *)V(4));
         return CALL(cuMemcpy3DBatchAsync_v2, (size_t)2, blocks, (u64)0, (void *)V(4));
     }
+    if (IS("copy-fabric")) { /* an address to a logical endpoint, and nothing to an address */
+        struct { struct { unsigned type; u64 at[2]; } from, to; size_t bytes; unsigned flags; } ops[2] = {
+            {{1, {V(2)}}, {2, {7, 0}}, NUM(3), 0}, {{1, {V(2)}}, {1, {V(1)}}, 0, 0}};
+        return CALL(cuFabricCpyBatchAsync, (size_t)2, ops, (u64)0, (void *)V(4));
+    }
     if (IS("copy-attributes")) return CALL(cuMemcpyWithAttributesAsync, V(1), V(2), (size_t)NUM(3), (void *)0, (void *)V(4));
     if (IS("prefetch-batch") || IS("discard-batch") || IS("renew-batch")) {
         u64 at[2] = {V(1), V(1) + NUM(2)};
@@ -386,9 +391,12 @@ static int run(int argc, char **argv, char *more) {
     if (IS("graph-destroy")) return CALL(cuGraphDestroy, (void *)V(1));
     if (IS("graph-exec-destroy")) return CALL(cuGraphExecDestroy, (void *)V(1));
     if (IS("stream")) return CALL(cuStreamCreate, OUT(1), 1);
+    if (IS("stream-destroy")) return CALL(cuStreamDestroy_v2, (void *)V(1));
     if (IS("capture")) return CALL(cuStreamBeginCapture_v2, (void *)V(1), 2);
     if (IS("capture-alloc")) return CALL(cuMemAllocAsync, OUT(1), (size_t)NUM(2), (void *)V(3));
     if (IS("capture-free")) return CALL(cuMemFreeAsync, V(1), (void *)V(2));
+    if (IS("capture-cig")) return CALL(cuStreamBeginCaptureToCig, (void *)V(1), (void *)0);
+    if (IS("capture-cig-end")) return CALL(cuStreamEndCaptureToCig, (void *)V(1));
     if (IS("capture-end")) return CALL(cuStreamEndCapture, (void *)V(1), OUT(2));
 
     if (IS("info")) {

@@ -58,6 +58,18 @@ fn copies_with_attributes_are_counted() {
 }
 
 #[test]
+fn copies_over_a_fabric_are_counted_and_take_their_turn() {
+    let bed = Testbed::new();
+    let mut client = Client::start_on_odd_driver(&bed, &[("GPUSHARE_POLICY", "always")]);
+    client.ok("stream s");
+    client.ok("alloc a 8192");
+    client.ok("alloc b 8192");
+    client.ok("copy-fabric a b 900 s");
+    counted(&client, 2, 900);
+    assert!(client.process().devices[0].lock.acquisitions > 0);
+}
+
+#[test]
 fn batches_take_their_turn() {
     let bed = Testbed::new();
     let mut client = Client::start(&bed, &[("GPUSHARE_POLICY", "always")]);

@@ -123,7 +123,9 @@ macro_rules! memory_rows {
             "cuIpcOpenEventHandle" 4010 call memory::import::shown() fn cuIpcOpenEventHandle(event: Out<CUevent>, handle: CUipcEventHandle);
             "cuMemPoolExportToShareableHandle" 11020 call memory::import::shown() fn cuMemPoolExportToShareableHandle(handle: *mut c_void, pool: CUmemoryPool, kind: u32, flags: u64);
             "cuMemPoolExportPointer" 11020 call memory::import::shown() fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, dptr: CUdeviceptr);
+            "cuLogicalEndpointExport" 13030 call memory::import::shown() fn cuLogicalEndpointExport(handle: *mut c_void, endpoint: u32, kind: u32);
             /// notes that the process is not to be evicted: it uses what is another one's
+            "cuLogicalEndpointImport" 13030 call memory::import::taken() fn cuLogicalEndpointImport(endpoint: u32, handle: *const c_void, kind: u32);
             "cuMemPoolImportFromShareableHandle" 11020 call memory::import::taken() fn cuMemPoolImportFromShareableHandle(pool: Out<CUmemoryPool>, handle: *mut c_void, kind: u32, flags: u64);
 
             // ---- memory that another process or interface holds: shown, not charged ----
